@@ -38,9 +38,9 @@ def _metric(value: Any) -> Any:
     # The class for these names depends on the loss and the shapes, known only in `fit`.
     if isinstance(value, str) and value.lower() in ("accuracy", "acc", "crossentropy", "ce"):
         return value
-    found = metrics.get(value)  # also for a name: an unknown name is reported here
+    metric = metrics.get(value)  # also for a name: an unknown name is reported here
     # A name stays a string: the logs use the name as written ("mse", not "mean_squared_error").
-    return value if isinstance(value, str) else found
+    return value if isinstance(value, str) else metric
 
 
 _factor = real(optional=True)

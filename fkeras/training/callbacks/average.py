@@ -59,18 +59,18 @@ class SwapEMAWeights(Callback):
     def on_train_begin(self, run: Any) -> Any:
         # "weights" in the memory: an earlier `fit` returned the average in the model. If the model
         # no longer holds that average, the user replaced the weights
-        kept = self.recall(run)
-        if kept is None or ("weights" in kept and not _is_in(run, kept["average"])):
+        memory = self.recall(run)
+        if memory is None or ("weights" in memory and not _is_in(run, memory["average"])):
             return self._begin(run)
         run = self._swapped_back(run)
         weights = trainable_weights(run.model)
-        if weights.keys() == kept["average"].keys():
+        if weights.keys() == memory["average"].keys():
             return run
         # the user froze or unfroze layers: a new average starts at the value of its weight
-        kept = dict(self.recall(run))
-        old = kept["average"]
-        kept["average"] = {path: old.get(path, _wide(w)) for path, w in weights.items()}
-        return self.remember(run, kept)
+        memory = dict(self.recall(run))
+        old_average = memory["average"]
+        memory["average"] = {path: old_average.get(path, _wide(w)) for path, w in weights.items()}
+        return self.remember(run, memory)
 
     def on_epoch_begin(self, epoch: int, run: Any) -> Any:
         return self._swapped_back(run)
@@ -80,8 +80,8 @@ class SwapEMAWeights(Callback):
 
     def on_test_begin(self, run: Any) -> Any:
         # no swap back: the loop uses the returned run for this validation only
-        kept = self.recall(run)
-        return None if kept is None or "weights" in kept else _with(run, kept["average"])
+        memory = self.recall(run)
+        return None if memory is None or "weights" in memory else _with(run, memory["average"])
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
         if self.update_freq == "epoch":
@@ -99,42 +99,42 @@ class SwapEMAWeights(Callback):
         """Returns the run with an updated average; `step` None counts as one update."""
         if self.recall(run) is None:
             run = self._begin(run)
-        kept = self.recall(run)
-        steps = 1 if step is None else max(step - int(kept["step"]), 1)
+        memory = self.recall(run)
+        steps = 1 if step is None else max(step - int(memory["step"]), 1)
         # the first update replaces the initial average by the weights, as in Keras
-        share = self.momentum**steps if int(kept["updates"]) else 0.0
+        share = self.momentum**steps if int(memory["updates"]) else 0.0
         weights = trainable_weights(run.model)
-        average = _average(kept["average"], weights, np.float32(share))
-        now = int(run.step) if step is None else step
-        updates = min(int(kept["updates"]) + 1, 1)
-        return self.remember(run, {"average": average, "step": now, "updates": updates})
+        average = _average(memory["average"], weights, np.float32(share))
+        current_step = int(run.step) if step is None else step
+        updates = min(int(memory["updates"]) + 1, 1)
+        return self.remember(run, {"average": average, "step": current_step, "updates": updates})
 
     def _swapped(self, run: Any) -> Any:
         """Returns the run with the average in the model and the weights in the memory."""
-        kept = self.recall(run)
-        if kept is None or "weights" in kept:
+        memory = self.recall(run)
+        if memory is None or "weights" in memory:
             return run
         weights = trainable_weights(run.model)
-        return self.remember(_with(run, kept["average"]), {**kept, "weights": weights})
+        return self.remember(_with(run, memory["average"]), {**memory, "weights": weights})
 
     def _swapped_back(self, run: Any) -> Any:
         """Returns the run with its weights back in the model, unless the model has changed."""
-        kept = self.recall(run)
-        if kept is None or "weights" not in kept:
+        memory = self.recall(run)
+        if memory is None or "weights" not in memory:
             return run
-        rest = {name: value for name, value in kept.items() if name != "weights"}
-        if _is_in(run, kept["average"]):
-            run = run.replace(model=replace_weights(run.model, kept["weights"]))
-        return self.remember(run, rest)
+        remaining = {name: value for name, value in memory.items() if name != "weights"}
+        if _is_in(run, memory["average"]):
+            run = run.replace(model=replace_weights(run.model, memory["weights"]))
+        return self.remember(run, remaining)
 
 
 @jax.jit
 def _average(average: Any, weights: Any, momentum: jax.Array) -> Any:
-    def one(old: jax.Array, new: jax.Array) -> jax.Array:
+    def mix(old: jax.Array, new: jax.Array) -> jax.Array:
         share = momentum.astype(old.dtype)
         return share * old + (1 - share) * new.astype(old.dtype)
 
-    return jax.tree.map(one, average, weights)
+    return jax.tree.map(mix, average, weights)
 
 
 def _wide(weight: jax.Array) -> jax.Array:

@@ -111,14 +111,14 @@ class ModelCheckpoint(Callback):
     def __post_init__(self) -> None:
         super().__post_init__()
         # the file type decides what the file holds: report a contradiction before the training
-        wanted = {".keras": False, ".weights.h5": True}
-        for suffix, only in wanted.items():
-            if self.filepath.endswith(suffix) and self.save_weights_only is not only:
-                other = ".weights.h5" if suffix == ".keras" else ".keras"
+        expected_by_suffix = {".keras": False, ".weights.h5": True}
+        for suffix, expected in expected_by_suffix.items():
+            if self.filepath.endswith(suffix) and self.save_weights_only is not expected:
+                other_suffix = ".weights.h5" if suffix == ".keras" else ".keras"
                 raise ValueError(
-                    f"{_WHERE}: save_weights_only: expected {only} for a {suffix} file, received "
-                    f"{self.save_weights_only}. Write save_weights_only={only}, or a filepath that "
-                    f"ends in {other}."
+                    f"{_WHERE}: save_weights_only: expected {expected} for a {suffix} file, received "
+                    f"{self.save_weights_only}. Write save_weights_only={expected}, or a filepath that "
+                    f"ends in {other_suffix}."
                 )
 
     @property
@@ -148,40 +148,40 @@ class ModelCheckpoint(Callback):
     def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
         if self.save_freq == "epoch":
             return None
-        kept = self.recall(run, _NOTHING)
-        if step - int(kept["step"]) < self.save_freq:
+        memory = self.recall(run, _NOTHING)
+        if step - int(memory["step"]) < self.save_freq:
             return None
-        return self._save(int(run.position[0]), step, run, logs, kept)
+        return self._save(int(run.position[0]), step, run, logs, memory)
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
         if self.save_freq != "epoch":
             return None
-        kept = self.recall(run, _NOTHING)
-        return self._save(epoch, int(run.step), run, logs, kept)
+        memory = self.recall(run, _NOTHING)
+        return self._save(epoch, int(run.step), run, logs, memory)
 
     def on_train_end(self, run: Any) -> Any:
-        kept = self.recall(run)
-        if self.save_best_only and kept is not None and not int(kept["seen"]):
+        memory = self.recall(run)
+        if self.save_best_only and memory is not None and not int(memory["seen"]):
             watch.tell_unseen(_WHERE, self.monitor)
 
-    def _save(self, epoch: int, step: int, run: Any, logs: Mapping, kept: Mapping) -> Any:
-        kept = {**kept, "step": step}
-        why = ""
+    def _save(self, epoch: int, step: int, run: Any, logs: Mapping, memory: Mapping) -> Any:
+        memory = {**memory, "step": step}
+        reason = ""
         if self.save_best_only:
             value = watch.current(_WHERE, self.monitor, logs)
             if value is None:
-                return self.remember(run, kept)
+                return self.remember(run, memory)
             # nan is the value before the first comparison
-            best, given = float(kept["best"]), self.initial_value_threshold
-            best = float(given) if math.isnan(best) and given is not None else best
-            kept["seen"] = 1
-            way = watch.direction(_WHERE, self.monitor, self.mode)
-            if not watch.improves(way, value, best):
+            best, threshold = float(memory["best"]), self.initial_value_threshold
+            best = float(threshold) if math.isnan(best) and threshold is not None else best
+            memory["seen"] = 1
+            direction = watch.direction(_WHERE, self.monitor, self.mode)
+            if not watch.improves(direction, value, best):
                 if self.verbose:
                     print(f"Epoch {epoch + 1}: {self.monitor} {value:.5f}, best {best:.5f}.")
-                return self.remember(run, kept)
-            kept["best"] = value
-            why = f" {self.monitor} {value:.5f}, before {best:.5f};"
+                return self.remember(run, memory)
+            memory["best"] = value
+            reason = f" {self.monitor} {value:.5f}, before {best:.5f};"
         path = self._path(epoch, step, logs)
         try:
             _write(path, run, self.save_weights_only)
@@ -192,8 +192,8 @@ class ModelCheckpoint(Callback):
                 "another filepath."
             ) from error
         if self.verbose:
-            print(f"Epoch {epoch + 1}:{why} saved {path}.")
-        return self.remember(run, kept)
+            print(f"Epoch {epoch + 1}:{reason} saved {path}.")
+        return self.remember(run, memory)
 
     def _path(self, epoch: int, step: int, logs: Mapping[str, float]) -> str:
         values = {**logs, "epoch": epoch + 1, "step": step}

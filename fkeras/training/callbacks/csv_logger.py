@@ -66,27 +66,27 @@ class CSVLogger(Callback):
         files.require_folder(_WHERE, "filename", os.path.dirname(self.filename))
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
-        kept = watch.ongoing(self.recall(run), epoch)
+        memory = watch.ongoing(self.recall(run), epoch)
         text = self._text()
         rows = list(csv.reader(io.StringIO(text), delimiter=self.separator))
-        if kept is not None:
+        if memory is not None:
             # rows after the checkpoint belong to epochs that the resumed training repeats
-            stay = rows[: int(kept["rows"]) + 1]
+            old_rows = rows[: int(memory["rows"]) + 1]
         else:
-            stay = rows if self.append else []
-        columns = stay[0] if stay else _columns(logs)
+            old_rows = rows if self.append else []
+        columns = old_rows[0] if old_rows else _columns(logs)
         self._check(columns, logs)
-        new = [[str(epoch), *(_cell(logs.get(name, "NA")) for name in columns[1:])]]
+        new_rows = [[str(epoch), *(_cell(logs.get(name, "NA")) for name in columns[1:])]]
         # append if the file ends with a complete row; otherwise replace the whole file atomically,
         # since a killed process may have left part of a row
-        if stay and len(stay) == len(rows) and text.endswith("\n"):
+        if old_rows and len(old_rows) == len(rows) and text.endswith("\n"):
             with open(self.filename, "a", newline="", encoding="utf-8") as file:
-                file.write(self._lines(new))
+                file.write(self._lines(new_rows))
         else:
-            whole = self._lines((stay or [columns]) + new).encode()
+            contents = self._lines((old_rows or [columns]) + new_rows).encode()
             with replacing(self.filename) as file:
-                file.write(whole)
-        return self.remember(run, {"epoch": epoch, "rows": max(len(stay), 1)})
+                file.write(contents)
+        return self.remember(run, {"epoch": epoch, "rows": max(len(old_rows), 1)})
 
     def _text(self) -> str:
         if not os.path.exists(self.filename):

@@ -66,43 +66,47 @@ class EarlyStopping(Callback):
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
         value = watch.current(_WHERE, self.monitor, logs)
-        way = watch.direction(_WHERE, self.monitor, self.mode)
-        kept = watch.ongoing(self.recall(run), epoch)
-        kept = {"best": math.nan, "best_epoch": 0, "wait": 0, "seen": 0} if kept is None else kept
-        kept = {**kept, "epoch": epoch}
+        direction = watch.direction(_WHERE, self.monitor, self.mode)
+        memory = watch.ongoing(self.recall(run), epoch)
+        memory = (
+            {"best": math.nan, "best_epoch": 0, "wait": 0, "seen": 0} if memory is None else memory
+        )
+        memory = {**memory, "epoch": epoch}
         if value is None or epoch < self.start_from_epoch:
-            return self.remember(run, kept)
-        kept |= {"wait": int(kept["wait"]) + 1, "seen": 1}
-        better = watch.improves(way, value, float(kept["best"]), self.min_delta)
-        if better:
-            kept |= {"best": value, "best_epoch": epoch}
+            return self.remember(run, memory)
+        memory |= {"wait": int(memory["wait"]) + 1, "seen": 1}
+        improved = watch.improves(direction, value, float(memory["best"]), self.min_delta)
+        if improved:
+            memory |= {"best": value, "best_epoch": epoch}
         # as in Keras, the first epoch's weights are kept even if its value is nan
-        if self.restore_best_weights and (better or "weights" not in kept):
-            kept |= {"best_epoch": epoch, **snapshot.take(run)}
-        if better:
-            reached = self.baseline is None or watch.improves(
-                way, value, self.baseline, self.min_delta
+        if self.restore_best_weights and (improved or "weights" not in memory):
+            memory |= {"best_epoch": epoch, **snapshot.take(run)}
+        if improved:
+            reaches_baseline = self.baseline is None or watch.improves(
+                direction, value, self.baseline, self.min_delta
             )
-            return self.remember(run, kept | {"wait": 0} if reached else kept)
-        run = self.remember(run, kept)
+            return self.remember(run, memory | {"wait": 0} if reaches_baseline else memory)
+        run = self.remember(run, memory)
         # as in Keras, the first epoch never stops the training
-        if kept["wait"] < self.patience or epoch == 0:
+        if memory["wait"] < self.patience or epoch == 0:
             return run
         if self.verbose:
             print(
                 f"Epoch {epoch + 1}: stopped, {self.monitor} has been no better since epoch "
-                f"{int(kept['best_epoch']) + 1}."
+                f"{int(memory['best_epoch']) + 1}."
             )
         return Stop(run)
 
     def on_train_end(self, run: Any) -> Any:
-        kept = self.recall(run)
-        if kept is None:
+        memory = self.recall(run)
+        if memory is None:
             return None
-        if not int(kept["seen"]) and int(kept["epoch"]) >= self.start_from_epoch:
+        if not int(memory["seen"]) and int(memory["epoch"]) >= self.start_from_epoch:
             watch.tell_unseen(_WHERE, self.monitor)
-        if not self.restore_best_weights or "weights" not in kept:
+        if not self.restore_best_weights or "weights" not in memory:
             return None
         if self.verbose:
-            print(f"Weights and state are those of epoch {int(kept['best_epoch']) + 1}, the best.")
-        return snapshot.put(run, kept)
+            print(
+                f"Weights and state are those of epoch {int(memory['best_epoch']) + 1}, the best."
+            )
+        return snapshot.put(run, memory)

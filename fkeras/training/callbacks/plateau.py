@@ -68,39 +68,41 @@ class ReduceLROnPlateau(Callback):
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
         value = watch.current(_WHERE, self.monitor, logs)
-        way = watch.direction(_WHERE, self.monitor, self.mode)
-        kept = watch.ongoing(self.recall(run), epoch)
-        kept = {"best": math.nan, "wait": 0, "cooldown": 0, "seen": 0} if kept is None else kept
-        kept = {**kept, "epoch": epoch}
+        direction = watch.direction(_WHERE, self.monitor, self.mode)
+        memory = watch.ongoing(self.recall(run), epoch)
+        memory = (
+            {"best": math.nan, "wait": 0, "cooldown": 0, "seen": 0} if memory is None else memory
+        )
+        memory = {**memory, "epoch": epoch}
         if value is None:
-            return self.remember(run, kept)
-        kept["seen"], wait, cooldown = 1, int(kept["wait"]), int(kept["cooldown"])
+            return self.remember(run, memory)
+        memory["seen"], wait, cooldown = 1, int(memory["wait"]), int(memory["cooldown"])
         # the order of Keras: the last epoch of the cooldown already counts
         if cooldown:
             cooldown, wait = cooldown - 1, 0
-        if watch.improves(way, value, float(kept["best"]), self.min_delta):
-            kept["best"], wait = value, 0
+        if watch.improves(direction, value, float(memory["best"]), self.min_delta):
+            memory["best"], wait = value, 0
         elif not cooldown:
             wait += 1
             if wait >= self.patience:
-                reduced = self._reduced(epoch, run)
-                if reduced is not None:
-                    run, wait, cooldown = reduced, 0, self.cooldown
-        return self.remember(run, kept | {"wait": wait, "cooldown": cooldown})
+                reduced_run = self._reduced(epoch, run)
+                if reduced_run is not None:
+                    run, wait, cooldown = reduced_run, 0, self.cooldown
+        return self.remember(run, memory | {"wait": wait, "cooldown": cooldown})
 
     def _reduced(self, epoch: int, run: Any) -> Any:
-        old = float(learning_rate(run.opt_state))
+        old_rate = float(learning_rate(run.opt_state))
         # the optimizer keeps the rate in float32: compare in the same precision
-        if old <= np.float32(self.min_lr):
+        if old_rate <= np.float32(self.min_lr):
             return None
-        new = max(old * self.factor, self.min_lr)
+        new_rate = max(old_rate * self.factor, self.min_lr)
         if self.verbose:
             print(
-                f"Epoch {epoch + 1}: the learning rate is {new:.4g} from now on, {old:.4g} before."
+                f"Epoch {epoch + 1}: the learning rate is {new_rate:.4g} from now on, {old_rate:.4g} before."
             )
-        return run.replace(opt_state=with_learning_rate(run.opt_state, new))
+        return run.replace(opt_state=with_learning_rate(run.opt_state, new_rate))
 
     def on_train_end(self, run: Any) -> Any:
-        kept = self.recall(run)
-        if kept is not None and not int(kept["seen"]):
+        memory = self.recall(run)
+        if memory is not None and not int(memory["seen"]):
             watch.tell_unseen(_WHERE, self.monitor)

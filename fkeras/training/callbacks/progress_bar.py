@@ -63,24 +63,24 @@ class ProgressBar(Callback):
         return self.remember(run, {"began": _now(), "step": int(run.step), "shown": int(run.step)})
 
     def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
-        kept = self.recall(run)
-        if not self.every or kept is None or step - int(kept["shown"]) < self.every:
+        memory = self.recall(run)
+        if not self.every or memory is None or step - int(memory["shown"]) < self.every:
             return None
-        self._write(int(run.position[0]), step, kept, logs)
-        return self.remember(run, {**kept, "shown": step})
+        self._write(int(run.position[0]), step, memory, logs)
+        return self.remember(run, {**memory, "shown": step})
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
         self._write(epoch, int(run.step), self.recall(run), logs)
 
-    def _write(self, epoch: int, step: int, kept: Any, logs: Mapping[str, float]) -> None:
+    def _write(self, epoch: int, step: int, memory: Any, logs: Mapping[str, float]) -> None:
         head = f"Epoch {epoch + 1}" + ("" if self.epochs is None else f"/{self.epochs}")
         parts = [head]
-        if kept is not None:
-            steps = step - int(kept["step"])
+        if memory is not None:
+            steps = step - int(memory["step"])
             # not negative: after a resume, the start comes from the clock of another process
-            spent = max(float(np.sum((_now() - np.asarray(kept["began"])) * _UNITS)), 0.0)
+            seconds = max(float(np.sum((_now() - np.asarray(memory["began"])) * _UNITS)), 0.0)
             parts.append(f"{steps} step{'s' * (steps != 1)}")
-            parts.append(f"{format_time(spent)}  {format_time(spent / max(steps, 1))}/step")
+            parts.append(f"{format_time(seconds)}  {format_time(seconds / max(steps, 1))}/step")
         stream = sys.stdout if self.stream is None else self.stream
         stream.write("  ".join([*parts, format_logs(logs)]) + "\n")
         # a buffered file would show the line only at the end

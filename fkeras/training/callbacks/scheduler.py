@@ -55,11 +55,11 @@ class LearningRateScheduler(Callback):
         # a second call in one epoch, after a resume, would apply a relative change twice
         if int(self.recall(run, {"epoch": -1})["epoch"]) == epoch:
             return None
-        old = float(learning_rate(run.opt_state))
-        new = _number(self.schedule(epoch, old), epoch)
+        old_rate = float(learning_rate(run.opt_state))
+        new_rate = _number(self.schedule(epoch, old_rate), epoch)
         if self.verbose:
-            print(f"Epoch {epoch + 1}: the learning rate is {new:.4g}.")
-        run = run.replace(opt_state=with_learning_rate(run.opt_state, new))
+            print(f"Epoch {epoch + 1}: the learning rate is {new_rate:.4g}.")
+        run = run.replace(opt_state=with_learning_rate(run.opt_state, new_rate))
         return self.remember(run, {"epoch": epoch})
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:

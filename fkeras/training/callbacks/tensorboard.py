@@ -84,34 +84,40 @@ class TensorBoard(Callback):
         return self.remember(run, step)
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
-        trained = {name: value for name, value in logs.items() if not name.startswith("val_")}
-        tested = {name[4:]: value for name, value in logs.items() if name not in trained}
+        training_logs = {name: value for name, value in logs.items() if not name.startswith("val_")}
+        validation_logs = {
+            name[4:]: value for name, value in logs.items() if name not in training_logs
+        }
         rate = _rate(run)
-        found = _scalars("epoch_", trained if rate is None else {**trained, "learning_rate": rate})
+        summaries = _scalars(
+            "epoch_", training_logs if rate is None else {**training_logs, "learning_rate": rate}
+        )
         if self.histogram_freq and epoch % self.histogram_freq == 0:
-            found += [
+            summaries += [
                 events.histogram(f"{path}/histogram", np.asarray(weight, "float64"))
                 for path, weight in weights_of(run).items()
             ]
         # hides events that an interrupted training wrote for this epoch and later epochs. Not with
         # batch logs: their steps are larger numbers, so their events would be hidden too
-        anew = self.update_freq == "epoch"
-        self._file("train").write(found, epoch, anew=anew)
-        if tested:
-            self._file("validation").write(_scalars("epoch_", tested), epoch, anew=anew)
+        hides_later = self.update_freq == "epoch"
+        self._file("train").write(summaries, epoch, anew=hides_later)
+        if validation_logs:
+            self._file("validation").write(
+                _scalars("epoch_", validation_logs), epoch, anew=hides_later
+            )
 
     def _file(self, part: str) -> events.EventFile:
         return events.EventFile(os.path.join(self.log_dir, part))
 
 
 def _scalars(prefix: str, logs: Mapping[str, Any]) -> list[Any]:
-    found = []
+    summaries = []
     for name, value in logs.items():
         if isinstance(value, list | tuple):
-            found += _scalars(f"{prefix}{name}_", {str(i): v for i, v in enumerate(value)})
+            summaries += _scalars(f"{prefix}{name}_", {str(i): v for i, v in enumerate(value)})
         else:
-            found.append(events.scalar(prefix + name, value))
-    return found
+            summaries.append(events.scalar(prefix + name, value))
+    return summaries
 
 
 def _rate(run: Any) -> float | None:

@@ -23,10 +23,10 @@ def compare(saved: Any, now: Mapping[str, Any], limit: int = 10) -> list[str]:
     """
     if saved is None:
         return []
-    found = [_said(path, phrase) for path, phrase in _differences(saved, _plain(now), ())]
-    if len(found) > limit:
-        return [*found[:limit], f"and {len(found) - limit} more"]
-    return found
+    phrases = [_said(path, phrase) for path, phrase in _differences(saved, _plain(now), ())]
+    if len(phrases) > limit:
+        return [*phrases[:limit], f"and {len(phrases) - limit} more"]
+    return phrases
 
 
 def _plain(value: Any) -> Any:
@@ -44,21 +44,21 @@ def _differences(
     saved: Any, now: Any, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     if isinstance(saved, dict) and isinstance(now, dict):
-        told = False
+        reported = False
         for name in [*saved, *(name for name in now if name not in saved)]:
-            inner = (*path, name)
+            inner_path = (*path, name)
             if name == _DIGEST:
                 continue
             if name not in now:
-                found = [(inner, f"was {_shown(saved[name])}, is not there")]
+                differences = [(inner_path, f"was {_shown(saved[name])}, is not there")]
             elif name not in saved:
-                found = [(inner, f"is {_shown(now[name])}, was not there")]
+                differences = [(inner_path, f"is {_shown(now[name])}, was not there")]
             else:
-                found = list(_differences(saved[name], now[name], inner))
-            told = told or bool(found)
-            yield from found
+                differences = list(_differences(saved[name], now[name], inner_path))
+            reported = reported or bool(differences)
+            yield from differences
         # A digest only shows that something differs: mention it if no readable fact differs.
-        if not told and saved.get(_DIGEST) != now.get(_DIGEST):
+        if not reported and saved.get(_DIGEST) != now.get(_DIGEST):
             yield path, f"has other contents (digest {saved.get(_DIGEST)}, now {now.get(_DIGEST)})"
     elif json.dumps(saved) != json.dumps(now):  # as text, NaN equals NaN
         yield path, f"was {_shown(saved)}, is {_shown(now)}"

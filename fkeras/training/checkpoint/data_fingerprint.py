@@ -40,33 +40,33 @@ def data_fingerprint(*sources: Any, **facts: Any) -> dict[str, Any]:
         >>> print(*compare({"data": data_fingerprint(x, y)}, {"data": data_fingerprint(x, y[:4])}))
         data: y.array was 'int32[8]', is 'int32[4]'
     """
-    found: dict[str, Any] = {}
+    fingerprint: dict[str, Any] = {}
     names = iter(("x", "y", "sample_weight"))
     for number, source in enumerate(sources):
         if isinstance(source, Feed):
             parts = source.tree if type(source.tree) is tuple else (source.tree,)
-            found |= data_fingerprint(*parts, batch_size=source.size, steps=source.steps)
+            fingerprint |= data_fingerprint(*parts, batch_size=source.size, steps=source.steps)
         elif isinstance(source, Batches):
-            found |= {"source": _source(source.source), "steps": source.steps}
+            fingerprint |= {"source": _source(source.source), "steps": source.steps}
         else:
             name = next(names, f"source_{number}")
             if source is not None:
-                found[name] = _facts(source)
-    return {**found, **facts}
+                fingerprint[name] = _facts(source)
+    return {**fingerprint, **facts}
 
 
 def _facts(source: Any) -> dict[str, Any]:
     if not _is_tree(source):
         return _source(source)
-    named = named_leaves(source)
-    if list(named) == ["value"]:
-        return _array(named["value"])
-    return {name: _array(leaf) for name, leaf in named.items()}
+    leaves = named_leaves(source)
+    if list(leaves) == ["value"]:
+        return _array(leaves["value"])
+    return {name: _array(leaf) for name, leaf in leaves.items()}
 
 
 def _is_tree(source: Any) -> bool:
     # JAX warns about an iterator as a leaf, unless `is_leaf` accepts the iterator.
-    leaves = jax.tree.leaves(source, is_leaf=lambda one: hasattr(one, "__next__"))
+    leaves = jax.tree.leaves(source, is_leaf=lambda node: hasattr(node, "__next__"))
     return bool(leaves) and all(
         hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves
     )
@@ -78,18 +78,18 @@ def _array(array: Any) -> dict[str, Any]:
     rows = np.asarray(array) if isinstance(array, jax.Array) or not array.shape else array
     rows = np.atleast_1d(rows) if not rows.shape else rows
     # Rows are selected before the conversion: a memory-mapped file is read in few places.
-    some = np.unique(np.linspace(0, max(len(rows) - 1, 0), _ROWS).astype("int64"))
-    taken = np.ascontiguousarray(rows[some[: len(rows)]])
-    return {"array": kind_of(array), "digest": digest(taken.tobytes())}
+    indices = np.unique(np.linspace(0, max(len(rows) - 1, 0), _ROWS).astype("int64"))
+    samples = np.ascontiguousarray(rows[indices[: len(rows)]])
+    return {"array": kind_of(array), "digest": digest(samples.tobytes())}
 
 
 def _source(source: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {"class": function_name(source)}
-    own = getattr(source, "fingerprint", None)
+    get_fingerprint = getattr(source, "fingerprint", None)
     if isinstance(source, Sized):
         facts["length"] = len(source)
-    if callable(own):
-        facts["own"] = own()
+    if callable(get_fingerprint):
+        facts["own"] = get_fingerprint()
     elif isinstance(source, list | tuple) and source and _is_tree(source[0]):
         facts["first"] = _facts(source[0])
     elif isinstance(source, Mapping):

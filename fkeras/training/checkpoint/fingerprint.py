@@ -125,13 +125,13 @@ def _config_of(value: Any) -> Any:
             return {"class": value["class_name"], **inner}
         return {str(k): _config_of(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
-        named = {_name_of(one): one for one in value}
-        if value and None not in named and len(named) == len(value):
-            return {name: _config_of(one) for name, one in named.items()}
-        plain = [_config_of(one) for one in value]
-        if _size(plain) > _LONGEST:
-            return f"{_size(plain)} values of digest {digest(plain)}"
-        return plain
+        entries_by_name = {_name_of(entry): entry for entry in value}
+        if value and None not in entries_by_name and len(entries_by_name) == len(value):
+            return {name: _config_of(entry) for name, entry in entries_by_name.items()}
+        entries = [_config_of(entry) for entry in value]
+        if _size(entries) > _LONGEST:
+            return f"{_size(entries)} values of digest {digest(entries)}"
+        return entries
     return value
 
 

@@ -142,7 +142,7 @@ class Checkpoint(Configurable):
         if self.mode != "auto":
             return self.mode
         words = str(self.monitor).lower().split("_")
-        up, down = (any(word in words for word in known) for known in (_UP, _DOWN))
+        up, down = (any(word in words for word in marker_words) for marker_words in (_UP, _DOWN))
         if up == down:
             raise ValueError(
                 f"Checkpoint: whether {self.monitor!r} is better large or small cannot be told by "

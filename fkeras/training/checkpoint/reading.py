@@ -92,14 +92,14 @@ def restore(
     # Read the record before listing the saves: a run that writes at the same time only adds newer
     # saves, so no save seems to be missing.
     record = recorded(directory.directory) if kind == LATEST else None
-    lost = missing_save(directory.directory, record, disk.saves(folder))
+    missing = missing_save(directory.directory, record, disk.saves(folder))
     reasons: dict[str, str] = {}
     # List the folder again after each failure: a running training publishes and removes saves.
     while True:
-        left = [save for save in disk.saves(folder) if save.path not in reasons]
-        if not left:
+        candidates = [save for save in disk.saves(folder) if save.path not in reasons]
+        if not candidates:
             break
-        save = left[0]
+        save = candidates[0]
         try:
             tree, info = _read(save, like, fingerprint)
         except BrokenSaveError as error:
@@ -111,18 +111,18 @@ def restore(
             "used."
             for path, reason in reasons.items()
         ]
-        if lost is not None:
+        if missing is not None:
             used = f"Step {save.step} in {save.path} is used; later steps are trained again."
-            messages.append(f"{lost} {used}")
+            messages.append(f"{missing} {used}")
         return Restored(tree, info, save.step, save.path, tuple(messages), tuple(reasons))
     if reasons:
-        listed = "".join(f"  {path}: {reason}\n" for path, reason in reasons.items())
+        lines = "".join(f"  {path}: {reason}\n" for path, reason in reasons.items())
         raise CheckpointError(
             f"Checkpoint {folder!r}: expected a whole save, and none of {len(reasons)} is:\n"
-            f"{listed}Remove the folder to begin anew, or bring one back from a copy."
+            f"{lines}Remove the folder to begin anew, or bring one back from a copy."
         )
-    if lost is not None:
-        warnings.warn(f"{lost} No other save is left: a training begins anew.", stacklevel=2)
+    if missing is not None:
+        warnings.warn(f"{missing} No other save is left: a training begins anew.", stacklevel=2)
     return None
 
 
@@ -143,9 +143,9 @@ def _read(
         path = os.path.join(save.path, *name.split("/"))
         disk.check_file(path, name, facts["bytes"], int(facts["crc32"], 16))
     # Empty arrays have no file: `write_arrays` leaves them out.
-    filled = [name for name, facts in saved.items() if 0 not in facts["shape"]]
+    nonempty = [name for name, facts in saved.items() if 0 not in facts["shape"]]
     try:
-        found = read_arrays(os.path.join(save.path, "arrays"), filled)
+        arrays = read_arrays(os.path.join(save.path, "arrays"), nonempty)
     except Exception as error:
         # Orbax and its libraries raise any class of exception for a damaged file.
         text = str(error).splitlines() or [""]
@@ -153,19 +153,19 @@ def _read(
             f"arrays cannot be read by orbax ({type(error).__name__}: {text[0]:.200})"
         ) from error
     for name, facts in saved.items():
-        if name not in filled:
-            found[name] = np.zeros(facts["shape"], named.dtype_of(facts["dtype"]))
-        elif named.facts_of(found[name]) != facts:
+        if name not in nonempty:
+            arrays[name] = np.zeros(facts["shape"], named.dtype_of(facts["dtype"]))
+        elif named.facts_of(arrays[name]) != facts:
             raise BrokenSaveError(f"the array {name} in arrays is not the one that was saved")
-    return named.put_into(found, like), body["info"]
+    return named.put_into(arrays, like), body["info"]
 
 
 def check_fingerprint(where: str, saved: Any, now: Mapping[str, Any]) -> None:
     """Raises a `CheckpointError` if the fingerprint of a save differs from the current one."""
     differences = compare(saved, now)
     if differences:
-        listed = "".join(f"  {line}\n" for line in differences)
+        lines = "".join(f"  {line}\n" for line in differences)
         raise CheckpointError(
-            f"{where}: expected a save of this training, received one of another:\n{listed}Use "
+            f"{where}: expected a save of this training, received one of another:\n{lines}Use "
             "another folder, or go back to what was saved."
         )

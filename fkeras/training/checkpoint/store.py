@@ -51,14 +51,14 @@ class Store:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:
             self.close()
-        except CheckpointError as own:
+        except CheckpointError as store_error:
             if error is None:
                 raise
             # Do not hide the error that ends the training, even if warnings are errors.
             try:
-                warnings.warn(str(own), stacklevel=2)
+                warnings.warn(str(store_error), stacklevel=2)
             except Warning:
-                error.add_note(str(own))
+                error.add_note(str(store_error))
 
     def save(self, step: int, tree: Any, info: Mapping[str, Any], best: bool = False) -> None:
         """Saves a tree: copies the arrays before returning, and writes them in the background.
@@ -116,15 +116,19 @@ class Store:
                 return True
             if not isinstance(error, Exception):
                 raise error
-            last = disk.saves(os.path.join(self.directory, LATEST))
-            kept = f"that of step {last[0].step} stays" if last else "there is none before it"
+            older_saves = disk.saves(os.path.join(self.directory, LATEST))
+            fallback = (
+                f"that of step {older_saves[0].step} stays"
+                if older_saves
+                else "there is none before it"
+            )
             if not is_disk_full(error):
                 raise CheckpointError(
-                    f"Checkpoint {self.directory!r}: a save could not be written, {kept}: "
+                    f"Checkpoint {self.directory!r}: a save could not be written, {fallback}: "
                     f"{type(error).__name__}: {error}"
                 ) from error
             message = (
-                f"Checkpoint {self.directory!r}: there is no room on the disk for a save, {kept}. "
+                f"Checkpoint {self.directory!r}: there is no room on the disk for a save, {fallback}. "
                 "Make room, or lower keep."
             )
             if self.checkpoint.on_disk_full == "stop":
@@ -149,11 +153,11 @@ class Store:
         with self._guard:
             self._opened("restore")
             self.wait()
-            found = restore(self.directory, like, kind=kind, fingerprint=fingerprint)
+            restored = restore(self.directory, like, kind=kind, fingerprint=fingerprint)
             # Damaged saves must not count towards `keep`, or the undamaged ones would be removed.
-            if found is not None and kind == LATEST:
-                self._broken = found.broken
-            return found
+            if restored is not None and kind == LATEST:
+                self._broken = restored.broken
+            return restored
 
     def close(self) -> None:
         """Waits for the current save and releases the lock; a second call does nothing.

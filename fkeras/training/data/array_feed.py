@@ -39,8 +39,8 @@ def capacity_of(row_bytes: int, size: int) -> int:
     """Returns the number of batches in a chunk, from the bytes of a row and the batch size."""
     # Rounded down to a power of two: the shape of a chunk is a part of the compiled program, and
     # rows of similar size then share one program.
-    most = max(CHUNK_BYTES // max(row_bytes * size, 1), 1)
-    return min(CHUNK, 1 << (most.bit_length() - 1))
+    limit = max(CHUNK_BYTES // max(row_bytes * size, 1), 1)
+    return min(CHUNK, 1 << (limit.bit_length() - 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +82,13 @@ class Feed:
         """Largest number of batches of one call."""
         if self.resident is not None:
             return 1 << 20
-        row = sum(a[:1].nbytes for a in jax.tree.leaves(self.tree))
-        return capacity_of(row, self.size)
+        row_bytes = sum(a[:1].nbytes for a in jax.tree.leaves(self.tree))
+        return capacity_of(row_bytes, self.size)
 
     def counts(self, start: int, number: int) -> np.ndarray:
         """Returns the number of real rows in each of `number` batches, from batch `start` on."""
-        left = len(self) - self.size * np.arange(start, start + number)
-        return np.clip(left, 0, self.size).astype("int32")
+        remaining = len(self) - self.size * np.arange(start, start + number)
+        return np.clip(remaining, 0, self.size).astype("int32")
 
     def order(self, run: Any, step: Any = None) -> Any:
         """Returns the order of the rows of an epoch, padded.
@@ -97,12 +97,12 @@ class Feed:
             run: a `TrainState` whose key shuffles the rows; None for the original order.
             step: the first step of the epoch.
         """
-        room = order_room(len(self), self.size)
+        padded_count = order_room(len(self), self.size)
         if run is None:
-            order = np.arange(room, dtype="int32") % np.int32(len(self))
+            order = np.arange(padded_count, dtype="int32") % np.int32(len(self))
             return order if self.resident is None else jax.device_put(order)
         count, step = np.int32(len(self)), np.int32(step)
-        order = host_arrays.compiled_order(count, room, run.key_data, step, run.impl)
+        order = host_arrays.compiled_order(count, padded_count, run.key_data, step, run.impl)
         return order if self.resident is not None else np.asarray(order)
 
     def epoch(self, run: Any, step: Any = None, begin: int = 0) -> Epoch:
@@ -147,16 +147,16 @@ class Epoch:
         number = min(number, feed.steps - start, feed.capacity)
         if number <= 0:
             return None
-        whole = len(feed) // feed.size - start if feed.exact else number
-        number = max(min(number, whole), 1)
+        full_batches = len(feed) // feed.size - start if feed.exact else number
+        number = max(min(number, full_batches), 1)
         self.done += number
-        if whole <= 0:
+        if full_batches <= 0:
             return self._rest(start), 1
         if feed.resident is not None:
-            # `batch_at` reads the batch size from the shape of `places`.
-            places = np.arange(feed.size, dtype="int32")
+            # `batch_at` reads the batch size from the shape of `offsets`.
+            offsets = np.arange(feed.size, dtype="int32")
             total = np.int32(len(feed))
-            return (feed.resident, self.order, places, np.int32(start), total), number
+            return (feed.resident, self.order, offsets, np.int32(start), total), number
         # Always the full capacity: a chunk of fewer batches would compile another program.
         counts = np.zeros(feed.capacity, "int32")
         counts[:number] = feed.counts(start, number)
@@ -173,19 +173,19 @@ class Epoch:
         return jax.tree.map(lambda a: a[None], batch), np.asarray([len(rows)], "int32")
 
     def _chunk(self, start: int, number: int) -> Any:
-        feed, room = self.feed, self.feed.capacity
+        feed, capacity = self.feed, self.feed.capacity
         rows = self.order[start * feed.size : (start + number) * feed.size]
 
         def gather(array: np.ndarray) -> np.ndarray:
             dtype = computed_dtype(array.dtype)
             # The rows after the last batch stay uninitialized: no step of the call reads them.
-            out = np.empty((room * feed.size, *array.shape[1:]), dtype)
+            out = np.empty((capacity * feed.size, *array.shape[1:]), dtype)
             if array.dtype == dtype:
                 # `mode="clip"` writes into `out` without the buffer that the default mode needs.
                 np.take(array, rows, axis=0, out=out[: len(rows)], mode="clip")
             else:
                 out[: len(rows)] = array[rows]
-            return out.reshape(room, feed.size, *array.shape[1:])
+            return out.reshape(capacity, feed.size, *array.shape[1:])
 
         return jax.tree.map(gather, feed.tree)
 
@@ -220,10 +220,10 @@ def placed(feed: Feed, mesh: Any = None) -> Feed:
 def _with_room(array: np.ndarray) -> np.ndarray:
     # The padding is never gathered: an order holds indices below `count` only.
     count = len(array)
-    room = host_arrays.room_for(count)
+    padded_count = host_arrays.room_for(count)
     array = host_arrays.canonical(np.asarray(array))
-    if room > count:
-        filled = np.zeros((room, *array.shape[1:]), array.dtype)
-        filled[:count] = array
-        array = filled
+    if padded_count > count:
+        padded = np.zeros((padded_count, *array.shape[1:]), array.dtype)
+        padded[:count] = array
+        array = padded
     return array

@@ -29,10 +29,10 @@ def unpack(trainer: Any, batch: Any) -> tuple[Any, Any, Any]:
 
 def require_targets(trainer: Any) -> None:
     """Rejects data without targets for a trainer with a loss or metrics."""
-    needs = "a loss" if has_loss(trainer.loss) else "metrics"
-    if needs == "a loss" or trainer.metrics or trainer.weighted_metrics:
+    consumer = "a loss" if has_loss(trainer.loss) else "metrics"
+    if consumer == "a loss" or trainer.metrics or trainer.weighted_metrics:
         raise TypeError(
-            f"Trainer: expected targets, received none, and the trainer has {needs}. Pass the "
+            f"Trainer: expected targets, received none, and the trainer has {consumer}. Pass the "
             "targets: trainer.fit(run, x, y). Without targets, the layers of the model return "
             "the losses: fk.Output(value, losses=(loss,), metrics={'name': value})."
         )

@@ -71,8 +71,8 @@ def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
     A check that casts the rows of one part needs no copy of the whole array.
     """
-    row = max(array[:1].nbytes, 1)
-    size = max(_BLOCK // row, 1)
+    row_bytes = max(array[:1].nbytes, 1)
+    size = max(_BLOCK // row_bytes, 1)
     for start in range(0, len(array), size):
         yield start, array[start : start + size]
 
@@ -94,13 +94,13 @@ def take(tree: Any, rows: Any) -> Any:
 def split(tree: Any, fraction: float) -> tuple[Any, Any]:
     """Splits the rows into the first rows and the last `fraction` of the rows, as Keras does."""
     count = length(tree)
-    cut = int(count * (1 - fraction))
-    if not 0 < cut < count:
+    first_count = int(count * (1 - fraction))
+    if not 0 < first_count < count:
         raise ValueError(
             f"validation_split: {fraction} of {count} rows leaves nothing on one side. Choose a "
             "share between 0 and 1, or pass validation_data=(x, y)."
         )
-    return take(tree, slice(0, cut)), take(tree, slice(cut, None))
+    return take(tree, slice(0, first_count)), take(tree, slice(first_count, None))
 
 
 def room_for(count: int) -> int:
@@ -132,14 +132,14 @@ def order_of(count: Any, room: int, key: jax.Array, step: Any) -> jax.Array:
     """
     # The key of a step folds in the step's number once. The second `fold_in` keeps the shuffle
     # independent of the random numbers (dropout) of the epoch's first step.
-    own = jax.random.fold_in(jax.random.fold_in(key, step), 0x0D0E)
-    places = jnp.arange(room, dtype="int32")
-    behind = (places >= count).astype("int32")
-    draws = jax.random.bits(own, (room,), "uint32")
+    shuffle_key = jax.random.fold_in(jax.random.fold_in(key, step), 0x0D0E)
+    indices = jnp.arange(room, dtype="int32")
+    is_padding = (indices >= count).astype("int32")
+    draws = jax.random.bits(shuffle_key, (room,), "uint32")
     # `jax.random.permutation` needs a static count, so data sets of each length would compile.
-    # Sorting random draws works with a traced `count`: `behind` moves the padding to the end.
-    _, _, order = jax.lax.sort((behind, draws, places), num_keys=2)
-    return jnp.take(order, places % jnp.asarray(count, "int32"))
+    # Sorting random draws works with a traced `count`: `is_padding` moves the padding to the end.
+    _, _, order = jax.lax.sort((is_padding, draws, indices), num_keys=2)
+    return jnp.take(order, indices % jnp.asarray(count, "int32"))
 
 
 @functools.partial(jax.jit, static_argnums=(1, 4))

@@ -134,9 +134,9 @@ class Batches:
 
     def unpeek(self, step: int) -> Any:
         """Returns the batch that `example` read, if it is the batch of this step; None otherwise."""
-        at, batch = self.peeked or (step, None)
+        peeked_step, batch = self.peeked or (step, None)
         self.peeked = None
-        return batch if at == step or not self._by_step else None
+        return batch if peeked_step == step or not self._by_step else None
 
     def ended(self) -> ValueError:
         """Returns the error for a source without batches."""
@@ -196,14 +196,14 @@ class Batches:
         return batch
 
     def _compare(self, batch: Any, what: str) -> None:
-        old, structure = jax.tree_util.tree_flatten_with_path(self.first)
+        first_leaves, structure = jax.tree_util.tree_flatten_with_path(self.first)
         if jax.tree.structure(batch) != structure:
             raise ValueError(
                 f"Trainer.{what}: expected the structure of the first batch, {structure}, received "
                 f"{jax.tree.structure(batch)}. Every batch needs the same arrays."
             )
         rows = host_arrays.length(batch)
-        for (path, first), array in zip(old, jax.tree.leaves(batch), strict=True):
+        for (path, first), array in zip(first_leaves, jax.tree.leaves(batch), strict=True):
             name = "the batch" + jax.tree_util.keystr(path)
             if type(batch) is tuple and len(batch) <= 3:
                 name = ("x", "y", "sample_weight")[path[0].idx] + jax.tree_util.keystr(path[1:])
@@ -233,46 +233,46 @@ class BatchEpoch:
         # The delay lets the loop train on those batches, and the checkpoint counts them.
         if self.failure is not None:
             raise self.failure
-        feed, taken, room = self.feed, [], 1
+        feed, batches, capacity = self.feed, [], 1
         if feed.steps is not None:
             number = min(number, feed.steps - self.done)
         number = min(number, 1) if feed.exact else number
-        while len(taken) < number:
+        while len(batches) < number:
             try:
                 batch = self._next()
             except BaseException as error:  # KeyboardInterrupt must not lose batches, either
                 self.failure = error
-                if not taken:
+                if not batches:
                     raise
                 break
             if batch is None:
                 break
-            taken.append(batch)
+            batches.append(batch)
             self.done += 1
-            row = sum(a[:1].nbytes for a in jax.tree.leaves(batch))
-            room = 1 if feed.exact else array_feed.capacity_of(row, feed.size)
-            number = min(number, room)
-        if not taken:
+            row_bytes = sum(a[:1].nbytes for a in jax.tree.leaves(batch))
+            capacity = 1 if feed.exact else array_feed.capacity_of(row_bytes, feed.size)
+            number = min(number, capacity)
+        if not batches:
             return None
         # Stacked to the full capacity, so that chunks of fewer batches use the same program.
-        counts = np.zeros(room, "int32")
-        counts[: len(taken)] = [host_arrays.length(b) for b in taken]
+        counts = np.zeros(capacity, "int32")
+        counts[: len(batches)] = [host_arrays.length(b) for b in batches]
         size = int(counts[0]) if feed.exact else feed.size
 
         def stack(*arrays: np.ndarray) -> np.ndarray:
-            out = np.empty((room, size, *arrays[0].shape[1:]), arrays[0].dtype)
-            for place, array in enumerate(arrays):
-                out[place, : len(array)] = array
+            out = np.empty((capacity, size, *arrays[0].shape[1:]), arrays[0].dtype)
+            for index, array in enumerate(arrays):
+                out[index, : len(array)] = array
                 # A copy of a real row: zeros could give NaN in a layer (a division by a norm).
-                out[place, len(array) :] = array[:1]
+                out[index, len(array) :] = array[:1]
             return out
 
-        return (jax.tree.map(stack, *taken), counts), len(taken)
+        return (jax.tree.map(stack, *batches), counts), len(batches)
 
     def state(self) -> Any:
         """Returns the loader's state after the taken batches; None for a source without state."""
-        get = getattr(self.iterator, "get_state", None)
-        return None if get is None else get()
+        get_state = getattr(self.iterator, "get_state", None)
+        return None if get_state is None else get_state()
 
     def _next(self) -> Any:
         feed = self.feed

@@ -103,50 +103,50 @@ def _check_block(
     with np.errstate(all="ignore"):
         if np.isfinite(np.sum(block)):
             return
-    wrong = _wrong(block, start, removed)
-    if not wrong.any():
+    nonfinite = _wrong(block, start, removed)
+    if not nonfinite.any():
         return
-    place = tuple(map(int, np.argwhere(wrong)[0]))
-    shown = [start + place[0], *place[1:]]
+    position = tuple(map(int, np.argwhere(nonfinite)[0]))
+    shown_position = [start + position[0], *position[1:]]
     rows = sum(
         np.unique(np.nonzero(_wrong(host_arrays.canonical(part), first, removed))[0]).size
         for first, part in host_arrays.blocks(array)
     )
-    weighed = "" if removed is None else ", or give them a sample_weight of 0"
+    weight_remedy = "" if removed is None else ", or give them a sample_weight of 0"
     raise ValueError(
-        f"{name}, row {shown[0]}: expected finite numbers, received {array[tuple(shown)]} at "
-        f"{shown}; {rows} of {len(array)} rows are concerned. Drop these rows or fill the "
-        f"numbers in{weighed}."
+        f"{name}, row {shown_position[0]}: expected finite numbers, received {array[tuple(shown_position)]} at "
+        f"{shown_position}; {rows} of {len(array)} rows are concerned. Drop these rows or fill the "
+        f"numbers in{weight_remedy}."
     )
 
 
 def _wrong(block: np.ndarray, start: int, removed: np.ndarray | None) -> np.ndarray:
     """Returns the mask of numbers that are not finite, outside of removed rows."""
-    wrong = ~np.isfinite(block)
+    nonfinite = ~np.isfinite(block)
     if removed is not None:
-        wrong[removed[start : start + len(block)]] = False
-    return wrong
+        nonfinite[removed[start : start + len(block)]] = False
+    return nonfinite
 
 
 def check_inputs(model: Any, x: Any, size: int) -> None:
     """Rejects batches of `size` rows that do not fit the model, before any compilation."""
     graph = model.graph
-    given = structure.match(graph.inputs, alone(graph, x))
-    if given is not None:
-        pairs = zip((graph.specs[slot] for slot in graph.input_slots), given, strict=True)
+    values = structure.match(graph.inputs, alone(graph, x))
+    if values is not None:
+        pairs = zip((graph.specs[slot] for slot in graph.input_slots), values, strict=True)
         if all(_fits(spec, value, size) for spec, value in pairs):
             return
     # The data do not fit: trace the model on specs, so that the engine's own error names the
     # layer and the axis, without computing.
     fixed = any(isinstance(graph.specs[slot].dims[0], int) for slot in graph.input_slots)
-    first = jax.tree.map(
+    batch_specs = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(
             (size if fixed else len(a), *a.shape[1:]), computed_dtype(a.dtype)
         ),
         x,
     )
     state = jax.eval_shape(model.init_state)
-    jax.eval_shape(lambda m, s, v: m.apply(v, state=s).value, model, state, first)
+    jax.eval_shape(lambda m, s, v: m.apply(v, state=s).value, model, state, batch_specs)
 
 
 def is_single_batch(model: Any, x: Any, size: int) -> bool:
@@ -168,12 +168,12 @@ def is_single_batch(model: Any, x: Any, size: int) -> bool:
 def _fits(spec: Any, value: Any, size: int) -> bool:
     if not isinstance(value, np.ndarray) or value.ndim != spec.ndim:
         return False
-    whole = jnp.issubdtype(spec.dtype, jnp.integer)
-    if whole and not jnp.issubdtype(value.dtype, jnp.integer):
+    integer_spec = jnp.issubdtype(spec.dtype, jnp.integer)
+    if integer_spec and not jnp.issubdtype(value.dtype, jnp.integer):
         return False
     shape = (size, *value.shape[1:])
     pairs = zip(spec.dims, shape, strict=True)
-    return all(want == have for want, have in pairs if isinstance(want, int))
+    return all(expected == received for expected, received in pairs if isinstance(expected, int))
 
 
 def removed_rows(trainer: Any, model: Any, y: Any, weights: Any) -> np.ndarray:
@@ -195,11 +195,11 @@ def _without_removed(array: np.ndarray, weight: Any) -> np.ndarray:
     """Returns the targets, with rows of weight 0 replaced by the first row of positive weight."""
     if weight is None or weight.shape != array.shape[: weight.ndim] or not (weight > 0).any():
         return array
-    gone = weight == 0
-    if not gone.any():
+    is_removed = weight == 0
+    if not is_removed.any():
         return array
     array = np.array(array)
-    array[gone] = array[~gone][0]
+    array[is_removed] = array[~is_removed][0]
     return array
 
 
@@ -220,9 +220,11 @@ def check_targets(trainer: Any, model: Any, y: Any, weights: Any = None) -> None
             raise
     names = list(outputs.output_specs(model))
     arrays = outputs.by_output(y, names, "targets")
-    each = outputs.each_weight(weights, names)
-    counted = [_without_removed(*pair) for pair in zip(arrays, each, strict=True)]
-    _check_targets(trainer, model, dict(zip(names, counted, strict=True)))
+    weights_by_output = outputs.each_weight(weights, names)
+    counted_targets = [
+        _without_removed(*pair) for pair in zip(arrays, weights_by_output, strict=True)
+    ]
+    _check_targets(trainer, model, dict(zip(names, counted_targets, strict=True)))
 
 
 def _check_targets(trainer: Any, model: Any, y: Any) -> None:
@@ -271,10 +273,10 @@ def check_weights(weights: Any) -> None:
     check_finite(weights, "sample_weight")
     for name, array in named(weights, "sample_weight"):
         if (array < 0).any():
-            place = tuple(map(int, np.argwhere(array < 0)[0]))
+            position = tuple(map(int, np.argwhere(array < 0)[0]))
             raise ValueError(
-                f"{name}, row {place[0]}: expected a weight of 0 or more, received "
-                f"{array[place]}. Use 0 for rows that shall not count."
+                f"{name}, row {position[0]}: expected a weight of 0 or more, received "
+                f"{array[position]}. Use 0 for rows that shall not count."
             )
 
 
@@ -334,11 +336,11 @@ def _classes(labels: np.ndarray, classes: int, weights: Any, ignore: int | None)
     with np.errstate(invalid="ignore"):
         fits = (labels >= 0) & (labels < classes)
         fits &= labels == np.floor(labels) if labels.dtype != bool else True
-    wrong = ~fits if ignore is None else ~fits & (labels != ignore)
+    invalid = ~fits if ignore is None else ~fits & (labels != ignore)
     for weight in jax.tree.leaves(weights):
-        wrong &= (weight != 0).reshape(len(weight), -1).any(axis=1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
+        invalid &= (weight != 0).reshape(len(weight), -1).any(axis=1)
+    if invalid.any():
+        row = int(np.argmax(invalid))
         raise ValueError(
             f"class_weight, y, row {row}: expected a class from 0 to {classes - 1}, received "
             f"{labels[row].item()}. Class weights need whole class numbers; pass sample_weight, "

@@ -34,41 +34,39 @@ def check_ids(model: Any, x: Any) -> None:
     Raises:
         ValueError: with the row, the layer and the id.
     """
-    found = tables(model)
-    arrays = inputs_of(model.graph, x) if found else ()
-    for place, layer, count in found if arrays else ():
-        if arrays[place] is None:  # an optional input
+    lookups = tables(model)
+    arrays = inputs_of(model.graph, x) if lookups else ()
+    for input_index, layer, count in lookups if arrays else ():
+        if arrays[input_index] is None:  # an optional input
             continue
-        for start, ids in host_arrays.blocks(arrays[place]):
+        for start, ids in host_arrays.blocks(arrays[input_index]):
             _check_block(ids, start, layer, count)
 
 
 def _check_block(ids: np.ndarray, start: int, layer: str, count: int) -> None:
     if ids.size == 0 or ids.dtype == bool:
         return
-    whole = jnp.issubdtype(ids.dtype, jnp.integer)
-    if whole and int(ids.min()) >= 0 and int(ids.max()) < count:
+    is_integer = jnp.issubdtype(ids.dtype, jnp.integer)
+    if is_integer and int(ids.min()) >= 0 and int(ids.max()) < count:
         return
     # The fast test above needs no temporary array; this slow one finds the position.
     with np.errstate(invalid="ignore"):  # NaN in float ids: reported below, not as a warning
         fits = (ids >= 0) & (ids < count)
-        fits = fits if whole else fits & (ids == np.floor(ids))
+        fits = fits if is_integer else fits & (ids == np.floor(ids))
     if fits.all():
         return
-    place = tuple(map(int, np.argwhere(~fits)[0]))
-    value = ids[place].item()
+    position = tuple(map(int, np.argwhere(~fits)[0]))
+    value = ids[position].item()
     remedy = "Map the ids into its range."
     if value != value or value % 1:
         remedy = "Ids are whole numbers: round them, or pass integers."
     elif count <= value < _MOST:
-        highest = int(ids[ids < _MOST].max())
-        remedy = (
-            f"Give the layer input_dim={highest + 1} rows or more, or map the ids into its range."
-        )
-    shown = [place[0] + start, *place[1:]]
+        largest_id = int(ids[ids < _MOST].max())
+        remedy = f"Give the layer input_dim={largest_id + 1} rows or more, or map the ids into its range."
+    shown_position = [position[0] + start, *position[1:]]
     raise ValueError(
-        f"x, row {shown[0]}: {layer!r} expected ids from 0 to {count - 1}, received {value} at "
-        f"{shown}. {remedy}"
+        f"x, row {shown_position[0]}: {layer!r} expected ids from 0 to {count - 1}, received {value} at "
+        f"{shown_position}. {remedy}"
     )
 
 
@@ -87,28 +85,34 @@ def tables(model: Any) -> tuple[tuple[int, str, int], ...]:
 def _tables(skeleton: Skeleton) -> tuple[tuple[int, str, int], ...]:
     # Only the graph matters here, so a model without arrays is enough.
     model = skeleton.join((None,) * len(skeleton.names))
-    places = {slot: place for place, slot in enumerate(model.graph.input_slots)}
-    return tuple(_find(model, places, ""))
+    input_indices = {slot: index for index, slot in enumerate(model.graph.input_slots)}
+    return tuple(_find(model, input_indices, ""))
 
 
-def _find(network: Any, places: Mapping[int, int], path: str) -> Iterator[tuple[int, str, int]]:
-    readers = [call for call in network.graph.calls if not places.keys().isdisjoint(call.inputs)]
+def _find(
+    network: Any, input_indices: Mapping[int, int], path: str
+) -> Iterator[tuple[int, str, int]]:
+    readers = [
+        call for call in network.graph.calls if not input_indices.keys().isdisjoint(call.inputs)
+    ]
     for call in readers:
         layer, name = network.layers[call.layer], f"{path}{call.layer}"
         refs = structure.thaw(call.args, lambda leaf: leaf)
         if isinstance(layer, Network) and layer.graph is not None:
-            inner = zip(layer.graph.input_slots, match_inputs(layer, tuple(refs)), strict=True)
-            known = {
-                slot: places[ref.index]
-                for slot, ref in inner
-                if isinstance(ref, structure.Ref) and ref.index in places
+            inner_inputs = zip(
+                layer.graph.input_slots, match_inputs(layer, tuple(refs)), strict=True
+            )
+            inner_indices = {
+                slot: input_indices[ref.index]
+                for slot, ref in inner_inputs
+                if isinstance(ref, structure.Ref) and ref.index in input_indices
             }
-            yield from _find(layer, known, f"{name}/")
+            yield from _find(layer, inner_indices, f"{name}/")
             continue
         # `reverse` marks an embedding that multiplies by its transposed table: inputs are no ids.
         count = getattr(layer, "id_count", getattr(layer, "input_dim", None))
         if not isinstance(count, int) or structure.thaw(call.options, lambda v: v).get("reverse"):
             continue
         for leaf in structure.leaves(call.args):
-            if isinstance(leaf, structure.Ref) and leaf.index in places:
-                yield places[leaf.index], name, count
+            if isinstance(leaf, structure.Ref) and leaf.index in input_indices:
+                yield input_indices[leaf.index], name, count

@@ -57,9 +57,9 @@ def training_feeds(
     if validation_data is None:
         return feed, None
     size, steps = options.validation_batch_size or size, options.validation_steps
-    held = _validation(trainer, validation_data)
-    held = _feed(trainer, run, held, size, steps, "fit: validation_data")
-    return feed, with_sums(trainer, run, held, False)
+    validation_feed = _validation(trainer, validation_data)
+    validation_feed = _feed(trainer, run, validation_feed, size, steps, "fit: validation_data")
+    return feed, with_sums(trainer, run, validation_feed, False)
 
 
 def with_sums(trainer: Any, run: Any, feed: Any, training: bool) -> Any:
@@ -104,20 +104,20 @@ def _arrays(trainer: Any, host: tuple, size: int, steps: int | None) -> array_fe
 
 
 def _enough(feed: array_feed.Feed, steps: int | None) -> array_feed.Feed:
-    most = -(-len(feed) // feed.size)
-    if steps is not None and steps > most:
+    limit = -(-len(feed) // feed.size)
+    if steps is not None and steps > limit:
         raise ValueError(
-            f"Trainer: expected at most {most} steps, which {len(feed)} rows in batches "
+            f"Trainer: expected at most {limit} steps, which {len(feed)} rows in batches "
             f"of {feed.size} make, received {steps}. Ask for fewer, or repeat the rows."
         )
     return feed
 
 
-def _refuse(call: str, what: str, **given: Any) -> None:
-    for name, value in given.items():
+def _refuse(call: str, source_kind: str, **arguments: Any) -> None:
+    for name, value in arguments.items():
         if value is not None and not (isinstance(value, float) and value == 0):
             raise ValueError(
-                f"Trainer.{call}: {name} cannot go with {what}, received both. Let "
+                f"Trainer.{call}: {name} cannot go with {source_kind}, received both. Let "
                 "the source yield (x, y, sample_weight), and keep data for validation apart."
             )
 
@@ -176,23 +176,23 @@ def _three(x: Any, y: Any, sample_weight: Any, call: str) -> tuple:
     return host_arrays.as_host(x, f"{call}: x"), targets, weights
 
 
-def _validation(trainer: Any, given: Any) -> tuple:
-    if is_batches(given):
-        return given, None, None
+def _validation(trainer: Any, data: Any) -> tuple:
+    if is_batches(data):
+        return data, None, None
     # For an objective a list is a tree of inputs; in Keras a list may hold x, y and the weights.
-    rows = tuple if trainer.objective is not None else tuple | list
-    few = isinstance(given, rows) and 0 < len(given) <= 3
-    if trainer.objective is not None and not few:
-        return given, None, None
-    if not batch_parts.has_loss(trainer.loss) and (few or not isinstance(given, tuple | list)):
-        return (*given, None, None)[:3] if few else (given, None, None)
-    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-        found = len(given) if isinstance(given, tuple | list) else type(given).__name__
+    row_types = tuple if trainer.objective is not None else tuple | list
+    is_row = isinstance(data, row_types) and 0 < len(data) <= 3
+    if trainer.objective is not None and not is_row:
+        return data, None, None
+    if not batch_parts.has_loss(trainer.loss) and (is_row or not isinstance(data, tuple | list)):
+        return (*data, None, None)[:3] if is_row else (data, None, None)
+    if not isinstance(data, tuple | list) or len(data) not in (2, 3):
+        received = len(data) if isinstance(data, tuple | list) else type(data).__name__
         raise TypeError(
             "fit: expected validation_data as (x, y) or (x, y, sample_weight), received "
-            f"{found}. Write validation_data=(x_test, y_test)."
+            f"{received}. Write validation_data=(x_test, y_test)."
         )
-    return (*given, None)[:3]
+    return (*data, None)[:3]
 
 
 def check_rows(trainer: Any, model: Any, rows: tuple, size: int, finite: bool = True) -> int:
@@ -243,12 +243,12 @@ def weighted(
     x, y, weights = rows
     losses = [head.loss for head in outputs.heads(trainer, model, y)]
     ignore = getattr(losses[0], "ignore_class", None)
-    own = checks.class_weights(class_weight, y, model, weights, ignore)
+    label_weights = checks.class_weights(class_weight, y, model, weights, ignore)
     if weights is None:
-        return x, y, own
+        return x, y, label_weights
 
     # Sample weights may have more axes (one weight per time step): broadcast over those.
     def weigh(array: np.ndarray) -> np.ndarray:
-        return array * own.reshape(len(own), *[1] * (array.ndim - 1))
+        return array * label_weights.reshape(len(label_weights), *[1] * (array.ndim - 1))
 
     return x, y, jax.tree.map(weigh, weights)

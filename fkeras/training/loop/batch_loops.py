@@ -58,8 +58,10 @@ class CallSize:
         """
         now = time.perf_counter()
         if self.calls and self.fixed is None:
-            each = max((now - self.began) / number, 1e-9)  # a coarse clock may show no time at all
-            self.number = int(np.clip(_DISPATCH / each, 1, 1 << 20))
+            duration = max(
+                (now - self.began) / number, 1e-9
+            )  # a coarse clock may show no time at all
+            self.number = int(np.clip(_DISPATCH / duration, 1, 1 << 20))
         self.calls += 1
         self.began = now
 
@@ -118,8 +120,8 @@ def evaluate(
     epoch, logs = feed.epoch(None), {}
     waiting: tuple[int, Any] | None = None  # batches and logs of the call before
     call_size.start()
-    while (taken := epoch.take(call_size.batches)) is not None:
-        rows, number = taken
+    while (chunk := epoch.take(call_size.batches)) is not None:
+        rows, number = chunk
         if call_size.fresh and progress is not None:
             progress.compile_starts()
         static = (trainer, structure)
@@ -166,7 +168,7 @@ def predict(run: TrainState, feed: Any, put: Callable[[Any], Any]) -> Any:
         # three outputs occupy its memory.
         if len(pending) > 2:
             parts.append(_fetch(*pending.pop(0)))
-    parts.extend(_fetch(*one) for one in pending)
+    parts.extend(_fetch(*entry) for entry in pending)
     if len(parts) == 1:
         return parts[0]
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)

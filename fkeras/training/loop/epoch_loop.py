@@ -171,15 +171,15 @@ class EpochLoop:
         if not self.settled.hooked:
             # The training was resumed at a step whose `on_batch_end` had raised: call it again.
             self._visit()
-        due = self.loop_hooks.until(self.epoch.done)
+        remaining = self.loop_hooks.until(self.epoch.done)
         while True:
             number = self.call_size.batches
-            taken = self.epoch.take(number if due is None else min(number, due))
-            if taken is None:
+            chunk = self.epoch.take(number if remaining is None else min(number, remaining))
+            if chunk is None:
                 break
-            call = self._call(*taken)
-            due = None if due is None else due - call.number
-            pause = due == 0 or self.loop_hooks.wanted()
+            call = self._call(*chunk)
+            remaining = None if remaining is None else remaining - call.number
+            pause = remaining == 0 or self.loop_hooks.wanted()
             if not pause and not self.call_size.fresh and len(self.opened) < self._together():
                 continue
             # Settle the group before the newest one: the device has the next group in its queue
@@ -192,7 +192,7 @@ class EpochLoop:
                 self._settle_waiting()
             if pause:
                 self._visit()
-                due = self.loop_hooks.until(call.done)
+                remaining = self.loop_hooks.until(call.done)
         # Twice, because settling `waiting` may repeat the calls in `opened`.
         self._settle_waiting()
         self.waiting, self.opened = self.opened, []
@@ -216,12 +216,12 @@ class EpochLoop:
         for call in (*self.waiting, *self.opened):
             if call.result is None:  # registered, but the dispatch raised or is under way
                 break
-            leaves, _, fine = call.result
+            leaves, _, finite = call.result
             try:
-                fine = bool(fine) or self._applied
+                finite = bool(finite) or self._applied
             except Exception:  # the computation failed on the device: its arrays have no content
                 break
-            if not fine:
+            if not finite:
                 # A large run: the call donated the arrays of `newest`. The guarded step returned
                 # the same numbers in new arrays, so only the leaves change.
                 newest = dataclasses.replace(newest, leaves=leaves) if self.large else newest
@@ -248,14 +248,14 @@ class EpochLoop:
             before, leaves=leaves, done=call.done, place=place, hooked=hooked, fresh=False
         )
 
-    def _point(self, at: Settled, run: TrainState | None = None) -> Point:
+    def _point(self, settled: Settled, run: TrainState | None = None) -> Point:
         return dataclasses.replace(
             self.begin,
-            run=at.run() if run is None else run,
-            stopping=at.stopping,
-            loader=at.place[0],
-            skip=at.place[1],
-            pending=not at.hooked,
+            run=settled.run() if run is None else run,
+            stopping=settled.stopping,
+            loader=settled.place[0],
+            skip=settled.place[1],
+            pending=not settled.hooked,
         )
 
     def _floats(self) -> dict[str, Any]:
@@ -265,21 +265,23 @@ class EpochLoop:
         return as_floats(self.names, logs)
 
     def _visit(self) -> None:
-        at = self.settled
+        settled = self.settled
         # Callbacks may keep the run, and the next call of a large run donates the arrays.
-        run = own_copy(at.run()) if self.large else at.run()
-        new, stop = self.loop_hooks.look(run, self._floats)
-        structure, leaves = at.structure, at.leaves
-        if new is not run:
-            structure, leaves = split(new)
+        run = own_copy(settled.run()) if self.large else settled.run()
+        new_run, stop = self.loop_hooks.look(run, self._floats)
+        structure, leaves = settled.structure, settled.leaves
+        if new_run is not run:
+            structure, leaves = split(new_run)
             leaves = self._own(leaves)
-            self.next_step = int(new.step) if self.large else 0
+            self.next_step = int(new_run.step) if self.large else 0
         self.structure, self.leaves = structure, leaves
-        self.settled = Settled(structure, leaves, new, at.done, at.place, True, at.stopping or stop)
-        self.looked = self._point(self.settled, new)
+        self.settled = Settled(
+            structure, leaves, new_run, settled.done, settled.place, True, settled.stopping or stop
+        )
+        self.looked = self._point(self.settled, new_run)
         self.loop_hooks.looked(self.looked)
 
-    def _call(self, rows: tuple, number: int, again: Call | None = None) -> Call:
+    def _call(self, rows: tuple, number: int, repeated_call: Call | None = None) -> Call:
         if self.call_size.fresh:
             self.progress.compile_starts()
         before, batches = self.leaves, np.int32(number)
@@ -296,9 +298,9 @@ class EpochLoop:
             # the expected one and skip themselves: the arrays stay those before the NaN.
             mode, arguments = "halting", (before, rows, np.int32(self.next_step))
             self.next_step += 1
-        given = (self.trainer, self.structure, mode, *arguments)
-        function = self.call_size.function(self.large, *given)
-        call = self._opened(rows, number) if again is None else again
+        call_arguments = (self.trainer, self.structure, mode, *arguments)
+        function = self.call_size.function(self.large, *call_arguments)
+        call = self._opened(rows, number) if repeated_call is None else repeated_call
         call.before = before
         # Registered before the dispatch: an exception during the dispatch then leaves a call
         # without a result, and `point` stops before it.
@@ -306,12 +308,12 @@ class EpochLoop:
         if self.large and self.loop_hooks.interrupts is not None:
             # A Ctrl-C between the donation and the assignment would lose both runs.
             with self.loop_hooks.interrupts.held():
-                call.result = function(*given)
+                call.result = function(*call_arguments)
         else:
-            call.result = function(*given)
+            call.result = function(*call_arguments)
         self.leaves = call.outcome[0]
         # A repeated call keeps its place: the loader has moved past the batches of the call.
-        if again is None and self.epoch.failure is None:
+        if repeated_call is None and self.epoch.failure is None:
             self.place = call.place = (self.epoch.state(), 0)
         return call
 
@@ -324,65 +326,67 @@ class EpochLoop:
     def _settle_waiting(self) -> None:
         if not self.waiting:
             return
-        void = self._settle(self.waiting)
+        invalid = self._settle(self.waiting)
         self.waiting = []
-        if void:
+        if invalid:
             # The later calls began from arrays that `_left_out` replaced: dispatch them again.
-            again, self.opened = self.opened, []
-            for call in again:
+            calls, self.opened = self.opened, []
+            for call in calls:
                 self._call(call.rows, call.number, dataclasses.replace(call, result=None))
 
     def _settle(self, calls: list[Call]) -> bool:
         """Waits for calls; returns True if steps were left out and later calls are invalid."""
         last, number = calls[-1], sum(call.number for call in calls)
-        _, logs, last_fine = last.outcome
+        _, logs, last_finite = last.outcome
         # NaN and infinity never disappear from the weights or the sum of the loss, so the last
         # call decides for the whole group: one transfer of a boolean per group.
-        fine = bool(last_fine) or self.trainer.on_nonfinite == "ignore"
+        finite = bool(last_finite) or self.trainer.on_nonfinite == "ignore"
         fresh = self.call_size.fresh
         self.call_size.measured(number)
         if fresh:
             self.progress.compiled()
         self.logs = logs
-        if fine:
+        if finite:
             self.settled = self._after(self.settled, last)
         else:
             self._left_out(calls)
         self.progress.step(last.done, self.epoch.feed.rows(last.done), self._floats)
-        return not fine and not self.large
+        return not finite and not self.large
 
     def _left_out(self, calls: list[Call]) -> None:
-        batches = [(call.rows, place) for call in calls for place in range(call.number)]
+        batches = [(call.rows, index) for call in calls for index in range(call.number)]
         settled, last = self.settled, calls[-1]
         if self.large:  # the call is one guarded step, which the device left out already
-            wrong, first = (0,), self.leaves
-            after = self._after(settled, last)
+            failed, leaves_before = (0,), self.leaves
+            settled_after = self._after(settled, last)
         else:
             # The group shows only that some step failed: repeat its steps singly to find which.
             before = calls[0].before
-            found = recovery.again(self.trainer, self.structure, before, batches)
-            self.leaves, self.logs = found.leaves, found.logs
-            wrong, first = found.wrong, found.first
-            after = dataclasses.replace(self._after(settled, last), leaves=found.leaves)
-        begun = last.done - len(batches)
-        self.left_out.extend(begun + number for number in wrong)
-        if wrong and self.trainer.on_nonfinite == "raise":
+            repetition = recovery.again(self.trainer, self.structure, before, batches)
+            self.leaves, self.logs = repetition.leaves, repetition.logs
+            failed, leaves_before = repetition.wrong, repetition.first
+            settled_after = dataclasses.replace(
+                self._after(settled, last), leaves=repetition.leaves
+            )
+        first_batch = last.done - len(batches)
+        self.left_out.extend(first_batch + number for number in failed)
+        if failed and self.trainer.on_nonfinite == "raise":
             # `error.run` is the state before the first wrong step, so that resuming or
             # `find_nan` meets exactly that step again.
             state, skip = settled.place
             self.waiting, self.opened = [], []
             self.settled = dataclasses.replace(
                 settled,
-                leaves=first,
-                done=begun + wrong[0],
-                place=(state, skip + wrong[0]),
-                hooked=settled.hooked or wrong[0] > 0,
-                fresh=settled.fresh and wrong[0] == 0,
+                leaves=leaves_before,
+                done=first_batch + failed[0],
+                place=(state, skip + failed[0]),
+                hooked=settled.hooked or failed[0] > 0,
+                fresh=settled.fresh and failed[0] == 0,
             )
-            batch = recovery.batch_of(*batches[wrong[0]])
+            batch = recovery.batch_of(*batches[failed[0]])
             epoch = int(settled.outer.position[0])
-            raise recovery.error(self.point().run, batch, epoch, begun + wrong[0])
-        self.settled = after
+            raise recovery.error(self.point().run, batch, epoch, first_batch + failed[0])
+        self.settled = settled_after
 
 
 def _bytes(leaf: Any) -> int:

@@ -50,7 +50,7 @@ class _Between(LoopHooks):
 
     def __init__(self, callbacks: tuple, saver: Saver | None, interrupts: Any):
         # Callbacks without `on_batch_end` must not cost a synchronization per batch.
-        self.callbacks = tuple(one for one in callbacks if one.watches_batches)
+        self.callbacks = tuple(callback for callback in callbacks if callback.watches_batches)
         self.saver, self.interrupts, self.hooks = saver, interrupts, bool(self.callbacks)
 
     def until(self, done: int) -> int | None:
@@ -105,9 +105,9 @@ def fit(
         # the changed model: `_begin` comes before the saver compares fingerprints.
         run = _begin(trainer, run, callbacks, options, current)
         saver = Saver(store, plan, trainer, run, feed, options.shuffle, current)
-        found = saver.restore(run)
-        if found is not None:
-            _restored(trainer, found, feed, held, options, current)
+        restored = saver.restore(run)
+        if restored is not None:
+            _restored(trainer, restored, feed, held, options, current)
         with current.interrupts.armed(saver.save_newest):
             try:
                 fitted = _epochs(trainer, feed, held, callbacks, options, current, saver)
@@ -135,48 +135,50 @@ def _begin(
 
 
 def _restored(
-    trainer: Any, found: Any, feed: Any, held: Any, options: Options, current: Current
+    trainer: Any, restored: Any, feed: Any, validation_feed: Any, options: Options, current: Current
 ) -> None:
     """Makes a restored checkpoint the newest point, and moves the feeds to its position."""
-    point = dataclasses.replace(found.point, run=sharding.place(trainer, found.point.run))
-    current.restore(point, found.history, found.epochs)
+    point = dataclasses.replace(restored.point, run=sharding.place(trainer, restored.point.run))
+    current.restore(point, restored.history, restored.epochs)
     epoch, begin = map(int, point.run.position)
     epochs_done = epoch - options.initial_epoch
     # With `steps_per_epoch`, epochs share one pass over the source: count the batches of all of
     # them. Without, each epoch begins a new pass, and only the batches of this epoch count.
     batches = begin + epochs_done * (options.steps_per_epoch or 0)
-    feed.go_on(point.loader, batches, point.skip, found.rows)
-    if held is not None and options.validation_steps is not None:
+    feed.go_on(point.loader, batches, point.skip, restored.rows)
+    if validation_feed is not None and options.validation_steps is not None:
         # The number of validations is not saved; the longest `val_` history has the same length.
-        validated = max((len(v) for k, v in found.history.items() if k[:4] == "val_"), default=0)
-        held.go_on(None, validated * options.validation_steps)
+        validated = max((len(v) for k, v in restored.history.items() if k[:4] == "val_"), default=0)
+        validation_feed.go_on(None, validated * options.validation_steps)
 
 
-def _check_logs(trainer: Any, run: TrainState, held: Any, callbacks: tuple) -> None:
+def _check_logs(trainer: Any, run: TrainState, validation_feed: Any, callbacks: tuple) -> None:
     heads = outputs.heads(trainer, run.model)
     # A callback that monitors an unknown log fails here, not after the first epoch.
     names = objective.log_names(heads, run.metrics)
-    later = ()
-    if held is not None:
-        later = tuple(f"val_{name}" for name in objective.log_names(heads, held.sums))
-    hooks.check_logs(callbacks, (*names, *later))
+    validation_names = ()
+    if validation_feed is not None:
+        validation_names = tuple(
+            f"val_{name}" for name in objective.log_names(heads, validation_feed.sums)
+        )
+    hooks.check_logs(callbacks, (*names, *validation_names))
 
 
 def _epochs(
     trainer: Any,
     feed: Any,
-    held: Any,
+    validation_feed: Any,
     callbacks: tuple,
     options: Options,
     current: Current,
     saver: Saver | None,
 ) -> tuple[TrainState, History]:
     point = current.point()
-    empty = feed.sums  # NumPy arrays, shared by all epochs: a step donates only copies
+    empty_sums = feed.sums  # NumPy arrays, shared by all epochs: a step donates only copies
     progress = Progress(options.verbose, options.epochs, feed.steps)
     call_size, test_call_size = CallSize(options.steps_per_execution), CallSize()
-    between = _Between(callbacks, saver, current.interrupts)
-    done = 0
+    loop_hooks = _Between(callbacks, saver, current.interrupts)
+    batches_done = 0
     for epoch in range(int(point.run.position[0]), options.epochs):
         if point.stopped:
             break
@@ -185,38 +187,40 @@ def _epochs(
         if begin == 0:  # otherwise the epoch was resumed in its middle: its sums and hooks count
             run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch)
             run = run if run is point.run else ready(trainer, run)
-            run = run.replace(metrics=empty)
+            run = run.replace(metrics=empty_sums)
             run = run.replace(position=np.asarray([epoch, 0], "int32"))
         # The order of an epoch is a function of the run's key and of the step at which the epoch
         # began, so that a resumed epoch continues the same permutation.
         batches = feed.epoch(run if options.shuffle else None, int(run.step) - begin, begin)
         if saver is not None:
             saver.begin(run)
-        loop = EpochLoop(trainer, run, batches, call_size, progress, between, point)
+        loop = EpochLoop(trainer, run, batches, call_size, progress, loop_hooks, point)
         current.follow(loop.point)
         logs = loop.train()
         # If validation or `on_epoch_end` raises, the newest point is before all of them: a
         # resumed training repeats the validation and calls all hooks of the epoch's end again.
         point = loop.point()
         current.stand(point)
-        done = batches.done
+        batches_done = batches.done
         progress.stop()
         _tell(loop.left_out, epoch)
         run = point.run.replace(position=np.asarray([epoch + 1, 0], "int32"))
-        if held is not None and (epoch + 1) % options.validation_freq == 0:
-            tested, _ = hooks.call(callbacks, "on_test_begin", run)
-            found, _ = evaluate(trainer, tested, held.sums, held, call_size=test_call_size)
-            logs |= {f"val_{name}": value for name, value in found.items()}
-        progress.end(logs, feed.rows(done), done)
+        if validation_feed is not None and (epoch + 1) % options.validation_freq == 0:
+            test_run, _ = hooks.call(callbacks, "on_test_begin", run)
+            validation_logs, _ = evaluate(
+                trainer, test_run, validation_feed.sums, validation_feed, call_size=test_call_size
+            )
+            logs |= {f"val_{name}": value for name, value in validation_logs.items()}
+        progress.end(logs, feed.rows(batches_done), batches_done)
         run, stop = hooks.call(callbacks, "on_epoch_end", run, epoch, logs)
         # With a fixed number of steps the next epoch continues the same pass over the source.
-        goes_on = feed.steps is not None
+        same_pass = feed.steps is not None
         point = Point(
             run,
             finished=point.finished + 1,
             stopped=stop or point.stopping,
-            loader=point.loader if goes_on else None,
-            skip=point.skip if goes_on else 0,
+            loader=point.loader if same_pass else None,
+            skip=point.skip if same_pass else 0,
         )
         current.end_epoch(point, epoch, logs)
         # Delivered here, where the newest point includes the epoch, its logs and its hooks.
@@ -232,9 +236,9 @@ def _epochs(
     current.final = run
     params = {
         "epochs": options.epochs,
-        "steps": done if feed.steps is None else feed.steps,
+        "steps": batches_done if feed.steps is None else feed.steps,
         "batch_size": feed.size,
-        "samples": feed.rows(done) if feed.steps is None else feed.rows(feed.steps),
+        "samples": feed.rows(batches_done) if feed.steps is None else feed.rows(feed.steps),
     }
     history = History(*current.history(point), params)
     # A signal from here on is raised by `Current.__exit__`, with the run that `fit` returns.
@@ -244,8 +248,8 @@ def _epochs(
 
 def ready(trainer: Any, run: TrainState) -> TrainState:
     """Returns the run with an optimizer state for its trainable weights, placed on the mesh."""
-    followed = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
-    return sharding.place(trainer, run.replace(opt_state=followed))
+    opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
+    return sharding.place(trainer, run.replace(opt_state=opt_state))
 
 
 def _tell(left_out: list[int], epoch: int) -> None:

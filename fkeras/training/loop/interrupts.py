@@ -73,8 +73,8 @@ class Interrupts:
 
     def _restore(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            old = self._old[number]
-            signal.signal(number, signal.SIG_DFL if old is None else old)
+            old_handler = self._old[number]
+            signal.signal(number, signal.SIG_DFL if old_handler is None else old_handler)
             del self._old[number]
 
     def hold(self) -> None:
@@ -113,10 +113,10 @@ class Interrupts:
         Returns:
             The number of a signal that arrived too late for the loop to react, or None.
         """
-        acts = self._old.get(signal.SIGINT)
+        old_handler = self._old.get(signal.SIGINT)
         self._restore(list(self._old))
-        if self.received is None and self.delayed and acts is not None:
-            acts(signal.SIGINT, None)
+        if self.received is None and self.delayed and old_handler is not None:
+            old_handler(signal.SIGINT, None)
         return self.received
 
     @contextlib.contextmanager
@@ -131,15 +131,15 @@ class Interrupts:
             yield
             return
         self._save = save
-        added = [number for number in _SIGNALS if number not in self._old]
-        for number in added:
+        added_signals = [number for number in _SIGNALS if number not in self._old]
+        for number in added_signals:
             self._old[number] = signal.signal(number, self._handle)
         try:
             with self._watched():
                 yield
         finally:
             self._save = None
-            self._restore(added)
+            self._restore(added_signals)
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
@@ -151,17 +151,17 @@ class Interrupts:
         pipe = os.pipe()
         os.set_blocking(pipe[1], False)  # required by `set_wakeup_fd`: a C handler may not block
         wakeup = signal.set_wakeup_fd(pipe[1], warn_on_full_buffer=False)
-        watch = threading.Thread(
+        thread = threading.Thread(
             target=self._watch, args=(pipe[0],), name="fkeras-signals", daemon=True
         )
-        watch.start()
+        thread.start()
         try:
             yield
         finally:
             self._left.set()
             signal.set_wakeup_fd(wakeup)
             os.write(pipe[1], b"\0")  # wakes the thread; 0 is no signal
-            watch.join()
+            thread.join()
             for end in pipe:
                 os.close(end)
 
@@ -193,9 +193,9 @@ class Interrupts:
         if self.delayed >= _ABANDON:
             raise KeyboardInterrupt
         if self._save is not None:
-            left = _ABANDON - self.delayed
+            presses_left = _ABANDON - self.delayed
             print(
-                f"\nfkeras: the training is being saved; {left} more Ctrl-C to leave without it",
+                f"\nfkeras: the training is being saved; {presses_left} more Ctrl-C to leave without it",
                 file=sys.stderr,
             )
 

@@ -23,25 +23,27 @@ def run(
     steps = -(-count // size)
     # Objectives and losses of layers cannot ignore filled-up rows: the remaining rows make a
     # separate, smaller step after the scan, which needs one shape for all of its steps.
-    rest = count % size if batch_parts.sees_whole_batch(trainer) else 0
-    places = jnp.arange(size, dtype="int32")
+    remainder = count % size if batch_parts.sees_whole_batch(trainer) else 0
+    offsets = jnp.arange(size, dtype="int32")
     # The same length of the permutation as in `fit`: both then visit the rows in the same order.
-    room = array_feed.order_room(count, size)
-    by_number = jnp.arange(room, dtype="int32") % jnp.int32(count)
+    order_length = array_feed.order_room(count, size)
+    unshuffled = jnp.arange(order_length, dtype="int32") % jnp.int32(count)
     example = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype), arrays)
     empty = objective.empty(trainer, run.model, run.state, example)
 
     def one_step(run: TrainState, number: Any) -> tuple[TrainState, None]:
-        cut = (arrays, run.memory["order"], places, jnp.int32(0), jnp.int32(count))
-        batch, valid = step.batch_at(cut, number)
+        epoch_rows = (arrays, run.memory["order"], offsets, jnp.int32(0), jnp.int32(count))
+        batch, valid = step.batch_at(epoch_rows, number)
         return step.train_step(trainer, run, batch, valid)[0], None
 
     def one_epoch(run: TrainState, _: Any) -> tuple[TrainState, dict[str, jax.Array]]:
-        order = host_arrays.order_of(count, room, run.key, run.step) if shuffle else by_number
+        order = (
+            host_arrays.order_of(count, order_length, run.key, run.step) if shuffle else unshuffled
+        )
         run = run.replace(metrics=empty, memory={"order": order})
-        run, _ = jax.lax.scan(one_step, run, jnp.arange(steps - bool(rest), dtype="int32"))
-        if rest:
-            last = jax.lax.slice(order, (count - rest,), (count,))
+        run, _ = jax.lax.scan(one_step, run, jnp.arange(steps - bool(remainder), dtype="int32"))
+        if remainder:
+            last = jax.lax.slice(order, (count - remainder,), (count,))
             run, _ = step.train_step(trainer, run, host_arrays.take(arrays, last))
         logs = objective.results(outputs.heads(trainer, run.model), run.metrics)
         return run.replace(memory={}), logs

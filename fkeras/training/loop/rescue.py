@@ -133,17 +133,17 @@ class Current:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.interrupts.hold()  # a Ctrl-C in the lines below would lose the run
-        known = isinstance(self.given, TrainState)  # not a run: the error is about that argument
+        is_run = isinstance(self.given, TrainState)  # not a run: the error is about that argument
         run = None
-        if known and error is not None:
+        if is_run and error is not None:
             run = self.run()
             attach(error, run)
         try:
             number = self.interrupts.finish()
         except KeyboardInterrupt:
             number = signal.SIGINT
-        except BaseException as other:  # raised by the program's handler of SIGINT
-            attach(other, self.run() if run is None else run)
+        except BaseException as handler_error:  # raised by the program's handler of SIGINT
+            attach(handler_error, self.run() if run is None else run)
             raise
         # Replace only the exception of Python's default handler: an exception with arguments or
         # of another class comes from the program, which may catch exactly that object.
@@ -167,7 +167,7 @@ def attach(error: BaseException, run: TrainState) -> None:
     """
     # Exceptions of user code and libraries may define `run` or `__setattr__` in any way. No
     # failure here may replace the exception that the user has to see.
-    own = _own_run(error)
+    old_value = _own_run(error)
     if not _set_run(error, run):
         # A property without a setter: the `__dict__` of an exception accepts any key.
         BaseException.__getattribute__(error, "__dict__")[_KEY] = run
@@ -176,8 +176,10 @@ def attach(error: BaseException, run: TrainState) -> None:
             "Trainer.fit: the attribute `run` of this exception is read-only; "
             "fk.training.run_of(error) returns the run of the training.",
         )
-    elif own is not None and not isinstance(own, TrainState):
-        add_note(error, f"Trainer.fit: error.run is the run of the training; it was {_shown(own)}.")
+    elif old_value is not None and not isinstance(old_value, TrainState):
+        add_note(
+            error, f"Trainer.fit: error.run is the run of the training; it was {_shown(old_value)}."
+        )
 
 
 def _own_run(error: BaseException) -> Any:
@@ -188,9 +190,9 @@ def _own_run(error: BaseException) -> Any:
 
 
 def _set_run(error: BaseException, run: TrainState) -> bool:
-    for put in (setattr, BaseException.__setattr__):
+    for set_attribute in (setattr, BaseException.__setattr__):
         try:
-            put(error, "run", run)
+            set_attribute(error, "run", run)
         except Exception:
             continue
         if _own_run(error) is run:
@@ -238,12 +240,12 @@ def run_of(error: BaseException) -> TrainState | None:
         True 1
     """
     seen: set[int] = set()  # `__cause__` and `__context__` may form a cycle
-    following: BaseException | None = error
-    while following is not None and id(following) not in seen:
-        seen.add(id(following))
-        kept = BaseException.__getattribute__(following, "__dict__").get(_KEY)
-        run = _own_run(following) if kept is None else kept
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        stored_run = BaseException.__getattribute__(current, "__dict__").get(_KEY)
+        run = _own_run(current) if stored_run is None else stored_run
         if isinstance(run, TrainState):
             return run
-        following = following.__cause__ or following.__context__
+        current = current.__cause__ or current.__context__
     return None

@@ -91,16 +91,16 @@ class Saver:
         def with_memory(info: Mapping[str, Any], arrays: Mapping[str, Any]) -> TrainState:
             return like.replace(memory=_memory_like(info["memory"], arrays))
 
-        found = self.store.restore(with_memory, self.fingerprint)
-        if found is None:
+        restored = self.store.restore(with_memory, self.fingerprint)
+        if restored is None:
             return None
-        for message in found.messages:
+        for message in restored.messages:
             warnings.warn(message, stacklevel=5)
-        info = found.info
+        info = restored.info
         # `get`: checkpoints of earlier versions lack these entries, and the defaults describe
         # what those versions did.
         point = Point(
-            found.tree,
+            restored.tree,
             stopped=info["stopped"],
             stopping=info.get("stopping", False),
             loader=_decode(info["loader"]),
@@ -150,10 +150,10 @@ class Saver:
         The best epoch by the monitored log is always saved.
         """
         self.leave(point)
-        better = self._better(logs)
+        is_best = self._better(logs)
         plan = self.checkpoint
-        if better or (plan.every is None and plan.seconds is None) or self.late():
-            self.save(point, better)
+        if is_best or (plan.every is None and plan.seconds is None) or self.late():
+            self.save(point, is_best)
 
     def end(self, point: Point) -> None:
         """Saves the end of the training, and waits until all files are written."""
@@ -226,7 +226,7 @@ def _memory_keys(memory: Mapping[str, Any]) -> list[list[str]]:
     """Returns the path of keys to each array in the memory of the callbacks."""
     # `info` is JSON, so the structure must be dictionaries with string keys. The arrays are
     # stored like those of the run.
-    found = []
+    paths = []
     for path, _ in jax.tree_util.tree_flatten_with_path(memory)[0]:
         if not all(isinstance(key, jax.tree_util.DictKey) for key in path):
             raise TypeError(
@@ -234,8 +234,8 @@ def _memory_keys(memory: Mapping[str, Any]) -> list[list[str]]:
                 f"received something else at {jax.tree_util.keystr(path[1:])}. A training that is "
                 "saved keeps what callbacks remember by its keys."
             )
-        found.append([key.key for key in path])
-    return found
+        paths.append([key.key for key in path])
+    return paths
 
 
 def _memory_like(keys: list[list[str]], arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,12 +245,12 @@ def _memory_like(keys: list[list[str]], arrays: Mapping[str, Any]) -> dict[str, 
     """
     memory: dict[str, Any] = {}
     for path in keys:
-        facts, inner = arrays["/".join(["memory", *path])], memory
+        entry, group = arrays["/".join(["memory", *path])], memory
         for key in path[:-1]:
-            inner = inner.setdefault(key, {})
+            group = group.setdefault(key, {})
         # NumPy knows bfloat16 and the float8 types only through ml_dtypes.
-        dtype = np.dtype(getattr(ml_dtypes, facts["dtype"], facts["dtype"]))
-        inner[path[-1]] = jax.ShapeDtypeStruct(facts["shape"], dtype)
+        dtype = np.dtype(getattr(ml_dtypes, entry["dtype"], entry["dtype"]))
+        group[path[-1]] = jax.ShapeDtypeStruct(entry["shape"], dtype)
     return memory
 
 
@@ -263,13 +263,13 @@ def _encode(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
-        return {key: _encode(one) for key, one in value.items()}
-    return [_encode(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _encode(item) for key, item in value.items()}
+    return [_encode(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _decode(value: Any) -> Any:
     if isinstance(value, dict):
         if value.keys() == {"base64"}:
             return base64.b64decode(value["base64"])
-        return {key: _decode(one) for key, one in value.items()}
-    return [_decode(one) for one in value] if isinstance(value, list) else value
+        return {key: _decode(item) for key, item in value.items()}
+    return [_decode(item) for item in value] if isinstance(value, list) else value

@@ -111,13 +111,13 @@ def _arrays(batch: Any, targets: bool) -> dict[str, Any]:
             f"{len(parts)} {'part' if len(parts) == 1 else 'parts'}. Write find_nan(run, (x, y), "
             "trainer), or without a trainer find_nan(run, x)."
         )
-    given = {n: v for n, v in zip(names, parts, strict=False) if v is not None}
-    return _on_device(given)
+    arrays = {n: v for n, v in zip(names, parts, strict=False) if v is not None}
+    return _on_device(arrays)
 
 
-def _on_device(given: dict[str, Any]) -> dict[str, Any]:
+def _on_device(arrays: dict[str, Any]) -> dict[str, Any]:
     """Returns the arrays in the dtypes and on the device of a compiled step."""
-    host = {n: host_arrays.as_host(v, f"find_nan: {n}") for n, v in given.items()}
+    host = {n: host_arrays.as_host(v, f"find_nan: {n}") for n, v in arrays.items()}
     for name, tree in host.items():
         host_arrays.check_fits(tree, f"find_nan: {name}")
     return {
@@ -164,45 +164,47 @@ class _Step:
         yield from self._forward(calls)
         if count(value):
             name = first_operation(lambda: compute(self.model))
-            by = f", first in the operation {name}. {REMEDY[name][0]}" if name else f". {GROWN}"
-            yield Finding(where, "", "loss", f"{where}: its value is {float(value)}{by}")
+            cause = f", first in the operation {name}. {REMEDY[name][0]}" if name else f". {GROWN}"
+            yield Finding(where, "", "loss", f"{where}: its value is {float(value)}{cause}")
 
         # Without jit, `debug_nans` in `first_operation` names the operation, not the program.
-        def slopes() -> dict[str, jax.Array]:
+        def gradients() -> dict[str, jax.Array]:
             with jax.disable_jit():
                 return jax.grad(lambda weights: compute(replace_weights(self.model, weights)))(
                     trainable_weights(self.model)
                 )
 
-        bad = {path: count(slope) for path, slope in slopes().items() if count(slope)}
-        if bad:
-            path, found = next(iter(bad.items()))
-            name = first_operation(slopes)
-            by = f", first in the operation {name}. {REMEDY[name][1]}" if name else f". {GROWN}"
-            text = f"{where}: its gradient for the weight {path!r} has {found}{by}"
+        nonfinite = {
+            path: count(gradient) for path, gradient in gradients().items() if count(gradient)
+        }
+        if nonfinite:
+            path, report = next(iter(nonfinite.items()))
+            name = first_operation(gradients)
+            cause = f", first in the operation {name}. {REMEDY[name][1]}" if name else f". {GROWN}"
+            text = f"{where}: its gradient for the weight {path!r} has {report}{cause}"
             yield Finding(where, path, "backward", text)
 
     def _forward(self, calls: tuple[TracedCall, ...]) -> Iterator[Finding]:
         for call in calls:
             out = call.output
-            for what, tree in (("output", out.value), ("new state", out.updates)):
-                found = next(filter(None, map(count, jax.tree.leaves(tree))), None)
-                if found:
+            for kind, tree in (("output", out.value), ("new state", out.updates)):
+                report = next(filter(None, map(count, jax.tree.leaves(tree))), None)
+                if report:
                     name = first_operation(lambda call=call: self._again(call))
-                    yield self._finding(call, "forward", f"its {what} has {found}", name)
+                    yield self._finding(call, "forward", f"its {kind} has {report}", name)
 
     def _again(self, call: TracedCall) -> Output:
         layer = self.layers[call.path]
         return call.context.run(layer, *call.inputs, **call.options)
 
-    def _finding(self, call: TracedCall, phase: str, found: str, name: str | None) -> Finding:
+    def _finding(self, call: TracedCall, phase: str, report: str, name: str | None) -> Finding:
         layer = self.layers[call.path]
-        kind = type(layer).__name__
-        where = f"{call.path!r} ({kind}), call {call.number}" if call.path else layer.where
-        taken = span((call.inputs, dict(call.options))) or "that are whole"
+        class_name = type(layer).__name__
+        where = f"{call.path!r} ({class_name}), call {call.number}" if call.path else layer.where
+        input_range = span((call.inputs, dict(call.options))) or "that are whole"
         remedy = REMEDY[name][phase == "backward"] if name else GROWN
-        by = f", first in the operation {name}" if name else ""
-        text = f"{where}: {found}{by}; it takes numbers {taken}. {remedy}"
+        cause = f", first in the operation {name}" if name else ""
+        text = f"{where}: {report}{cause}; it takes numbers {input_range}. {remedy}"
         return Finding(where, call.path, phase, text)
 
     def _losses(self, calls: tuple[TracedCall, ...]) -> Iterator[Finding]:
@@ -214,8 +216,8 @@ class _Step:
         for path, weight, value, regularizer in self._penalties():
             if count(regularizer(value)):
                 where = f"the penalty on the weight {_join(path, weight)!r}"
-                found = f"it is {float(regularizer(value))}; the weight lies {span(value)}"
-                yield Finding(where, path, "loss", f"{where}: {found}. {GROWN}")
+                report = f"it is {float(regularizer(value))}; the weight lies {span(value)}"
+                yield Finding(where, path, "loss", f"{where}: {report}. {GROWN}")
         if self.trainer is None:
             return
         out = calls[-1].output
@@ -224,9 +226,9 @@ class _Step:
             if not count(total):
                 return
             for head, y, y_pred in self._outputs(out):
-                each = head.loss.per_sample(y, y_pred) if head.loss is not None else jnp.zeros(())
-                if count(each):
-                    yield self._loss_finding(head, y, y_pred, "loss", count(each))
+                losses = head.loss.per_sample(y, y_pred) if head.loss is not None else jnp.zeros(())
+                if count(losses):
+                    yield self._loss_finding(head, y, y_pred, "loss", count(losses))
         # Each sample's loss is finite, so the weighting or the sum of the terms overflows.
         where = "the total loss"
         text = f"{where}: it is {float(total)}, and each sample's loss is finite. {GROWN}"
@@ -235,8 +237,8 @@ class _Step:
     def _penalties(self) -> Iterator[tuple[str, str, Any, Callable]]:
         for path, layer in self.layers.items():
             if layer.trainable:
-                for name, value, regularizer in own_weights(layer, "regularizer"):
-                    yield path, name, value, regularizer
+                for weight, value, regularizer in own_weights(layer, "regularizer"):
+                    yield path, weight, value, regularizer
 
     def _outputs(self, out: Output) -> Iterator[tuple[Any, Any, Any]]:
         """Returns `(head, targets, predictions)` of each output."""
@@ -248,10 +250,10 @@ class _Step:
         predictions = outputs.by_output(values, names, "predictions")
         return zip(self.heads, targets, predictions, strict=True)
 
-    def _loss_finding(self, head: Any, y: Any, y_pred: Any, phase: str, found: str) -> Finding:
+    def _loss_finding(self, head: Any, y: Any, y_pred: Any, phase: str, report: str) -> Finding:
         where = f"{head.loss.label}, the loss of the output {head.name!r}"
         text = f"predictions {span(y_pred)}; targets {span(y) or 'are whole numbers'}"
-        return Finding(where, head.name, phase, f"{where}: {found}; {text}. {LOSS}")
+        return Finding(where, head.name, phase, f"{where}: {report}; {text}. {LOSS}")
 
     def _total(self, model: Any, out: Output) -> jax.Array:
         if self.trainer is None:
@@ -260,42 +262,44 @@ class _Step:
         return objective.measure(self.heads, out, self.y, self.sample_weight, None)[0]
 
     def _backward(self, calls: tuple[TracedCall, ...]) -> Iterator[Finding]:
-        weights, slopes = trace_gradients(self.model, self.context, (self.x,), calls, self._total)
-        bad = [path for path, gradient in weights.items() if count(gradient)]
+        weights, gradients = trace_gradients(
+            self.model, self.context, (self.x,), calls, self._total
+        )
+        nonfinite = [path for path, gradient in weights.items() if count(gradient)]
         # NaN in the gradient of an input (of a frozen part) never reaches the run.
-        if self.trainer is not None and not bad:
+        if self.trainer is not None and not nonfinite:
             return
         if self.trainer is not None:
             out = calls[-1].output
-            sloped = dataclasses.replace(
-                out, value=put_floating(out.value, slopes[calls[-1].ticket][0])
+            gradient_out = dataclasses.replace(
+                out, value=put_floating(out.value, gradients[calls[-1].ticket][0])
             )
-            rows = zip(self._outputs(out), self._outputs(sloped), strict=True)
-            for (head, y, y_pred), (*_, slope) in rows:
-                if head.loss is not None and count(slope):
-                    found = f"the gradient for the predictions has {count(slope)}"
-                    yield self._loss_finding(head, y, y_pred, "backward", found)
-        yield from self._guilty(calls, slopes, bad)
+            rows = zip(self._outputs(out), self._outputs(gradient_out), strict=True)
+            for (head, y, y_pred), (*_, output_gradient) in rows:
+                if head.loss is not None and count(output_gradient):
+                    report = f"the gradient for the predictions has {count(output_gradient)}"
+                    yield self._loss_finding(head, y, y_pred, "backward", report)
+        yield from self._guilty(calls, gradients, nonfinite)
         for path, weight, value, regularizer in self._penalties():
-            slope = jax.grad(regularizer)(value)
-            if count(slope):
+            output_gradient = jax.grad(regularizer)(value)
+            if count(output_gradient):
                 where = f"the penalty on the weight {_join(path, weight)!r}"
-                found = f"its gradient has {count(slope)}; the weight lies {span(value)}"
-                yield Finding(where, path, "backward", f"{where}: {found}. {SLOPE}")
+                report = f"its gradient has {count(output_gradient)}; the weight lies {span(value)}"
+                yield Finding(where, path, "backward", f"{where}: {report}. {SLOPE}")
         for call in reversed(calls):
-            for slope in slopes[call.ticket][0]:
-                if count(slope):
-                    found = f"the gradients that meet at its output have {count(slope)}"
-                    yield self._finding(call, "backward", found, None)
+            for output_gradient in gradients[call.ticket][0]:
+                if count(output_gradient):
+                    report = f"the gradients that meet at its output have {count(output_gradient)}"
+                    yield self._finding(call, "backward", report, None)
 
-    def _guilty(self, calls: tuple, slopes: dict, bad: list[str]) -> Iterator[Finding]:
+    def _guilty(self, calls: tuple, gradients: dict, nonfinite: list[str]) -> Iterator[Finding]:
         """Yields the call that turns a finite gradient of its output into NaN or infinity.
 
         The first such call on the way back is chosen, and of nested calls the innermost.
         """
         chosen = None
         for call in reversed(calls):
-            outer, inner = slopes[call.ticket]
+            outer, inner = gradients[call.ticket]
             if chosen is not None:
                 # Calls inside the chosen call have a path below its path and a later ticket.
                 around = chosen[0]
@@ -303,14 +307,14 @@ class _Step:
                     continue
             if any(map(count, outer)):
                 continue
-            found = next(filter(None, map(count, inner)), None)
-            text = f"the gradient for its input has {found}"
-            own = [path for path in bad if path.startswith(_join(call.path, ""))]
+            report = next(filter(None, map(count, inner)), None)
+            text = f"the gradient for its input has {report}"
+            weight_paths = [path for path in nonfinite if path.startswith(_join(call.path, ""))]
             # The gradient of shared weights sums over calls: recompute the part of this call.
-            if not found and own:
-                found = next(filter(None, map(count, self._slopes(call, outer)[0])), None)
-                text = f"the gradient for its weights has {found}"
-            if found:
+            if not report and weight_paths:
+                report = next(filter(None, map(count, self._slopes(call, outer)[0])), None)
+                text = f"the gradient for its weights has {report}"
+            if report:
                 chosen = (call, outer, text)
         if chosen is not None:
             call, outer, text = chosen
@@ -319,17 +323,17 @@ class _Step:
 
     def _slopes(self, call: TracedCall, outer: list) -> tuple[list, list]:
         """Returns the gradients of one call for its weights and inputs, given its output's."""
-        given = (call.inputs, dict(call.options))
+        arguments = (call.inputs, dict(call.options))
 
         # Differentiates with respect to zeros that are added to the floating-point leaves, because
         # weights and inputs also hold leaves without gradients: ids, masks, keys.
         def compute(*terms: list) -> list:
             layer = add_floating(self.layers[call.path], terms[0])
-            inputs, options = add_floating(given, terms[1])
+            inputs, options = add_floating(arguments, terms[1])
             return floating(call.context.run(layer, *inputs, **options).value)
 
         layer = self.layers[call.path]
-        zeros = [zeros_like(tree) for tree in (layer, given)]
+        zeros = [zeros_like(tree) for tree in (layer, arguments)]
         with jax.disable_jit():
             return jax.vjp(compute, *zeros)[1](outer)
 

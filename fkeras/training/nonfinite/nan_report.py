@@ -90,17 +90,17 @@ class Finding:
 def check_arrays(tree: Any, kind: str) -> Iterator[Finding]:
     """Yields findings for a tree of arrays; `kind` is "batch, ", "weight " or "state "."""
     for keys, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        found = count(leaf)
-        if not found:
+        report = count(leaf)
+        if not report:
             continue
         first, *rest = (str(getattr(key, "key", getattr(key, "idx", key))) for key in keys)
         if kind == "batch, ":
             path = first + "".join(f"[{part!r}]" for part in rest)
-            yield Finding(f"{kind}{path}", path, "batch", f"{kind}{path}: {found}. {BATCH}")
+            yield Finding(f"{kind}{path}", path, "batch", f"{kind}{path}: {report}. {BATCH}")
         else:
             path = "/".join((first, *rest))
             where = f"{kind}{path!r}"
-            yield Finding(where, path, "weights", f"{where}: {found}. {WEIGHTS}")
+            yield Finding(where, path, "weights", f"{where}: {report}. {WEIGHTS}")
 
 
 def first_operation(compute: Callable[[], Any]) -> str | None:
@@ -146,8 +146,8 @@ def span(tree: Any) -> str:
     spans = []
     for host in map(_host, jax.tree.leaves(tree)):
         if host is not None and host.size and not np.iscomplexobj(host):
-            fine = host[np.isfinite(host)]
+            finite = host[np.isfinite(host)]
             spans.append(
-                f"from {fine.min():.4g} to {fine.max():.4g}" if fine.size else "none finite"
+                f"from {finite.min():.4g} to {finite.max():.4g}" if finite.size else "none finite"
             )
     return "; ".join(spans)

@@ -64,16 +64,16 @@ def again(trainer: Any, structure: Any, leaves: tuple, batches: list) -> Again:
     """
     # Steps can be repeated because they are pure. A step that is left out still increases the step
     # number, so all later steps draw the same keys as before.
-    wrong, first, logs = [], leaves, {}
+    failed, leaves_before, logs = [], leaves, {}
     for number, (rows, place) in enumerate(batches):
-        new, logs, fine = step.compiled_train(
+        new_leaves, logs, finite = step.compiled_train(
             trainer, structure, "guarded", leaves, rows, np.int32(place)
         )
-        if not bool(fine):
-            first = first if wrong else leaves
-            wrong.append(number)
-        leaves = new
-    return Again(leaves, logs, tuple(wrong), first)
+        if not bool(finite):
+            leaves_before = leaves_before if failed else leaves
+            failed.append(number)
+        leaves = new_leaves
+    return Again(leaves, logs, tuple(failed), leaves_before)
 
 
 def error(run: TrainState, batch: Any, epoch: int, number: int) -> NonFiniteError:

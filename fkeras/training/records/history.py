@@ -66,23 +66,25 @@ class History:
             from matplotlib.figure import Figure
         except ImportError as error:
             raise missing_package("History.plot", "matplotlib", error) from error
-        known = [name for name in self.history if not name.startswith("val_")]
-        chosen = known if names is None else [names] if isinstance(names, str) else list(names)
-        unknown = next((name for name in chosen if name not in known), None)
+        training_names = [name for name in self.history if not name.startswith("val_")]
+        chosen = (
+            training_names if names is None else [names] if isinstance(names, str) else list(names)
+        )
+        unknown = next((name for name in chosen if name not in training_names), None)
         if unknown is not None:
             raise ValueError(
-                f"History.plot: there is no log {unknown!r}.{suggest(unknown, known)} There are: "
-                f"{', '.join(known)}."
+                f"History.plot: there is no log {unknown!r}.{suggest(unknown, training_names)} There are: "
+                f"{', '.join(training_names)}."
             )
         figure = Figure(figsize=(4.5 * max(len(chosen), 1), 3.2), layout="constrained")
         all_axes = figure.subplots(1, max(len(chosen), 1), squeeze=False)[0]
         for axes, name in zip(all_axes, chosen, strict=False):
             epochs = [epoch + 1 for epoch in self.epoch]
             axes.plot(epochs, self.history[name], label="training")
-            held = self.history.get(f"val_{name}", [])
-            if held:  # with `validation_freq` only every n-th epoch has a validation
-                every = len(epochs) // len(held)
-                axes.plot(epochs[every - 1 :: every], held, "--", label="validation")
+            validation_values = self.history.get(f"val_{name}", [])
+            if validation_values:  # with `validation_freq` only every n-th epoch has a validation
+                every = len(epochs) // len(validation_values)
+                axes.plot(epochs[every - 1 :: every], validation_values, "--", label="validation")
                 axes.legend()
             axes.set_xlabel("epoch")
             axes.set_ylabel(name)

@@ -128,23 +128,23 @@ class Progress:
             self._write(f"{line}\n")
 
     def _line(self, number: int, rows: int, logs: Mapping[str, float]) -> str:
-        done = round(_WIDTH * number / self.steps) if self.steps else 0
-        bar = "━" * done + " " * (_WIDTH - done) if self.verbose == 1 else "━━━━"
+        filled_width = round(_WIDTH * number / self.steps) if self.steps else 0
+        bar = "━" * filled_width + " " * (_WIDTH - filled_width) if self.verbose == 1 else "━━━━"
         now = time.perf_counter() if self.stopped is None else self.stopped
         # The speed excludes the first step, whose time includes the compilation.
-        spent = max(now - self.began - self.compiling, 1e-9)
-        counted = max(number - (1 if self.compiling else 0), 1)
-        share = counted / number if number else 1.0
-        speed = f"{format_time(spent / counted)}/step  {rows * share / spent:.0f} ex/s"
+        seconds = max(now - self.began - self.compiling, 1e-9)
+        timed_steps = max(number - (1 if self.compiling else 0), 1)
+        share = timed_steps / number if number else 1.0
+        speed = f"{format_time(seconds / timed_steps)}/step  {rows * share / seconds:.0f} ex/s"
         note = f"  (compile {format_time(self.compiling)})" if self.compiling > 0.1 else ""
         steps = "?" if self.steps is None else self.steps
         return f"{self.head}  {number}/{steps} {bar} {speed}  {format_logs(logs)}{note}"
 
     def _draw(self, line: str) -> None:
         """Overwrites the current line."""
-        rest = " " * max(self.width - len(line), 0) if self.notebook else "\x1b[K"
+        eraser = " " * max(self.width - len(line), 0) if self.notebook else "\x1b[K"
         self.width = len(line)
-        self._write(f"\r{line}{rest}")
+        self._write(f"\r{line}{eraser}")
 
     def _write(self, text: str) -> None:
         self.stream.write(text)

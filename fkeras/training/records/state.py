@@ -116,10 +116,10 @@ def _plain(key: Any, impl: str) -> tuple[str, Any]:
 
 def _fill(run: TrainState[M], impl: str, values: Any) -> TrainState[M]:
     # JAX unflattens a run with placeholder leaves (None, objects), so nothing is converted here.
-    put = object.__setattr__
-    put(run, "impl", impl)
+    set_field = object.__setattr__
+    set_field(run, "impl", impl)
     for name, value in zip(_FIELDS, values, strict=True):
-        put(run, name, value)
+        set_field(run, name, value)
     return run
 
 
@@ -144,8 +144,8 @@ def own_copy(tree: Any) -> Any:
     """Returns a copy of the tree in new buffers, which may be donated; compiles nothing."""
 
     def copy(leaf: Any) -> jax.Array:
-        one = strong(leaf)
-        return jax.device_put(one, may_alias=False) if one is leaf else one
+        array = strong(leaf)
+        return jax.device_put(array, may_alias=False) if array is leaf else array
 
     return jax.tree.map(copy, tree)
 

@@ -43,8 +43,8 @@ def donates(plain: Any, donating: Any, *arguments: Any) -> bool:
         >>> donates(jax.jit(step), jax.jit(step, donate_argnums=0), jnp.ones((8, 8)))
         True
     """
-    held = _copies(donating, arguments)
-    return held == 0 or held <= _copies(plain, arguments)
+    donating_copies = _copies(donating, arguments)
+    return donating_copies == 0 or donating_copies <= _copies(plain, arguments)
 
 
 def _copies(function: jax.stages.Wrapped, arguments: tuple) -> int:

@@ -140,11 +140,11 @@ def compute(
         out = model.apply(x, state=state, training=training, key=key)
         loss, sums = measure(all_heads, out, y, weights, valid)
         return loss, out.updates, sums
-    loss, updates, reported = objective_call.call_objective(
+    loss, updates, metrics = objective_call.call_objective(
         trainer.objective, model, state, batch, key, training
     )
     rows = jnp.int32(objective_call.rows_of(batch))
-    means = {name: _mean_state(value, rows) for name, value in {"loss": loss, **reported}.items()}
+    means = {name: _mean_state(value, rows) for name, value in {"loss": loss, **metrics}.items()}
     return loss, updates, means
 
 
@@ -182,29 +182,31 @@ def measure(
     y_true = [None] * len(names) if targets is None else by_output(targets, names, "targets")
     total = jnp.float32(0)
     sums: dict[str, Any] = {}
-    ordered, several = named_metrics(all_heads), _several(all_heads)
-    each = each_weight(weights, names)
-    rows = zip(all_heads, y_true, predictions, each, masks, strict=True)
+    metric_names, logs_output_losses = named_metrics(all_heads), _several(all_heads)
+    weights_by_output = each_weight(weights, names)
+    rows = zip(all_heads, y_true, predictions, weights_by_output, masks, strict=True)
     for head, y, y_pred, weight, mask in rows:
-        counted = _both(mask, valid)
+        metric_mask = _both(mask, valid)
         if head.loss is not None:
             numerator, denominator = head.loss.total(y, y_pred, weight, mask, valid)
             # A batch of weight 0 has the loss 0. Both operands are replaced before the division:
             # with a `where` around the quotient, the gradient would still be 0 * NaN = NaN.
-            zero = denominator == 0
-            loss = jnp.where(zero, jnp.zeros_like(numerator), numerator)
-            loss = loss / jnp.where(zero, jnp.ones_like(denominator), denominator)
+            weightless_batch = denominator == 0
+            loss = jnp.where(weightless_batch, jnp.zeros_like(numerator), numerator)
+            loss = loss / jnp.where(weightless_batch, jnp.ones_like(denominator), denominator)
             total = total + head.weight * loss.astype("float32")
-            if several:
+            if logs_output_losses:
                 sums[f"{head.name}_loss"] = _mean_state(loss, size)
-        for metric, used in [
+        for metric, metric_weight in [
             *((m, None) for m in head.metrics),
             *((m, weight) for m in head.weighted_metrics),
         ]:
             # `named_metrics` lists metrics, then weighted metrics, head by head, as this loop.
-            name = ordered.pop(0)[0]
+            name = metric_names.pop(0)[0]
             empty = exact.plain(metric.init(head.spec))
-            sums[name] = metric.update(empty, y, y_pred, sample_weight=used, mask=counted)
+            sums[name] = metric.update(
+                empty, y, y_pred, sample_weight=metric_weight, mask=metric_mask
+            )
     # The losses of layers (regularizers) are added unweighted, as in Keras.
     for loss in out.losses:
         total = total + loss.astype("float32")
@@ -231,18 +233,18 @@ def without_removed(all_heads: tuple[Head, ...], x: Any, weights: Any) -> Any:
         x: the inputs.
         weights: the sample weights of the batch, or None; or one entry for each output.
     """
-    used = loss_weights(all_heads, weights)
-    if used is None:
+    row_weights = loss_weights(all_heads, weights)
+    if row_weights is None:
         return x
-    gone = [weightless(w) for w in used]
-    rows = functools.reduce(jnp.logical_and, gone)
+    weightless_rows = [weightless(w) for w in row_weights]
+    rows = functools.reduce(jnp.logical_and, weightless_rows)
 
     def clean(array: Any) -> Any:
         if not jnp.issubdtype(array.dtype, jnp.inexact) or array.shape[:1] != rows.shape:
             return array
         # Finite values stay: statistics over a batch (BatchNormalization) see them, as in Keras.
-        bad = jnp.reshape(rows, (-1, *(1,) * (array.ndim - 1))) & ~jnp.isfinite(array)
-        return jnp.where(bad, jnp.zeros_like(array), array)
+        replaced = jnp.reshape(rows, (-1, *(1,) * (array.ndim - 1))) & ~jnp.isfinite(array)
+        return jnp.where(replaced, jnp.zeros_like(array), array)
 
     return jax.tree.map(clean, x)
 
@@ -263,11 +265,11 @@ def merge(all_heads: tuple[Head, ...], one: Mapping, two: Mapping) -> dict[str, 
     """Returns the merged sums of two batches."""
     by_name = {name: metric for name, metric, _ in named_metrics(all_heads)}
     # `one` lacks the metrics that an objective reports for the first time.
-    before = {name: _empty_mean() for name in two if name not in by_name} | dict(one)
-    merged = dict(before)
-    for name in [name for name in before if name in two]:
+    old_sums = {name: _empty_mean() for name in two if name not in by_name} | dict(one)
+    merged = dict(old_sums)
+    for name in [name for name in old_sums if name in two]:
         add = by_name[name].merge if name in by_name else exact.merge
-        merged[name] = add(before[name], two[name])
+        merged[name] = add(old_sums[name], two[name])
     return merged
 
 

@@ -156,19 +156,19 @@ def _updates(where: str, state: Any, updates: Any) -> dict[str, Any]:
             f"{suggest(str(unknown), state)} The state is {describe_state(state)}. The updates of "
             "a layer inside the model go by the layer's name: updates={'encoder': out.updates}."
         )
-    changed = {}
-    for name, new in updates.items():
-        old = state[name]
-        if isinstance(new, Mapping) and not new:
+    checked = {}
+    for name, new_value in updates.items():
+        old_value = state[name]
+        if isinstance(new_value, Mapping) and not new_value:
             continue
-        if _form(new) != _form(old):
+        if _form(new_value) != _form(old_value):
             raise ValueError(
-                f"{where}: expected updates[{name!r}] like the state, {_shapes(old)}, received "
-                f"{_shapes(new)}. Pass on the updates of the layer's call."
+                f"{where}: expected updates[{name!r}] like the state, {_shapes(old_value)}, received "
+                f"{_shapes(new_value)}. Pass on the updates of the layer's call."
             )
         # `asarray` with a dtype also removes weak types, which a carry must not gain.
-        changed[name] = jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), new, old)
-    return changed
+        checked[name] = jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), new_value, old_value)
+    return checked
 
 
 def _shapes(tree: Any) -> Any:
@@ -246,8 +246,8 @@ def metric_names(
     """
 
     def compute(weights: Any, state: Any, batch: Any) -> tuple:
-        whole, key = replace_weights(model, weights), jax.random.key(0)
-        loss, _, metrics = call_objective(objective, whole, state, batch, key, training)
+        full_model, key = replace_weights(model, weights), jax.random.key(0)
+        loss, _, metrics = call_objective(objective, full_model, state, batch, key, training)
         return loss, metrics
 
     # A gradient of zero is a common mistake (an objective that uses a model from outside), which
@@ -272,8 +272,8 @@ def _depends(program: Any, count: int) -> bool:
         # A Literal (the only operand with an attribute `val`) is a constant: no dependency.
         if any(not hasattr(v, "val") and v in reached for v in equation.invars):
             reached.update(equation.outvars)
-    first = program.outvars[0]
-    return not hasattr(first, "val") and first in reached
+    output = program.outvars[0]
+    return not hasattr(output, "val") and output in reached
 
 
 def evaluation_key(count: jax.Array) -> jax.Array:
@@ -301,13 +301,13 @@ def refuse_beside(objective: Any, **given: Any) -> None:
     name = next((name for name, value in given.items() if value not in (None, ())), None)
     if objective is None or name is None:
         return
-    instead = {
+    remedy = {
         "loss": "compute the loss inside the objective, or leave objective out",
         "loss_weights": "weigh the terms inside the objective",
     }.get(name, "return the metrics of a batch in Output.metrics")
     raise ValueError(
         f"Trainer: expected either objective= or {name}=, received both. An objective is the loss "
-        f"and its metrics in one function: {instead}."
+        f"and its metrics in one function: {remedy}."
     )
 
 

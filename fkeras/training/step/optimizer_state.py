@@ -36,23 +36,24 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
     """
     trainable = trainable_weights(model)
     specs = tuple((path, weight.shape, weight.dtype) for path, weight in trainable.items())
-    wanted = _wanted(optimizer, specs)
-    if jax.tree.structure(wanted) == jax.tree.structure(opt_state):
-        if _shapes(wanted) != _shapes(opt_state):
-            raise _foreign(optimizer, opt_state, wanted)
+    expected_specs = _wanted(optimizer, specs)
+    if jax.tree.structure(expected_specs) == jax.tree.structure(opt_state):
+        if _shapes(expected_specs) != _shapes(opt_state):
+            raise _foreign(optimizer, opt_state, expected_specs)
         return opt_state
     # Every path of the previous state must exist in the state of the fully unfrozen model:
     # otherwise the state was not made for any frozen or unfrozen version of this model.
     init = transformation(optimizer).init
-    old = _by_path(opt_state)
-    possible = _by_path(jax.eval_shape(init, trainable_weights(unfreeze(model))))
+    old_leaves = _by_path(opt_state)
+    unfrozen_specs = _by_path(jax.eval_shape(init, trainable_weights(unfreeze(model))))
     if any(
-        path not in possible or possible[path].shape != leaf.shape for path, leaf in old.items()
+        path not in unfrozen_specs or unfrozen_specs[path].shape != leaf.shape
+        for path, leaf in old_leaves.items()
     ):
-        raise _foreign(optimizer, opt_state, wanted)
+        raise _foreign(optimizer, opt_state, expected_specs)
     paths, structure = jax.tree_util.tree_flatten_with_path(init(trainable))
     return structure.unflatten(
-        [old.get(jax.tree_util.keystr(path), fresh) for path, fresh in paths]
+        [old_leaves.get(jax.tree_util.keystr(path), fresh) for path, fresh in paths]
     )
 
 
@@ -89,8 +90,12 @@ def finalized(optimizer: Any, run: Any) -> Any:
     if not hasattr(optimizer, "finalize"):  # a plain optax transformation
         return run
     weights = trainable_weights(run.model)
-    kept = optimizer.finalize(run.opt_state, weights)
-    return run if kept is weights else run.replace(model=replace_weights(run.model, kept))
+    final_weights = optimizer.finalize(run.opt_state, weights)
+    return (
+        run
+        if final_weights is weights
+        else run.replace(model=replace_weights(run.model, final_weights))
+    )
 
 
 # Cached: every epoch asks for the same specs, and `eval_shape` traces the whole optimizer.
@@ -110,14 +115,18 @@ def _shapes(tree: Any) -> list[tuple[int, ...]]:
     return [leaf.shape for leaf in jax.tree.leaves(tree)]
 
 
-def _foreign(optimizer: Any, opt_state: Any, wanted: Any) -> FKerasError:
-    has, needs = _by_path(opt_state), _by_path(wanted)
-    other = [path for path in has if path not in needs or needs[path].shape != has[path].shape]
-    named = getattr(optimizer, "name", None) or type(optimizer).__name__
-    shown = ", ".join(f"{path} {tuple(has[path].shape)}" for path in other[:3])
+def _foreign(optimizer: Any, opt_state: Any, expected_specs: Any) -> FKerasError:
+    received, expected = _by_path(opt_state), _by_path(expected_specs)
+    different_paths = [
+        path
+        for path in received
+        if path not in expected or expected[path].shape != received[path].shape
+    ]
+    optimizer_name = getattr(optimizer, "name", None) or type(optimizer).__name__
+    shown = ", ".join(f"{path} {tuple(received[path].shape)}" for path in different_paths[:3])
     return FKerasError(
-        f"Trainer: expected the state of {named} for the weights of run.model, received one of "
-        f"{len(has)} arrays where {len(needs)} are needed; run.opt_state holds {shown or 'too few'}"
+        f"Trainer: expected the state of {optimizer_name} for the weights of run.model, received one of "
+        f"{len(received)} arrays where {len(expected)} are needed; run.opt_state holds {shown or 'too few'}"
         ". It belongs to another model or optimizer: begin a new run, trainer.init(model, key), "
         "where a model that was built keeps its weights."
     )

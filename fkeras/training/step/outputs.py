@@ -38,8 +38,8 @@ def output_specs(model: Any) -> dict[Any, Spec]:
         names = []
         for name in graph.output_names:
             # One layer may make several outputs: a number keeps their names unique.
-            taken = sum(n == name or n.startswith(f"{name}_") for n in names)
-            names.append(name if name not in names else f"{name}_{taken}")
+            used_count = sum(n == name or n.startswith(f"{name}_") for n in names)
+            names.append(name if name not in names else f"{name}_{used_count}")
     specs = [graph.specs[slot] for slot in graph.output_slots]
     return dict(zip(names, specs, strict=True))
 
@@ -90,15 +90,17 @@ def _heads(trainer: Any, specs: dict[str, Spec], targets: list) -> tuple[Head, .
     weighted = spread_lists(trainer.weighted_metrics, names, "weighted_metrics")
     heads_by_output = []
     for (name, spec), target in zip(specs.items(), targets, strict=True):
-        known = spec if target is None else target
-        resolved = losses.resolve(loss[name], known, spec) if loss[name] is not None else None
-        target = _target_spec(spec, resolved) if target is None else target
-        chosen = [
-            tuple(metrics.resolve(m, target, spec, resolved) for m in each[name])
-            for each in (plain, weighted)
+        labels_spec = spec if target is None else target
+        resolved_loss = (
+            losses.resolve(loss[name], labels_spec, spec) if loss[name] is not None else None
+        )
+        target = _target_spec(spec, resolved_loss) if target is None else target
+        resolved_metrics = [
+            tuple(metrics.resolve(m, target, spec, resolved_loss) for m in metric_lists[name])
+            for metric_lists in (plain, weighted)
         ]
         weight = 1.0 if weights[name] is None else float(weights[name])
-        heads_by_output.append(Head(name, spec, resolved, weight, *chosen))
+        heads_by_output.append(Head(name, spec, resolved_loss, weight, *resolved_metrics))
     return tuple(heads_by_output)
 
 
@@ -140,10 +142,10 @@ def spread_lists(value: Any, names: list[str], what: str) -> dict[str, tuple]:
             return {name: () for name in names}
         if len(value) != len(names):
             return {name: tuple(value) for name in names}
-    found = spread(value, names, what)
+    metrics_by_output = spread(value, names, what)
     return {
         n: () if v is None else tuple(v) if isinstance(v, tuple | list) else (v,)
-        for n, v in found.items()
+        for n, v in metrics_by_output.items()
     }
 
 
@@ -180,19 +182,19 @@ def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
 
 def named_metrics(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Spec]]:
     """Returns `(unique name in the logs, metric, spec of its predictions)` for every metric."""
-    found: dict[str, tuple[str, Any, Spec]] = {}
+    metrics_by_name: dict[str, tuple[str, Any, Spec]] = {}
     for head in all_heads:
         prefix = f"{head.name}_" if len(all_heads) > 1 else ""
         for number, metric in enumerate((*head.metrics, *head.weighted_metrics)):
-            own = metric.name or snake_case(type(metric).__name__)
+            metric_name = metric.name or snake_case(type(metric).__name__)
             # As in Keras: the same metric in `metrics` and `weighted_metrics` has two log names.
-            if number >= len(head.metrics) and f"{prefix}{own}" in found:
-                own = f"weighted_{own}"
-            name, count = f"{prefix}{own}", 1
-            while name in found:
-                name, count = f"{prefix}{own}_{count}", count + 1
-            found[name] = name, metric, head.spec
-    return list(found.values())
+            if number >= len(head.metrics) and f"{prefix}{metric_name}" in metrics_by_name:
+                metric_name = f"weighted_{metric_name}"
+            name, count = f"{prefix}{metric_name}", 1
+            while name in metrics_by_name:
+                name, count = f"{prefix}{metric_name}_{count}", count + 1
+            metrics_by_name[name] = name, metric, head.spec
+    return list(metrics_by_name.values())
 
 
 def each_weight(weights: Any, names: list[str]) -> list[Any]:
@@ -204,6 +206,12 @@ def each_weight(weights: Any, names: list[str]) -> list[Any]:
 
 def loss_weights(all_heads: tuple[Head, ...], weights: Any) -> list[Any] | None:
     """Returns the sample weights of outputs with a loss; None if any of them has no row weights."""
-    each = each_weight(weights, [head.name for head in all_heads])
-    used = [w for head, w in zip(all_heads, each, strict=True) if head.loss is not None]
-    return None if not used or any(w is None or w.ndim == 0 for w in used) else used
+    weights_by_output = each_weight(weights, [head.name for head in all_heads])
+    row_weights = [
+        w for head, w in zip(all_heads, weights_by_output, strict=True) if head.loss is not None
+    ]
+    return (
+        None
+        if not row_weights or any(w is None or w.ndim == 0 for w in row_weights)
+        else row_weights
+    )

@@ -100,8 +100,10 @@ def check_rules(trainer: Any, model: Any) -> None:
 
 
 def _axes(spec: Any) -> list[str]:
-    named = [names for names in spec if names is not None]
-    return [axis for names in named for axis in ((names,) if isinstance(names, str) else names)]
+    axis_names = [names for names in spec if names is not None]
+    return [
+        axis for names in axis_names for axis in ((names,) if isinstance(names, str) else names)
+    ]
 
 
 def spec_of(trainer: Any, path: str) -> PartitionSpec:
@@ -130,9 +132,9 @@ def _layouts(trainer: Any, run: TrainState) -> TrainState:
                 return layout(spec_of(trainer, name))
         return layout(PartitionSpec())
 
-    whole = jax.tree.map(lambda _: layout(PartitionSpec()), run)
+    replicated = jax.tree.map(lambda _: layout(PartitionSpec()), run)
     weights = {path: layout(spec_of(trainer, path)) for path in shapes}
-    return whole.replace(
+    return replicated.replace(
         model=replace_weights(run.model, weights),
         opt_state=jax.tree_util.tree_map_with_path(slot, run.opt_state),
     )
@@ -171,7 +173,7 @@ def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
     axis = batch_axis(trainer.mesh)
     layout, parts = NamedSharding(trainer.mesh, PartitionSpec(axis)), trainer.mesh.shape[axis]
 
-    def one(array: Any) -> Any:
+    def split_array(array: Any) -> Any:
         if not even and (array.ndim == 0 or array.shape[0] % parts):
             return array
         check_rows(trainer, array.shape[0], parts)
@@ -179,7 +181,7 @@ def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
             return jax.lax.with_sharding_constraint(array, layout)
         return jax.device_put(array, layout)
 
-    return jax.tree.map(one, batch)
+    return jax.tree.map(split_array, batch)
 
 
 def check_rows(trainer: Any, rows: int, parts: int | None = None) -> None:

@@ -60,9 +60,9 @@ def train_step(
     derive = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
     (_, (updates, sums)), (grads, overwritten) = derive(trainable, overwritten)
     deltas, opt_state = transformation(trainer.optimizer).update(grads, opt_state, trainable)
-    moved = optax.apply_updates(trainable, deltas)
+    new_weights = optax.apply_updates(trainable, deltas)
     run = run.replace(
-        model=constrain(replace_weights(run.model, moved | overwritten)),
+        model=constrain(replace_weights(run.model, new_weights | overwritten)),
         state=run.state | updates,
         opt_state=opt_state,
         metrics=objective.merge(heads, run.metrics, sums),
@@ -74,8 +74,8 @@ def train_step(
 def is_finite(run: TrainState) -> jax.Array:
     """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean."""
     # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
-    held = jax.tree.leaves((run.model, run.state, run.opt_state, run.metrics["loss"]))
-    floats = [a for a in held if jnp.issubdtype(a.dtype, jnp.inexact)]
+    leaves = jax.tree.leaves((run.model, run.state, run.opt_state, run.metrics["loss"]))
+    floats = [a for a in leaves if jnp.issubdtype(a.dtype, jnp.inexact)]
     return functools.reduce(jnp.logical_and, [jnp.isfinite(a).all() for a in floats])
 
 
@@ -90,12 +90,12 @@ def guarded(run: TrainState, new: TrainState, number: Any = None) -> tuple[Train
         new: the run after the step.
         number: the expected number of the step, or None.
     """
-    fine = is_finite(new)
+    finite = is_finite(new)
     if number is not None:
-        fine = fine & (run.step == number)
+        finite = finite & (run.step == number)
     # A select, not `lax.cond`: XLA fuses it into the update.
-    kept = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, run)
-    return (kept.replace(step=new.step) if number is None else kept), fine
+    guarded_run = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, run)
+    return (guarded_run.replace(step=new.step) if number is None else guarded_run), finite
 
 
 def train_logs(

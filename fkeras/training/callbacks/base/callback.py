@@ -131,8 +131,8 @@ class Callback(Configurable):
         """
         name = self.name or default_name(self)
         # only arrays: the memory is part of checkpoints, which store arrays by path
-        kept = jax.tree.map(lambda leaf: _as_array(leaf, name), value)
-        return run.replace(memory={**run.memory, name: kept})
+        arrays = jax.tree.map(lambda leaf: _as_array(leaf, name), value)
+        return run.replace(memory={**run.memory, name: arrays})
 
 
 def _as_array(leaf: Any, name: str) -> Any:
@@ -169,41 +169,44 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
         >>> [one.name for one in check_callbacks([Callback(), Callback(), Callback(name="mine")])]
         ['callback', 'callback_1', 'mine']
     """
-    several = callbacks is None or isinstance(callbacks, Iterable)
-    given: tuple[Any, ...] = tuple(callbacks or ()) if several else (callbacks,)
-    for one in given:
-        if not isinstance(one, Callback):
-            check_not_keras(one, "Trainer.fit")
-            hint = f" Write {one.__name__}()." if isinstance(one, type) else ""
+    is_collection = callbacks is None or isinstance(callbacks, Iterable)
+    callback_list: tuple[Any, ...] = tuple(callbacks or ()) if is_collection else (callbacks,)
+    for callback in callback_list:
+        if not isinstance(callback, Callback):
+            check_not_keras(callback, "Trainer.fit")
+            hint = f" Write {callback.__name__}()." if isinstance(callback, type) else ""
             raise TypeError(
                 f"Trainer.fit: expected callbacks of class fk.training.Callback, received "
-                f"{getattr(one, '__name__', type(one).__name__)}.{hint} Subclass Callback and "
+                f"{getattr(callback, '__name__', type(callback).__name__)}.{hint} Subclass Callback and "
                 "write on_epoch_end(self, epoch, run, logs)."
             )
     # explicit names first, so that a default name never takes the name that the user chose
-    taken: set[str] = set()
-    for one in given:
-        if one.name in taken:
+    used_names: set[str] = set()
+    for callback in callback_list:
+        if callback.name in used_names:
             raise ValueError(
                 f"Trainer.fit: expected a name of its own for each callback, received two named "
-                f"{one.name!r}. Rename one: {type(one).__name__}(..., name={one.name + '_1'!r})."
+                f"{callback.name!r}. Rename one: {type(callback).__name__}(..., name={callback.name + '_1'!r})."
             )
-        if one.name is not None:
-            taken.add(one.name)
-    return tuple(one if one.name is not None else _named(one, taken) for one in given)
+        if callback.name is not None:
+            used_names.add(callback.name)
+    return tuple(
+        callback if callback.name is not None else _named(callback, used_names)
+        for callback in callback_list
+    )
 
 
-def _named(callback: Callback, taken: set[str]) -> Callback:
+def _named(callback: Callback, used_names: set[str]) -> Callback:
     name = base = default_name(callback)
     number = 0
-    while name in taken:
+    while name in used_names:
         number += 1
         name = f"{base}_{number}"
-    taken.add(name)
+    used_names.add(name)
     # not dataclasses.replace: a subclass may define another constructor
-    named = copy.copy(callback)
-    object.__setattr__(named, "name", name)
-    return named
+    renamed = copy.copy(callback)
+    object.__setattr__(renamed, "name", name)
+    return renamed
 
 
 def check_logs(callbacks: Sequence[Callback], names: Sequence[str]) -> None:
@@ -222,8 +225,8 @@ def check_logs(callbacks: Sequence[Callback], names: Sequence[str]) -> None:
         ...     print("val_loss" in str(error))
         True
     """
-    for one in callbacks:
-        one.check_logs(tuple(names))
+    for callback in callbacks:
+        callback.check_logs(tuple(names))
 
 
 def call(callbacks: tuple[Callback, ...], hook: str, run: Any, *arguments: Any) -> tuple[Any, bool]:
@@ -246,18 +249,18 @@ def call(callbacks: tuple[Callback, ...], hook: str, run: Any, *arguments: Any) 
         ('a run', False)
     """
     stop = False
-    for one in callbacks:
-        before = (arguments[0], run, *arguments[1:]) if arguments else (run,)
-        answer = getattr(one, hook)(*before)
+    for callback in callbacks:
+        hook_arguments = (arguments[0], run, *arguments[1:]) if arguments else (run,)
+        result = getattr(callback, hook)(*hook_arguments)
         # after a `Stop`, the hooks of the other callbacks still run
-        if isinstance(answer, Stop):
-            stop, answer = True, answer.run
-        if answer is None:
+        if isinstance(result, Stop):
+            stop, result = True, result.run
+        if result is None:
             continue
-        if not isinstance(answer, type(run)):
+        if not isinstance(result, type(run)):
             raise TypeError(
-                f"{type(one).__name__}.{hook}: expected None, a TrainState or a Stop, returned "
-                f"{type(answer).__name__}. Return run.replace(...) to change the training."
+                f"{type(callback).__name__}.{hook}: expected None, a TrainState or a Stop, returned "
+                f"{type(result).__name__}. Return run.replace(...) to change the training."
             )
-        run = answer
+        run = result
     return run, stop

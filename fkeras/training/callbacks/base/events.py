@@ -72,17 +72,17 @@ class EventFile:
             anew: whether to hide the existing events of this step and later steps.
         """
         event, now = _module("proto.event_pb2"), time.time()
-        made = []
+        records = []
         if not os.path.exists(self.path):
-            made.append(event.Event(wall_time=now, file_version="brain.Event:2"))
+            records.append(event.Event(wall_time=now, file_version="brain.Event:2"))
         # TensorBoard discards events from the step of a START event on, as after a restart
         if anew:
             log = event.SessionLog(status=event.SessionLog.START)
-            made.append(event.Event(wall_time=now, step=step, session_log=log))
-        made += [event.Event(wall_time=now, step=step, summary=summary) for summary in summaries]
+            records.append(event.Event(wall_time=now, step=step, session_log=log))
+        records += [event.Event(wall_time=now, step=step, summary=summary) for summary in summaries]
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         with open(self.path, "ab") as file:
-            file.write(b"".join(_record(one.SerializeToString()) for one in made))
+            file.write(b"".join(_record(record.SerializeToString()) for record in records))
 
 
 def _record(data: bytes) -> bytes:

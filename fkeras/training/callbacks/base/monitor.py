@@ -98,9 +98,9 @@ def direction(where: str, name: str, mode: str) -> str:
         words.pop()
     # the longest known suffix: an output's name may precede the metric's name
     for start in range(len(words)):
-        found = _DIRECTIONS.get("_".join(words[start:]))
-        if found is not None:
-            return found
+        better_values = _DIRECTIONS.get("_".join(words[start:]))
+        if better_values is not None:
+            return better_values
     raise ValueError(
         f"{where}: whether {name!r} is better large or small cannot be told by its name. Write "
         f'{where}(monitor={name!r}, mode="max"), or mode="min".'
@@ -131,7 +131,7 @@ def check(where: str, name: str, names: Sequence[str]) -> None:
 
 
 def _lacks_validation(name: str, names: Sequence[str]) -> bool:
-    validated = any(one.startswith("val_") for one in names)
+    validated = any(log_name.startswith("val_") for log_name in names)
     return name.startswith("val_") and name.removeprefix("val_") in names and not validated
 
 

@@ -41,7 +41,11 @@ def save_weights(path: Any, run: Any, *, weights_only: bool = True) -> None:
     parts = snapshot.take(run)
     if not weights_only:
         parts |= {"opt_state": snapshot.by_path(run.opt_state)}
-    leaves = {f"{part}/{at}": leaf for part, tree in parts.items() for at, leaf in tree.items()}
+    leaves = {
+        f"{part}/{leaf_path}": leaf
+        for part, tree in parts.items()
+        for leaf_path, leaf in tree.items()
+    }
     if not weights_only:
         leaves["step"] = run.step
     # one transfer for all arrays, not one per array
@@ -83,38 +87,38 @@ def load_weights(path: Any, run: Any, *, weights_only: bool = False) -> Any:
         )
     parts = _read(path)
     where = f"{_WHERE}, {path}"
-    now = snapshot.take(run)
+    run_parts = snapshot.take(run)
     for part in ("weights", "state"):
-        what = {"weights": "weight", "state": "state"}[part]
-        snapshot.check_paths(where, what, parts[part], now[part])
-        parts[part] = _like(now[part], parts[part])
+        kind = {"weights": "weight", "state": "state"}[part]
+        snapshot.check_paths(where, kind, parts[part], run_parts[part])
+        parts[part] = _like(run_parts[part], parts[part])
     run = snapshot.put(run, parts)
     if weights_only or "step" not in parts:
         return run
-    old = snapshot.by_path(run.opt_state)
+    run_leaves = snapshot.by_path(run.opt_state)
     hint = "optimizer state (weights_only=True leaves the optimizer as it is)"
-    snapshot.check_paths(where, hint, parts["opt_state"], old)
-    opt_state = snapshot.filled(run.opt_state, _like(old, parts["opt_state"]))
+    snapshot.check_paths(where, hint, parts["opt_state"], run_leaves)
+    opt_state = snapshot.filled(run.opt_state, _like(run_leaves, parts["opt_state"]))
     return run.replace(opt_state=opt_state, step=_like({"": run.step}, {"": parts["step"]})[""])
 
 
 def _like(old: Mapping[str, Any], new: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Returns the new arrays with the dtypes and order of the old arrays, on the device."""
     return {
-        at: jax.device_put(npz.viewed(new[at], array.dtype).astype(array.dtype))
-        for at, array in old.items()
+        path: jax.device_put(npz.viewed(new[path], array.dtype).astype(array.dtype))
+        for path, array in old.items()
     }
 
 
 def _read(path: str) -> dict[str, Any]:
     """Returns the arrays of a file by part and path."""
-    place = pathlib.Path(path)
-    if not place.is_file():
-        folder = place.parent
-        near = sorted(p.name for p in folder.glob("*.npz")) if folder.is_dir() else []
+    file_path = pathlib.Path(path)
+    if not file_path.is_file():
+        folder = file_path.parent
+        file_names = sorted(p.name for p in folder.glob("*.npz")) if folder.is_dir() else []
         raise FileNotFoundError(
-            f"{_WHERE}: there is no file {path!r}.{suggest(place.name, near)} In its folder: "
-            f"{', '.join(near[:8]) or 'no .npz file'}."
+            f"{_WHERE}: there is no file {path!r}.{suggest(file_path.name, file_names)} In its folder: "
+            f"{', '.join(file_names[:8]) or 'no .npz file'}."
         )
     # not np.load, which allocates the size that a header claims; `npz.read_array` checks it first
     try:
@@ -133,9 +137,9 @@ def _read(path: str) -> dict[str, Any]:
     parts: dict[str, Any] = {"weights": {}, "state": {}, "opt_state": {}}
     for name, array in arrays.items():
         array = npz.viewed(array, dtypes.get(name, array.dtype))
-        part, _, at = name.partition("/")
-        if at:
-            parts.setdefault(part, {})[at] = array
+        part, _, leaf_path = name.partition("/")
+        if leaf_path:
+            parts.setdefault(part, {})[leaf_path] = array
         else:
             parts[part] = array
     return parts

@@ -42,15 +42,15 @@ def host_arrays(tree: Any) -> dict[str, np.ndarray]:
         TypeError: for a leaf that is neither an array nor a number.
         CheckpointError: for a donated array, or an array spread over several processes.
     """
-    named = named_leaves(tree)
-    for name, leaf in named.items():
+    leaves = named_leaves(tree)
+    for name, leaf in leaves.items():
         _check_leaf(name, leaf)
-    plain = {name: _plain(leaf) for name, leaf in named.items()}
+    leaf_data = {name: _plain(leaf) for name, leaf in leaves.items()}
     # Start all transfers before waiting for the first one, so that the transfers overlap.
-    for leaf in plain.values():
+    for leaf in leaf_data.values():
         if isinstance(leaf, jax.Array):
             leaf.copy_to_host_async()
-    return {name: _copy(leaf) for name, leaf in plain.items()}
+    return {name: _copy(leaf) for name, leaf in leaf_data.items()}
 
 
 def _check_leaf(name: str, leaf: Any) -> None:
@@ -147,17 +147,17 @@ def check_structure(where: str, saved: Mapping[str, Any], like: Any) -> None:
     Raises:
         CheckpointError: with the missing, unexpected and different arrays.
     """
-    wanted = {name: _kind(leaf) for name, leaf in named_leaves(like).items()}
-    kinds = {name: (facts["dtype"], facts["shape"]) for name, facts in saved.items()}
-    others = [
-        f"{name} is {_text(kinds[name])}, expected {_text(kind)}"
-        for name, kind in wanted.items()
-        if name in kinds and kinds[name] != kind
+    expected_kinds = {name: _kind(leaf) for name, leaf in named_leaves(like).items()}
+    saved_kinds = {name: (facts["dtype"], facts["shape"]) for name, facts in saved.items()}
+    differences = [
+        f"{name} is {_text(saved_kinds[name])}, expected {_text(kind)}"
+        for name, kind in expected_kinds.items()
+        if name in saved_kinds and saved_kinds[name] != kind
     ]
     parts = [
-        _listed("missing in the save", [n for n in wanted if n not in kinds]),
-        _listed("unexpected in the save", [n for n in kinds if n not in wanted]),
-        _listed("of another shape or dtype", others),
+        _listed("missing in the save", [n for n in expected_kinds if n not in saved_kinds]),
+        _listed("unexpected in the save", [n for n in saved_kinds if n not in expected_kinds]),
+        _listed("of another shape or dtype", differences),
     ]
     if any(parts):
         raise CheckpointError(
@@ -200,8 +200,8 @@ def _as(leaf: Any, array: np.ndarray) -> Any:
         return array  # 64 bits without x64 mode: a JAX array would lose bits
     # An uncommitted array must stay uncommitted: a committed one could not be combined with arrays
     # on other devices.
-    settled = not isinstance(leaf, jax.Array) or leaf.committed
-    sharding = getattr(leaf, "sharding", None) if settled else None
+    committed = not isinstance(leaf, jax.Array) or leaf.committed
+    sharding = getattr(leaf, "sharding", None) if committed else None
     if _is_key(leaf):
         data = jax.device_put(array)
         key = jax.random.wrap_key_data(data, impl=_generator(leaf))

@@ -36,13 +36,13 @@ def saves(folder: str) -> list[Save]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    found = ((_NAME.fullmatch(name), name) for name in names)
-    listed = (
+    matches = ((_NAME.fullmatch(name), name) for name in names)
+    all_saves = (
         Save(int(match[1]), int(match[2] or 0), os.path.join(folder, name))
-        for match, name in found
+        for match, name in matches
         if match
     )
-    return sorted(listed, reverse=True)
+    return sorted(all_saves, reverse=True)
 
 
 def checksum(data: Any, start: int = 0) -> int:
@@ -91,13 +91,15 @@ def check_file(path: str, name: str, size: int, value: int) -> None:
         BrokenSaveError: with the file and the reason.
     """
     try:
-        found_size, found = file_checksum(path)
+        read_size, read_value = file_checksum(path)
     except OSError as error:
         raise BrokenSaveError(f"{name} cannot be read ({error.strerror or error})") from error
-    if found_size != size:
-        raise BrokenSaveError(f"{name} has {found_size} bytes, and {size} were written")
-    if found != value:
-        raise BrokenSaveError(f"{name} has the checksum {found:08x}, and {value:08x} was written")
+    if read_size != size:
+        raise BrokenSaveError(f"{name} has {read_size} bytes, and {size} were written")
+    if read_value != value:
+        raise BrokenSaveError(
+            f"{name} has the checksum {read_value:08x}, and {value:08x} was written"
+        )
 
 
 def flush(path: str) -> None:
@@ -130,8 +132,8 @@ def publish(source: str, folder: str, step: int) -> Save:
     A second save of the same step gets another name and counts as newer. The older save is never
     overwritten, so that a save of the step exists at any moment.
     """
-    same = [save.again for save in saves(folder) if save.step == step]
-    again = same[0] + 1 if same else 0
+    repeats = [save.again for save in saves(folder) if save.step == step]
+    again = repeats[0] + 1 if repeats else 0
     path = os.path.join(folder, f"{step}.{again}" if again else str(step))
     os.rename(source, path)
     flush(folder)
@@ -141,14 +143,14 @@ def publish(source: str, folder: str, step: int) -> Save:
 def twin(source: str, target: str) -> None:
     """Creates a second folder with hard links to the same files, which never change."""
     for where, _, names in os.walk(source):
-        there = os.path.join(target, os.path.relpath(where, source))
-        os.makedirs(there, exist_ok=True)
+        target_folder = os.path.join(target, os.path.relpath(where, source))
+        os.makedirs(target_folder, exist_ok=True)
         for name in names:
-            pair = os.path.join(where, name), os.path.join(there, name)
+            paths = os.path.join(where, name), os.path.join(target_folder, name)
             try:
-                os.link(*pair)
+                os.link(*paths)
             except OSError:  # the file system has no hard links
-                shutil.copyfile(*pair)
+                shutil.copyfile(*paths)
     flush_all(target)
 
 

@@ -47,8 +47,8 @@ class Lock:
             self._take_alone()
         if hasattr(os, "register_at_fork"):
             # `register_at_fork` has no inverse: a weak reference lets the lock be collected.
-            mine = weakref.WeakMethod(self._leave)
-            os.register_at_fork(after_in_child=lambda: (mine() or bool)())
+            forget = weakref.WeakMethod(self._leave)
+            os.register_at_fork(after_in_child=lambda: (forget() or bool)())
 
     def __del__(self) -> None:
         self._leave()  # an interrupt may arrive before the caller holds a reference to the lock
@@ -125,18 +125,18 @@ def _description() -> bytes:
 
 def _read(file: BinaryIO) -> dict[str, Any]:
     try:
-        found = json.loads(file.read(4096))
+        holder = json.loads(file.read(4096))
     except ValueError:
-        found = None  # the other run is writing the file at this moment
-    return found if isinstance(found, dict) else {}
+        holder = None  # the other run is writing the file at this moment
+    return holder if isinstance(holder, dict) else {}
 
 
 def _refusal(directory: str, holder: dict[str, Any]) -> str:
-    who = "another process"
+    owner = "another process"
     if holder:
-        who = f"process {holder.get('pid')} on {holder.get('host')} since {holder.get('since')}"
+        owner = f"process {holder.get('pid')} on {holder.get('host')} since {holder.get('since')}"
     return (
-        f"Checkpoint {directory!r}: expected a folder that no other run writes to, and {who} does. "
+        f"Checkpoint {directory!r}: expected a folder that no other run writes to, and {owner} does. "
         "Wait for it to end, or choose another folder; restore(directory, like) reads without "
         "the lock."
     )

@@ -82,14 +82,16 @@ def read_manifest(folder: str) -> dict[str, Any]:
     try:
         with open(os.path.join(folder, NAME), encoding="utf-8") as file:
             body = json.load(file)
-        written = body.pop("crc32")
+        saved_checksum = body.pop("crc32")
     except OSError as error:
         raise BrokenSaveError(f"{NAME} cannot be read ({error.strerror or error})") from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise BrokenSaveError(f"{NAME} is no manifest ({error})") from error
-    found = _own_checksum(body)
-    if found != written:
-        raise BrokenSaveError(f"{NAME} has the checksum {found}, and {written} was written")
+    computed_checksum = _own_checksum(body)
+    if computed_checksum != saved_checksum:
+        raise BrokenSaveError(
+            f"{NAME} has the checksum {computed_checksum}, and {saved_checksum} was written"
+        )
     if body["format"] != _FORMAT:
         raise CheckpointError(
             f"Checkpoint {folder!r}: expected a manifest of format {_FORMAT}, received format "

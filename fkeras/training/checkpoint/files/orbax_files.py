@@ -42,11 +42,11 @@ def write_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
     orbax, path = load_orbax(), _path(folder)
     path.mkdir()
     # Orbax's storage format rejects arrays without elements.
-    filled = {name: array for name, array in arrays.items() if array.size}
-    if filled:
+    nonempty = {name: array for name, array in arrays.items() if array.size}
+    if nonempty:
         with _quiet():
             handler = orbax.PyTreeCheckpointHandler(use_compression=False)
-            handler.save(path, args=orbax.args.PyTreeSave(filled))
+            handler.save(path, args=orbax.args.PyTreeSave(nonempty))
             handler.finalize(path)
             handler.close()
 
@@ -56,12 +56,14 @@ def read_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]:
     orbax = load_orbax()
     if not names:
         return {}
-    kinds = {name: orbax.RestoreArgs(restore_type=np.ndarray) for name in names}
+    restore_options = {name: orbax.RestoreArgs(restore_type=np.ndarray) for name in names}
     with _quiet():
         handler = orbax.PyTreeCheckpointHandler(use_compression=False)
-        found = handler.restore(_path(folder), args=orbax.args.PyTreeRestore(restore_args=kinds))
+        arrays = handler.restore(
+            _path(folder), args=orbax.args.PyTreeRestore(restore_args=restore_options)
+        )
         handler.close()
-    return found
+    return arrays
 
 
 def _path(folder: str) -> Any:

@@ -43,8 +43,8 @@ def recorded(directory: str) -> tuple[int, int] | None:
     """
     try:
         with open(os.path.join(directory, NAME), encoding="utf-8") as file:
-            found = json.load(file)
-        step, again = found["step"], found["again"]
+            entry = json.load(file)
+        step, again = entry["step"], entry["again"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return (step, again) if type(step) is type(again) is int else None

@@ -53,11 +53,11 @@ def write_save(
             disk.twin(save, second)
             # Publish `best` first: a run that is killed between the two renames resumes from an
             # older step, reaches this step again, and saves both.
-            found = disk.publish(second, os.path.join(directory, BEST), step)
-            _forget(os.path.join(directory, BEST), found, 1, (), aside)
-        found = disk.publish(save, os.path.join(directory, LATEST), step)
-        write_record(directory, found, aside)
-        _forget(os.path.join(directory, LATEST), found, keep, broken, aside)
+            published = disk.publish(second, os.path.join(directory, BEST), step)
+            _forget(os.path.join(directory, BEST), published, 1, (), aside)
+        published = disk.publish(save, os.path.join(directory, LATEST), step)
+        write_record(directory, published, aside)
+        _forget(os.path.join(directory, LATEST), published, keep, broken, aside)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -65,7 +65,7 @@ def write_save(
 def _forget(folder: str, newest: disk.Save, keep: int, broken: Iterable[str], aside: str) -> None:
     """Removes all but `keep` undamaged saves; saves of later steps stay."""
     older = [save for save in disk.saves(folder) if save < newest]
-    whole = [save for save in older if save.path not in broken]
+    undamaged = [save for save in older if save.path not in broken]
     for save in older:
-        if save not in whole[: keep - 1]:
+        if save not in undamaged[: keep - 1]:
             disk.set_aside(save, aside)
