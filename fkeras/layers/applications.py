@@ -52,8 +52,8 @@ class StochasticDepth(Layer):
     def forward(self, context: Context, x: jax.Array) -> Output:
         if not context.training or self.drop_path_rate == 0:
             return Output(x)
-        one_each = (None, *(1,) * (x.ndim - 1))
-        return Output(dropout(context.key, x, self.drop_path_rate, one_each))
+        noise_shape = (None, *(1,) * (x.ndim - 1))
+        return Output(dropout(context.key, x, self.drop_path_rate, noise_shape))
 
 
 class LayerScale(Layer):

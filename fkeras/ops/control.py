@@ -56,15 +56,15 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     """
     if is_symbolic(pred):
         # the functions may capture symbolic tensors, so they cannot become the body of one node
-        yes, no = true_fn(), false_fn()
-        template, chosen = structure.number(yes)
-        others = structure.match(template, no)
-        if others is None:
+        true_outputs, false_outputs = true_fn(), false_fn()
+        template, true_tensors = structure.number(true_outputs)
+        false_tensors = structure.match(template, false_outputs)
+        if false_tensors is None:
             raise ValueError(
                 "cond: expected the same structure from both functions, received two. Return as "
                 "many tensors from one as from the other."
             )
-        pairs = zip(chosen, others, strict=True)
+        pairs = zip(true_tensors, false_tensors, strict=True)
         return structure.fill(template, [where(pred, a, b) for a, b in pairs])
     # a concrete condition runs in Python: the functions may then return different shapes
     if isinstance(pred, Tracer):
@@ -189,23 +189,23 @@ def while_loop(
         >>> fk.ops.while_loop(lambda i: i < 10, lambda i: i + 3, jnp.array(0))
         Array(12, dtype=int32, weak_type=True)
     """
-    single = not isinstance(loop_vars, tuple | list)
-    variables = (loop_vars,) if single else tuple(loop_vars)
+    is_single = not isinstance(loop_vars, tuple | list)
+    variables = (loop_vars,) if is_single else tuple(loop_vars)
 
-    def go_on(state: tuple) -> Any:
-        turns, values = state
-        held = cond(*values)
+    def continues(state: tuple) -> Any:
+        steps, values = state
+        condition = cond(*values)
         # `&`, not `and`: both operands are traced
-        return held if maximum_iterations is None else held & (turns < maximum_iterations)
+        return condition if maximum_iterations is None else condition & (steps < maximum_iterations)
 
-    def turn(state: tuple) -> tuple:
-        turns, values = state
-        made = body(*values)
-        return turns + 1, (made,) if single else tuple(made)
+    def step(state: tuple) -> tuple:
+        steps, values = state
+        new_values = body(*values)
+        return steps + 1, (new_values,) if is_single else tuple(new_values)
 
     # the carry always holds the counter, so that both cases share this code
-    _, last = jax.lax.while_loop(go_on, turn, (jnp.zeros((), "int32"), variables))
-    return last[0] if single else last
+    _, last = jax.lax.while_loop(continues, step, (jnp.zeros((), "int32"), variables))
+    return last[0] if is_single else last
 
 
 @op

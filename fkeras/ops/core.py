@@ -238,9 +238,11 @@ def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
         >>> fk.ops.scatter([[1], [3]], jnp.array([5.0, 7.0]), (4,))
         Array([0., 5., 0., 7.], dtype=float32)
     """
-    values, turned = jnp.asarray(values), jnp.moveaxis(jnp.asarray(indices), -1, 0)
+    values, index_arrays = jnp.asarray(values), jnp.moveaxis(jnp.asarray(indices), -1, 0)
     # as in Keras, values with equal indices add up
-    return jnp.zeros(shape, values.dtype).at[_places("scatter", turned, len(shape))].add(values)
+    return (
+        jnp.zeros(shape, values.dtype).at[_places("scatter", index_arrays, len(shape))].add(values)
+    )
 
 
 def _places(name: str, indices: jax.Array, axes: int) -> tuple[jax.Array, ...]:
@@ -271,21 +273,21 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
         >>> fk.ops.scatter_update(jnp.ones(3), [[1]], jnp.array([5.0]), reduction="add")
         Array([1., 6., 1.], dtype=float32)
     """
-    inputs, turned = jnp.asarray(inputs), jnp.transpose(jnp.asarray(indices))
-    place = inputs.at[_places("scatter_update", turned, inputs.ndim)]
+    inputs, index_arrays = jnp.asarray(inputs), jnp.transpose(jnp.asarray(indices))
+    target = inputs.at[_places("scatter_update", index_arrays, inputs.ndim)]
     updates = to_array(updates)
     # each case is one scatter primitive; with equal indices and None, the winner is undefined
     match reduction.lower() if isinstance(reduction, str) else reduction:
         case None:
-            return place.set(updates)
+            return target.set(updates)
         case "add":
-            return place.add(updates)
+            return target.add(updates)
         case "max":
-            return place.max(updates)
+            return target.max(updates)
         case "min":
-            return place.min(updates)
+            return target.min(updates)
         case "mul":
-            return place.multiply(updates)
+            return target.multiply(updates)
     raise ValueError(
         f"scatter_update: reduction: expected None, 'add', 'max', 'min' or 'mul', received "
         f"{reduction!r}. For the mean add up and divide by the counts."

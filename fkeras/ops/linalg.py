@@ -95,8 +95,8 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
     x = _square("cholesky_inverse", x)
     # solve against the identity, then multiply by the transpose: inv(L.T) @ inv(L)
     half = _triangular(x, jnp.eye(x.shape[-1], dtype=x.dtype), not upper)
-    turned = jnp.swapaxes(half, -1, -2)
-    return half @ turned if upper else turned @ half
+    transposed = jnp.swapaxes(half, -1, -2)
+    return half @ transposed if upper else transposed @ half
 
 
 def _triangular(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
@@ -218,11 +218,11 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if 1 < ord < float("inf"):
         return vector_norm(x, ord, axis, keepdims)
     # the derivative of a norm at 0 may be NaN: compute the norm of ones there, select afterwards
-    none = jnp.all(x == 0, axis=axis, keepdims=True)
-    y = jnp.linalg.norm(jnp.where(none, 1, x), ord=ord, axis=axis, keepdims=keepdims)
-    nothing = jnp.linalg.norm(jnp.zeros_like(x), ord=ord, axis=axis, keepdims=keepdims)
-    none = none if keepdims else jnp.squeeze(none, axis)
-    return jnp.where(none, jax.lax.stop_gradient(nothing), y)
+    is_zero = jnp.all(x == 0, axis=axis, keepdims=True)
+    y = jnp.linalg.norm(jnp.where(is_zero, 1, x), ord=ord, axis=axis, keepdims=keepdims)
+    norm_of_zeros = jnp.linalg.norm(jnp.zeros_like(x), ord=ord, axis=axis, keepdims=keepdims)
+    is_zero = is_zero if keepdims else jnp.squeeze(is_zero, axis)
+    return jnp.where(is_zero, jax.lax.stop_gradient(norm_of_zeros), y)
 
 
 @op
@@ -304,8 +304,8 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
         [4.0, 3.0]
     """
     # return a plain tuple, as in Keras, instead of JAX's named tuple
-    found = jnp.linalg.svd(to_array(x), full_matrices=full_matrices, compute_uv=compute_uv)
-    return tuple(found) if compute_uv else found
+    result = jnp.linalg.svd(to_array(x), full_matrices=full_matrices, compute_uv=compute_uv)
+    return tuple(result) if compute_uv else result
 
 
 @op

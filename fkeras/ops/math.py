@@ -159,10 +159,10 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
         Array([False,  True], dtype=bool)
     """
     targets, predictions = jnp.asarray(targets), jnp.asarray(predictions)
-    own = jnp.take_along_axis(predictions, jnp.expand_dims(targets, -1), axis=-1)
+    target_scores = jnp.take_along_axis(predictions, jnp.expand_dims(targets, -1), axis=-1)
     # a comparison with NaN is False, which would count a NaN target as the largest prediction
-    own = jnp.where(jnp.isnan(own), -jnp.inf, own)
-    return jnp.sum(predictions > own, axis=-1) < k
+    target_scores = jnp.where(jnp.isnan(target_scores), -jnp.inf, target_scores)
+    return jnp.sum(predictions > target_scores, axis=-1) < k
 
 
 @op
@@ -183,8 +183,8 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     top = jax.lax.stop_gradient(jnp.where(jnp.isfinite(top), top, jnp.zeros_like(top)))
     total = jnp.sum(jnp.exp(x - top), axis=axis, keepdims=True)
     # double `where`: log(0) must not enter the gradient
-    nothing = total == 0
-    y = jnp.where(nothing, -jnp.inf, jnp.log(jnp.where(nothing, 1, total)) + top)
+    is_empty = total == 0
+    y = jnp.where(is_empty, -jnp.inf, jnp.log(jnp.where(is_empty, 1, total)) + top)
     return y if keepdims else jnp.squeeze(y, _all_axes(x) if axis is None else axis)
 
 
@@ -259,8 +259,8 @@ def view_as_complex(x: Any) -> Any:
             f"{x.shape}. Stack the two: fk.ops.stack([real, imag], axis=-1)."
         )
     # `lax.complex` accepts float32 and float64 only
-    parts = x.astype("float32")
-    return jax.lax.complex(parts[..., 0], parts[..., 1])
+    floats = x.astype("float32")
+    return jax.lax.complex(floats[..., 0], floats[..., 1])
 
 
 @op

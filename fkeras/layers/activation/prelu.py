@@ -38,8 +38,8 @@ _shared = axes(batch=False, optional=True, hint="For one slope a channel of an i
 
 
 def _axes(value: Any) -> tuple[int, ...] | None:
-    found = _shared(value)
-    return (found,) if isinstance(found, int) else found
+    axes = _shared(value)
+    return (axes,) if isinstance(axes, int) else axes
 
 
 class PReLU(Layer):

@@ -97,8 +97,10 @@ class Softmax(Layer):
         if mask is None:
             return Output(masked_softmax(x, None, axes))
         # a mask of all axes (an attention mask) is not a time step mask for later layers
-        goes_on = mask.ndim < x.ndim or mask.ndim < 3
-        return Output(masked_softmax(x, self._kept(mask, x), axes), mask=mask if goes_on else None)
+        is_step_mask = mask.ndim < x.ndim or mask.ndim < 3
+        return Output(
+            masked_softmax(x, self._kept(mask, x), axes), mask=mask if is_step_mask else None
+        )
 
     def _kept(self, mask: jax.Array, x: jax.Array) -> jax.Array:
         """Returns the mask as Booleans, with trailing axes of size 1 up to the rank of `x`."""

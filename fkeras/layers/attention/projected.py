@@ -74,8 +74,8 @@ class ProjectedAttention(Layer):
         super().__post_init__()
         # one mode for all projections also names the gate, which may not exist
         if self.quantization and not self.use_gate:
-            kept = {name: q for name, q in self.quantization.items() if name != "gate_dense"}
-            object.__setattr__(self, "quantization", FrozenDict(kept) or None)
+            configs = {name: q for name, q in self.quantization.items() if name != "gate_dense"}
+            object.__setattr__(self, "quantization", FrozenDict(configs) or None)
 
     def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
         """Returns for each child the unbuilt layer, and the shape to build it for."""
@@ -92,10 +92,10 @@ class ProjectedAttention(Layer):
 
     def build(self, key: jax.Array, query: Any, value: Any = None, source: Any = None) -> Self:
         self._check_inputs(query, value)
-        made = self.projections(query, value, value if source is None else source)
+        projections = self.projections(query, value, value if source is None else source)
         children = {
             name: self._coded(name, layer).build(subkey(key, name), shape)
-            for name, (layer, shape) in made.items()
+            for name, (layer, shape) in projections.items()
         }
         return self.replace(**children, _built=True)
 
@@ -116,8 +116,8 @@ class ProjectedAttention(Layer):
         # Keras has no such arguments: its `dtype` may be a map from layer paths to policies
         del config["quantization"], config["projection_dtypes"]
         if self.quantization or self.projection_dtypes:
-            parts = self.quantization or {}, self.projection_dtypes or {}
-            config["dtype"] = policy_map(self.where, self.name, self.dtype, *parts)
+            projection_maps = self.quantization or {}, self.projection_dtypes or {}
+            config["dtype"] = policy_map(self.where, self.name, self.dtype, *projection_maps)
         return config
 
     @classmethod
@@ -217,11 +217,11 @@ class ProjectedAttention(Layer):
                 common = jnp.result_type(*(array.dtype for array in arrays))
             arrays = [array.astype(common) for array in arrays]
         q, k, v = arrays
-        dropped = self.dropout > 0 and context.training
+        with_dropout = self.dropout > 0 and context.training
         scores = None
-        if return_attention_scores or dropped:
+        if return_attention_scores or with_dropout:
             mask = both(mask, self._order(use_causal_mask, sides))
-            drop = self._drop(context) if dropped else None
+            drop = self._drop(context) if with_dropout else None
             y, scores = attend_with_weights(q, k, v, mask, None, self.query_scale, axes, drop)
         # Keras's rule for empty rows applies only here: its other paths give zero weights
         elif query.ndim == 3 and self.dropout == 0:
@@ -242,11 +242,11 @@ class ProjectedAttention(Layer):
         if self.gate_dense is not None:
             gate = self._project(context, "gate_dense", query)
             y, projected = y * gate.value, [*projected, gate]
-        last = self._project(context, "output_dense", y)
-        losses = tuple(loss for out in (*projected, last) for loss in out.losses)
+        output = self._project(context, "output_dense", y)
+        losses = tuple(loss for out in (*projected, output) for loss in out.losses)
         if return_attention_scores:
-            return Output((last.value, scores), losses=losses, mask=(query_mask, None))
-        return Output(last.value, losses=losses, mask=query_mask)
+            return Output((output.value, scores), losses=losses, mask=(query_mask, None))
+        return Output(output.value, losses=losses, mask=query_mask)
 
     def _project(self, context: Context, name: str, x: jax.Array) -> Output:
         return context.child(name).run(getattr(self, name), x)
@@ -327,9 +327,9 @@ def _by_position(where: str, inputs: tuple, key: Any, options: dict) -> tuple:
     names = ("query", "value", "key")
     named = {name: options.pop(name) for name in names[:2] if name in options}
     # `key` is Keras's name of the third tensor, and JAX's name of the PRNG key: the dtype decides
-    prng = getattr(key, "dtype", None)
+    dtype = getattr(key, "dtype", None)
     if key is not None and (
-        is_symbolic(key) or (prng is not None and not jnp.issubdtype(prng, jax.dtypes.prng_key))
+        is_symbolic(key) or (dtype is not None and not jnp.issubdtype(dtype, jax.dtypes.prng_key))
     ):
         named["key"], key = key, None
     # named tensors can become positional only without a gap in (query, value, key)
@@ -350,24 +350,26 @@ def _padding(mask: Any, rank: int, axes: tuple[int, ...], of_keys: bool) -> jax.
     if mask is None:
         return None
     sizes = [*mask.shape, *(1,) * (rank - 1 - mask.ndim)]
-    kept = [n for i, n in enumerate(sizes) if i not in axes]
+    batch_sizes = [n for i, n in enumerate(sizes) if i not in axes]
     mask = jnp.reshape(mask if mask.dtype == jnp.bool_ else mask != 0, sizes)
     mask = jnp.moveaxis(mask, axes, range(mask.ndim - len(axes), mask.ndim))
-    own, other = [sizes[a] for a in axes], [1] * len(axes)
-    return jnp.reshape(mask, (*kept, 1, *(other + own if of_keys else own + other)))
+    step_sizes, ones = [sizes[a] for a in axes], [1] * len(axes)
+    return jnp.reshape(
+        mask, (*batch_sizes, 1, *(ones + step_sizes if of_keys else step_sizes + ones))
+    )
 
 
 def _explicit(where: str, mask: Any, rank: int, attended: int) -> jax.Array | None:
     """Reshapes a mask (t, s), (b, t, s) or (b, heads, t, s) to the axes of the scores."""
     if mask is None:
         return None
-    full, last = rank + attended, 2 * attended
-    if not last <= mask.ndim <= full:
+    score_rank, min_rank = rank + attended, 2 * attended
+    if not min_rank <= mask.ndim <= score_rank:
         raise ValueError(
-            f"{where}: expected an attention_mask with {last} to {full} axes, such as (b, t, s), "
+            f"{where}: expected an attention_mask with {min_rank} to {score_rank} axes, such as (b, t, s), "
             f"received {format_shape(mask.shape)}. Its last axes are those of queries and keys."
         )
     mask = mask if mask.dtype == jnp.bool_ else mask != 0
-    front = mask.shape[: mask.ndim - last]
-    behind = mask.shape[mask.ndim - last :]
-    return jnp.reshape(mask, (*front, *(1,) * (full - mask.ndim), *behind))
+    leading_sizes = mask.shape[: mask.ndim - min_rank]
+    step_sizes = mask.shape[mask.ndim - min_rank :]
+    return jnp.reshape(mask, (*leading_sizes, *(1,) * (score_rank - mask.ndim), *step_sizes))

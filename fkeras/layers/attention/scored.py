@@ -77,11 +77,11 @@ def attend_by_scores(
     weights = masked_softmax(logits, mask)
     if layer.empty_rows == "keras" and mask is not None and value.shape[-2] != 0:
         # Keras subtracts a constant from masked scores: a fully masked row gives equal weights
-        nothing = jnp.logical_not(jnp.any(mask, axis=-1, keepdims=True))
-        weights = jnp.where(nothing, jnp.asarray(1 / value.shape[-2], weights.dtype), weights)
+        empty_rows = jnp.logical_not(jnp.any(mask, axis=-1, keepdims=True))
+        weights = jnp.where(empty_rows, jnp.asarray(1 / value.shape[-2], weights.dtype), weights)
     if context.training and layer.dropout > 0:
-        key_of_call = context.key if layer.seed is None else subkey(context.key, layer.seed)
-        weights = dropout(key_of_call, weights, layer.dropout)
+        dropout_key = context.key if layer.seed is None else subkey(context.key, layer.seed)
+        weights = dropout(dropout_key, weights, layer.dropout)
     y = jnp.einsum("...ts,...sd->...td", weights, value)
     if query_mask is not None:
         # Keras multiplies by the mask; `where` also stops NaN at masked steps

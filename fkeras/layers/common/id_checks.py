@@ -33,11 +33,11 @@ def refuse_fractions(ids: Any, where: str) -> None:
     if not jnp.issubdtype(ids.dtype, jnp.floating):
         return
     # copies to the host: only for float ids outside of jit
-    numbers = np.asarray(ids)
-    whole = np.isfinite(numbers) & (numbers == np.floor(numbers))
-    if not whole.all():
-        place = tuple(map(int, np.argwhere(~whole)[0]))
+    values = np.asarray(ids)
+    is_integer = np.isfinite(values) & (values == np.floor(values))
+    if not is_integer.all():
+        index = tuple(map(int, np.argwhere(~is_integer)[0]))
         raise ValueError(
-            f"{where}: expected whole ids, received {numbers[place]} at {list(place)}. Round them, "
+            f"{where}: expected whole ids, received {values[index]} at {list(index)}. Round them, "
             "or pass integers: ids.astype('int32')."
         )

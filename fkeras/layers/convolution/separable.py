@@ -72,11 +72,11 @@ class _SeparableConvolution(Layer):
     def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, channel_axis(self.data_format))
         # the pointwise step is a convolution with a window of one cell along each axis
-        between = channels * self.depth_multiplier
+        expanded_channels = channels * self.depth_multiplier
         return self.with_weights(
             key,
             depthwise_kernel=(*self.kernel_size, channels, self.depth_multiplier),
-            pointwise_kernel=(*(1,) * self.rank, between, self.filters),
+            pointwise_kernel=(*(1,) * self.rank, expanded_channels, self.filters),
             bias=(self.filters,) if self.use_bias else None,
         )
 

@@ -62,7 +62,7 @@ class _TransposedConvolution(Layer):
         # a convolution maps inputs of `stride` different sizes to one output size: output_padding
         # selects among these sizes
         pairs = zip(self.output_padding or (), self.strides, strict=False)
-        if any(more >= stride for more, stride in pairs):
+        if any(pad >= stride for pad, stride in pairs):
             raise ValueError(
                 f"{self.where}: expected output_padding below strides={self.strides} along each "
                 f"axis, received output_padding={self.output_padding}. A stride decides among as "

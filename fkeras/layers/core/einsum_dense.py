@@ -60,12 +60,12 @@ class Equation:
         """Parses an equation such as "abc,cd->abd"."""
         forms = ((_PLAIN, None), (_LEFT, "left"), (_RIGHT, "right"))
         for form, ellipsis in forms:
-            found = form.fullmatch(text) if isinstance(text, str) else None
-            if found:
-                inputs, kernel, output = found.groups()
-                parts = cls(inputs, kernel, output, ellipsis)
-                parts._check(text)
-                return parts
+            match = form.fullmatch(text) if isinstance(text, str) else None
+            if match:
+                inputs, kernel, output = match.groups()
+                equation = cls(inputs, kernel, output, ellipsis)
+                equation._check(text)
+                return equation
         raise ValueError(
             f"EinsumDense: equation: expected a form such as 'abc,cd->abd', '...x,xy->...y' or "
             f"'ab...,bc->ac...', received {text!r}. Write input, comma, kernel, '->', output, "
@@ -80,12 +80,12 @@ class Equation:
             'abx,xy->aby'
         """
         # letters of the equation are not reused: einsum would sum over a repeated letter
-        used = {*self.input, *self.kernel, *self.output}
-        spare = [letter for letter in string.ascii_letters if letter not in used]
-        free = "".join(spare[: ndim - len(self.input)])
+        used_letters = {*self.input, *self.kernel, *self.output}
+        unused_letters = [letter for letter in string.ascii_letters if letter not in used_letters]
+        new_letters = "".join(unused_letters[: ndim - len(self.input)])
         if self.ellipsis == "right":
-            return Equation(self.input + free, self.kernel, self.output + free, None)
-        return Equation(free + self.input, self.kernel, free + self.output, None)
+            return Equation(self.input + new_letters, self.kernel, self.output + new_letters, None)
+        return Equation(new_letters + self.input, self.kernel, new_letters + self.output, None)
 
     @property
     def text(self) -> str:
@@ -93,16 +93,16 @@ class Equation:
         return f"{self.input},{self.kernel}->{self.output}"
 
     def _check(self, text: str) -> None:
-        known = set(self.input) | set(self.output)
+        io_letters = set(self.input) | set(self.output)
         for letters, source, where in (
-            (self.kernel, known, "the kernel has it, and neither input nor output"),
+            (self.kernel, io_letters, "the kernel has it, and neither input nor output"),
             (self.output, set(self.input) | set(self.kernel), "only the output has it"),
         ):
-            lost = next((letter for letter in letters if letter not in source), None)
-            if lost is not None:
+            unsized_letter = next((letter for letter in letters if letter not in source), None)
+            if unsized_letter is not None:
                 raise ValueError(
                     f"EinsumDense: equation: expected sizes for every axis, received {text!r}, "
-                    f"where {lost!r} has none: {where}. Name the axis in the input or the output "
+                    f"where {unsized_letter!r} has none: {where}. Name the axis in the input or the output "
                     "of the kernel too."
                 )
 
@@ -112,19 +112,19 @@ class Equation:
         Raises:
             ValueError: where the shapes do not match the letters, or give a letter two sizes.
         """
-        free = len(shape) - len(self.input)
-        if free < 0 or (free and self.ellipsis is None):
+        ellipsis_rank = len(shape) - len(self.input)
+        if ellipsis_rank < 0 or (ellipsis_rank and self.ellipsis is None):
             raise ValueError(
                 f"{where}: expected an input with the axes {self.input!r}, received "
                 f"{format_shape(shape)}. Give the equation a letter an axis, or an ellipsis."
             )
         # output_shape has no batch axis, which an ellipsis on the left covers
-        batched = 0 if self.ellipsis == "left" and free else 1
+        batched = 0 if self.ellipsis == "left" and ellipsis_rank else 1
         letters = self.output[batched:]
-        extra = tuple(output_shape[len(letters) :])
-        if self.ellipsis == "right" and free and len(extra) == free:
+        ellipsis_sizes = tuple(output_shape[len(letters) :])
+        if self.ellipsis == "right" and ellipsis_rank and len(ellipsis_sizes) == ellipsis_rank:
             # Keras accepts sizes for the axes of the ellipsis too, but uses the input's sizes
-            self._check_ellipsis(shape[len(self.input) :], extra, where)
+            self._check_ellipsis(shape[len(self.input) :], ellipsis_sizes, where)
             output_shape = output_shape[: len(letters)]
         if len(output_shape) != len(letters):
             raise ValueError(
@@ -132,26 +132,28 @@ class Equation:
                 f"{tuple(output_shape)}. Leave the batch axis out, and give None for sizes that "
                 "follow from the input."
             )
-        start = free if self.ellipsis == "left" else 0
+        start = ellipsis_rank if self.ellipsis == "left" else 0
         sizes = {letter: shape[start + i] for i, letter in enumerate(self.input)}
         for letter, size in zip(letters, output_shape, strict=True):
             # compare known sizes only: an axis of unknown size is None or symbolic
-            given = sizes.get(letter)
-            if size is not None and isinstance(given, int) and size != given:
+            input_size = sizes.get(letter)
+            if size is not None and isinstance(input_size, int) and size != input_size:
                 raise ValueError(
                     f"{where}: expected the axis {letter!r} of one size in input and output, "
-                    f"received {given} in the input {format_shape(shape)} and {size} in "
+                    f"received {input_size} in the input {format_shape(shape)} and {size} in "
                     f"output_shape={tuple(output_shape)}. Give None there."
                 )
-            sizes[letter] = given if size is None else size
+            sizes[letter] = input_size if size is None else size
         return sizes
 
-    def _check_ellipsis(self, axes: Sequence[Any], given: Sequence[Any], where: str) -> None:
-        for size, wanted in zip(axes, given, strict=True):
-            if wanted is not None and isinstance(size, int) and size != wanted:
+    def _check_ellipsis(
+        self, input_sizes: Sequence[Any], output_sizes: Sequence[Any], where: str
+    ) -> None:
+        for size, output_size in zip(input_sizes, output_sizes, strict=True):
+            if output_size is not None and isinstance(size, int) and size != output_size:
                 raise ValueError(
-                    f"{where}: expected output_shape with the sizes {tuple(axes)} of the input, or "
-                    f"None, for the axes of the ellipsis, received {tuple(given)}. Give None there."
+                    f"{where}: expected output_shape with the sizes {tuple(input_sizes)} of the input, or "
+                    f"None, for the axes of the ellipsis, received {tuple(output_sizes)}. Give None there."
                 )
 
 
@@ -269,10 +271,10 @@ class EinsumDense(Layer):
     @property
     def supports_masking(self) -> bool:
         """Whether the time axis, axis 1 of the input, is also axis 1 of the output."""
-        parts = Equation.parse(self.equation)
-        if parts.ellipsis == "left":
-            return len(parts.input) == 1 or parts.input[0] == parts.output[0]
-        return len(parts.input) == 2 or parts.input[:2] == parts.output[:2]
+        equation = Equation.parse(self.equation)
+        if equation.ellipsis == "left":
+            return len(equation.input) == 1 or equation.input[0] == equation.output[0]
+        return len(equation.input) == 2 or equation.input[:2] == equation.output[:2]
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras drops masks for every equation
@@ -280,42 +282,42 @@ class EinsumDense(Layer):
 
     @property
     def input_spec(self) -> InputSpec:
-        parts = Equation.parse(self.equation)
-        rank = len(parts.input)
+        equation = Equation.parse(self.equation)
+        rank = len(equation.input)
         axes = {}
         if self.kernel is not None:
             # a built layer fixes the sizes of those input axes that are also kernel axes
-            sizes = dict(zip(parts.kernel, self.kernel.shape, strict=True))
-            start = -rank if parts.ellipsis == "left" else 0
-            axes = {start + i: sizes[n] for i, n in enumerate(parts.input) if n in sizes}
-        if parts.ellipsis is None:
+            sizes = dict(zip(equation.kernel, self.kernel.shape, strict=True))
+            start = -rank if equation.ellipsis == "left" else 0
+            axes = {start + i: sizes[n] for i, n in enumerate(equation.input) if n in sizes}
+        if equation.ellipsis is None:
             return InputSpec(ndim=rank, axes=axes)
         return InputSpec(min_ndim=rank, axes=axes)
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:
-        parts = Equation.parse(self.equation)
-        sizes = parts.sizes(x.shape, self.output_shape, self.where)
-        kernel = tuple(sizes[letter] for letter in parts.kernel)
+        equation = Equation.parse(self.equation)
+        sizes = equation.sizes(x.shape, self.output_shape, self.where)
+        kernel = tuple(sizes[letter] for letter in equation.kernel)
         bias = None
         if self.bias_axes is not None:
             # size 1 for the axes in between: the bias then broadcasts against the last axes
-            behind = parts.output[min(map(parts.output.index, self.bias_axes)) :]
-            bias = tuple(sizes[n] if n in self.bias_axes else 1 for n in behind)
-            if parts.ellipsis == "right":
-                bias = (*bias, *(1,) * (x.ndim - len(parts.input)))
-        given = getattr(self.kernel_initializer, "input_axes", None)
-        if not isinstance(self.kernel_initializer, _SCALED) or given or None in kernel:
+            trailing_letters = equation.output[min(map(equation.output.index, self.bias_axes)) :]
+            bias = tuple(sizes[n] if n in self.bias_axes else 1 for n in trailing_letters)
+            if equation.ellipsis == "right":
+                bias = (*bias, *(1,) * (x.ndim - len(equation.input)))
+        input_axes = getattr(self.kernel_initializer, "input_axes", None)
+        if not isinstance(self.kernel_initializer, _SCALED) or input_axes or None in kernel:
             return self.with_weights(key, kernel=kernel, bias=bias)
         # As in Keras, fan-in and fan-out are those of the equation. For three or more axes, the
         # initializers would compute the fans of a convolution kernel, so the kernel is drawn as a
         # matrix (inputs, outputs) and then reshaped.
-        outputs = [i for i, letter in enumerate(parts.kernel) if letter in parts.output]
+        outputs = [i for i, letter in enumerate(equation.kernel) if letter in equation.output]
         inputs = [i for i in range(len(kernel)) if i not in outputs]
         matrix = tuple(math.prod(kernel[i] for i in axes) for axes in (inputs, outputs))
-        made = self.with_weights(key, kernel=matrix, bias=bias)
-        folded = jnp.reshape(made.kernel, tuple(kernel[i] for i in (*inputs, *outputs)))
-        back = np.argsort(np.array((*inputs, *outputs)))
-        return made.replace(kernel=jnp.transpose(folded, tuple(int(i) for i in back)))
+        layer = self.with_weights(key, kernel=matrix, bias=bias)
+        folded = jnp.reshape(layer.kernel, tuple(kernel[i] for i in (*inputs, *outputs)))
+        inverse_order = np.argsort(np.array((*inputs, *outputs)))
+        return layer.replace(kernel=jnp.transpose(folded, tuple(int(i) for i in inverse_order)))
 
     def call(self, x: jax.Array) -> jax.Array:
         y = einsum_dense(x, self.kernel, self.equation, self.bias)

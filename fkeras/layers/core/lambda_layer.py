@@ -150,9 +150,9 @@ class Lambda(Layer):
         """
         # the name comes from a file and may be any JSON value: only strings are keys
         name = config.get("name")
-        given = (custom_objects or {}).get(name) if isinstance(name, str) else None
-        if given is not None:
-            config = {**config, "function": given}
+        function = (custom_objects or {}).get(name) if isinstance(name, str) else None
+        if function is not None:
+            config = {**config, "function": function}
         elif _is_code(config.get("function")) or _is_code(config.get("output_shape")):
             raise ValueError(
                 f"{name!r} (Lambda): expected the name of a function, received Python bytecode, "
@@ -165,8 +165,11 @@ class Lambda(Layer):
         sizes, expected = y.shape[1:], self.output_shape or ()
         # unequal lengths are reported below, in the same message; symbolic sizes are not compared
         pairs = zip(expected, sizes, strict=False)
-        fits = all(not isinstance(d, int) or want is None or want == d for want, d in pairs)
-        if len(sizes) != len(expected) or not fits:
+        sizes_match = all(
+            not isinstance(size, int) or expected_size is None or expected_size == size
+            for expected_size, size in pairs
+        )
+        if len(sizes) != len(expected) or not sizes_match:
             raise ValueError(
                 f"{self.where}: expected a result of shape (b, *{self.output_shape}), as "
                 f"output_shape says, received {format_shape(y.shape)}. Leave output_shape out; "

@@ -76,7 +76,7 @@ class Masking(Layer):
         return True
 
     def forward(self, context: Context, x: jax.Array) -> Output:
-        found = find_steps(x, self.mask_value)
+        valid_steps = find_steps(x, self.mask_value)
         # `where`, not a product: a padding value of infinity or NaN times 0 would be NaN
-        y = jnp.where(found[..., None], x, jnp.zeros_like(x))
-        return Output(y, mask=both_masks(context.mask, found))
+        y = jnp.where(valid_steps[..., None], x, jnp.zeros_like(x))
+        return Output(y, mask=both_masks(context.mask, valid_steps))

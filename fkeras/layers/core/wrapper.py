@@ -19,11 +19,11 @@ def wrapped_layer(layer: Any) -> Layer:
     """
     if isinstance(layer, Layer):
         return layer
-    found = layer.__name__ if isinstance(layer, type) else type(layer).__name__
-    remedy = f"Write {found}(...)." if isinstance(layer, type) else "Pass one: layers.Dense(8)."
+    received = layer.__name__ if isinstance(layer, type) else type(layer).__name__
+    remedy = f"Write {received}(...)." if isinstance(layer, type) else "Pass one: layers.Dense(8)."
     raise ValueError(
         f"expected a layer, received "
-        f"{f'the class {found}' if isinstance(layer, type) else found}. {remedy}"
+        f"{f'the class {received}' if isinstance(layer, type) else received}. {remedy}"
     )
 
 

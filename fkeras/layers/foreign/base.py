@@ -43,7 +43,7 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
         {'dense.bias': 1.0}
     """
     leaves_by_path, structure = jax.tree.flatten_with_path(tree)
-    named: dict[str, Any] = {}
+    arrays_by_path: dict[str, Any] = {}
     for path, leaf in leaves_by_path:
         name = jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or "value"
         if not is_array(leaf) and not isinstance(leaf, int | float):
@@ -52,10 +52,10 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
                 f"{name!r}. Keep other values out of the pytree, in a closure for example."
             )
         # paths must be unique, but {"a.b": x} and {"a": {"b": x}} have the same path
-        while name in named:
+        while name in arrays_by_path:
             name += "_"
-        named[name] = leaf
-    return named, structure
+        arrays_by_path[name] = leaf
+    return arrays_by_path, structure
 
 
 class ForeignLayer(Layer):
@@ -91,34 +91,34 @@ class ForeignLayer(Layer):
     def _start(self, fields: Mapping[str, Any], params: Any, state: Any) -> None:
         """Sets the fields of a new layer; `params` and `state` are initial values, or None."""
         # the layer is a frozen dataclass
-        put = object.__setattr__
+        set_field = object.__setattr__
         for name, value in fields.items():
-            put(self, name, value)
+            set_field(self, name, value)
         for name in ("params", "params_structure", "state", "state_structure"):
-            put(self, name, type(self).__dataclass_fields__[name].default)
+            set_field(self, name, type(self).__dataclass_fields__[name].default)
         self.__post_init__()
         if params is None and state is None:
             return
         for name, value in self._held(params, state).items():
-            put(self, name, value)
-        put(self, "_built", True)
+            set_field(self, name, value)
+        set_field(self, "_built", True)
         if state is not None:
             leaves = jax.tree.leaves(state)
-            put(self, "state", tuple(ArrayConstant(self._stored(v)) for v in leaves))
+            set_field(self, "state", tuple(ArrayConstant(self._stored(v)) for v in leaves))
 
     def _held(self, params: Any, state: Any) -> dict[str, Any]:
         arrays, structure = named_leaves(params, self.where)
         _, state_structure = named_leaves(state, self.where)
-        stored = {name: self._stored(leaf) for name, leaf in arrays.items()}
-        held = {
+        variables = {name: self._stored(leaf) for name, leaf in arrays.items()}
+        parameters = {
             # integer arrays, such as counters, have no gradient
             name: Parameter(
                 trainable=self.trainable and jnp.issubdtype(array.dtype, jnp.inexact)
             ).replace(value=array)
-            for name, array in stored.items()
+            for name, array in variables.items()
         }
         return {
-            "params": FrozenDict(held),
+            "params": FrozenDict(parameters),
             "params_structure": structure,
             "state_structure": state_structure,
         }

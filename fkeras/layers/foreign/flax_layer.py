@@ -69,9 +69,9 @@ def _module(value: Any) -> Any:
         except TypeError:
             return HashedModule(value)
         return value
-    found = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    received = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     raise TypeError(
-        f"FlaxLayer: module: expected a module with init and apply, received {found}. Pass an "
+        f"FlaxLayer: module: expected a module with init and apply, received {received}. Pass an "
         "object such as flax.linen.Dense(8); for a pair of functions use layers.JaxLayer."
     )
 
@@ -145,9 +145,9 @@ class FlaxLayer(ForeignLayer):
         dtype: Any = "float32",
     ):
         # a method object is bound to one module; its name works for the module of any copy
-        own = getattr(method, "__name__", "")
-        if own and hasattr(type(module), own):
-            method = own
+        method_name = getattr(method, "__name__", "")
+        if method_name and hasattr(type(module), method_name):
+            method = method_name
         fields = {
             "module": module,
             "method": method,
@@ -171,7 +171,7 @@ class FlaxLayer(ForeignLayer):
         names = ("params", *self.rngs)
         keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         try:
-            made = self.module.init(keys, inputs, method=self.method, **self._option(True))
+            variables = self.module.init(keys, inputs, method=self.method, **self._option(True))
         except TypeError as error:
             if "argument" in str(error):
                 error.add_note(
@@ -181,7 +181,7 @@ class FlaxLayer(ForeignLayer):
                     "deterministic'."
                 )
             raise
-        return _split(made)
+        return _split(variables)
 
     def compute(
         self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
@@ -192,7 +192,7 @@ class FlaxLayer(ForeignLayer):
         if key is not None:
             key = key if self.seed is None else subkey(key, self.seed)
             keys = dict(zip(self.rngs, jax.random.split(key, len(self.rngs)), strict=True))
-        value, changed = self.module.apply(
+        value, updates = self.module.apply(
             {**state, "params": params} if params else state,
             inputs,
             rngs=keys,
@@ -200,7 +200,7 @@ class FlaxLayer(ForeignLayer):
             mutable=list(state),
             **self._option(training),
         )
-        return value, {**state, **changed}
+        return value, {**state, **updates}
 
     def _option(self, training: bool) -> dict[str, bool]:
         name = self.training_argument
@@ -220,9 +220,11 @@ class FlaxLayer(ForeignLayer):
             "module": _encode(self.module, where),
             "method": encode(self.method, f"{where}.method"),
         }
-        plain = {"seed": None, "training_argument": None, "rngs": _DROPOUT}
-        more = {n: encode(fields[n], where) for n, default in plain.items() if fields[n] != default}
-        return {**config, **more}
+        defaults = {"seed": None, "training_argument": None, "rngs": _DROPOUT}
+        deviations = {
+            n: encode(fields[n], where) for n, default in defaults.items() if fields[n] != default
+        }
+        return {**config, **deviations}
 
     @classmethod
     def from_config(
@@ -231,8 +233,8 @@ class FlaxLayer(ForeignLayer):
         """Reads the configuration that `get_config` wrote; `custom_objects` holds user classes."""
         config = dict(config)
         module = _decode(config.pop("module"), custom_objects)
-        rest = {name: decode(value, custom_objects) for name, value in config.items()}
-        return cls(module, **rest)
+        options = {name: decode(value, custom_objects) for name, value in config.items()}
+        return cls(module, **options)
 
 
 def _split(variables: Any) -> tuple[Any, Any]:
@@ -274,15 +276,15 @@ def _decode(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
         return [_decode(v, custom_objects) for v in value]
     if not isinstance(value, Mapping) or value.get("class_name") in (None, "function"):
         return decode(value, custom_objects)
-    name, home = value["class_name"], str(value.get("module"))
-    if name not in (custom_objects or {}) and home.startswith("flax.linen"):
+    name, module_path = value["class_name"], str(value.get("module"))
+    if name not in (custom_objects or {}) and module_path.startswith("flax.linen"):
         linen = _linen()
-        found = getattr(linen, name, None) if isinstance(name, str) else None
+        module_class = getattr(linen, name, None) if isinstance(name, str) else None
         # security: a file may name modules of Flax, but no other callable of the package, so
         # loading cannot run arbitrary functions
-        if isinstance(found, type) and issubclass(found, linen.Module):
-            custom_objects = {**(custom_objects or {}), name: found}
-    cls = resolve(name, home, custom_objects)
+        if isinstance(module_class, type) and issubclass(module_class, linen.Module):
+            custom_objects = {**(custom_objects or {}), name: module_class}
+    cls = resolve(name, module_path, custom_objects)
     return cls(**{k: _decode(v, custom_objects) for k, v in value["config"].items()})
 
 

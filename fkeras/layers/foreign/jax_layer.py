@@ -143,11 +143,11 @@ class JaxLayer(ForeignLayer):
             "dtype": dtype,
         }
         self._start(fields, params, state)
-        needs = [n for n in ("params", "state") if n in self.call_arguments]
-        if init_fn is None and params is None and state is None and needs:
+        needed_names = [n for n in ("params", "state") if n in self.call_arguments]
+        if init_fn is None and params is None and state is None and needed_names:
             raise ValueError(
                 f"{self.where}: expected init_fn, params or state, as call_fn takes "
-                f"{' and '.join(needs)}, received none. Pass init_fn=model.init, or the weights."
+                f"{' and '.join(needed_names)}, received none. Pass init_fn=model.init, or the weights."
             )
 
     @property
@@ -164,9 +164,9 @@ class JaxLayer(ForeignLayer):
                     "init_fn=model.init, or use the layer with the params it was made with."
                 )
             return None, None
-        given = {"rng": key, "inputs": inputs, "training": True}
-        made = self._run("init_fn", self.init_fn, self.init_arguments, given)
-        return self._pair("init_fn", made) if "state" in self.call_arguments else (made, None)
+        arguments = {"rng": key, "inputs": inputs, "training": True}
+        result = self._run("init_fn", self.init_fn, self.init_arguments, arguments)
+        return self._pair("init_fn", result) if "state" in self.call_arguments else (result, None)
 
     def compute(
         self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
@@ -174,19 +174,19 @@ class JaxLayer(ForeignLayer):
         """Returns `(outputs, state)` from `call_fn`."""
         if key is not None and self.seed is not None:
             key = subkey(key, self.seed)
-        given = {"params": params, "state": state, "rng": key, "inputs": inputs}
-        made = self._run(
-            "call_fn", self.call_fn, self.call_arguments, {**given, "training": training}
+        arguments = {"params": params, "state": state, "rng": key, "inputs": inputs}
+        result = self._run(
+            "call_fn", self.call_fn, self.call_arguments, {**arguments, "training": training}
         )
-        return self._pair("call_fn", made) if "state" in self.call_arguments else (made, state)
+        return self._pair("call_fn", result) if "state" in self.call_arguments else (result, state)
 
-    def _run(self, field: str, function: Callable, names: tuple[str, ...], given: dict) -> Any:
+    def _run(self, field: str, function: Callable, names: tuple[str, ...], values: dict) -> Any:
         try:
-            return function(*(given[name] for name in names))
+            return function(*(values[name] for name in names))
         except TypeError as error:
             # rewrite only the error of this call, not a TypeError from inside of the function
-            own = getattr(function, "__name__", "")
-            if "positional argument" not in str(error) or f"{own}()" not in str(error):
+            function_name = getattr(function, "__name__", "")
+            if "positional argument" not in str(error) or f"{function_name}()" not in str(error):
                 raise
             arguments = f"{field.removesuffix('_fn')}_arguments"
             raise TypeError(
@@ -194,20 +194,20 @@ class JaxLayer(ForeignLayer):
                 f"{error}. Name its arguments, in order: {arguments}=('params', 'inputs')."
             ) from error
 
-    def _pair(self, field: str, made: Any) -> tuple[Any, Any]:
-        if isinstance(made, tuple) and len(made) == 2:
-            return made
-        parts = "(outputs, new_state)" if field == "call_fn" else "(params, state)"
+    def _pair(self, field: str, result: Any) -> tuple[Any, Any]:
+        if isinstance(result, tuple) and len(result) == 2:
+            return result
+        expected = "(outputs, new_state)" if field == "call_fn" else "(params, state)"
         raise TypeError(
-            f"{self.where}: expected {field} to return {parts}, as call_arguments has 'state', "
-            f"received {type(made).__name__}. Return both, or leave 'state' out."
+            f"{self.where}: expected {field} to return {expected}, as call_arguments has 'state', "
+            f"received {type(result).__name__}. Return both, or leave 'state' out."
         )
 
     def get_config(self) -> dict[str, Any]:
         """Returns the functions' names, and deviations from Keras's defaults."""
         config = super().get_config()
-        plain = (("seed", None), ("call_arguments", _CALL), ("init_arguments", _INIT_DEFAULT))
-        for name, default in plain:
+        defaults = (("seed", None), ("call_arguments", _CALL), ("init_arguments", _INIT_DEFAULT))
+        for name, default in defaults:
             if getattr(self, name) == default:
                 del config[name]
         return config

@@ -64,9 +64,9 @@ class HashedCrossing(HostLayer):
 
     def _check_count(self, features: Any) -> None:
         if not isinstance(features, list | tuple) or len(features) < 2:
-            number = len(features) if isinstance(features, list | tuple) else 1
+            count = len(features) if isinstance(features, list | tuple) else 1
             raise ValueError(
-                f"{self.where}: expected a list of two features or more, received {number}. Write "
+                f"{self.where}: expected a list of two features or more, received {count}. Write "
                 "layer([first, second])."
             )
 

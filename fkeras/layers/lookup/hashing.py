@@ -38,16 +38,16 @@ def index_dtype(layer: Any) -> str:
 def write_dtype(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
     """Replaces a default dtype in a config by Keras's dtype for layers that return indices."""
     # Keras writes int64 for layers with integer outputs; fkeras's default is float32
-    plain = layer.output_mode == "int" and layer.dtype.name == "float32"
-    return {**config, "dtype": "int64"} if plain else config
+    is_default = layer.output_mode == "int" and layer.dtype.name == "float32"
+    return {**config, "dtype": "int64"} if is_default else config
 
 
 def read_dtype(config: Mapping[str, Any]) -> dict[str, Any]:
     """Removes the dtype that `write_dtype` wrote from a config."""
     dtype = config.get("dtype")
     name = dtype["config"]["name"] if isinstance(dtype, Mapping) else dtype
-    plain = config.get("output_mode", "int") == "int" and name == "int64"
-    return {k: v for k, v in config.items() if k != "dtype" or not plain}
+    is_default = config.get("output_mode", "int") == "int" and name == "int64"
+    return {k: v for k, v in config.items() if k != "dtype" or not is_default}
 
 
 class Hashing(HostLayer):
@@ -102,8 +102,8 @@ class Hashing(HostLayer):
     def _buckets(self) -> tuple[int, bool]:
         """Returns the number of bins for hashes, and whether bin 0 is reserved."""
         # bin 0 is reserved for the masked value, as in Keras
-        apart = self.mask_value is not None and self.num_bins > 1
-        return self.num_bins - apart, apart
+        reserved = self.mask_value is not None and self.num_bins > 1
+        return self.num_bins - reserved, reserved
 
     def on_host(self, x: np.ndarray) -> np.ndarray:
         if x.dtype.kind in "iuf":
@@ -115,9 +115,9 @@ class Hashing(HostLayer):
         else:
             values = read_strings(x, "utf-8", self.where)
             texts = [text.encode() for text in values]
-        buckets, apart = self._buckets
+        buckets, reserved = self._buckets
         ids = (hash_strings(texts, self.salt) % np.uint64(buckets)).astype("int64")
-        if apart:
+        if reserved:
             ids = np.where([v == self.mask_value for v in values], 0, ids + 1)
         ids = ids.reshape(x.shape)
         if self.output_mode == "int":
@@ -127,9 +127,9 @@ class Hashing(HostLayer):
     def call(self, x: jax.Array) -> jax.Array:
         # JAX has no 64-bit integers by default, so the device hashes the decimal form of int32
         numbers = as_int32(x, self.where)
-        buckets, apart = self._buckets
+        buckets, reserved = self._buckets
         ids = hash_integers(numbers, self.salt).remainder(buckets)
-        if apart:
+        if reserved:
             ids = ids + 1
             value = self.mask_value
             # a mask value beyond int32 cannot occur on the device

@@ -110,31 +110,33 @@ class IntegerLookup(LookupLayer):
 
     def on_host(self, x: np.ndarray) -> np.ndarray:
         ids, start = self._integers(x), self._token_start
-        keys, places = in_order(self._tokens)
+        keys, positions = in_order(self._tokens)
         if self.invert:
             return self._invert(ids, np)
-        known, place = find(ids, keys, places, np)
+        in_vocabulary, position = find(ids, keys, positions, np)
         masked = np.zeros(ids.shape, bool) if self.mask_token is None else ids == self.mask_token
-        if self.num_oov_indices == 0 and not (known | masked).all():
-            self._refuse_unknown(ids[~(known | masked)].tolist())
+        if self.num_oov_indices == 0 and not (in_vocabulary | masked).all():
+            self._refuse_unknown(ids[~(in_vocabulary | masked)].tolist())
         buckets = self.num_oov_indices
-        other = np.full(ids.shape, self._oov_start if buckets else -1)
+        oov_indices = np.full(ids.shape, self._oov_start if buckets else -1)
         if buckets > 1 and self.oov_method == "floormod":
-            other = other + ids % buckets
+            oov_indices = oov_indices + ids % buckets
         elif buckets > 1:
             hashes = hash_strings([b"%d" % i for i in ids.ravel().tolist()], self.salt)
-            rest = (hashes % np.uint64(buckets)).astype("int64")
-            other = other + rest.reshape(ids.shape)
-        indices = np.where(masked, self._no_index, np.where(known, place + start, other))
+            offsets = (hashes % np.uint64(buckets)).astype("int64")
+            oov_indices = oov_indices + offsets.reshape(ids.shape)
+        indices = np.where(
+            masked, self._no_index, np.where(in_vocabulary, position + start, oov_indices)
+        )
         return self._encode_on_host(indices)
 
     def _invert(self, ids: Any, xp: Any) -> Any:
         assert self.oov_token is not None  # `__post_init__` requires the token with invert=True
         values = np.array(self._tokens and self.get_vocabulary(), "int64")
-        every = np.append(values, self.oov_token)
+        all_values = np.append(values, self.oov_token)
         # int32 if possible, so that host and device return the same dtype
-        narrow = every.min() >= _INT32.min and every.max() <= _INT32.max
-        if narrow:
+        fits_int32 = all_values.min() >= _INT32.min and all_values.max() <= _INT32.max
+        if fits_int32:
             values = values.astype("int32")
         elif xp is jnp:
             raise ValueError(
@@ -142,8 +144,8 @@ class IntegerLookup(LookupLayer):
                 "works on the host: give the indices as a NumPy array, outside of jit."
             )
         oov = xp.asarray(self.oov_token, values.dtype)
-        known = (ids >= 0) & (ids < len(values))
-        return xp.where(known, xp.asarray(values)[xp.where(known, ids, 0)], oov)
+        in_range = (ids >= 0) & (ids < len(values))
+        return xp.where(in_range, xp.asarray(values)[xp.where(in_range, ids, 0)], oov)
 
     def documents(self, batch: Any, whole: bool) -> Iterable[list[int]]:
         array = self._integers(batch)
@@ -156,24 +158,24 @@ class IntegerLookup(LookupLayer):
         ids = as_int32(x, self.where)
         if jnp.issubdtype(x.dtype, jnp.floating):
             # a fraction equals no integer of the vocabulary, so it gets an index for unknowns
-            whole = jnp.isfinite(x) & (x == jnp.floor(x))
-            ids = jnp.where(whole, ids, _INT32.min)
+            is_integer = jnp.isfinite(x) & (x == jnp.floor(x))
+            ids = jnp.where(is_integer, ids, _INT32.min)
         if self.invert:
             return self._invert(ids, jnp)
         tokens, start = in_order(self._tokens), self._token_start
         # an int32 input cannot equal tokens beyond int32
         fits = (tokens[0] >= _INT32.min) & (tokens[0] <= _INT32.max)
-        keys, places = (part[fits].astype("int32") for part in tokens)
+        keys, positions = (array[fits].astype("int32") for array in tokens)
         buckets = self.num_oov_indices
-        nothing = NOTHING if self.output_mode == "int" else INVALID
-        indices = jnp.full_like(ids, self._oov_start if buckets else nothing)
+        unknown_index = NOTHING if self.output_mode == "int" else INVALID
+        indices = jnp.full_like(ids, self._oov_start if buckets else unknown_index)
         if buckets > 1 and self.oov_method == "floormod":
             indices = indices + ids % buckets
         elif buckets > 1:
             indices = indices + hash_integers(ids, self.salt).remainder(buckets)
         if len(keys):
-            known, place = find(ids, jnp.asarray(keys), jnp.asarray(places), jnp)
-            indices = jnp.where(known, place + start, indices)
+            in_vocabulary, position = find(ids, jnp.asarray(keys), jnp.asarray(positions), jnp)
+            indices = jnp.where(in_vocabulary, position + start, indices)
         if self.mask_token is not None and _INT32.min <= self.mask_token <= _INT32.max:
             indices = jnp.where(ids == self.mask_token, self._no_index, indices)
         return self._encode(indices)

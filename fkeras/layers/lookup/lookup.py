@@ -136,18 +136,18 @@ class LookupLayer(HostLayer, LookupFields):
         tokens = self._tokens
         if len(vocabularies.table(tokens)) != len(tokens):
             seen: set = set()
-            twice = [t for t in tokens if t in seen or seen.add(t)]
+            repeated = [t for t in tokens if t in seen or seen.add(t)]
             raise ValueError(
                 f"{self.where}: each token of a vocabulary has one index, and these are repeated: "
-                f"{', '.join(map(repr, twice[:5]))}. Remove them: list(dict.fromkeys(tokens))."
+                f"{', '.join(map(repr, repeated[:5]))}. Remove them: list(dict.fromkeys(tokens))."
             )
         reserved = [("mask_token", self.mask_token)]
         if self.invert:
             reserved.append(("oov_token", self.oov_token))
-        for word, token in reserved:
+        for name, token in reserved:
             if token is not None and token in vocabularies.table(tokens):
                 raise ValueError(
-                    f"{self.where}: {word} {token!r} stands among the tokens. Leave the special "
+                    f"{self.where}: {name} {token!r} stands among the tokens. Leave the special "
                     f"tokens out, or put all of them first: {list(self._special)}."
                 )
         if self.max_tokens is not None and self.vocabulary_size() > self.max_tokens:
@@ -189,8 +189,8 @@ class LookupLayer(HostLayer, LookupFields):
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
         """Returns the tokens by index, with or without the special tokens in front."""
-        known = self.vocabulary is not None
-        tokens = list(self._tokens) if known else []
+        has_vocabulary = self.vocabulary is not None
+        tokens = list(self._tokens) if has_vocabulary else []
         return [*self._special, *tokens] if include_special_tokens else tokens
 
     def vocabulary_size(self) -> int:
@@ -227,10 +227,10 @@ class LookupLayer(HostLayer, LookupFields):
         Raises:
             ValueError: if the data contain no token.
         """
-        whole = isinstance(data, list | tuple)
-        batches = (data,) if whole else iterate(data, steps)
-        whole = whole or is_whole(data)
-        documents = (d for batch in batches for d in self.documents(batch, whole))
+        is_single_batch = isinstance(data, list | tuple)
+        batches = (data,) if is_single_batch else iterate(data, steps)
+        is_single_batch = is_single_batch or is_whole(data)
+        documents = (d for batch in batches for d in self.documents(batch, is_single_batch))
         limit = None if self.max_tokens is None else max(self.max_tokens - self._token_start, 0)
         special = (self.mask_token, self.oov_token)
         tokens, weights = vocabularies.learn(documents, special, limit)
@@ -253,10 +253,10 @@ class LookupLayer(HostLayer, LookupFields):
     @property
     def index_weights(self) -> np.ndarray:
         """Weight of each index, in the output mode "tf_idf"."""
-        led = vocabularies.split_special(self.vocabulary, self._special)[0]
+        has_special = vocabularies.split_special(self.vocabulary, self._special)[0]
         size = self.max_tokens if self.pad_to_max_tokens else None
         assert self.idf_weights is not None  # `_check_vocabulary` requires them in this mode
-        return vocabularies.document_weights(self.idf_weights, led, self._token_start, size)
+        return vocabularies.document_weights(self.idf_weights, has_special, self._token_start, size)
 
     def _encode_on_host(self, ids: np.ndarray) -> np.ndarray:
         if self.output_mode == "int":
@@ -277,9 +277,9 @@ class LookupLayer(HostLayer, LookupFields):
         return encode(ids, self._depth, self.output_mode, dtype)
 
     def _refuse_unknown(self, tokens: Any) -> None:
-        shown = ", ".join(repr(t) for t in list(dict.fromkeys(tokens))[:5])
+        examples = ", ".join(repr(t) for t in list(dict.fromkeys(tokens))[:5])
         raise ValueError(
-            f"{self.where}: num_oov_indices=0 lets no unknown token pass, received {shown}. Give "
+            f"{self.where}: num_oov_indices=0 lets no unknown token pass, received {examples}. Give "
             "it an index with num_oov_indices=1, or add it to the vocabulary."
         )
 
@@ -293,5 +293,5 @@ class LookupLayer(HostLayer, LookupFields):
                 f"{cls.__name__}.from_config: the vocabulary is the path {config['vocabulary']!r}, "
                 "and a configuration opens no files. Read the file: layer.set_vocabulary(path)."
             )
-        own_config = {key: value for key, value in config.items() if key not in _WRITTEN}
-        return super().from_config(own_config, custom_objects)
+        arguments = {key: value for key, value in config.items() if key not in _WRITTEN}
+        return super().from_config(arguments, custom_objects)

@@ -54,14 +54,14 @@ def find_strings(
         >>> find_strings(["a", "x", ""], ("a", "b"), 2, {"": 0}, 1, 1).tolist()
         [2, 1, 0]
     """
-    places = table(tokens)
-    found = np.array([places.get(word, -1) for word in texts], np.int64)
-    ids = np.where(found >= 0, found + start, oov_start if buckets == 1 else -1)
-    for word, index in special.items():
-        ids[[place for place, other in enumerate(texts) if other == word]] = index
+    positions_by_token = table(tokens)
+    positions = np.array([positions_by_token.get(token, -1) for token in texts], np.int64)
+    ids = np.where(positions >= 0, positions + start, oov_start if buckets == 1 else -1)
+    for token, index in special.items():
+        ids[[row for row, text in enumerate(texts) if text == token]] = index
     # hash only unknown strings: hashing costs far more than the dictionary lookup
     if buckets > 1:
-        unknown = [i for i in np.flatnonzero(found < 0) if texts[i] not in special]
+        unknown = [i for i in np.flatnonzero(positions < 0) if texts[i] not in special]
         hashes = hash_strings([texts[i].encode() for i in unknown], salt)
         ids[unknown] = (hashes % np.uint64(buckets)).astype(np.int64) + oov_start
     return ids
@@ -175,8 +175,8 @@ class StringLookup(LookupLayer):
             )
         assert self.oov_token is not None  # `__post_init__` requires the token with invert=True
         names = as_array((*self._special, *self._tokens))
-        known = (ids >= 0) & (ids < len(names))
-        return np.where(known, names[np.where(known, ids, 0)], self.oov_token)
+        in_range = (ids >= 0) & (ids < len(names))
+        return np.where(in_range, names[np.where(in_range, ids, 0)], self.oov_token)
 
     def documents(self, batch: Any, whole: bool) -> Iterable[list[str]]:
         array = np.asarray(as_data(batch, self.where))

@@ -168,8 +168,8 @@ class TextVectorization(LookupLayer):
     def _split(self, texts: list[str], shape: tuple[int, ...]) -> list[list[str]]:
         if self.split is None:
             size = shape[-1] if shape else 1
-            number = len(texts) // size if size else int(np.prod(shape[:-1]))
-            return [texts[row * size : (row + 1) * size] for row in range(number)]
+            row_count = len(texts) // size if size else int(np.prod(shape[:-1]))
+            return [texts[row * size : (row + 1) * size] for row in range(row_count)]
         if len(shape) > 1 and shape[-1] != 1:
             raise ValueError(
                 f"{self.where}: expected texts of shape (b,) or (b, 1) to split, received {shape}. "
@@ -189,7 +189,7 @@ class TextVectorization(LookupLayer):
 
     def on_host(self, x: np.ndarray) -> np.ndarray:
         rows = self.tokenize(x)
-        lead = x.shape if self.split is not None and x.ndim < 2 else x.shape[:-1]
+        leading_shape = x.shape if self.split is not None and x.ndim < 2 else x.shape[:-1]
         counts = [len(row) for row in rows]
         # one lookup for all tokens of the batch: find_strings is vectorized over its hashes
         flat = [token for row in rows for token in row]
@@ -201,8 +201,8 @@ class TextVectorization(LookupLayer):
         size = max(counts, default=0)
         if self.output_sequence_length is not None:
             size = self.output_sequence_length
-        parts = np.split(ids, np.cumsum(counts)[:-1]) if rows else []
-        padded = pad_rows(parts, size, self._no_index).reshape((*lead, size))
+        row_ids = np.split(ids, np.cumsum(counts)[:-1]) if rows else []
+        padded = pad_rows(row_ids, size, self._no_index).reshape((*leading_shape, size))
         if self.split is None and x.ndim == 0 and self.output_mode == "int":
             padded = padded[0] if self.output_sequence_length is None else padded
         if self.output_mode == "one_hot":  # a last axis of size 1 is a word here, not a sample

@@ -47,7 +47,9 @@ def join_words(words: Sequence[str], widths: Sequence[int]) -> list[str]:
         ['to', 'be', 'or', 'to be', 'be or']
     """
     return [
-        " ".join(words[at : at + width]) for width in widths for at in range(len(words) - width + 1)
+        " ".join(words[start : start + width])
+        for width in widths
+        for start in range(len(words) - width + 1)
     ]
 
 

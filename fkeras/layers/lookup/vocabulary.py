@@ -55,10 +55,10 @@ def strings_of(where: str) -> Callable[[Any], tuple[str, ...] | None]:
         if value is None:
             return None
         tokens = [t.decode() if isinstance(t, bytes) else t for t in _tokens(value, where)]
-        others = [t for t in tokens if not isinstance(t, str)]
-        if others:
+        invalid = [t for t in tokens if not isinstance(t, str)]
+        if invalid:
             raise TypeError(
-                f"{where}: expected strings, received {others[0]!r} ({type(others[0]).__name__}). Integers "
+                f"{where}: expected strings, received {invalid[0]!r} ({type(invalid[0]).__name__}). Integers "
                 "have IntegerLookup."
             )
         return tuple(map(str, tokens))
@@ -97,14 +97,14 @@ def split_special(vocabulary: tuple, special: tuple) -> tuple[bool, tuple]:
         >>> split_special(("", "[UNK]", "a"), ("", "[UNK]"))
         (True, ('a',))
     """
-    led = vocabulary[: len(special)] == special
-    return led, vocabulary[len(special) :] if led else vocabulary
+    has_special = vocabulary[: len(special)] == special
+    return has_special, vocabulary[len(special) :] if has_special else vocabulary
 
 
 @functools.lru_cache(maxsize=64)
 def table(tokens: tuple) -> Mapping[Any, int]:
     """Returns the position of each token."""
-    return types.MappingProxyType({token: place for place, token in enumerate(tokens)})
+    return types.MappingProxyType({token: position for position, token in enumerate(tokens)})
 
 
 @functools.lru_cache(maxsize=64)
@@ -117,8 +117,8 @@ def as_array(tokens: tuple) -> np.ndarray:
 def in_order(tokens: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the sorted integer tokens, and the original position of each token."""
     keys = np.asarray(tokens, "int64")
-    places = np.argsort(keys)
-    return keys[places], places
+    positions = np.argsort(keys)
+    return keys[positions], positions
 
 
 def find(ids: Any, keys: Any, places: Any, xp: Any) -> tuple[Any, Any]:
@@ -139,8 +139,8 @@ def find(ids: Any, keys: Any, places: Any, xp: Any) -> tuple[Any, Any]:
         (array([ True, False]), array([0, 0]))
     """
     # searchsorted returns len(keys) for an id above all keys: compare with the last key instead
-    at = xp.minimum(xp.searchsorted(keys, ids), len(keys) - 1)
-    return keys[at] == ids, places[at]
+    index = xp.minimum(xp.searchsorted(keys, ids), len(keys) - 1)
+    return keys[index] == ids, places[index]
 
 
 # Learning of a vocabulary from data

@@ -59,19 +59,19 @@ _pair = several(_axis, "an axis, or a pair with one axis of each tensor", single
 
 
 def _axes(value: Any) -> int | tuple[int, int]:
-    found = _pair(value)
-    single = _axis.accepts(value)
-    if not single and len(found) != 2:
+    axes = _pair(value)
+    is_single = _axis.accepts(value)
+    if not is_single and len(axes) != 2:
         raise ValueError(
             f"expected {_pair.expected}, received {value!r}. For (b, t, d) with (b, s, d) give "
             "axes=2."
         )
-    if 0 in found:
+    if 0 in axes:
         raise ValueError(
             f"expected axes after the batch axis 0, received {value!r}. The product is taken "
             "within an example: count axes from 1."
         )
-    return found[0] if single else (found[0], found[1])
+    return axes[0] if is_single else (axes[0], axes[1])
 
 
 class Dot(Layer):
@@ -120,7 +120,7 @@ class Dot(Layer):
                     f"{self.where}: expected an axis {axis} after the batch in input {index}, "
                     f"received {received}. Give axes as a pair where the tensors differ in rank."
                 )
-        for what, sizes in (
+        for requirement, sizes in (
             ("batches of one size", [x.shape[0] for x in tensors]),
             (
                 f"axis {axes[0]} of input 0 and axis {axes[1]} of input 1 of one size",
@@ -130,6 +130,6 @@ class Dot(Layer):
             # unknown and symbolic sizes cannot be compared, and pass
             if all(isinstance(n, int) for n in sizes) and sizes[0] != sizes[1]:
                 raise ValueError(
-                    f"{self.where}: expected {what}, received {received}. Choose other axes "
+                    f"{self.where}: expected {requirement}, received {received}. Choose other axes "
                     f"(axes={self.axes} now), or bring the tensors to one size."
                 )

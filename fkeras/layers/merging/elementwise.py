@@ -51,17 +51,17 @@ def check_list(where: str, inputs: tuple, count: int | None = None) -> list[jax.
     Raises:
         ValueError: where the inputs are not one list, or not `count` tensors.
     """
-    wanted = "a list of tensors" if count is None else f"a list of {count} tensors"
+    expected = "a list of tensors" if count is None else f"a list of {count} tensors"
     if len(inputs) != 1 or not isinstance(inputs[0], list | tuple):
-        found = ", ".join(format_shape(x.shape) for x in jax.tree.leaves(inputs))
+        shapes = ", ".join(format_shape(x.shape) for x in jax.tree.leaves(inputs))
         raise ValueError(
-            f"{where}: expected {wanted}, received {found} without a list around. Write "
+            f"{where}: expected {expected}, received {shapes} without a list around. Write "
             "layer([a, b])."
         )
     tensors = list(inputs[0])
     if not tensors or (count is not None and len(tensors) != count):
         raise ValueError(
-            f"{where}: expected {wanted}, received {len(tensors)}: "
+            f"{where}: expected {expected}, received {len(tensors)}: "
             f"{describe_inputs(tensors) or 'none'}. "
             f"{'Merge two at a time.' if count else 'Give at least one.'}"
         )

@@ -30,9 +30,9 @@ def check_masks(where: str, masks: Any, count: int) -> list[jax.Array | None]:
     if masks is None:
         return [None] * count
     if not isinstance(masks, list | tuple) or len(masks) != count:
-        found = f"{len(masks)}" if isinstance(masks, list | tuple) else "one array"
+        received = f"{len(masks)}" if isinstance(masks, list | tuple) else "one array"
         raise ValueError(
-            f"{where}: expected a mask, or None, for each of its {count} inputs, received {found}. "
+            f"{where}: expected a mask, or None, for each of its {count} inputs, received {received}. "
             "Pass mask=[mask_of_the_first, ...] in the order of the inputs."
         )
     return list(masks)
@@ -50,13 +50,13 @@ def aligned(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array | None]
         [(2, 1, 1), (2, 1, 1)]
     """
     ndim = max(x.ndim for x in inputs)
-    made: list[jax.Array | None] = []
+    reshaped: list[jax.Array | None] = []
     for x, m in zip(inputs, masks, strict=True):
         if m is not None:
             m = jnp.reshape(m, (*m.shape[:1], *(1,) * (ndim - x.ndim), *m.shape[1:]))
             m = jnp.reshape(m, (*m.shape, *(1,) * (ndim - m.ndim))).astype(bool)
-        made.append(m)
-    return made
+        reshaped.append(m)
+    return reshaped
 
 
 def merge_masks(inputs: Sequence[jax.Array], masks: Masks, rule: str = "all") -> jax.Array | None:
@@ -101,15 +101,15 @@ def with_ones(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array]:
         [[3.0, 1.0], [1.0, 3.0]]
     """
     placed = aligned(inputs, masks)
-    made = [
+    filled = [
         x if m is None else jnp.where(m, x, jnp.ones_like(x))
         for x, m in zip(inputs, placed, strict=True)
     ]
     # a step that is invalid in every input is 0, as in Keras, and not 1, the empty product
     present = [m for m in placed if m is not None]
-    if present and len(present) == len(made):
-        made[0] = jnp.where(functools.reduce(jnp.logical_or, present), made[0], 0)
-    return made
+    if present and len(present) == len(filled):
+        filled[0] = jnp.where(functools.reduce(jnp.logical_or, present), filled[0], 0)
+    return filled
 
 
 def with_first_valid(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array]:

@@ -286,12 +286,12 @@ class BatchNormalization(Layer):
     def _move_renorm(
         self, state: Mapping, mean: jax.Array, stddev: jax.Array
     ) -> dict[str, jax.Array]:
-        moved = moving_average(state["moving_stddev"], stddev, self.momentum)
+        moving_stddev = moving_average(state["moving_stddev"], stddev, self.momentum)
         # renormalization averages the standard deviation; the variance is derived from it
         return {
             "moving_mean": moving_average(state["moving_mean"], mean, self.momentum),
-            "moving_variance": jnp.maximum(jnp.square(moved) - self.epsilon, 0.0),
-            "moving_stddev": moved,
+            "moving_variance": jnp.maximum(jnp.square(moving_stddev) - self.epsilon, 0.0),
+            "moving_stddev": moving_stddev,
             "renorm_mean": moving_average(state["renorm_mean"], mean, self.renorm_momentum),
             "renorm_stddev": moving_average(state["renorm_stddev"], stddev, self.renorm_momentum),
         }

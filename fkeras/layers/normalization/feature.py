@@ -78,16 +78,16 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
                 "features."
             )
         first_sizes = sizes
-        others = tuple(a for a in range(x.ndim) if a not in {b % x.ndim for b in axes})
-        number = math.prod(x.shape[a] for a in others)
-        if number == 0:
+        reduced_axes = tuple(a for a in range(x.ndim) if a not in {b % x.ndim for b in axes})
+        batch_count = math.prod(x.shape[a] for a in reduced_axes)
+        if batch_count == 0:
             continue
-        own_mean, own_squares = _sums(x, others)
+        batch_mean, batch_squares = _sums(x, reduced_axes)
         # Chan's parallel algorithm: combines sums of squares around the means of two parts
-        total = count + number
-        step = own_mean - mean
-        mean = mean + step * (number / total)
-        squares = squares + own_squares + np.square(step) * (count * number / total)
+        total = count + batch_count
+        step = batch_mean - mean
+        mean = mean + step * (batch_count / total)
+        squares = squares + batch_squares + np.square(step) * (count * batch_count / total)
         count = total
     if count == 0:
         raise ValueError(
@@ -110,30 +110,30 @@ def _sums(x: Any, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 def _kept_sizes(shape: Sequence[Any], axes: Sequence[int]) -> tuple:
     ndim = len(shape)
-    kept = {a % ndim for a in axes if -ndim <= a < ndim}
-    if len(kept) != len(axes):
+    positive_axes = {a % ndim for a in axes if -ndim <= a < ndim}
+    if len(positive_axes) != len(axes):
         raise ValueError(
             f"Normalization: expected an input with the axes {tuple(axes)}, each once, received "
             f"{format_shape(shape)}. Use axes from {-ndim} to {ndim - 1}, or axis=None for one "
             "mean of all numbers."
         )
-    return tuple(shape[a] for a in sorted(kept))
+    return tuple(shape[a] for a in sorted(positive_axes))
 
 
 _axes = axes(optional=True, hint="For a mean a feature give -1, for one mean of all numbers None.")
 
 
 def _axis(value: Any) -> tuple[int, ...]:
-    found = () if isinstance(value, list | tuple) and not value else _axes(value)
-    return () if found is None else (found,) if isinstance(found, int) else found
+    axis = () if isinstance(value, list | tuple) and not value else _axes(value)
+    return () if axis is None else (axis,) if isinstance(axis, int) else axis
 
 
 _number = numeric(optional=True, hint="Give one a feature, or let layer.adapt(data) find them.")
 
 
 def _numbers(value: Any) -> Any:
-    found = _number(value)
-    return None if found is None else np.asarray(getattr(found, "array", found)).tolist()
+    values = _number(value)
+    return None if values is None else np.asarray(getattr(values, "array", values)).tolist()
 
 
 class Normalization(Layer):
@@ -190,11 +190,11 @@ class Normalization(Layer):
             )
         if self.mean is None:
             return
-        shape, other = np.shape(self.mean), np.shape(self.variance)
-        if shape != other or len(shape) > len(self.axis):
+        mean_shape, variance_shape = np.shape(self.mean), np.shape(self.variance)
+        if mean_shape != variance_shape or len(mean_shape) > len(self.axis):
             raise ValueError(
                 f"{self.where}: expected mean and variance of one shape with at most "
-                f"{len(self.axis)} axes, as axis={self.axis} has, received {shape} and {other}. "
+                f"{len(self.axis)} axes, as axis={self.axis} has, received {mean_shape} and {variance_shape}. "
                 "Give a number each, or one a feature."
             )
 
@@ -263,14 +263,14 @@ class Normalization(Layer):
         return Output(y.astype(dtype), mask=context.mask)
 
     def _aligned(self, value: jax.Array, x: jax.Array) -> jax.Array:
-        kept = sorted(a % x.ndim for a in self.axis)[len(self.axis) - value.ndim :]
-        for size, axis in zip(value.shape, kept, strict=True):
+        axes = sorted(a % x.ndim for a in self.axis)[len(self.axis) - value.ndim :]
+        for size, axis in zip(value.shape, axes, strict=True):
             if size not in (1, x.shape[axis]):
                 raise ValueError(
                     f"{self.where}: expected {size} features on axis {axis}, as its mean has, "
                     f"received {format_shape(x.shape)}. Adapt another layer to these data."
                 )
         shape = [1] * x.ndim
-        for size, axis in zip(value.shape, kept, strict=True):
+        for size, axis in zip(value.shape, axes, strict=True):
             shape[axis] = size
         return jnp.reshape(value, shape)

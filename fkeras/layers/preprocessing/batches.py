@@ -13,8 +13,8 @@ import numpy as np
 def is_whole(data: Any) -> bool:
     """Returns whether `data` is one batch (array, tensor, string), not an iterable of batches."""
     # a string is iterable, but its characters are not batches
-    one = isinstance(data, np.ndarray | jax.Array | str | bytes) or hasattr(data, "numpy")
-    return one or not hasattr(data, "__iter__")
+    is_array = isinstance(data, np.ndarray | jax.Array | str | bytes) or hasattr(data, "numpy")
+    return is_array or not hasattr(data, "__iter__")
 
 
 def iterate(data: Any, steps: int | None) -> Iterable[Any]:

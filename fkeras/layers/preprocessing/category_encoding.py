@@ -88,8 +88,8 @@ class CategoryEncoding(Layer):
         return self.num_tokens
 
     def _check_range(self, ids: Any) -> None:
-        known = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, Tracer)
-        if not known or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
+        is_concrete = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, Tracer)
+        if not is_concrete or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
             return
         refuse_fractions(ids, self.where)
         low, high = int(ids.min()), int(ids.max())

@@ -163,5 +163,5 @@ class Discretization(Layer):
         # an adapted layer has both fields, which the constructor rejects
         if config.get("num_bins") is None or config.get("bin_boundaries") is None:
             return super().from_config(config, custom_objects)
-        bare = super().from_config({**config, "bin_boundaries": None}, custom_objects)
-        return bare.replace(bin_boundaries=_boundaries(config["bin_boundaries"]))
+        layer = super().from_config({**config, "bin_boundaries": None}, custom_objects)
+        return layer.replace(bin_boundaries=_boundaries(config["bin_boundaries"]))

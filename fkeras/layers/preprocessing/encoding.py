@@ -61,24 +61,24 @@ def encode(
     """
     ids = _as_samples(ids, mode)
     # comparing with all indices, unlike a scatter, ignores negative indices
-    kinds = align(jnp.arange(depth, dtype=ids.dtype), ids.ndim + 1)
-    equal = jnp.expand_dims(ids, -1) == kinds
-    wrong = jnp.expand_dims(ids == INVALID, -1)
+    indices = align(jnp.arange(depth, dtype=ids.dtype), ids.ndim + 1)
+    matches = jnp.expand_dims(ids, -1) == indices
+    invalid = jnp.expand_dims(ids == INVALID, -1)
     if mode == "one_hot":
-        return _void(equal.astype(dtype), wrong)
-    wrong = jnp.any(wrong, axis=-2)
+        return _void(matches.astype(dtype), invalid)
+    invalid = jnp.any(invalid, axis=-2)
     if mode == "multi_hot":
-        return _void(jnp.any(equal, axis=-2).astype(dtype), wrong)
+        return _void(jnp.any(matches, axis=-2).astype(dtype), invalid)
     if count_weights is None:
-        return _void(jnp.sum(equal, axis=-2, dtype="int32").astype(dtype), wrong)
+        return _void(jnp.sum(matches, axis=-2, dtype="int32").astype(dtype), invalid)
     weights = count_weights.astype(dtype).reshape((*ids.shape, 1))
-    return _void(jnp.sum(jnp.where(equal, weights, jnp.zeros_like(weights)), axis=-2), wrong)
+    return _void(jnp.sum(jnp.where(matches, weights, jnp.zeros_like(weights)), axis=-2), invalid)
 
 
-def _void(vectors: jax.Array, wrong: jax.Array) -> jax.Array:
+def _void(vectors: jax.Array, invalid: jax.Array) -> jax.Array:
     if not jnp.issubdtype(vectors.dtype, jnp.floating):
         return vectors
-    return jnp.where(wrong, jnp.full_like(vectors, jnp.nan), vectors)
+    return jnp.where(invalid, jnp.full_like(vectors, jnp.nan), vectors)
 
 
 def encode_on_host(ids: np.ndarray, depth: int, mode: str, dtype: str) -> np.ndarray:
@@ -90,12 +90,14 @@ def encode_on_host(ids: np.ndarray, depth: int, mode: str, dtype: str) -> np.nda
         array([1., 0., 1.], dtype=float32)
     """
     ids = _as_samples(ids, mode)
-    lead = ids.shape if mode == "one_hot" else ids.shape[:-1]
-    counts = np.zeros((int(np.prod(lead, dtype=np.int64)), depth), np.int64)
+    leading_shape = ids.shape if mode == "one_hot" else ids.shape[:-1]
+    counts = np.zeros((int(np.prod(leading_shape, dtype=np.int64)), depth), np.int64)
     in_range = (ids >= 0) & (ids < depth)
-    rows = np.arange(len(counts)).reshape(lead if mode == "one_hot" else (*lead, 1))
+    rows = np.arange(len(counts)).reshape(
+        leading_shape if mode == "one_hot" else (*leading_shape, 1)
+    )
     # np.add.at counts repeated indices, which indexed assignment would not
     np.add.at(counts, (np.broadcast_to(rows, ids.shape)[in_range], ids[in_range]), 1)
     if mode == "multi_hot":
         counts = np.minimum(counts, 1)
-    return counts.astype(canonical_dtype(dtype)).reshape((*lead, depth))
+    return counts.astype(canonical_dtype(dtype)).reshape((*leading_shape, depth))

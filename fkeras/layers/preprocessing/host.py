@@ -61,10 +61,10 @@ def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:
     if all(type(text) is str for text in texts):
         return texts
     decoded = [text.decode(encoding) if isinstance(text, bytes) else text for text in texts]
-    others = [text for text in decoded if not isinstance(text, str)]
-    if others:
+    invalid = [text for text in decoded if not isinstance(text, str)]
+    if invalid:
         raise TypeError(
-            f"{where}: expected strings, received {others[0]!r} ({type(others[0]).__name__}). Numbers go "
+            f"{where}: expected strings, received {invalid[0]!r} ({type(invalid[0]).__name__}). Numbers go "
             "through IntegerLookup, or as text: x.astype(str)."
         )
     return decoded
@@ -118,9 +118,9 @@ class HostLayer(Layer):
         if mask is not None:
             Context(mask=mask).run(self, *inputs)  # raises the usual error for masks
         if len(inputs) != 1 or options:
-            given = ", ".join((*("x" * len(inputs)), *(f"{name}=..." for name in options)))
+            received = ", ".join((*("x" * len(inputs)), *(f"{name}=..." for name in options)))
             raise TypeError(
-                f"{self.where}: expected one input and no options, received ({given}). Give texts "
+                f"{self.where}: expected one input and no options, received ({received}). Give texts "
                 "or ids as one list or array."
             )
         return Output(self.on_host(inputs[0]))

@@ -32,11 +32,11 @@ def compress(summary: np.ndarray, epsilon: float) -> np.ndarray:
     """Compresses a summary to about `1 / epsilon` values, by interpolation of the weights."""
     if summary.shape[1] * epsilon < 1:
         return summary
-    shares = epsilon + np.arange(0.0, 1.0, epsilon)
+    fractions = epsilon + np.arange(0.0, 1.0, epsilon)
     totals = summary[1].cumsum()
-    known = totals / totals[-1]
-    values = np.interp(shares, known, summary[0])
-    weights = np.diff(np.interp(shares, known, totals), prepend=0.0)
+    cumulative = totals / totals[-1]
+    values = np.interp(fractions, cumulative, summary[0])
+    weights = np.diff(np.interp(fractions, cumulative, totals), prepend=0.0)
     return np.stack([values, weights]).astype("float32")
 
 

@@ -41,8 +41,8 @@ _number = numeric(hint="For bytes to [0, 1]: Rescaling(1 / 255).")
 
 
 def _numbers(value: Any) -> Any:
-    found = _number(value)
-    return np.asarray(getattr(found, "array", found)).tolist()
+    values = _number(value)
+    return np.asarray(getattr(values, "array", values)).tolist()
 
 
 class Rescaling(Layer):

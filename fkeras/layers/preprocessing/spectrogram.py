@@ -175,9 +175,9 @@ class STFTSpectrogram(Layer):
     def _convolve(self, x: jax.Array, kernel: jax.Array | None) -> jax.Array:
         assert kernel is not None  # `build` makes the kernels that the mode reads
         channels = x.shape[-1]
-        each = jnp.broadcast_to(kernel, (kernel.shape[0], channels, kernel.shape[2]))
+        kernels = jnp.broadcast_to(kernel, (kernel.shape[0], channels, kernel.shape[2]))
         step = self.frame_step or self.frame_length // 2
-        y = convolve_depthwise(x, each.astype(x.dtype), (step,), self.padding)
+        y = convolve_depthwise(x, kernels.astype(x.dtype), (step,), self.padding)
         return jnp.reshape(y, (*y.shape[:2], channels, kernel.shape[2]))
 
 
@@ -202,9 +202,9 @@ def mel_weights(
     """
     frequencies = _mel(np.linspace(0.0, sampling_rate / 2, num_bins))[:, None]
     edges = np.linspace(_mel(np.float64(min_freq)), _mel(np.float64(max_freq)), num_mel_bins + 2)
-    low, middle, high = edges[None, :-2], edges[None, 1:-1], edges[None, 2:]
-    rising = (frequencies - low) / (middle - low)
-    falling = (high - frequencies) / (high - middle)
+    low, center, high = edges[None, :-2], edges[None, 1:-1], edges[None, 2:]
+    rising = (frequencies - low) / (center - low)
+    falling = (high - frequencies) / (high - center)
     weights = np.maximum(0.0, np.minimum(rising, falling))
     weights[0] = 0.0  # frequency 0, the mean of the signal, belongs to no band
     return weights
@@ -290,8 +290,8 @@ class MelSpectrogram(Layer):
         x = x.astype(wide_dtype(jnp.dtype(self.policy.compute_dtype)))
         window = self.window
         window = window if window is None or isinstance(window, str) else np.asarray(window)
-        parts = stft(x, self.sequence_length, self.sequence_stride, self.fft_length, window)
-        power = jnp.square(parts[0]) + jnp.square(parts[1])
+        spectrum = stft(x, self.sequence_length, self.sequence_stride, self.fft_length, window)
+        power = jnp.square(spectrum[0]) + jnp.square(spectrum[1])
         if self.mag_exp != 2:
             silent = power == 0  # the root of 0 has an infinite derivative
             root = jnp.where(silent, 1, power) ** (self.mag_exp / 2)

@@ -54,35 +54,35 @@ class Quantized(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kind, put = type(self).__name__, object.__setattr__
+        class_name, set_field = type(self).__name__, object.__setattr__
         if type(self.layer) not in self.twins:
             raise ValueError(
-                f"{kind}: layer: expected {' or '.join(t.__name__ for t in self.twins)} itself, "
+                f"{class_name}: layer: expected {' or '.join(t.__name__ for t in self.twins)} itself, "
                 f"received {type(self.layer).__name__}. The computation of a subclass is "
                 "unknown here."
             )
         if self.quantization.mode not in self.modes:
             raise ValueError(
-                f"{kind}: quantization: expected one of {', '.join(self.modes)}, received "
+                f"{class_name}: quantization: expected one of {', '.join(self.modes)}, received "
                 f"{self.quantization.mode!r}. The class for it: fk.quantize(layer, "
                 f"{self.quantization.mode!r})."
             )
         # sums of int8 products exceed float16's range already for a few inputs
         if self.quantization.mode == "int8" and self.layer.policy.compute_dtype == "float16":
             raise ValueError(
-                f"{kind}: dtype: expected a policy that computes in float32 or bfloat16, received "
+                f"{class_name}: dtype: expected a policy that computes in float32 or bfloat16, received "
                 f"{self.layer.policy.name!r}. Sums of products of 8 bits are beyond float16."
             )
         if self.dtype not in (DTypePolicy("float32"), self.layer.dtype):
             raise ValueError(
-                f"{kind}: dtype: expected that of the layer, {self.layer.dtype.name!r}, received "
+                f"{class_name}: dtype: expected that of the layer, {self.layer.dtype.name!r}, received "
                 f"{self.dtype.name!r}. Give it to the layer inside."
             )
-        put(self, "name", self.layer.name if self.name is None else self.name)
-        put(self, "trainable", self.trainable and self.layer.trainable)
-        put(self, "dtype", self.layer.dtype)
+        set_field(self, "name", self.layer.name if self.name is None else self.name)
+        set_field(self, "trainable", self.trainable and self.layer.trainable)
+        set_field(self, "dtype", self.layer.dtype)
         # layers that differ only in name share compiled code
-        put(self, "layer", self.layer.replace(name=None, trainable=True))
+        set_field(self, "layer", self.layer.replace(name=None, trainable=True))
 
     @property
     def keras_form(self) -> KerasForm:  # type: ignore[override]
@@ -152,8 +152,8 @@ class Quantized(Layer):
     @classmethod
     def kind_for(cls, quantization: Any) -> Any:
         """Returns the class that supports the mode: this class or a sibling."""
-        kinds = (cls, *cls.siblings)
-        return next((k for k in kinds if quantization.mode in k.modes), cls)
+        classes = (cls, *cls.siblings)
+        return next((k for k in classes if quantization.mode in k.modes), cls)
 
     def floating(self, **weights: Any) -> Any:
         """Returns the float layer with this layer's name, trainability, dtype, and the weights."""
@@ -201,5 +201,5 @@ class Quantized(Layer):
             )
         if isinstance(mode, Float8QuantizationConfig):
             scheme = mode  # Keras stores the length of the history only in the policy
-        kind = cls.kind_for(scheme)
-        return kind(layer.from_config(inner, custom_objects=custom_objects), scheme)
+        quantized_class = cls.kind_for(scheme)
+        return quantized_class(layer.from_config(inner, custom_objects=custom_objects), scheme)

@@ -93,9 +93,9 @@ class QuantizedDense(Quantized):
 
     def _int8(self, kernel: jax.Array) -> dict[str, jax.Array]:
         equation = equation_of(self.layer)
-        summed = tuple(i for i, n in enumerate(equation.kernel) if n not in equation.output)
+        summed_axes = tuple(i for i, n in enumerate(equation.kernel) if n not in equation.output)
         # one scale per output: the scale must be constant along the summed axes
-        codes, scale = self.quantization.coder(kernel, axis=summed)
+        codes, scale = self.quantization.coder(kernel, axis=summed_axes)
         return {"kernel": codes, "kernel_scale": arrange(scale, equation.kernel, equation.output)}
 
     def _int4(self, kernel: jax.Array) -> dict[str, jax.Array]:
@@ -120,15 +120,15 @@ class QuantizedDense(Quantized):
         size = self.quantization.group_size
         groups = 1 if size == -1 else -(-rows // size)
         packed = self._packed(columns)
-        made = {
+        weights = {
             "quantized_kernel": np.zeros((packed, rows), "uint8"),
             "kernel_scale": np.ones((columns, groups), kernel.dtype),
             "kernel_zero": np.zeros((columns, groups), "uint8"),
             "g_idx": np.zeros(rows, "float32"),
         }
         if self.quantization.mode == "awq":
-            made["awq_scales"] = np.ones(rows, kernel.dtype)
-        return made
+            weights["awq_scales"] = np.ones(rows, kernel.dtype)
+        return weights
 
     def _packed(self, columns: int) -> int:
         return (columns + 1) // 2 if self.quantization.weight_bits == 4 else columns
@@ -184,10 +184,10 @@ class QuantizedDense(Quantized):
             return Output(layer.call(x), mask=context.mask)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel_scale.dtype)
-        own = equation_of(self.layer)
-        equation = own.spelled(x.ndim)
+        layer_equation = equation_of(self.layer)
+        equation = layer_equation.spelled(x.ndim)
         if self.quantization.mode == "int8":
-            scale = arrange(self.kernel_scale, own.output, equation.output)
+            scale = arrange(self.kernel_scale, layer_equation.output, equation.output)
             y = integer_product(equation, quantizer, x, self.kernel, scale)
         else:
             y = rounded_product(equation, quantizer, x, self.floats())

@@ -80,17 +80,17 @@ class QuantizedEmbedding(Quantized):
     def encode(self, layer: Any) -> Self:
         """Returns a copy with the quantized vectors of a built layer."""
         codes, scale, zero = self._codes(layer.embeddings.T)
-        made = {"embeddings": codes.T, "embeddings_scale": scale.T}
+        weights = {"embeddings": codes.T, "embeddings_scale": scale.T}
         if zero is not None:
             groups = np.arange(layer.output_dim) // self.quantization.block_size
-            made |= {"embeddings_zero": zero.T, "g_idx": groups.astype("float32")}
-        back = getattr(layer, "reverse_embeddings", None)
-        if back is not None:
-            codes, scale, zero = self._codes(back)
-            made |= {"reverse_embeddings": codes, "reverse_embeddings_scale": scale}
+            weights |= {"embeddings_zero": zero.T, "g_idx": groups.astype("float32")}
+        reverse = getattr(layer, "reverse_embeddings", None)
+        if reverse is not None:
+            codes, scale, zero = self._codes(reverse)
+            weights |= {"reverse_embeddings": codes, "reverse_embeddings_scale": scale}
             if zero is not None:  # floats, as in Keras
-                made["reverse_embeddings_zero"] = zero.astype(scale.dtype)
-        return self._coded(**made)
+                weights["reverse_embeddings_zero"] = zero.astype(scale.dtype)
+        return self._coded(**weights)
 
     def _codes(self, matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
         """Returns codes, scales and zero points of a matrix (d, v)."""
@@ -113,15 +113,15 @@ class QuantizedEmbedding(Quantized):
 
     def dequantize(self) -> Layer:
         codes, scale, zero = self.embeddings, self.embeddings_scale, self.embeddings_zero
-        made = {"embeddings": self._floats(codes, scale, zero)}
+        weights = {"embeddings": self._floats(codes, scale, zero)}
         if self.reverse_embeddings is not None:
             scale, zero = self.reverse_embeddings_scale, self.reverse_embeddings_zero
             assert scale is not None
             scale, zero = scale.T, None if zero is None else zero.T
-            made["reverse_embeddings"] = self._floats(self.reverse_embeddings.T, scale, zero).T
+            weights["reverse_embeddings"] = self._floats(self.reverse_embeddings.T, scale, zero).T
         dtype = self.policy.variable_dtype
-        made = {name: value.astype(dtype) for name, value in made.items()}
-        return self.floating(**made)
+        weights = {name: value.astype(dtype) for name, value in weights.items()}
+        return self.floating(**weights)
 
     def forward(self, context: Context, x: jax.Array, *, reverse: bool = False) -> Output:
         if reverse and isinstance(self.layer, ReversibleEmbedding):
@@ -135,14 +135,14 @@ class QuantizedEmbedding(Quantized):
     def _scores(self, x: jax.Array) -> jax.Array:
         self.layer.check_vectors(x)
         x = x.astype(self.policy.compute_dtype)
-        back, back_scale = self.reverse_embeddings, self.reverse_embeddings_scale
+        reverse_codes, back_scale = self.reverse_embeddings, self.reverse_embeddings_scale
         # tied: the transposed table serves as the kernel of the reverse product
-        tied = back is None
+        tied = reverse_codes is None
         scale = self.embeddings_scale if back_scale is None else back_scale
         quantizer = self.quantization.activation_quantizer
         equation = Equation.parse("...x,xy->...y").spelled(x.ndim)
         if self.quantization.mode == "int8" and quantizer is not None:
-            codes = self.embeddings.T if tied else back
+            codes = self.embeddings.T if tied else reverse_codes
             scale = arrange(scale.astype(x.dtype), "y", equation.output)
             y = integer_product(equation, quantizer, x, codes, scale)
         else:

@@ -80,11 +80,11 @@ class Float8Dense(Quantized):
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel.dtype)
         # scales follow the data in training only; inference is a pure function of the weights
-        moves = context.training
+        updates_scales = context.training
         y = jnp.einsum(
             equation_of(self.layer).spelled(x.ndim).text,
-            round_values(x, self.inputs_scale, self.inputs_amax_history, moves),
-            round_values(self.kernel, self.kernel_scale, self.kernel_amax_history, moves),
+            round_values(x, self.inputs_scale, self.inputs_amax_history, updates_scales),
+            round_values(self.kernel, self.kernel_scale, self.kernel_amax_history, updates_scales),
         )
         # the identity, whose backward pass rounds the gradient to float8
         y = round_gradients(y, self.outputs_grad_scale, self.outputs_grad_amax_history)

@@ -68,8 +68,8 @@ def rounded_product(
     equation: Equation, quantizer: AbsMaxQuantizer, x: jax.Array, kernel: jax.Array
 ) -> jax.Array:
     """Computes `einsum` with quantized and dequantized `x`; gradients ignore the rounding."""
-    summed = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
-    codes, scale = quantizer(x, axis=summed)
+    summed_axes = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
+    codes, scale = quantizer(x, axis=summed_axes)
     # straight-through estimator: the value is rounded, the gradient is that of `x`
     rounded = x + jax.lax.stop_gradient(codes.astype(x.dtype) / scale - x)
     return jnp.einsum(equation.text, rounded, kernel)
@@ -97,8 +97,8 @@ def integer_product(
         >>> integer_product(Equation.parse("ab,bc->ac"), AbsMaxQuantizer(), x, codes, scale)
         Array([[8.031496]], dtype=float32)
     """
-    summed = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
-    x_codes, x_scale = quantizer(x, axis=summed)
+    summed_axes = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
+    x_codes, x_scale = quantizer(x, axis=summed_axes)
     # int8 sums would overflow: accumulate in int32
     y = jnp.einsum(equation.text, x_codes, codes, preferred_element_type="int32")
     x_scale = arrange(x_scale, equation.input, equation.output)

@@ -91,13 +91,13 @@ def policy_map(
                 f"{config.policy_mode!r}, or leave them floats by `pattern`."
             )
         # a pattern, because the path starts with the names of the enclosing models
-        own = "[^/]+" if name is None else re.escape(name)
+        layer_pattern = "[^/]+" if name is None else re.escape(name)
         source = dtypes.get(field, dtype).name
-        policies[f"(.*/)?{own}/{_NAMES[field]}"] = config.policy(source)
-    own = "[^/]+" if name is None else re.escape(name)
+        policies[f"(.*/)?{layer_pattern}/{_NAMES[field]}"] = config.policy(source)
+    layer_pattern = "[^/]+" if name is None else re.escape(name)
     for field, policy in dtypes.items():
         if field not in found:
-            policies[f"(.*/)?{own}/{_NAMES[field]}"] = serialize(policy)
+            policies[f"(.*/)?{layer_pattern}/{_NAMES[field]}"] = serialize(policy)
     return {
         "module": "keras.dtype_policies",
         "class_name": "DTypePolicyMap",
@@ -120,36 +120,36 @@ def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
     if not any(map(quantization, policies.values())):
         return _read_float_map(config)
     fields = {name: field for field, name in _NAMES.items()}
-    found, sources = {}, {inner.get("default_policy") or "float32"}
+    configs, sources = {}, {inner.get("default_policy") or "float32"}
     for path, policy in policies.items():
-        known = quantization(policy)
+        quantized = quantization(policy)
         last = str(path).rpartition("/")[2]
-        wanted = [fields[last]] if last in fields else list(_NAMES) if last == ".*" else []
-        if known is None or not wanted:
+        field_names = [fields[last]] if last in fields else list(_NAMES) if last == ".*" else []
+        if quantized is None or not field_names:
             raise ValueError(
                 f"{kind}.from_config: expected policies of the projections "
                 f"{', '.join(fields)}, all quantized, received {path!s:.80} in the map. Give "
                 "each layer its own dtype before the model is saved."
             )
-        found |= dict.fromkeys(wanted, policy_config(known))
-        sources.add(known.get("source_name") or "float32")
+        configs |= dict.fromkeys(field_names, policy_config(quantized))
+        sources.add(quantized.get("source_name") or "float32")
     if len(sources) > 1:
         raise ValueError(
             f"{kind}.from_config: expected one policy of floats in the map, received "
             f"{', '.join(sorted(map(str, sources)))}. Save the model with one."
         )
-    return {**config, "dtype": sources.pop(), "quantization": found}
+    return {**config, "dtype": sources.pop(), "quantization": configs}
 
 
 def _read_float_map(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Replaces a map of float policies in a config by `projection_dtypes`."""
     dtype, name = config["dtype"], config.get("name")
-    own = policy_at(dtype, name)
-    found = {field: policy_at(dtype, f"{name}/{last}") for field, last in _NAMES.items()}
+    layer_dtype = policy_at(dtype, name)
+    dtypes = {field: policy_at(dtype, f"{name}/{last}") for field, last in _NAMES.items()}
     if not config.get("use_gate"):
-        del found["gate_dense"]
-    differing = {field: policy for field, policy in found.items() if _differ(policy, own)}
-    return {**config, "dtype": own, "projection_dtypes": differing or None}
+        del dtypes["gate_dense"]
+    differing = {field: policy for field, policy in dtypes.items() if _differ(policy, layer_dtype)}
+    return {**config, "dtype": layer_dtype, "projection_dtypes": differing or None}
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -76,20 +76,22 @@ class Recurrent(Layer):
         dtype, cell = config.get("dtype"), cls.__dict__.get("cell_class")
         if cell is None or policy_map(dtype) is None:
             return super().from_config(config, custom_objects)
-        own, name = policy_at(dtype, config.get("name")), snake_case(cell)
-        inner = policy_at(dtype, f"{config.get('name')}/{name}")
-        if get_policy(own) == get_policy(inner):
-            return super().from_config({**config, "dtype": own}, custom_objects)
+        layer_dtype, name = policy_at(dtype, config.get("name")), snake_case(cell)
+        cell_dtype = policy_at(dtype, f"{config.get('name')}/{name}")
+        if get_policy(layer_dtype) == get_policy(cell_dtype):
+            return super().from_config({**config, "dtype": layer_dtype}, custom_objects)
         cell = find(cell, "keras.layers")
         cell_fields = {f.name for f in dataclasses.fields(cell) if f.init}
         cell_config = {k: v for k, v in config.items() if k in cell_fields} | {
             "name": name,
-            "dtype": inner,
+            "dtype": cell_dtype,
         }
-        own_fields = {f.name for f in dataclasses.fields(Recurrent)}
-        own_config = {k: v for k, v in config.items() if k in own_fields} | {"dtype": own}
+        layer_fields = {f.name for f in dataclasses.fields(Recurrent)}
+        layer_config = {k: v for k, v in config.items() if k in layer_fields} | {
+            "dtype": layer_dtype
+        }
         cell_layer = cell.from_config(cell_config, custom_objects=custom_objects)
-        return find("RNN", "keras.layers")(cell_layer, **decode(own_config, custom_objects))
+        return find("RNN", "keras.layers")(cell_layer, **decode(layer_config, custom_objects))
 
     @property
     def output_of(self) -> Callable[[Any], jax.Array] | None:
@@ -117,15 +119,15 @@ class Recurrent(Layer):
         zeros = self.first_states(x)
         # an explicit initial state takes precedence over a stored carry, as in Keras
         if initial_state is not None:
-            first = given_states(self.where, initial_state, zeros)
+            first_states = given_states(self.where, initial_state, zeros)
         elif self.stateful:
-            first = from_state(self.where, context.state, zeros)
+            first_states = from_state(self.where, context.state, zeros)
         else:
-            first = zeros
+            first_states = zeros
         output, states = scan_sequence(
             self.step_function(context, x),
             x,
-            first,
+            first_states,
             context.step_mask,
             go_backwards=self.go_backwards,
             unroll=self.unroll,

@@ -117,22 +117,22 @@ class Bidirectional(Layer):
     ):
         _check_layer("layer", layer)
         # Keras stores the two layers under these prefixed names
-        own = layer.name or snake_case(type(layer).__name__)
+        base_name = layer.name or snake_case(type(layer).__name__)
         if backward_layer is None:
-            back = layer.replace(
-                go_backwards=True, name=f"backward_{own.removeprefix('backward_')}"
+            backward = layer.replace(
+                go_backwards=True, name=f"backward_{base_name.removeprefix('backward_')}"
             )
         else:
             _check_layer("backward_layer", backward_layer)
-            back = backward_layer
-        ahead = layer.replace(name=f"forward_{own.removeprefix('forward_')}")
-        _check_pair(ahead, back)
+            backward = backward_layer
+        forward = layer.replace(name=f"forward_{base_name.removeprefix('forward_')}")
+        _check_pair(forward, backward)
         fields = {
             # weights of a built argument would be shared by both directions
-            "forward_layer": _zero_masked(ahead).unbuilt(),
+            "forward_layer": _zero_masked(forward).unbuilt(),
             "merge_mode": merge_mode,
             "weights": weights,
-            "backward_layer": _zero_masked(back).unbuilt(),
+            "backward_layer": _zero_masked(backward).unbuilt(),
             "name": name,
             "trainable": trainable,
             "dtype": dtype,
@@ -186,14 +186,17 @@ class Bidirectional(Layer):
 
     def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
         # Keras's order of initial_state: first the forward layer's half, then the backward's
-        first, second = self._halves(initial_state)
+        forward_states, backward_states = self._halves(initial_state)
         mask = context.mask
-        ahead, back = (
+        forward, backward = (
             context.child(name, mask=context.step_mask).run(getattr(self, name), x, **states)
-            for name, states in (("forward_layer", first), ("backward_layer", second))
+            for name, states in (
+                ("forward_layer", forward_states),
+                ("backward_layer", backward_states),
+            )
         )
-        y, states = _split(ahead.value, self.return_state)
-        y_back, states_back = _split(back.value, self.return_state)
+        y, states = _split(forward.value, self.return_state)
+        y_back, states_back = _split(backward.value, self.return_state)
         # the backward layer returns its outputs in the order of its steps, the last step first
         if self.return_sequences:
             y_back = jnp.flip(y_back, axis=1)
@@ -203,22 +206,25 @@ class Bidirectional(Layer):
         value = merged if self.merge_mode is None else (merged,)
         masks = (mask if self.return_sequences else None,) * len(value)
         if self.return_state:
-            more = (*states, *states_back)
-            value, masks = (*value, *more), (*masks, *jax.tree.map(lambda _: None, more))
+            all_states = (*states, *states_back)
+            value, masks = (
+                (*value, *all_states),
+                (*masks, *jax.tree.map(lambda _: None, all_states)),
+            )
         elif self.merge_mode is not None:
             value, masks = merged, masks[0]
         updates = {}
-        if ahead.updates or back.updates:
+        if forward.updates or backward.updates:
             # an update replaces the whole entry of a child: keep the state that did not change
             updates = {
-                "forward_layer": context.state.get("forward_layer", {}) | ahead.updates,
-                "backward_layer": context.state.get("backward_layer", {}) | back.updates,
+                "forward_layer": context.state.get("forward_layer", {}) | forward.updates,
+                "backward_layer": context.state.get("backward_layer", {}) | backward.updates,
             }
         return Output(
             value,
             updates=updates,
-            losses=(*ahead.losses, *back.losses),
-            metrics={**ahead.metrics, **back.metrics},
+            losses=(*forward.losses, *backward.losses),
+            metrics={**forward.metrics, **backward.metrics},
             mask=masks,
         )
 
@@ -226,10 +232,10 @@ class Bidirectional(Layer):
         if initial_state is None:
             return {}, {}
         if not isinstance(initial_state, list | tuple) or len(initial_state) % 2:
-            found = len(initial_state) if isinstance(initial_state, list | tuple) else "one"
+            received = len(initial_state) if isinstance(initial_state, list | tuple) else "one"
             raise ValueError(
                 f"{self.where}: expected an even number of states in initial_state, the forward "
-                f"layer's and then the backward layer's, received {found}. Pass one list of both."
+                f"layer's and then the backward layer's, received {received}. Pass one list of both."
             )
         half = len(initial_state) // 2
         return (
@@ -254,8 +260,8 @@ class Bidirectional(Layer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        found = {**config, "dtype": policy_at(config.get("dtype"), config.get("name"))}
-        return cls(**{key: decode(value, custom_objects) for key, value in found.items()})
+        fields = {**config, "dtype": policy_at(config.get("dtype"), config.get("name"))}
+        return cls(**{key: decode(value, custom_objects) for key, value in fields.items()})
 
 
 def _split(value: Any, has_state: bool) -> tuple[Any, tuple]:
@@ -267,26 +273,26 @@ def _check_layer(argument: str, layer: Any) -> None:
     needed = (*_SHARED, "go_backwards")
     missing = [n for n in needed if not hasattr(layer, n)] if isinstance(layer, Layer) else needed
     if missing:
-        kind = layer.where if isinstance(layer, Layer) else type(layer).__name__
+        received = layer.where if isinstance(layer, Layer) else type(layer).__name__
         raise ValueError(
-            f"Bidirectional: {argument}: expected a recurrent layer, received {kind}, which has "
+            f"Bidirectional: {argument}: expected a recurrent layer, received {received}, which has "
             f"no {', no '.join(missing)}. Wrap fk.layers.LSTM(8), GRU, SimpleRNN or RNN(cell)."
         )
 
 
-def _check_pair(ahead: Any, back: Any) -> None:
-    if ahead.go_backwards == back.go_backwards:
+def _check_pair(forward: Any, backward: Any) -> None:
+    if forward.go_backwards == backward.go_backwards:
         raise ValueError(
             "Bidirectional: expected layers of two directions, received go_backwards="
-            f"{ahead.go_backwards} in both. Give backward_layer go_backwards="
-            f"{not ahead.go_backwards}."
+            f"{forward.go_backwards} in both. Give backward_layer go_backwards="
+            f"{not forward.go_backwards}."
         )
     for name in _SHARED:
-        one, two = getattr(ahead, name), getattr(back, name)
-        if one != two:
+        forward_value, backward_value = getattr(forward, name), getattr(backward, name)
+        if forward_value != backward_value:
             raise ValueError(
-                f"Bidirectional: expected the same {name} in both layers, received {one} in "
-                f"layer and {two} in backward_layer. Make them equal."
+                f"Bidirectional: expected the same {name} in both layers, received {forward_value} in "
+                f"layer and {backward_value} in backward_layer. Make them equal."
             )
 
 

@@ -22,10 +22,10 @@ from fkeras.layers.recurrent.states import zero_states
 def check_cell(cell: Any, where: str) -> Layer:
     """Checks that a cell follows the protocol, and returns the cell."""
     if not isinstance(cell, Layer) or getattr(cell, "state_size", None) is None:
-        kind = type(cell).__name__
-        what = "has no state_size" if isinstance(cell, Layer) else "is no layer"
+        received = type(cell).__name__
+        reason = "has no state_size" if isinstance(cell, Layer) else "is no layer"
         raise ValueError(
-            f"{where}: expected a cell, received {kind}, which {what}. A cell is a layer with a "
+            f"{where}: expected a cell, received {received}, which {reason}. A cell is a layer with a "
             "state_size whose call takes (x_t, states) and returns (output, new_states), such as "
             "fk.layers.LSTMCell(8)."
         )
@@ -145,7 +145,7 @@ class StackedRNNCells(Layer):
 
     def forward(self, context: Context, x: jax.Array, states: Any) -> Output:
         new_states = []
-        for index, (cell, own) in enumerate(zip(self.cells, states, strict=True)):
-            x, new = run_cell(cell, context.child(f"cells/{index}"), x, list(own))
+        for index, (cell, cell_states) in enumerate(zip(self.cells, states, strict=True)):
+            x, new = run_cell(cell, context.child(f"cells/{index}"), x, list(cell_states))
             new_states.append(new)
         return Output((x, new_states))

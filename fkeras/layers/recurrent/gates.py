@@ -33,11 +33,15 @@ def dropout_masks(
     # drawn once per sequence, outside of the loop: the same entries are dropped at every step
     key = context.key if layer.seed is None else subkey(context.key, layer.seed)
     # Keras's rule: recurrent dropout always draws separately for each gate
-    apart = gates > 1 and (layer.implementation == 1 or layer.recurrent_dropout > 0)
-    lead = (gates, x.shape[0]) if apart else (x.shape[0],)
+    separate = gates > 1 and (layer.implementation == 1 or layer.recurrent_dropout > 0)
+    leading_shape = (gates, x.shape[0]) if separate else (x.shape[0],)
 
     def draw(name: str, rate: float, size: Any) -> jax.Array | None:
-        return draw_mask(subkey(key, name), rate, (*lead, size), x.dtype) if rate > 0 else None
+        return (
+            draw_mask(subkey(key, name), rate, (*leading_shape, size), x.dtype)
+            if rate > 0
+            else None
+        )
 
     return (
         draw("dropout", layer.dropout, x.shape[-1]),

@@ -18,8 +18,8 @@ def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.
         >>> [s.shape for s in zero_states((4, 4), 2, "float32")]
         [(2, 4), (2, 4)]
     """
-    each = [sizes] if isinstance(sizes, int) else sizes
-    shapes = [(n,) if isinstance(n, int) else tuple(n) for n in each]
+    size_list = [sizes] if isinstance(sizes, int) else sizes
+    shapes = [(n,) if isinstance(n, int) else tuple(n) for n in size_list]
     return [jnp.zeros((batch, *shape), dtype) for shape in shapes]
 
 
@@ -37,13 +37,15 @@ def given_states(where: str, given: Any, like: Any) -> Any:
             f"{_shapes(expected)}, received {len(received)}, of shapes {_shapes(received)}. Pass "
             "one array (or tensor) for each state, in a list."
         )
-    for index, (have, want) in enumerate(zip(received, expected, strict=True)):
-        if len(have.shape) != len(want.shape) or not _agree(have.shape[1:], want.shape[1:]):
+    for index, (received_state, expected_state) in enumerate(zip(received, expected, strict=True)):
+        if len(received_state.shape) != len(expected_state.shape) or not _agree(
+            received_state.shape[1:], expected_state.shape[1:]
+        ):
             raise ValueError(
-                f"{where}: expected initial_state[{index}] of shape {as_spec(want)}, received "
-                f"{as_spec(have)}. A state has the batch first and then the cell's state_size."
+                f"{where}: expected initial_state[{index}] of shape {as_spec(expected_state)}, received "
+                f"{as_spec(received_state)}. A state has the batch first and then the cell's state_size."
             )
-        _check_batch(where, f"initial_state[{index}]", have, want)
+        _check_batch(where, f"initial_state[{index}]", received_state, expected_state)
     arrays = [jnp.asarray(h).astype(w.dtype) for h, w in zip(received, expected, strict=True)]
     return jax.tree.unflatten(structure, arrays)
 
@@ -59,26 +61,26 @@ def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
     """Restores the states that `as_state` stored, with the structure and dtypes of `like`."""
     expected, structure = jax.tree.flatten(like)
     stored = [state[f"state_{i}"] for i in range(len(expected))]
-    for have, want in zip(stored, expected, strict=True):
-        _check_batch(where, "the state", have, want)
+    for stored_state, expected_state in zip(stored, expected, strict=True):
+        _check_batch(where, "the state", stored_state, expected_state)
     return jax.tree.unflatten(
         structure, [h.astype(w.dtype) for h, w in zip(stored, expected, strict=True)]
     )
 
 
-def _check_batch(where: str, what: str, have: Any, want: Any) -> None:
-    b, n = have.shape[0], want.shape[0]
+def _check_batch(where: str, state_name: str, state: Any, expected: Any) -> None:
+    b, n = state.shape[0], expected.shape[0]
     # symbolic sizes stand for any batch: only two known sizes can be compared
     if isinstance(b, int) != isinstance(n, int):
-        known_size, unknown_part = (b, "the sequences") if isinstance(b, int) else (n, what)
+        known_size, unknown_part = (b, "the sequences") if isinstance(b, int) else (n, state_name)
         raise ValueError(
-            f"{where}: {what} is for {b} samples, received {n} samples; the batch size of "
+            f"{where}: {state_name} is for {b} samples, received {n} samples; the batch size of "
             f"{unknown_part} is not known yet. Give it: fk.Input(..., batch_size={known_size}); or leave "
             "both unknown, with the state an fk.Input of its own."
         )
     if isinstance(b, int) and b != n:
         raise ValueError(
-            f"{where}: {what} is for {b} samples, received {n} samples. Each sample has a state "
+            f"{where}: {state_name} is for {b} samples, received {n} samples. Each sample has a state "
             f"of its own that goes from call to call: pass batches of {b} (so a number of samples "
             f"that {b} divides), or a state for {n}, as from init_state."
         )

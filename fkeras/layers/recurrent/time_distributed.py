@@ -65,12 +65,14 @@ class TimeDistributed(Wrapper):
         time = jax.tree.leaves(x)[0].shape[1]
 
         def step(x_t: Any, mask_t: Any, index: Any, state: Any) -> Output:
-            own = context.child("layer", mask=mask_t, state=state)
-            if own.has_key:
+            layer_context = context.child("layer", mask=mask_t, state=state)
+            if layer_context.has_key:
                 # the step's index separates the draws of the steps
-                key = jax.random.fold_in(own.key, index)
-                own = Context(state, context.training, key, mask_t, where=own.where)
-            return own.run(self.layer, x_t)
+                key = jax.random.fold_in(layer_context.key, index)
+                layer_context = Context(
+                    state, context.training, key, mask_t, where=layer_context.where
+                )
+            return layer_context.run(self.layer, x_t)
 
         steps = (x, mask if self.layer.supports_masking else None)
         steps = (*steps, jnp.arange(time, dtype="uint32"))
@@ -84,23 +86,23 @@ class TimeDistributed(Wrapper):
             return {**state, **out.updates}, (out.value, out.mask, out.losses, out.metrics)
 
         # `lax.scan` runs over the first axis
-        first = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), steps[:2])
-        state, parts = lax.scan(body, state, (*first, steps[2]))
-        value, out_mask = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), parts[:2])
-        return self._merge(context, (value, out_mask, *parts[2:]), mask, {"layer": state})
+        step_inputs = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), steps[:2])
+        state, outputs = lax.scan(body, state, (*step_inputs, steps[2]))
+        value, out_mask = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), outputs[:2])
+        return self._merge(context, (value, out_mask, *outputs[2:]), mask, {"layer": state})
 
     def _map(self, step: Any, steps: tuple, state: Any) -> tuple:
-        def parts(x_t: Any, mask_t: Any, index: Any) -> tuple:
+        def step_outputs(x_t: Any, mask_t: Any, index: Any) -> tuple:
             out = step(x_t, mask_t, index, state)
             return out.value, out.mask, out.losses, out.metrics
 
         # no step depends on another step: compute all steps as one batch
-        return jax.vmap(parts, in_axes=(1, 1, 0), out_axes=(1, 1, 0, 0))(*steps)
+        return jax.vmap(step_outputs, in_axes=(1, 1, 0), out_axes=(1, 1, 0, 0))(*steps)
 
     def _merge(
-        self, context: Context, parts: tuple, mask: Any, updates: dict | None = None
+        self, context: Context, outputs: tuple, mask: Any, updates: dict | None = None
     ) -> Output:
-        value, out_mask, losses, metrics = parts
+        value, out_mask, losses, metrics = outputs
         if context.attached is not None:
             out_mask = None  # Keras drops the masks that the wrapped layer returns
         if out_mask is None and mask is not None:
@@ -128,13 +130,15 @@ class TimeDistributed(Wrapper):
         mask = context.mask
         for leaf in jax.tree.leaves(x):
             self._step_spec(as_spec(leaf))
-            want = leaf.shape[:2]
+            leading_sizes = leaf.shape[:2]
             if mask is None:
                 continue
-            known = [n for n in zip(mask.shape, want, strict=False) if all(map(_is_int, n))]
-            if len(mask.shape) < 2 or any(a != b for a, b in known):
+            size_pairs = [
+                n for n in zip(mask.shape, leading_sizes, strict=False) if all(map(_is_int, n))
+            ]
+            if len(mask.shape) < 2 or any(a != b for a, b in size_pairs):
                 raise ValueError(
-                    f"{self.where}: expected a mask of shape ({want[0]}, {want[1]}, ...), one "
+                    f"{self.where}: expected a mask of shape ({leading_sizes[0]}, {leading_sizes[1]}, ...), one "
                     f"value a step, received {as_spec(mask)}. Give the mask the batch and time "
                     "axes of the input."
                 )
@@ -151,10 +155,10 @@ def _changes_state(step: Any, steps: tuple, state: Any) -> bool:
         return False
     x, mask, index = steps
     # traced abstractly: all steps return updates with the structure of the first
-    one = jax.eval_shape(
+    output = jax.eval_shape(
         lambda x, mask, index: step(*jax.tree.map(lambda v: v[:, 0], (x, mask)), index[0], state),
         x,
         mask,
         index,
     )
-    return bool(one.updates)
+    return bool(output.updates)

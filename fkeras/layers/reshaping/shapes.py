@@ -75,10 +75,10 @@ _sizes = several(
 
 
 def _target_shape(value: Any) -> tuple[int, ...]:
-    found = _sizes(value)
-    if found.count(-1) > 1:
+    shape = _sizes(value)
+    if shape.count(-1) > 1:
         raise ValueError(f"expected {_sizes.expected}, received {value!r}.{_sizes.hint}")
-    return found
+    return shape
 
 
 class Reshape(Layer):
@@ -108,23 +108,27 @@ class Reshape(Layer):
 
     def call(self, x: jax.Array) -> jax.Array:
         size = math.prod(x.shape[1:])
-        known = math.prod(n for n in self.target_shape if n != -1)
-        free = -1 in self.target_shape
+        known_size = math.prod(n for n in self.target_shape if n != -1)
+        has_inferred = -1 in self.target_shape
         if isinstance(size, int):
             # beside a size of 0, -1 has no unique value: rejected
-            fits = size % known == 0 if free and known else size == known and not free
+            fits = (
+                size % known_size == 0
+                if has_inferred and known_size
+                else size == known_size and not has_inferred
+            )
             if not fits:
-                amount = f"a multiple of {known}" if free else str(known)
+                amount = f"a multiple of {known_size}" if has_inferred else str(known_size)
                 raise ValueError(
                     f"{self.where}: expected {amount} numbers an example, for the shape "
                     f"{format_shape(('b', *self.target_shape))}, received "
                     f"{format_shape(x.shape)} with {size}. Change target_shape, or put -1 for the "
                     "size that may vary."
                 )
-            sizes = tuple(size // known if n == -1 else n for n in self.target_shape)
+            sizes = tuple(size // known_size if n == -1 else n for n in self.target_shape)
             return jnp.reshape(x, (x.shape[0], *sizes))
         # a symbolic size cannot be compared with a fixed number of elements
-        if not free:
+        if not has_inferred:
             raise ValueError(
                 f"{self.where}: expected an input of known size, as target_shape="
                 f"{self.target_shape} has no -1, received {format_shape(x.shape)}. Put -1 for the "

@@ -348,8 +348,8 @@ def _with_a_score(x: Any, axis: int | tuple[int, ...]) -> Any:
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
     # such rows arise from masks that exclude every key; -inf - -inf would be NaN
-    nothing = jnp.all(jnp.isneginf(x), axis=axis, keepdims=True)
-    return jnp.where(nothing, jnp.zeros_like(x), x)
+    is_empty = jnp.all(jnp.isneginf(x), axis=axis, keepdims=True)
+    return jnp.where(is_empty, jnp.zeros_like(x), x)
 
 
 @op

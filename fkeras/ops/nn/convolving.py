@@ -50,15 +50,15 @@ def conv_transpose(
     """
     inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
     # None and 0 differ: None selects Keras's default output size
-    more = output_padding
+    amounts = output_padding
     return convolve_transpose(
         inputs,
         jnp.asarray(kernel),
         sizes(rank).check("conv_transpose: strides", strides),
         padding.lower(),
         None
-        if more is None
-        else sizes(rank, minimum=0).check("conv_transpose: output_padding", more),
+        if amounts is None
+        else sizes(rank, minimum=0).check("conv_transpose: output_padding", amounts),
         data_format_name(data_format),
         sizes(rank).check("conv_transpose: dilation_rate", dilation_rate),
     )

@@ -231,12 +231,12 @@ def ctc_loss(
     labels, frames = target.shape[1], output.shape[1]
     # `sequence.ctc` expects the blank as class 0, which also pads rows of labels
     blank = output[..., mask_index : mask_index + 1]
-    before, behind = output[..., :mask_index], output[..., mask_index + 1 :]
-    output = jnp.concatenate([blank, before, behind], axis=-1)
+    before, after = output[..., :mask_index], output[..., mask_index + 1 :]
+    output = jnp.concatenate([blank, before, after], axis=-1)
     target = jnp.where(target < mask_index, target + 1, target)
     counted = jnp.arange(labels)[None, :] < target_length[:, None]
     target = jnp.where(counted, target, 0)
     # replace padded frames by certain blanks, which do not change the probability of the labels
     certain = jnp.where(jnp.arange(output.shape[-1]) == 0, 0.0, -jnp.inf).astype(output.dtype)
-    inside = (jnp.arange(frames)[None, :] < output_length[:, None])[..., None]
-    return sequence.ctc(target, jnp.where(inside, output, certain[None, None, :]))
+    valid_frames = (jnp.arange(frames)[None, :] < output_length[:, None])[..., None]
+    return sequence.ctc(target, jnp.where(valid_frames, output, certain[None, None, :]))

@@ -58,8 +58,8 @@ def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = Fals
         return mean, variance
     # the mean fits into the dtype of x, but the variance may exceed float16's range: clip, as Keras
     # does, instead of returning infinity
-    most = float(jnp.finfo("float16").max)
-    return tuple(jnp.clip(v, -most, most).astype(x.dtype) for v in (mean, variance))
+    limit = float(jnp.finfo("float16").max)
+    return tuple(jnp.clip(v, -limit, limit).astype(x.dtype) for v in (mean, variance))
 
 
 def _wide(x: jax.Array) -> jax.Array:

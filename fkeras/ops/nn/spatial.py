@@ -217,8 +217,8 @@ def fold(
         (x.shape[0], x.shape[1] // (kernel[0] * kernel[1]), *size), x.dtype
     )
     # `unfold` is linear, and its transpose adds up overlapping windows: no scatter is needed
-    turned = jax.linear_transpose(lambda y: unfold.function(y, kernel, **options), image)
-    return turned(x)[0]
+    transpose = jax.linear_transpose(lambda y: unfold.function(y, kernel, **options), image)
+    return transpose(x)[0]
 
 
 def _check_rank(name: str, x: jax.Array, rank: int, form: str) -> None:

@@ -254,7 +254,7 @@ def unique(
         [1 3]
     """
     # with `equal_nan=True`, NumPy's default, all NaN would be one element
-    found = jnp.unique(
+    result = jnp.unique(
         to_array(x),
         return_index=return_index,
         return_inverse=return_inverse,
@@ -265,7 +265,7 @@ def unique(
         fill_value=fill_value,
     )
     # a plain tuple instead of JAX's named tuple
-    return tuple(found) if isinstance(found, tuple) else found
+    return tuple(result) if isinstance(result, tuple) else result
 
 
 @op

@@ -64,15 +64,15 @@ class RandomColorJitter(RandomImageLayer):
 
     def _steps(self) -> tuple[tuple[str, RandomImageLayer], ...]:
         # layers without weights are values: creating them at each call adds no run time
-        given = (
+        steps = (
             ("brightness", RandomBrightness, self.brightness_factor),
             ("contrast", RandomContrast, self.contrast_factor),
             ("saturation", RandomSaturation, self.saturation_factor),
             ("hue", RandomHue, self.hue_factor),
         )
         return tuple(
-            (name, make(factor, self.value_range, data_format=self.data_format))
-            for name, make, factor in given
+            (name, layer_class(factor, self.value_range, data_format=self.data_format))
+            for name, layer_class, factor in steps
             if factor is not None
         )
 

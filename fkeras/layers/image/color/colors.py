@@ -53,8 +53,8 @@ class RandomHue(RandomImageLayer):
         return {"factor": signs * uniform(size, (shape.batch,), self.factor) * 0.5}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        turns = jnp.reshape(transformation["factor"], (-1, 1, 1, 1))
-        return adjust_hue(images, turns, self.value_range, self.data_format)
+        factor = jnp.reshape(transformation["factor"], (-1, 1, 1, 1))
+        return adjust_hue(images, factor, self.value_range, self.data_format)
 
 
 class RandomSaturation(RandomImageLayer):
@@ -133,8 +133,8 @@ class RandomColorDegeneration(RandomImageLayer):
         return {"factor": uniform(key, (shape.batch, 1, 1, 1), self.factor)}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        share = transformation["factor"]
-        return degenerate_colors(images, share, self.value_range, self.data_format)
+        factor = transformation["factor"]
+        return degenerate_colors(images, factor, self.value_range, self.data_format)
 
 
 class RandomGrayscale(RandomImageLayer):

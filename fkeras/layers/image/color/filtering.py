@@ -19,13 +19,13 @@ _two_sizes = sizes(2)
 
 
 def _odd(value: Any) -> tuple[int, ...]:
-    found = _two_sizes(value)
-    if not all(size % 2 for size in found):
+    window_sizes = _two_sizes(value)
+    if not all(size % 2 for size in window_sizes):
         raise ValueError(
             f"expected odd numbers, received {value!r}. A window has its pixel in the middle: "
             "give 3, or (3, 5)."
         )
-    return found
+    return window_sizes
 
 
 class RandomGaussianBlur(RandomImageLayer):
@@ -66,11 +66,11 @@ class RandomGaussianBlur(RandomImageLayer):
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"should_apply_blur": (b,), "blur_factor": (b, 2)}: images and their sigmas."""
-        which, sigma = jax.random.split(key)
+        apply_key, sigma_key = jax.random.split(key)
         return {
-            "should_apply_blur": applied(which, shape.batch, self.factor),
+            "should_apply_blur": applied(apply_key, shape.batch, self.factor),
             # sigma 0 would divide by 0 in the weights of the window
-            "blur_factor": uniform(sigma, (shape.batch, 2), self.sigma) + 1e-6,
+            "blur_factor": uniform(sigma_key, (shape.batch, 2), self.sigma) + 1e-6,
         }
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:

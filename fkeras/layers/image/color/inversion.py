@@ -153,9 +153,9 @@ class RandomPosterization(RandomImageLayer):
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"shift_factor": (b,)}: the number of bits to clear."""
-        fewest, most = self.factor
+        min_bits, max_bits = self.factor
         # randint excludes its upper end
-        return {"shift_factor": 8 - jax.random.randint(key, (shape.batch,), fewest, most + 1)}
+        return {"shift_factor": 8 - jax.random.randint(key, (shape.batch,), min_bits, max_bits + 1)}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         bits = 8 - jnp.reshape(transformation["shift_factor"], (-1, 1, 1, 1))

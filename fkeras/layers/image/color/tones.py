@@ -60,8 +60,8 @@ _contrast = factor_range(0, 1)
 
 def contrast_range(value: Any) -> tuple[float, float]:
     """Converts to (lower, upper); a single number f means (f, f)."""
-    several = isinstance(value, tuple | list | np.ndarray)
-    return _contrast(value if several else (value, value))
+    is_pair = isinstance(value, tuple | list | np.ndarray)
+    return _contrast(value if is_pair else (value, value))
 
 
 class RandomContrast(RandomImageLayer):

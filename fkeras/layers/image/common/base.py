@@ -150,30 +150,30 @@ class ImageLayer(Layer):
 
     def _transformed(self, data: Any, draw: Any) -> Any:
         entries = dict(data) if isinstance(data, Mapping) else {"images": data}
-        single = self._is_single(entries)
-        given = {name: entries[name] for name in _ENTRIES if entries.get(name) is not None}
-        if single:
+        is_single = self._is_single(entries)
+        values = {name: entries[name] for name in _ENTRIES if entries.get(name) is not None}
+        if is_single:
             # hooks receive only batches
-            given = jax.tree.map(lambda x: jnp.asarray(x)[None], given)
-        images = given["images"] = self._cast(jnp.asarray(given["images"]))
+            values = jax.tree.map(lambda x: jnp.asarray(x)[None], values)
+        images = values["images"] = self._cast(jnp.asarray(values["images"]))
         shape = self.image_shape(images)
         change, transformation = draw(shape)
-        self._check_masks(given.get("segmentation_masks"), images)
-        if "bounding_boxes" in given:
-            given["bounding_boxes"] = self._checked_boxes(given["bounding_boxes"])
+        self._check_masks(values.get("segmentation_masks"), images)
+        if "bounding_boxes" in values:
+            values["bounding_boxes"] = self._checked_boxes(values["bounding_boxes"])
         if change:
-            given["images"] = self.transform_images(images, transformation)
+            values["images"] = self.transform_images(images, transformation)
             for name, hook, extra in (
                 ("labels", self.transform_labels, ()),
                 # boxes need the shape before the transformation: their format may be relative to it
                 ("bounding_boxes", self.transform_bounding_boxes, (shape,)),
                 ("segmentation_masks", self.transform_segmentation_masks, ()),
             ):
-                if name in given:
-                    given[name] = hook(given[name], transformation, *extra)
-        if single:
-            given = jax.tree.map(lambda x: x[0], given)
-        return {**entries, **given} if isinstance(data, Mapping) else given["images"]
+                if name in values:
+                    values[name] = hook(values[name], transformation, *extra)
+        if is_single:
+            values = jax.tree.map(lambda x: x[0], values)
+        return {**entries, **values} if isinstance(data, Mapping) else values["images"]
 
     def _cast(self, images: jax.Array) -> jax.Array:
         floating = jnp.issubdtype(images.dtype, jnp.floating)
@@ -206,15 +206,15 @@ class ImageLayer(Layer):
             )
 
     def _checked_boxes(self, value: Any) -> dict[str, jax.Array]:
-        good = isinstance(value, Mapping) and "boxes" in value and "labels" in value
-        boxes = jnp.asarray(value["boxes"]) if good else None
+        is_complete = isinstance(value, Mapping) and "boxes" in value and "labels" in value
+        boxes = jnp.asarray(value["boxes"]) if is_complete else None
         if boxes is None or boxes.ndim != 3 or boxes.shape[-1] != 4:
-            found = repr(type(value))
+            received = repr(type(value))
             if boxes is not None:
-                found = f"boxes of shape {format_shape(boxes.shape)}"
+                received = f"boxes of shape {format_shape(boxes.shape)}"
             raise ValueError(
                 f"{self.where}: expected bounding_boxes={{'boxes': (b, n, 4), 'labels': (b, n)}}, "
-                f"without b for one image, received {found}. Fill up images with fewer boxes by "
+                f"without b for one image, received {received}. Fill up images with fewer boxes by "
                 "boxes of zeros with the label -1."
             )
         # float32 also for relative formats: half precision has 11 bits, too few for pixels

@@ -30,12 +30,12 @@ def move_boxes(
     Returns:
         The dictionary with the new boxes, and the label -1 for boxes without any area left.
     """
-    written = layer.box_format()
+    box_format = layer.box_format()
     height, width = (shape.height, shape.width) if size is None else size
     # relative formats use the old size when reading and the new size when writing
-    corners = convert_format(bounding_boxes, written, "xyxy", shape.height, shape.width)
+    corners = convert_format(bounding_boxes, box_format, "xyxy", shape.height, shape.width)
     moved = clip_to_image_size({**corners, "boxes": move(corners["boxes"])}, height, width)
-    return convert_format(moved, "xyxy", written, height, width)
+    return convert_format(moved, "xyxy", box_format, height, width)
 
 
 def stretch(boxes: jax.Array, part: tuple[int, int, int, int], size: tuple[int, int]) -> jax.Array:

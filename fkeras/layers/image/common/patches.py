@@ -38,8 +38,8 @@ def patches(
     return mask[..., None] if data_format == "channels_last" else mask[:, None]
 
 
-def _stretch(key: jax.Array, batch: int, size: int, share: jax.Array) -> jax.Array:
-    length = share * size
+def _stretch(key: jax.Array, batch: int, size: int, fraction: jax.Array) -> jax.Array:
+    length = fraction * size
     start = uniform(key, (batch,), (0.0, 1.0)) * (size - length)
     cells = jnp.arange(size, dtype="float32")[None, :]
     return (cells >= start[:, None]) & (cells < (start + length)[:, None])

@@ -63,10 +63,10 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
 
     def _warped(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
         matrix = self.matrix(transformation, self.image_shape(images))
-        batch, back = as_batch(images, self.data_format)
+        batch, unbatch = as_batch(images, self.data_format)
         # RandomPerspective has no fill_mode, as in Keras
         fill_mode = getattr(self, "fill_mode", "constant")
-        return back(warp_by_matrix(batch, matrix, interpolation, fill_mode, self.fill_value))
+        return unbatch(warp_by_matrix(batch, matrix, interpolation, fill_mode, self.fill_value))
 
     def transform_bounding_boxes(
         self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
@@ -199,17 +199,19 @@ class RandomZoom(MatrixLayer):
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"height_zoom": (b, 1), "width_zoom": (b, 1)}: the visible fractions."""
-        down, across = jax.random.split(key)
-        height = 1.0 + uniform(down, (shape.batch, 1), self.height_factor)
+        height_key, width_key = jax.random.split(key)
+        height = 1.0 + uniform(height_key, (shape.batch, 1), self.height_factor)
         # one draw for both axes preserves the aspect ratio
         if self.width_factor is None:
             return {"height_zoom": height, "width_zoom": height}
-        width = 1.0 + uniform(across, (shape.batch, 1), self.width_factor)
+        width = 1.0 + uniform(width_key, (shape.batch, 1), self.width_factor)
         return {"height_zoom": height, "width_zoom": width}
 
     def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
-        down, across = (transformation[name][:, 0] for name in ("height_zoom", "width_zoom"))
-        return zoom_matrix(down, across, shape.height, shape.width)
+        height_zoom, width_zoom = (
+            transformation[name][:, 0] for name in ("height_zoom", "width_zoom")
+        )
+        return zoom_matrix(height_zoom, width_zoom, shape.height, shape.width)
 
 
 _shear_range = factor_range(0, 1)

@@ -46,7 +46,7 @@ def _part_as_image(
     method: str,
     data_format: str,
 ) -> jax.Array:
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     batch = cut(batch, part)
     if part[2:] != size:
         # interpolation needs floats; "nearest" copies integers exactly
@@ -55,7 +55,7 @@ def _part_as_image(
         shape = (batch.shape[0], *size, batch.shape[3])
         resized = jax.image.resize(floats, shape, method, antialias=False)
         batch = as_dtype(resized, batch.dtype)
-    return back(batch)
+    return unbatch(batch)
 
 
 class CenterCrop(ImageLayer):
@@ -172,12 +172,12 @@ class RandomCrop(RandomImageLayer):
         if transformation is None:
             part = window(shape.height, shape.width, size, crop=True)
             return _part_as_image(images, part, size, method, self.data_format)
-        batch, back = as_batch(images, self.data_format)
+        batch, unbatch = as_batch(images, self.data_format)
         top, left = transformation
         # a dynamic slice has a static size and a traced start
         for axis, start, length in ((1, top, self.height), (2, left, self.width)):
             batch = lax.dynamic_slice_in_dim(batch, start, length, axis)
-        return back(batch)
+        return unbatch(batch)
 
     def transform_bounding_boxes(
         self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape

@@ -40,15 +40,15 @@ def boxes_of_displaced(boxes: jax.Array, dy: jax.Array, dx: jax.Array) -> jax.Ar
     height, width = dy.shape[1:]
     y, x = grid(height, width)
     # pixel centers lie at half-integers in the coordinates of boxes
-    places = [(p + d + 0.5)[:, None] for p, d in ((x, dx), (y, dy))]
+    samples = [(p + d + 0.5)[:, None] for p, d in ((x, dx), (y, dy))]
     low = [boxes[:, :, i][..., None, None] for i in (0, 1)]
     high = [boxes[:, :, i][..., None, None] for i in (2, 3)]
-    (u, v), (left, top), (right, bottom) = places, low, high
-    shown = (u >= left) & (u <= right) & (v >= top) & (v <= bottom)
+    (u, v), (left, top), (right, bottom) = samples, low, high
+    inside = (u >= left) & (u <= right) & (v >= top) & (v <= bottom)
     edges = []
     for pixels, size in ((x[:, None], width), (y[:, None], height)):
-        first = jnp.min(jnp.where(shown, pixels, float(size)), axis=(-2, -1))
-        last = jnp.max(jnp.where(shown, pixels + 1, 0.0), axis=(-2, -1))
+        first = jnp.min(jnp.where(inside, pixels, float(size)), axis=(-2, -1))
+        last = jnp.max(jnp.where(inside, pixels + 1, 0.0), axis=(-2, -1))
         # an empty box has first = size and last = 0: the minimum makes its area 0
         edges.append((jnp.minimum(first, last), last))
     (x1, x2), (y1, y2) = edges
@@ -131,10 +131,12 @@ class RandomElasticTransform(RandomImageLayer):
         return self._displaced(segmentation_masks, transformation, "nearest")
 
     def _displaced(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
-        batch, back = as_batch(images, self.data_format)
+        batch, unbatch = as_batch(images, self.data_format)
         dy, dx = transformation["dy"], transformation["dx"]
         moved = displace(batch, dy, dx, interpolation, self.fill_mode, self.fill_value)
-        return back(jnp.where(transformation["apply_transform"][:, None, None, None], moved, batch))
+        return unbatch(
+            jnp.where(transformation["apply_transform"][:, None, None, None], moved, batch)
+        )
 
     def transform_bounding_boxes(
         self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape

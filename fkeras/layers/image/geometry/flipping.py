@@ -50,16 +50,21 @@ class RandomFlip(RandomImageLayer):
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"vertical": (b,), "horizontal": (b,)}: the images to flip in each direction."""
-        down, across = jax.random.split(key)
-        nothing = jnp.zeros((shape.batch,), bool)
+        vertical_key, horizontal_key = jax.random.split(key)
+        no_flips = jnp.zeros((shape.batch,), bool)
 
         def flips(key: jax.Array, direction: str) -> jax.Array:
-            return jax.random.bernoulli(key, 0.5, (shape.batch,)) if wanted(direction) else nothing
+            return (
+                jax.random.bernoulli(key, 0.5, (shape.batch,)) if enabled(direction) else no_flips
+            )
 
-        def wanted(direction: str) -> bool:
+        def enabled(direction: str) -> bool:
             return direction in self.mode
 
-        return {"vertical": flips(down, "vertical"), "horizontal": flips(across, "horizontal")}
+        return {
+            "vertical": flips(vertical_key, "vertical"),
+            "horizontal": flips(horizontal_key, "horizontal"),
+        }
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         rows, columns, _ = image_axes(images.ndim, self.data_format)
@@ -77,14 +82,16 @@ class RandomFlip(RandomImageLayer):
     def transform_bounding_boxes(
         self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
     ) -> dict[str, jax.Array]:
-        down, across = (transformation[d][:, None, None] for d in ("vertical", "horizontal"))
+        vertical, horizontal = (
+            transformation[d][:, None, None] for d in ("vertical", "horizontal")
+        )
 
         def move(boxes: jax.Array) -> jax.Array:
             x1, y1, x2, y2 = (boxes[..., i : i + 1] for i in range(4))
             mirrored = jnp.concatenate((shape.width - x2, y1, shape.width - x1, y2), axis=-1)
-            boxes = jnp.where(across, mirrored, boxes)
+            boxes = jnp.where(horizontal, mirrored, boxes)
             x1, y1, x2, y2 = (boxes[..., i : i + 1] for i in range(4))
             mirrored = jnp.concatenate((x1, shape.height - y2, x2, shape.height - y1), axis=-1)
-            return jnp.where(down, mirrored, boxes)
+            return jnp.where(vertical, mirrored, boxes)
 
         return move_boxes(self, bounding_boxes, shape, move)

@@ -53,21 +53,21 @@ class RandomPerspective(MatrixLayer):
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"apply_perspective": (b,), "start_points", "end_points": both (b, 4, 2)}."""
-        chance, moves = jax.random.split(key)
+        apply_key, offset_key = jax.random.split(key)
         # the corners of an image with a width of one pixel would be collinear
         right, bottom = max(shape.width - 1, 1), max(shape.height - 1, 1)
         corners = jnp.array([[0, 0], [right, 0], [0, bottom], [right, bottom]], "float32")
         corners = jnp.broadcast_to(corners[None], (shape.batch, 4, 2))
         half = 0.5 * self.scale
-        shares = uniform(moves, (shape.batch, 4, 2), (-half, half))
+        fractions = uniform(offset_key, (shape.batch, 4, 2), (-half, half))
         return {
-            "apply_perspective": applied(chance, shape.batch, self.factor),
+            "apply_perspective": applied(apply_key, shape.batch, self.factor),
             "start_points": corners,
-            "end_points": corners + corners * shares,
+            "end_points": corners + corners * fractions,
         }
 
     def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
-        seen = homography(transformation["start_points"], transformation["end_points"])
+        coefficients = homography(transformation["start_points"], transformation["end_points"])
         chosen = transformation["apply_perspective"][:, None, None]
         # the identity matrix leaves the other images unchanged without a branch
-        return jnp.where(chosen, matrix_of(seen), jnp.eye(3)[None])
+        return jnp.where(chosen, matrix_of(coefficients), jnp.eye(3)[None])

@@ -94,11 +94,11 @@ class Resizing(ImageLayer):
         part = window(
             shape.height, shape.width, size, self.crop_to_aspect_ratio, self.pad_to_aspect_ratio
         )
-        given = bounding_boxes["boxes"]
+        old_boxes = bounding_boxes["boxes"]
         # padding boxes must not be moved to a visible position
-        none = jnp.all(given == 0, axis=-1) | jnp.all(given == -1, axis=-1)
+        is_padding = jnp.all(old_boxes == 0, axis=-1) | jnp.all(old_boxes == -1, axis=-1)
 
         def move(boxes: jax.Array) -> jax.Array:
-            return jnp.where(none[..., None], 0.0, stretch(boxes, part, size))
+            return jnp.where(is_padding[..., None], 0.0, stretch(boxes, part, size))
 
         return move_boxes(self, bounding_boxes, shape, move, size)

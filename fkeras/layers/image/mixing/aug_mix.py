@@ -97,15 +97,15 @@ class AugMix(RandomImageLayer):
         (num_chains, chain_depth), where the number of operations means no operation.
         "chain_transforms" has the draws of each operation, with these two leading axes.
         """
-        mixture, own, which, how = jax.random.split(key, 4)
-        chosen, places = self.operations(), (self.num_chains, self.chain_depth)
+        mixture_key, weight_key, operation_key, strength_key = jax.random.split(key, 4)
+        chosen, chain_shape = self.operations(), (self.num_chains, self.chain_depth)
         concentration = jnp.full((self.num_chains,), self.alpha, "float32")
         return {
-            "chain_mixing_weights": jax.random.dirichlet(mixture, concentration),
-            "weight_sample": jax.random.beta(own, self.alpha, self.alpha, (), "float32"),
-            "chain_operations": jax.random.randint(which, places, 0, len(chosen) + 1),
+            "chain_mixing_weights": jax.random.dirichlet(mixture_key, concentration),
+            "weight_sample": jax.random.beta(weight_key, self.alpha, self.alpha, (), "float32"),
+            "chain_operations": jax.random.randint(operation_key, chain_shape, 0, len(chosen) + 1),
             "chain_transforms": jax.vmap(jax.vmap(lambda k: draw_all(chosen, k, shape)))(
-                jax.random.split(how, places)
+                jax.random.split(strength_key, chain_shape)
             ),
         }
 
@@ -128,25 +128,25 @@ class AugMix(RandomImageLayer):
         branches = [
             _branch(getattr(operation, hook), name) for name, operation in self.operations()
         ]
-        branches.append(lambda values, drawn: values)
+        branches.append(lambda values, draws: values)
 
         # scan and switch compile each operation once, not once per position
-        def step(values: jax.Array, place: tuple) -> tuple[jax.Array, None]:
-            index, drawn = place
-            return jax.lax.switch(index, branches, values, drawn), None
+        def step(values: jax.Array, chain_step: tuple) -> tuple[jax.Array, None]:
+            index, draws = chain_step
+            return jax.lax.switch(index, branches, values, draws), None
 
-        def chain(total: jax.Array, places: tuple) -> tuple[jax.Array, None]:
-            weight, indices, drawn = places
-            end, _ = jax.lax.scan(step, values, (indices, drawn))
+        def chain(total: jax.Array, chain_values: tuple) -> tuple[jax.Array, None]:
+            weight, indices, draws = chain_values
+            end, _ = jax.lax.scan(step, values, (indices, draws))
             return total + weight.astype(values.dtype) * end, None
 
         names = "chain_mixing_weights", "chain_operations", "chain_transforms"
-        places = tuple(transformation[name] for name in names)
-        ends, _ = jax.lax.scan(chain, jnp.zeros_like(values), places)
-        own = transformation["weight_sample"].astype(values.dtype)
-        return own * values + (1 - own) * ends
+        chain_values = tuple(transformation[name] for name in names)
+        mixture, _ = jax.lax.scan(chain, jnp.zeros_like(values), chain_values)
+        original_weight = transformation["weight_sample"].astype(values.dtype)
+        return original_weight * values + (1 - original_weight) * mixture
 
 
 def _branch(hook: Callable, name: str) -> Callable:
     # the branches of a switch must agree in dtype
-    return lambda values, drawn: hook(values, drawn[name]).astype(values.dtype)
+    return lambda values, draws: hook(values, draws[name]).astype(values.dtype)

@@ -71,21 +71,23 @@ class RandomErasing(RandomImageLayer):
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"apply_erasing": (b,), "batch_masks": (b, h, w, 1), "fill_value"}."""
-        which, sides, place, paint = jax.random.split(key, 4)
+        apply_key, size_key, position_key, fill_key = jax.random.split(key, 4)
         # the scale is an area: its root is a side
-        shares = jnp.sqrt(uniform(sides, (shape.batch, 2), self.scale))
+        side_fractions = jnp.sqrt(uniform(size_key, (shape.batch, 2), self.scale))
         return {
-            "apply_erasing": applied(which, shape.batch, self.factor),
-            "batch_masks": patches(place, shape, shares[:, 0], shares[:, 1], self.data_format),
-            "fill_value": jnp.clip(self._paint(paint, shape), *self.value_range),
+            "apply_erasing": applied(apply_key, shape.batch, self.factor),
+            "batch_masks": patches(
+                position_key, shape, side_fractions[:, 0], side_fractions[:, 1], self.data_format
+            ),
+            "fill_value": jnp.clip(self._paint(fill_key, shape), *self.value_range),
         }
 
     def _paint(self, key: jax.Array, shape: ImageShape) -> jax.Array:
         b, h, w, c = shape
         axis = image_axes(4, self.data_format)[2]
         if self.fill_value is None:
-            full = (b, h, w, c) if axis == 3 else (b, c, h, w)
-            return jax.random.normal(key, full, "float32") * self.value_range[1]
+            noise_shape = (b, h, w, c) if axis == 3 else (b, c, h, w)
+            return jax.random.normal(key, noise_shape, "float32") * self.value_range[1]
         paint = jnp.asarray(self.fill_value, "float32")
         if paint.ndim and c != 3:
             raise ValueError(

@@ -85,7 +85,8 @@ class MixUp(RandomImageLayer):
     ) -> dict[str, jax.Array]:
         order = transformation["permutation_order"]
         return jax.tree.map(
-            lambda own: jnp.concatenate((own, jnp.take(own, order, axis=0)), axis=1), bounding_boxes
+            lambda array: jnp.concatenate((array, jnp.take(array, order, axis=0)), axis=1),
+            bounding_boxes,
         )
 
     def _mixed(self, name: str, values: jax.Array, transformation: Any, axis: int) -> jax.Array:
@@ -133,11 +134,11 @@ class CutMix(RandomImageLayer):
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"permutation_order": (b,), "batch_masks": (b, h, w, 1), "mix_weight": (b,)}."""
-        alpha, weight, place, order = jax.random.split(key, 4)
+        alpha, weight, position_key, order = jax.random.split(key, 4)
         # both parameters of a Beta distribution must be positive
         alpha = uniform(alpha, (shape.batch,), self.factor) + _EPSILON
         side = jnp.sqrt(1 - jax.random.beta(weight, alpha, alpha, (shape.batch,), "float32"))
-        masks = patches(place, shape, side, side, self.data_format)
+        masks = patches(position_key, shape, side, side, self.data_format)
         return {
             "permutation_order": _permutation(order, shape.batch),
             "batch_masks": masks,

@@ -27,23 +27,23 @@ def operations(layer: Any, names: Sequence[str]) -> Operations:
         "bounding_box_format": layer.bounding_box_format,
         "dtype": layer.policy,
     }
-    moved = {"interpolation": layer.interpolation, **shared}
-    coloured = {"value_range": scale, **shared}
+    geometry_options = {"interpolation": layer.interpolation, **shared}
+    color_options = {"value_range": scale, **shared}
     # all are created, and selected by name below: construction is cheap and needs no branches
-    made = {
-        "random_shear": RandomShear(factor, factor, **moved),
-        "random_translation": RandomTranslation(factor, factor, **moved),
-        "random_rotation": RandomRotation(factor, **moved),
-        "random_brightness": RandomBrightness(factor, **coloured),
-        "random_color_degeneration": RandomColorDegeneration(factor, **coloured),
-        "random_contrast": RandomContrast(factor, **coloured),
-        "random_sharpness": RandomSharpness(factor, **coloured),
-        "random_posterization": RandomPosterization(max(1, int(8 * factor[1])), **coloured),
-        "solarization": Solarization(factor, factor, **coloured),
-        "auto_contrast": AutoContrast(**coloured),
-        "equalization": Equalization(**coloured),
+    layers_by_name = {
+        "random_shear": RandomShear(factor, factor, **geometry_options),
+        "random_translation": RandomTranslation(factor, factor, **geometry_options),
+        "random_rotation": RandomRotation(factor, **geometry_options),
+        "random_brightness": RandomBrightness(factor, **color_options),
+        "random_color_degeneration": RandomColorDegeneration(factor, **color_options),
+        "random_contrast": RandomContrast(factor, **color_options),
+        "random_sharpness": RandomSharpness(factor, **color_options),
+        "random_posterization": RandomPosterization(max(1, int(8 * factor[1])), **color_options),
+        "solarization": Solarization(factor, factor, **color_options),
+        "auto_contrast": AutoContrast(**color_options),
+        "equalization": Equalization(**color_options),
     }
-    return tuple((name, made[name]) for name in names)
+    return tuple((name, layers_by_name[name]) for name in names)
 
 
 def draw_all(chosen: Operations, key: jax.Array, shape: ImageShape) -> dict[str, Any]:

@@ -77,10 +77,12 @@ class RandAugment(RandomImageLayer):
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"layer_idxes": (num_ops, b), "transforms": the draws of each operation}."""
-        which, how = jax.random.split(key)
+        operation_key, strength_key = jax.random.split(key)
         return {
-            "layer_idxes": jax.random.randint(which, (self.num_ops, shape.batch), 0, len(_NAMES)),
-            "transforms": draw_all(self.operations(), how, shape),
+            "layer_idxes": jax.random.randint(
+                operation_key, (self.num_ops, shape.batch), 0, len(_NAMES)
+            ),
+            "transforms": draw_all(self.operations(), strength_key, shape),
         }
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
@@ -97,19 +99,19 @@ class RandAugment(RandomImageLayer):
         self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
     ) -> dict[str, jax.Array]:
         def hook(operation: ImageLayer) -> Callable:
-            return lambda boxes, drawn: operation.transform_bounding_boxes(boxes, drawn, shape)
+            return lambda boxes, draws: operation.transform_bounding_boxes(boxes, draws, shape)
 
         return self._apply(bounding_boxes, transformation, hook)
 
     def _apply(self, values: Any, transformation: Any, hook: Callable) -> Any:
-        chosen, drawn = self.operations(), transformation["transforms"]
+        chosen, draws = self.operations(), transformation["transforms"]
 
         # scan compiles one step for all draws; images select different operations, so each step
         # computes every operation
         def step(values: Any, indices: jax.Array) -> tuple[Any, None]:
             result = values
             for i, (name, operation) in enumerate(chosen):
-                new = hook(operation)(values, drawn[name])
+                new = hook(operation)(values, draws[name])
                 result = jax.tree.map(lambda n, old, i=i: _where(indices == i, n, old), new, result)
             return result, None
 
