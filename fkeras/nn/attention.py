@@ -170,8 +170,8 @@ def attend_with_weights(
     parts = _exponentials(query, key, mask, bias, scale, axes)
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
     weights = divide(parts.weights, parts.total).astype(value.dtype)
-    used = weights if drop is None else drop(weights)
-    y = jnp.einsum(f"{scores},{keys}->{queries}", used, value)
+    dropped = weights if drop is None else drop(weights)
+    y = jnp.einsum(f"{scores},{keys}->{queries}", dropped, value)
     if not parts.grouped:
         return y, weights
     at = weights.ndim - 2 * len(axes) - 2
@@ -227,11 +227,11 @@ def equations(rank: int, axes: Sequence[int], grouped: bool = False) -> tuple[st
     """
     letters = string.ascii_lowercase[:rank]
     keys = "".join(n.upper() if i in axes else n for i, n in enumerate(letters))
-    extra = "z" if grouped else ""
-    queries = letters[:-1] + extra + letters[-1]
-    kept = "".join(n for i, n in enumerate(letters[:-1]) if i not in axes)
+    group_letter = "z" if grouped else ""
+    queries = letters[:-1] + group_letter + letters[-1]
+    batch_letters = "".join(n for i, n in enumerate(letters[:-1]) if i not in axes)
     attended = "".join(letters[a] for a in axes)
-    return kept + extra + attended + attended.upper(), keys, queries
+    return batch_letters + group_letter + attended + attended.upper(), keys, queries
 
 
 def causal_mask(queries: Any, keys: Any) -> jax.Array:
@@ -319,11 +319,11 @@ def fill_empty_rows(y: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Arra
     return jnp.where(_rows_with_keys(mask), y, mean)
 
 
-def _split_heads(x: jax.Array | None, groups: int, behind: int) -> jax.Array | None:
+def _split_heads(x: jax.Array | None, groups: int, axes_after: int) -> jax.Array | None:
     """Splits the head axis of a mask or bias into groups and heads per group."""
     if x is None:
         return None
-    at = x.ndim - behind - 1
-    heads = x.shape[at]
+    head_axis = x.ndim - axes_after - 1
+    heads = x.shape[head_axis]
     split = (1, 1) if heads == 1 else (groups, heads // groups)
-    return jnp.reshape(x, (*x.shape[:at], *split, *x.shape[at + 1 :]))
+    return jnp.reshape(x, (*x.shape[:head_axis], *split, *x.shape[head_axis + 1 :]))

@@ -91,8 +91,8 @@ def convolve_depthwise(
         Array([[[ 1.,  2., 30., 40.]]], dtype=float32)
     """
     # one input channel per filter: `convolve` then computes c groups
-    apart = kernel.reshape(*kernel.shape[:-2], 1, -1)
-    return convolve(x, apart, strides, padding, data_format, dilation_rate)
+    grouped_kernel = kernel.reshape(*kernel.shape[:-2], 1, -1)
+    return convolve(x, grouped_kernel, strides, padding, data_format, dilation_rate)
 
 
 def convolve_separable(
@@ -174,11 +174,11 @@ def convolve_transpose(
     """
     rank = x.ndim - 2
     dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
-    extra = (None,) * rank if output_padding is None else tuple(output_padding)
+    paddings = (None,) * rank if output_padding is None else tuple(output_padding)
     pads = [
-        _pads((size - 1) * rate + 1, stride, padding, more)
-        for size, rate, stride, more in zip(
-            kernel.shape[:-2], dilation_rate, strides, extra, strict=True
+        _pads((size - 1) * rate + 1, stride, padding, pad)
+        for size, rate, stride, pad in zip(
+            kernel.shape[:-2], dilation_rate, strides, paddings, strict=True
         )
     ]
     axes = "DHW"[-rank:]
@@ -198,8 +198,8 @@ def convolve_transpose(
 def _pads(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:
     """Returns the padding before and after an axis whose cells are already `stride` apart."""
     if padding == "valid":
-        more = max(stride - extent, 0) if output_padding is None else output_padding
-        return extent - 1, extent - 1 + more
+        extra = max(stride - extent, 0) if output_padding is None else output_padding
+        return extent - 1, extent - 1 + extra
     if output_padding is None:
         total = extent + stride - 2
     else:

@@ -75,13 +75,13 @@ def greedy_decode(
     ended = jnp.arange(steps, dtype="int32")[None, :] >= lengths[:, None]
     classes = jnp.where(ended, blank, jnp.argmax(inputs, axis=-1).astype("int32"))
     scores = jnp.where(ended, 0, jnp.max(inputs, axis=-1))
-    kept = classes != blank
+    is_label = classes != blank
     if merge_repeated:
         same = classes[:, 1:] == classes[:, :-1]
-        kept &= ~jnp.pad(same, ((0, 0), (1, 0)))
+        is_label &= ~jnp.pad(same, ((0, 0), (1, 0)))
     # a stable sort moves the labels that are not blanks to the front and keeps their order
-    order = jnp.argsort(~kept, axis=-1, stable=True)
-    labels = jnp.take_along_axis(jnp.where(kept, classes, _NONE), order, axis=-1)
+    order = jnp.argsort(~is_label, axis=-1, stable=True)
+    labels = jnp.take_along_axis(jnp.where(is_label, classes, _NONE), order, axis=-1)
     return labels[None], -jnp.sum(scores, axis=1, keepdims=True)
 
 
@@ -99,20 +99,22 @@ def beam_search_decode(
             f"{top_paths}. Search with a wider beam."
         )
     logs = jax.nn.log_softmax(inputs, axis=-1)
-    live = jnp.arange(inputs.shape[1], dtype="int32")[None, :] < lengths[:, None]
+    in_sample = jnp.arange(inputs.shape[1], dtype="int32")[None, :] < lengths[:, None]
 
-    def decode(logs: jax.Array, live: jax.Array) -> tuple[jax.Array, jax.Array]:
-        def step(beam: tuple, now: tuple) -> tuple[tuple, None]:
-            scores, counts = now
-            moved = _advance(beam, scores, blank)
+    def decode(logs: jax.Array, in_sample: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def step(beam: tuple, inputs_t: tuple) -> tuple[tuple, None]:
+            scores, valid = inputs_t
+            advanced = _advance(beam, scores, blank)
             # steps after the end of a sample leave its beam unchanged: scan has a static length
-            return jax.tree.map(lambda a, b: jnp.where(counts, a, b), moved, beam), None
+            return jax.tree.map(lambda a, b: jnp.where(valid, a, b), advanced, beam), None
 
-        (paths, _, ends, others), _ = jax.lax.scan(step, _start(logs, beam_width), (logs, live))
-        scores, best = jax.lax.top_k(jnp.logaddexp(ends, others), top_paths)
+        (paths, _, blank_ends, label_ends), _ = jax.lax.scan(
+            step, _start(logs, beam_width), (logs, in_sample)
+        )
+        scores, best = jax.lax.top_k(jnp.logaddexp(blank_ends, label_ends), top_paths)
         return paths[best], scores
 
-    paths, scores = jax.vmap(decode)(logs, live)
+    paths, scores = jax.vmap(decode)(logs, in_sample)
     return jnp.swapaxes(paths, 0, 1), scores
 
 
@@ -123,9 +125,9 @@ def _start(logs: jax.Array, width: int) -> tuple:
     """
     steps = logs.shape[0]
     # -inf marks unused slots: the shapes of a scan's carry cannot grow with the beam
-    nothing = jnp.full((width,), -jnp.inf, logs.dtype)
+    log_zeros = jnp.full((width,), -jnp.inf, logs.dtype)
     paths = jnp.full((width, steps), _NONE, "int32")
-    return paths, jnp.zeros((width,), "int32"), nothing.at[0].set(0), nothing
+    return paths, jnp.zeros((width,), "int32"), log_zeros.at[0].set(0), log_zeros
 
 
 def _advance(beam: tuple, scores: jax.Array, blank: int) -> tuple:
@@ -136,41 +138,41 @@ def _advance(beam: tuple, scores: jax.Array, blank: int) -> tuple:
     are distinct, but an extended sequence may equal another sequence of the beam that remains
     unchanged: `parent` finds these pairs, and their probabilities are added.
     """
-    paths, sizes, ends, others = beam  # ends: the last step was a blank
+    paths, sizes, blank_ends, label_ends = beam  # ends: the last step was a blank
     width, steps = paths.shape
     classes = scores.shape[0]
-    total = jnp.logaddexp(ends, others)
+    total = jnp.logaddexp(blank_ends, label_ends)
     last = jnp.take_along_axis(paths, jnp.maximum(sizes - 1, 0)[:, None], axis=1)[:, 0]
     last = jnp.where(sizes > 0, last, _NONE)
     stay_blank = total + scores[blank]
-    stay_label = jnp.where(sizes > 0, others + scores[jnp.maximum(last, 0)], -jnp.inf)
+    stay_label = jnp.where(sizes > 0, label_ends + scores[jnp.maximum(last, 0)], -jnp.inf)
 
     labels = jnp.arange(classes, dtype="int32")
     repeats = labels[None, :] == last[:, None]
-    grow = jnp.where(repeats, ends[:, None], total[:, None]) + scores[None, :]
+    grow = jnp.where(repeats, blank_ends[:, None], total[:, None]) + scores[None, :]
     grow = jnp.where((labels == blank)[None, :], -jnp.inf, grow)
 
     # parent[i, j]: sequence j is sequence i plus one label
-    places = jnp.arange(steps, dtype="int32")
-    before = jnp.where(places[None, :] < (sizes - 1)[:, None], paths, _NONE)
-    parent = jnp.all(paths[:, None, :] == before[None, :, :], axis=-1)
-    alive = total > -jnp.inf
-    parent &= (sizes[None, :] == sizes[:, None] + 1) & alive[:, None] & alive[None, :]
-    met = jnp.where(parent, grow[:, jnp.maximum(last, 0)], -jnp.inf)
-    stay_label = jnp.logaddexp(stay_label, jnp.max(met, axis=0))
+    positions = jnp.arange(steps, dtype="int32")
+    prefixes = jnp.where(positions[None, :] < (sizes - 1)[:, None], paths, _NONE)
+    parent = jnp.all(paths[:, None, :] == prefixes[None, :, :], axis=-1)
+    is_used = total > -jnp.inf
+    parent &= (sizes[None, :] == sizes[:, None] + 1) & is_used[:, None] & is_used[None, :]
+    merged_scores = jnp.where(parent, grow[:, jnp.maximum(last, 0)], -jnp.inf)
+    stay_label = jnp.logaddexp(stay_label, jnp.max(merged_scores, axis=0))
     # extensions that were merged above must not compete as separate candidates
-    taken = parent[:, :, None] & (last[None, :, None] == labels[None, None, :])
-    grow = jnp.where(jnp.any(taken, axis=1), -jnp.inf, grow)
+    is_merged = parent[:, :, None] & (last[None, :, None] == labels[None, None, :])
+    grow = jnp.where(jnp.any(is_merged, axis=1), -jnp.inf, grow)
 
     # index < width: an unchanged sequence; otherwise width + source * classes + label
     candidates = jnp.concatenate([jnp.logaddexp(stay_blank, stay_label), jnp.ravel(grow)])
-    _, chosen = jax.lax.top_k(candidates, width)
-    grown = chosen >= width
-    source = jnp.where(grown, (chosen - width) // classes, chosen)
-    label = ((chosen - width) % classes).astype("int32")
-    put = grown[:, None] & (places[None, :] == sizes[source][:, None])
-    new_paths = jnp.where(put, label[:, None], paths[source])
-    new_sizes = sizes[source] + grown.astype("int32")
-    new_ends = jnp.where(grown, -jnp.inf, stay_blank[source])
-    new_others = jnp.where(grown, candidates[chosen], stay_label[source])
-    return new_paths, new_sizes, new_ends, new_others
+    _, best = jax.lax.top_k(candidates, width)
+    is_extended = best >= width
+    source = jnp.where(is_extended, (best - width) // classes, best)
+    label = ((best - width) % classes).astype("int32")
+    is_appended = is_extended[:, None] & (positions[None, :] == sizes[source][:, None])
+    new_paths = jnp.where(is_appended, label[:, None], paths[source])
+    new_sizes = sizes[source] + is_extended.astype("int32")
+    new_blank_ends = jnp.where(is_extended, -jnp.inf, stay_blank[source])
+    new_label_ends = jnp.where(is_extended, candidates[best], stay_label[source])
+    return new_paths, new_sizes, new_blank_ends, new_label_ends

@@ -332,12 +332,12 @@ def spectral_norm(
     """
     matrix = jnp.reshape(kernel, (-1, kernel.shape[-1]))
     # the paper treats the singular vectors as constants: only sigma is differentiated
-    fixed = jax.lax.stop_gradient(matrix)
+    constant = jax.lax.stop_gradient(matrix)
     u = jax.lax.stop_gradient(vector_u)
 
     def apply(_: Any, pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        v = _unit(pair[1] @ fixed.T)
-        return v, _unit(v @ fixed)
+        v = _unit(pair[1] @ constant.T)
+        return v, _unit(v @ constant)
 
     v, u = jax.lax.fori_loop(1, iterations, apply, apply(0, (u, u)), unroll=iterations <= _STRAIGHT)
     return (v @ matrix @ u.T)[0, 0], u

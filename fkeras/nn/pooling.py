@@ -83,8 +83,8 @@ def average_pool(
     counts = jnp.ones((1,) * x.ndim, x.dtype)
     for axis, size, step in zip(spatial_axes(x.ndim, data_format), pool_size, strides, strict=True):
         ones = jnp.ones((x.shape[axis],), x.dtype)
-        inside = lax.reduce_window(ones, zero, lax.add, (size,), (step,), "SAME")
-        counts = counts * align(inside, x.ndim, axis)
+        cell_counts = lax.reduce_window(ones, zero, lax.add, (size,), (step,), "SAME")
+        counts = counts * align(cell_counts, x.ndim, axis)
     return sums / counts
 
 
@@ -141,10 +141,10 @@ def _pool_axis(x: jax.Array, axis: int, count: int, mode: str) -> jax.Array:
     windows = jnp.take(x, cells, axis=axis)
     if mode == "max":
         return largest(windows, axis + 1)
-    inside = jnp.arange(cells.shape[1]).reshape(1, -1) < sizes.reshape(-1, 1)
-    inside = inside.reshape((*inside.shape, *(1,) * (x.ndim - axis - 1)))
-    inside = jnp.expand_dims(inside, range(axis))
-    total = jnp.sum(jnp.where(inside, windows, jnp.zeros_like(windows)), axis=axis + 1)
+    is_valid = jnp.arange(cells.shape[1]).reshape(1, -1) < sizes.reshape(-1, 1)
+    is_valid = is_valid.reshape((*is_valid.shape, *(1,) * (x.ndim - axis - 1)))
+    is_valid = jnp.expand_dims(is_valid, range(axis))
+    total = jnp.sum(jnp.where(is_valid, windows, jnp.zeros_like(windows)), axis=axis + 1)
     return total / align(sizes.astype(x.dtype), x.ndim, axis)
 
 

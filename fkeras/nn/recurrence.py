@@ -101,8 +101,8 @@ def scan_sequence(
         last: Any = last if output_of is None else output_of(states)
         if zeros and masks is not None:
             # a slice instead of an index: a sequence may have no steps
-            kept = jnp.any(masks[:1] if go_backwards else masks[-1:], axis=0)
-            last = keep_steps(kept, last, jnp.zeros_like(last))
+            last_mask = jnp.any(masks[:1] if go_backwards else masks[-1:], axis=0)
+            last = keep_steps(last_mask, last, jnp.zeros_like(last))
         return last, states
     if go_backwards:
         outputs = jnp.flip(outputs, axis=0)

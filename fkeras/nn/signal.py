@@ -75,13 +75,13 @@ def overlap_add(frames: jax.Array, sequence_stride: int) -> jax.Array:
     """
     *batch, count, length = frames.shape
     pieces = -(-length // sequence_stride)
-    none = [(0, 0)] * len(batch)
-    rows = jnp.pad(frames, [*none, (0, 0), (0, pieces * sequence_stride - length)])
+    no_padding = [(0, 0)] * len(batch)
+    rows = jnp.pad(frames, [*no_padding, (0, 0), (0, pieces * sequence_stride - length)])
     rows = jnp.reshape(rows, (*batch, count, pieces, sequence_stride))
     rows = jnp.swapaxes(rows, -3, -2)
     # padding rows, and cutting one piece per row from the flat array, shifts row j by j pieces: a
     # scatter-add, without a scatter
-    rows = jnp.pad(rows, [*none, (0, 0), (0, pieces), (0, 0)])
+    rows = jnp.pad(rows, [*no_padding, (0, 0), (0, pieces), (0, 0)])
     rows = jnp.reshape(rows, (*batch, pieces * (count + pieces), sequence_stride))
     rows = rows[..., : pieces * (count + pieces - 1), :]
     rows = jnp.reshape(rows, (*batch, pieces, count + pieces - 1, sequence_stride))
@@ -222,8 +222,8 @@ def window_of(window: Any, sequence_length: int, fft_length: int, dtype: Any) ->
                 "another window pass its numbers."
             )
         offset = offsets[window]
-        turns = 2 * np.pi * np.arange(sequence_length) / sequence_length
-        numbers = offset - (1 - offset) * np.cos(turns) if sequence_length > 1 else np.ones(1)
+        angles = 2 * np.pi * np.arange(sequence_length) / sequence_length
+        numbers = offset - (1 - offset) * np.cos(angles) if sequence_length > 1 else np.ones(1)
         window = numbers
     window = jnp.asarray(window, dtype)
     if window.shape != (sequence_length,):

@@ -38,8 +38,8 @@ _shared = axes(batch=False, optional=True, hint="For one slope a channel of an i
 
 
 def _axes(value: Any) -> tuple[int, ...] | None:
-    axes = _shared(value)
-    return (axes,) if isinstance(axes, int) else axes
+    shared_axes = _shared(value)
+    return (shared_axes,) if isinstance(shared_axes, int) else shared_axes
 
 
 class PReLU(Layer):

@@ -58,7 +58,7 @@ def find_strings(
     positions = np.array([positions_by_token.get(token, -1) for token in texts], np.int64)
     ids = np.where(positions >= 0, positions + start, oov_start if buckets == 1 else -1)
     for token, index in special.items():
-        ids[[row for row, text in enumerate(texts) if text == token]] = index
+        ids[[row for row, string in enumerate(texts) if string == token]] = index
     # hash only unknown strings: hashing costs far more than the dictionary lookup
     if buckets > 1:
         unknown = [i for i in np.flatnonzero(positions < 0) if texts[i] not in special]

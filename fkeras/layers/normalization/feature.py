@@ -263,14 +263,14 @@ class Normalization(Layer):
         return Output(y.astype(dtype), mask=context.mask)
 
     def _aligned(self, value: jax.Array, x: jax.Array) -> jax.Array:
-        axes = sorted(a % x.ndim for a in self.axis)[len(self.axis) - value.ndim :]
-        for size, axis in zip(value.shape, axes, strict=True):
+        feature_axes = sorted(a % x.ndim for a in self.axis)[len(self.axis) - value.ndim :]
+        for size, axis in zip(value.shape, feature_axes, strict=True):
             if size not in (1, x.shape[axis]):
                 raise ValueError(
                     f"{self.where}: expected {size} features on axis {axis}, as its mean has, "
                     f"received {format_shape(x.shape)}. Adapt another layer to these data."
                 )
         shape = [1] * x.ndim
-        for size, axis in zip(value.shape, axes, strict=True):
+        for size, axis in zip(value.shape, feature_axes, strict=True):
             shape[axis] = size
         return jnp.reshape(value, shape)

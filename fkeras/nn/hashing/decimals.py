@@ -79,9 +79,9 @@ def write_decimals(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     ]
     length = digits + negative.astype("int32")
     from_right = jnp.stack(right, axis=-1)
-    places = jnp.stack([length - 1 - k for k in range(_LONGEST)], axis=-1)
-    found = jnp.take_along_axis(from_right, jnp.maximum(places, 0), axis=-1)
-    return jnp.where(places >= 0, found, jnp.zeros_like(found)), from_right, length
+    positions = jnp.stack([length - 1 - k for k in range(_LONGEST)], axis=-1)
+    characters = jnp.take_along_axis(from_right, jnp.maximum(positions, 0), axis=-1)
+    return jnp.where(positions >= 0, characters, jnp.zeros_like(characters)), from_right, length
 
 
 def _word(characters: Sequence[jax.Array]) -> jax.Array:
@@ -103,24 +103,24 @@ def farm_integers(x: jax.Array) -> Wide:
     head, tail = _word(left[:4]), _word(right[3::-1])
     middle = jnp.where(length == 1, left[0], left[1])
     # FarmHash branches on the length; a compiled program computes all branches and selects
-    few = farm_bytes(_number(left[0]), _number(middle), _number(right[0]), size)
-    some = farm_halves(_number(head), _number(tail), size)
-    many = farm_words(Wide(_word(left[4:8]), head), Wide(tail, _word(right[7:3:-1])), size)
-    return Wide.where(length < 4, few, Wide.where(length < 8, some, many))
+    under_4 = farm_bytes(_number(left[0]), _number(middle), _number(right[0]), size)
+    under_8 = farm_halves(_number(head), _number(tail), size)
+    from_8 = farm_words(Wide(_word(left[4:8]), head), Wide(tail, _word(right[7:3:-1])), size)
+    return Wide.where(length < 4, under_4, Wide.where(length < 8, under_8, from_8))
 
 
 def sip_integers(x: jax.Array, salt: Sequence[int]) -> Wide:
     """Computes SipHash-2-4 of the decimal form of int32 values."""
     left_array, _, length = write_decimals(x)
     left = [left_array[..., k] for k in range(_LONGEST)]
-    none = jnp.zeros_like(left[0])
-    start = sip_start(salt, Wide(none, none))
+    zeros = jnp.zeros_like(left[0])
+    start = sip_start(salt, Wide(zeros, zeros))
     first = Wide(_word(left[4:8]), _word(left[:4]))
     long = length >= 8
     # strings of 8 or more characters have a full block before the last
-    after = sip_block(start, first)
-    state = tuple(Wide.where(long, a, b) for a, b in zip(after, start, strict=True))
-    rest = Wide.where(long, Wide(none, _word([*left[8:], none])), first)
+    hashed_first = sip_block(start, first)
+    state = tuple(Wide.where(long, a, b) for a, b in zip(hashed_first, start, strict=True))
+    rest = Wide.where(long, Wide(zeros, _word([*left[8:], zeros])), first)
     # the last block holds the remaining bytes, and the length in its highest byte
     end = Wide(rest.high | (length.astype("uint32") << 24), rest.low)
     return sip_end(sip_block(state, end))

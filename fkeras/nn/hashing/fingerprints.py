@@ -96,9 +96,11 @@ def _farm_long(word: Callable, n: int) -> Any:
     z = fold(y * K2 + 113) * K2
     v, w = (zero, zero), (zero, zero)
 
-    def block(at: int, factor: Any, shares: tuple, x: Any, y: Any, z: Any, v: Any, w: Any) -> tuple:
-        x = turn(x + y + v[0] + word(at + 8), 37) * factor ^ w[1] * shares[0]
-        y = turn(y + v[1] + word(at + 48), 42) * factor + v[0] * shares[1] + word(at + 40)
+    def block(
+        at: int, factor: Any, summand_factors: tuple, x: Any, y: Any, z: Any, v: Any, w: Any
+    ) -> tuple:
+        x = turn(x + y + v[0] + word(at + 8), 37) * factor ^ w[1] * summand_factors[0]
+        y = turn(y + v[1] + word(at + 48), 42) * factor + v[0] * summand_factors[1] + word(at + 40)
         z = turn(z + w[0], 33) * factor
         v = _weak(word, at, v[1] * factor, x + w[0])
         w = _weak(word, at + 32, z + w[1], y + word(at + 16))
@@ -192,15 +194,15 @@ def hash_strings(texts: Sequence[bytes], salt: Sequence[int] | None = None) -> n
         >>> hash_strings([b"", b"A"]).tolist()
         [11160318154034397263, 16915294056622060564]
     """
-    found = np.zeros(len(texts), np.uint64)
+    hashes = np.zeros(len(texts), np.uint64)
     # strings of equal length are hashed together, in vectorized NumPy operations
-    places: dict[int, list[int]] = {}
-    for place, text in enumerate(texts):
-        places.setdefault(len(text), []).append(place)
-    for size, group in places.items():
-        joined = np.frombuffer(b"".join(texts[i] for i in group), np.uint8)
-        found[group] = _of_one_length(joined.reshape(len(group), size), salt)
-    return found
+    rows_by_length: dict[int, list[int]] = {}
+    for row, text in enumerate(texts):
+        rows_by_length.setdefault(len(text), []).append(row)
+    for size, rows in rows_by_length.items():
+        joined = np.frombuffer(b"".join(texts[i] for i in rows), np.uint8)
+        hashes[rows] = _of_one_length(joined.reshape(len(rows), size), salt)
+    return hashes
 
 
 def cross(fingerprint: Any, other: Any) -> Any:

@@ -35,8 +35,8 @@ def rescale(images: jax.Array, source: Range, target: Range) -> jax.Array:
     """
     if tuple(source) == tuple(target):
         return images
-    share = (images - source[0]) / (source[1] - source[0])
-    return share * (target[1] - target[0]) + target[0]
+    fraction = (images - source[0]) / (source[1] - source[0])
+    return fraction * (target[1] - target[0]) + target[0]
 
 
 def _amount(value: Any, images: jax.Array) -> Any:
@@ -168,8 +168,8 @@ def adjust_hue(
         return hue + _amount(delta, hue), saturation
 
     # rounding in the conversion may leave the value range by a few ulps
-    shares = _in_hsv(images, change, value_range, data_format)
-    return jnp.clip(shares, *value_range)
+    adjusted = _in_hsv(images, change, value_range, data_format)
+    return jnp.clip(adjusted, *value_range)
 
 
 def _in_hsv(images: jax.Array, change: Any, value_range: Range, data_format: str | None) -> Any:
@@ -218,8 +218,8 @@ def solarize(
     """
     bright = rescale(images, value_range, _BYTE) + _amount(addition, images)
     bright = jnp.clip(bright, *_BYTE)
-    kept = bright < _amount(threshold, images)
-    return rescale(jnp.where(kept, bright, 255 - bright), _BYTE, value_range)
+    is_below = bright < _amount(threshold, images)
+    return rescale(jnp.where(is_below, bright, 255 - bright), _BYTE, value_range)
 
 
 def posterize(images: jax.Array, bits: Any, value_range: Range = _BYTE) -> jax.Array:
@@ -264,5 +264,5 @@ def auto_contrast(
     # the inner `where` avoids 0 / 0, whose gradient would be NaN even where it is not selected
     varied = high > low
     # the share is exactly 0 and 1 at the ends, so the result needs no clipping
-    share = (images - low) / jnp.where(varied, high - low, 1)
-    return jnp.where(varied, rescale(share, (0, 1), value_range), images)
+    fraction = (images - low) / jnp.where(varied, high - low, 1)
+    return jnp.where(varied, rescale(fraction, (0, 1), value_range), images)

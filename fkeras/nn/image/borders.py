@@ -12,20 +12,25 @@ from fkeras.nn.image.resizing import cut
 
 
 def _edges(
-    what: str, axis: str, before: int | None, after: int | None, target: int | None, names: tuple
+    function: str,
+    axis: str,
+    before: int | None,
+    after: int | None,
+    target: int | None,
+    names: tuple,
 ) -> None:
     # any two of the three sizes determine the third; a redundant one could contradict them
-    given = (before, after, target)
-    text = ", ".join(f"{name}={value}" for name, value in zip(names, given, strict=True))
-    if given.count(None) != 1:
+    sizes = (before, after, target)
+    received = ", ".join(f"{name}={value}" for name, value in zip(names, sizes, strict=True))
+    if sizes.count(None) != 1:
         raise ValueError(
-            f"{what}: expected exactly two of {', '.join(names)}, received {text}. Two of them "
+            f"{function}: expected exactly two of {', '.join(names)}, received {received}. Two of them "
             f"and the {axis} of the images fix the third."
         )
-    if any(isinstance(value, int) and value < 0 for value in given):
+    if any(isinstance(value, int) and value < 0 for value in sizes):
         raise ValueError(
-            f"{what}: expected numbers of pixels of 0 or more, received {text}. "
-            f"{'Crop' if what == 'pad_images' else 'Pad'} instead of using negative ones."
+            f"{function}: expected numbers of pixels of 0 or more, received {received}. "
+            f"{'Crop' if function == 'pad_images' else 'Pad'} instead of using negative ones."
         )
 
 
@@ -67,7 +72,7 @@ def pad_images(
     columns = ("left_padding", "right_padding", "target_width")
     _edges("pad_images", "height", top_padding, bottom_padding, target_height, rows)
     _edges("pad_images", "width", left_padding, right_padding, target_width, columns)
-    batch, back = as_batch(jnp.asarray(images), data_format)
+    batch, unbatch = as_batch(jnp.asarray(images), data_format)
     top, bottom = _filled(batch.shape[1], top_padding, bottom_padding, target_height)
     left, right = _filled(batch.shape[2], left_padding, right_padding, target_width)
     height, width = batch.shape[1] + top + bottom, batch.shape[2] + left + right
@@ -77,7 +82,7 @@ def pad_images(
             f"padded, received images of {batch.shape[1]} x {batch.shape[2]} and a target of "
             f"{height} x {width}. Crop them with crop_images, or pad less."
         )
-    return back(cut(batch, (-top, -left, height, width)))
+    return unbatch(cut(batch, (-top, -left, height, width)))
 
 
 def _filled(size: int, before: int | None, after: int | None, target: int | None) -> tuple:
@@ -130,17 +135,17 @@ def crop_images(
     columns = ("left_cropping", "right_cropping", "target_width")
     _edges("crop_images", "height", top_cropping, bottom_cropping, target_height, rows)
     _edges("crop_images", "width", left_cropping, right_cropping, target_width, columns)
-    batch, back = as_batch(jnp.asarray(images), data_format)
+    batch, unbatch = as_batch(jnp.asarray(images), data_format)
     top, height = _part(batch.shape[1], top_cropping, bottom_cropping, target_height)
     left, width = _part(batch.shape[2], left_cropping, right_cropping, target_width)
-    inside = top + height <= batch.shape[1] and left + width <= batch.shape[2]
-    if min(top, left) < 0 or min(height, width) < 1 or not inside:
+    fits = top + height <= batch.shape[1] and left + width <= batch.shape[2]
+    if min(top, left) < 0 or min(height, width) < 1 or not fits:
         raise ValueError(
             f"crop_images: expected a part of at least one pixel within the images, received "
             f"images of {batch.shape[1]} x {batch.shape[2]} and the part of {height} x {width} "
             f"from ({top}, {left}). Crop less, or give larger images."
         )
-    return back(cut(batch, (top, left, height, width)))
+    return unbatch(cut(batch, (top, left, height, width)))
 
 
 def _part(size: int, before: int | None, after: int | None, target: int | None) -> tuple[int, int]:

@@ -60,19 +60,19 @@ def compute_iou(
         )
     rank = max(b.ndim for b in pair)
     # boxes without a batch axis are compared with each image of the batch
-    one, two = (b if b.ndim == rank else b[None] for b in pair)
-    ax1, ay1, ax2, ay2 = (one[..., :, None, i] for i in range(4))
-    bx1, by1, bx2, by2 = (two[..., None, :, i] for i in range(4))
-    wide = jnp.maximum(jnp.minimum(ax2, bx2) - jnp.maximum(ax1, bx1), 0)
-    high = jnp.maximum(jnp.minimum(ay2, by2) - jnp.maximum(ay1, by1), 0)
-    shared = wide * high
-    covered = (ax2 - ax1) * (ay2 - ay1) + (bx2 - bx1) * (by2 - by1) - shared
-    result = shared / (covered + _EPSILON)
+    first, second = (b if b.ndim == rank else b[None] for b in pair)
+    ax1, ay1, ax2, ay2 = (first[..., :, None, i] for i in range(4))
+    bx1, by1, bx2, by2 = (second[..., None, :, i] for i in range(4))
+    overlap_width = jnp.maximum(jnp.minimum(ax2, bx2) - jnp.maximum(ax1, bx1), 0)
+    overlap_height = jnp.maximum(jnp.minimum(ay2, by2) - jnp.maximum(ay1, by1), 0)
+    intersection = overlap_width * overlap_height
+    union = (ax2 - ax1) * (ay2 - ay1) + (bx2 - bx1) * (by2 - by1) - intersection
+    result = intersection / (union + _EPSILON)
     if not use_masking:
         return result
     # all coordinates below 0: a padding box
-    none = (one.max(-1) < 0)[..., :, None] | (two.max(-1) < 0)[..., None, :]
-    return jnp.where(none, jnp.asarray(mask_val).astype(result.dtype), result)
+    is_padding = (first.max(-1) < 0)[..., :, None] | (second.max(-1) < 0)[..., None, :]
+    return jnp.where(is_padding, jnp.asarray(mask_val).astype(result.dtype), result)
 
 
 def compute_ciou(
@@ -110,22 +110,24 @@ def compute_ciou(
     widths = ax2 - ax1, bx2 - bx1
     # the terms and their epsilons are Keras's, so that losses agree
     heights = ay2 - ay1 + _EPSILON, by2 - by1 + _EPSILON
-    shared = jnp.maximum(jnp.minimum(ax2, bx2) - jnp.maximum(ax1, bx1), 0) * jnp.maximum(
+    intersection = jnp.maximum(jnp.minimum(ax2, bx2) - jnp.maximum(ax1, bx1), 0) * jnp.maximum(
         jnp.minimum(ay2, by2) - jnp.maximum(ay1, by1), 0
     )
-    covered = widths[0] * heights[0] + widths[1] * heights[1] - shared + _EPSILON
-    overlap = shared / (covered + _EPSILON)
-    around = (
+    union = widths[0] * heights[0] + widths[1] * heights[1] - intersection + _EPSILON
+    overlap = intersection / (union + _EPSILON)
+    diagonal = (
         jnp.square(jnp.maximum(ax2, bx2) - jnp.minimum(ax1, bx1))
         + jnp.square(jnp.maximum(ay2, by2) - jnp.minimum(ay1, by1))
         + _EPSILON
     )
-    apart = jnp.square((ax1 + ax2 - bx1 - bx2) / 2) + jnp.square((ay1 + ay2 - by1 - by2) / 2)
+    center_distance = jnp.square((ax1 + ax2 - bx1 - bx2) / 2) + jnp.square(
+        (ay1 + ay2 - by1 - by2) / 2
+    )
     angles = [jnp.arctan(w / h) for w, h in zip(widths, heights, strict=True)]
     # v and alpha of the paper: the difference of the aspect ratios, and its weight
     shape = 4 / math.pi**2 * jnp.square(angles[1] - angles[0])
     weight = shape / (shape - overlap + 1 + _EPSILON)
-    return overlap - (apart / around + shape * weight)
+    return overlap - (center_distance / diagonal + shape * weight)
 
 
 def encode_box_to_deltas(
@@ -167,10 +169,10 @@ def encode_box_to_deltas(
     anchors = jnp.reshape(anchors, (1,) * (boxes.ndim - anchors.ndim) + anchors.shape)
     # padding has anchors of size 0; 0 / 0 would spread NaN into the loss
     sizes = jnp.maximum(anchors[..., 2:], _EPSILON)
-    moved = (boxes[..., :2] - anchors[..., :2]) / sizes
+    offsets = (boxes[..., :2] - anchors[..., :2]) / sizes
     # logarithms, so that equal factors of size give equal deltas
-    grown = jnp.log(jnp.maximum(boxes[..., 2:], _EPSILON) / sizes)
-    deltas = jnp.concatenate((moved, grown), axis=-1)
+    log_ratios = jnp.log(jnp.maximum(boxes[..., 2:], _EPSILON) / sizes)
+    deltas = jnp.concatenate((offsets, log_ratios), axis=-1)
     return deltas if variance is None else deltas / _variance(variance, deltas)
 
 

@@ -162,12 +162,12 @@ def hsv_to_rgb(images: Any, data_format: str | None = None) -> jax.Array:
     images, axis = channels_of("hsv_to_rgb", images, data_format, 3)
     images = _floating("hsv_to_rgb", images)
     hue, saturation, value = (jnp.take(images, i, axis=axis) for i in range(3))
-    place = jnp.mod(hue, 1) * 6
+    sector = jnp.mod(hue, 1) * 6
     # piecewise linear functions of the hue have no branches, unlike the usual six cases
-    shares = (
-        jnp.clip(jnp.abs(place - 3) - 1, 0, 1),
-        jnp.clip(2 - jnp.abs(place - 2), 0, 1),
-        jnp.clip(2 - jnp.abs(place - 4), 0, 1),
+    fractions = (
+        jnp.clip(jnp.abs(sector - 3) - 1, 0, 1),
+        jnp.clip(2 - jnp.abs(sector - 2), 0, 1),
+        jnp.clip(2 - jnp.abs(sector - 4), 0, 1),
     )
     grey = 1 - saturation
-    return jnp.stack([value * (grey + saturation * share) for share in shares], axis=axis)
+    return jnp.stack([value * (grey + saturation * fraction) for fraction in fractions], axis=axis)

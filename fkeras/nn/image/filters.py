@@ -35,10 +35,10 @@ def gaussian_weights(size: int, sigma: Any, dtype: Any = "float32") -> jax.Array
         Array([0.27406862, 0.45186275, 0.27406862], dtype=float32)
     """
     sigma = jnp.asarray(sigma, dtype)[..., None]
-    places = jnp.arange(size, dtype=dtype) - jnp.asarray((size - 1) / 2, dtype)
-    places = places.reshape((1,) * (sigma.ndim - 1) + (-1,))
+    offsets = jnp.arange(size, dtype=dtype) - jnp.asarray((size - 1) / 2, dtype)
+    offsets = offsets.reshape((1,) * (sigma.ndim - 1) + (-1,))
     # softmax subtracts the largest exponent, so that a tiny sigma does not give 0 / 0
-    exponents = -0.5 * (places / jnp.maximum(sigma, 1e-6)) ** 2
+    exponents = -0.5 * (offsets / jnp.maximum(sigma, 1e-6)) ** 2
     return jax.nn.softmax(exponents, axis=-1)
 
 
@@ -113,15 +113,17 @@ def gaussian_blur(
                [0.726, 1.   , 0.726],
                [0.527, 0.726, 0.527]], dtype=float32)
     """
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     if not jnp.issubdtype(batch.dtype, jnp.floating):
         batch = batch.astype("float32")
     sigma = jnp.asarray(sigma)
-    across, down = (
+    row_weights, column_weights = (
         gaussian_weights(kernel_size[i], sigma[..., i].astype("float32")).astype(batch.dtype)
         for i in range(2)
     )
-    return back(correlate_line(correlate_line(batch, down, _ROWS), across, _COLUMNS))
+    return unbatch(
+        correlate_line(correlate_line(batch, column_weights, _ROWS), row_weights, _COLUMNS)
+    )
 
 
 def sobel_edges(images: Any, data_format: str | None = None) -> jax.Array:
@@ -143,11 +145,11 @@ def sobel_edges(images: Any, data_format: str | None = None) -> jax.Array:
         >>> sobel_edges(ramp)[1, 1, 0]
         Array([24.,  8.], dtype=float32)
     """
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     slope, mean = (-1, 0, 1), (1, 2, 1)
     dy = correlate_line(correlate_line(batch, mean, _COLUMNS), slope, _ROWS)
     dx = correlate_line(correlate_line(batch, slope, _COLUMNS), mean, _ROWS)
-    return jnp.stack((back(dy), back(dx)), axis=-1)
+    return jnp.stack((unbatch(dy), unbatch(dx)), axis=-1)
 
 
 def smooth(images: jax.Array, data_format: str | None = None) -> jax.Array:
@@ -161,11 +163,11 @@ def smooth(images: jax.Array, data_format: str | None = None) -> jax.Array:
         >>> float(smooth(jnp.eye(3)[..., None] * 13.0)[1, 1, 0])
         7.0
     """
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     ones = (1, 1, 1)
     # the window of ones already counts the middle once; 4 more make 5 of 13
-    around = correlate_line(correlate_line(batch, ones, _ROWS), ones, _COLUMNS)
-    return back(around * (1 / 13) + batch * (4 / 13))
+    window_sums = correlate_line(correlate_line(batch, ones, _ROWS), ones, _COLUMNS)
+    return unbatch(window_sums * (1 / 13) + batch * (4 / 13))
 
 
 def sharpen(images: jax.Array, factor: Any, data_format: str | None = None) -> jax.Array:

@@ -60,7 +60,7 @@ def equalize(
         >>> equalize(jnp.array([[[10.0], [11.0], [12.0]]])).ravel()
         Array([  0., 128., 255.], dtype=float32)
     """
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     pixels = jnp.moveaxis(rescale(batch, value_range, _BYTE), -1, 1)
     # multiply by one constant: (p * 254) / 255 may round to just below a level
     levels = jnp.clip((pixels.astype("float32") * ((bins - 1) / 255)).astype("int32"), 0, bins - 1)
@@ -69,13 +69,13 @@ def equalize(
     # levels below the first level that occurs map to 0, and the count excludes them
     first = jnp.min(jnp.where(below > 0, below, below[..., -1:]), axis=-1, keepdims=True)
     total = below[..., -1:] - first
-    share = (below - first).astype("float32") * 255 / jnp.maximum(total, 1).astype("float32")
-    table = jnp.clip(jnp.round(share), *_BYTE)
+    scaled = (below - first).astype("float32") * 255 / jnp.maximum(total, 1).astype("float32")
+    table = jnp.clip(jnp.round(scaled), *_BYTE)
     flat = levels.reshape((*levels.shape[:2], -1))
     new = jnp.take_along_axis(table, flat, axis=-1).reshape(levels.shape).astype(pixels.dtype)
     new = rescale(new, _BYTE, value_range)
     varied = (jnp.count_nonzero(counts, axis=-1) > 1)[..., None, None]
-    return back(jnp.where(jnp.moveaxis(varied, 1, -1), jnp.moveaxis(new, 1, -1), batch))
+    return unbatch(jnp.where(jnp.moveaxis(varied, 1, -1), jnp.moveaxis(new, 1, -1), batch))
 
 
 def equalize_tiles(
@@ -108,7 +108,7 @@ def equalize_tiles(
     References:
         Zuiderveld, 1994, Contrast limited adaptive histogram equalization, Graphics Gems IV
     """
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     batch = rescale(batch.astype("float32"), value_range, _BYTE)
     height, width = batch.shape[1:3]
     rows, columns = tile_grid_size
@@ -121,7 +121,7 @@ def equalize_tiles(
     pads = (0, tile[0] * rows - height), (0, tile[1] * columns - width)
     levels = jnp.pad(jnp.clip(batch, *_BYTE).astype("int32"), ((0, 0), *pads, (0, 0)), "symmetric")
 
-    def one(levels: jax.Array) -> jax.Array:
+    def equalize_channel(levels: jax.Array) -> jax.Array:
         """Equalizes one channel (h, w) of an image, whose size is a multiple of the tile size."""
         tiles = levels.reshape(rows, tile[0], columns, tile[1]).swapaxes(1, 2)
         counts = count_levels(tiles.reshape(rows, columns, -1), 256).astype("float32")
@@ -136,8 +136,8 @@ def equalize_tiles(
         bottom = read(1, 0) * (1 - right) + read(1, 1) * right
         return top * (1 - below) + bottom * below
 
-    new = jax.vmap(jax.vmap(one, -1, -1))(levels)[:, :height, :width]
-    return back(rescale(new, _BYTE, value_range))
+    new = jax.vmap(jax.vmap(equalize_channel, -1, -1))(levels)[:, :height, :width]
+    return unbatch(rescale(new, _BYTE, value_range))
 
 
 def _tables(counts: jax.Array, clip_limit: float, area: int) -> jax.Array:
@@ -155,8 +155,8 @@ def _tables(counts: jax.Array, clip_limit: float, area: int) -> jax.Array:
 
 def _neighbours(count: int, size: int) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
     """Returns the tiles before and after each cell, by their centers, and the latter's weight."""
-    place = (jnp.arange(count * size, dtype="float32") - size / 2) / size
-    before = jnp.floor(place)
+    position = (jnp.arange(count * size, dtype="float32") - size / 2) / size
+    before = jnp.floor(position)
     low = before.astype("int32")
-    ends = jnp.clip(low, 0, count - 1), jnp.clip(low + 1, 0, count - 1)
-    return ends, place - before
+    tiles = jnp.clip(low, 0, count - 1), jnp.clip(low + 1, 0, count - 1)
+    return tiles, position - before

@@ -109,8 +109,8 @@ def as_batch(
     batch = images[None] if single else images
     batch = jnp.moveaxis(batch, 1, -1) if first else batch
 
-    def back(result: jax.Array) -> jax.Array:
+    def unbatch(result: jax.Array) -> jax.Array:
         result = jnp.moveaxis(result, -1, 1) if first else result
         return result[0] if single else result
 
-    return batch, back
+    return batch, unbatch

@@ -12,16 +12,16 @@ from fkeras.nn.image.filters import correlate_line, gaussian_weights
 from fkeras.nn.image.layout import as_batch
 
 
-def _alike(function: str, one: Any, two: Any) -> tuple[jax.Array, jax.Array, Any]:
-    one, two = jnp.asarray(one), jnp.asarray(two)
-    if one.shape != two.shape:
+def _alike(function: str, first: Any, second: Any) -> tuple[jax.Array, jax.Array, Any]:
+    first, second = jnp.asarray(first), jnp.asarray(second)
+    if first.shape != second.shape:
         raise ValueError(
-            f"{function}: expected two arrays of one shape, received {one.shape} and {two.shape}. "
+            f"{function}: expected two arrays of one shape, received {first.shape} and {second.shape}. "
             "They are compared pixel by pixel: resize or crop one of them first."
         )
-    dtype = one.dtype if jnp.issubdtype(one.dtype, jnp.floating) else jnp.dtype("float32")
+    dtype = first.dtype if jnp.issubdtype(first.dtype, jnp.floating) else jnp.dtype("float32")
     compute = precise(dtype)
-    return one.astype(compute), two.astype(compute), dtype
+    return first.astype(compute), second.astype(compute), dtype
 
 
 def ssim(
@@ -61,15 +61,15 @@ def ssim(
         Wang et al., 2004, Image quality assessment: from error visibility to structural
         similarity, https://ieeexplore.ieee.org/document/1284395
     """
-    one, two, dtype = _alike("ssim", image1, image2)
+    first, second, dtype = _alike("ssim", image1, image2)
     # float32 or float64: the variance is a small difference of two large means
-    x, y = (as_batch(v, data_format)[0] for v in (one, two))
+    x, y = (as_batch(v, data_format)[0] for v in (first, second))
     if min(x.shape[1:3]) < filter_size:
         raise ValueError(
             f"ssim: expected images of at least filter_size={filter_size} pixels a side, received "
             f"{x.shape[1]} by {x.shape[2]}. Give a smaller filter_size."
         )
-    weights = gaussian_weights(filter_size, filter_sigma, one.dtype)
+    weights = gaussian_weights(filter_size, filter_sigma, first.dtype)
 
     def mean(v: jax.Array) -> jax.Array:
         return correlate_line(correlate_line(v, weights, 1, "valid"), weights, 2, "valid")
@@ -82,7 +82,7 @@ def ssim(
     similarity = (2 * product + c1) * (2 * covariance + c2)
     similarity = similarity / ((squares + c1) * (variances + c2))
     result = jnp.mean(similarity, axis=(1, 2, 3)).astype(dtype)
-    return result[0] if one.ndim == 3 else result
+    return result[0] if first.ndim == 3 else result
 
 
 def psnr(x1: Any, x2: Any, max_val: float) -> jax.Array:
@@ -104,8 +104,8 @@ def psnr(x1: Any, x2: Any, max_val: float) -> jax.Array:
         >>> print(round(float(psnr(jnp.zeros((2, 2)), jnp.full((2, 2), 0.1), 1.0)), 3))
         20.0
     """
-    one, two, dtype = _alike("psnr", x1, x2)
-    error = jnp.mean(jnp.square(one.astype(dtype) - two.astype(dtype)))
+    first, second, dtype = _alike("psnr", x1, x2)
+    error = jnp.mean(jnp.square(first.astype(dtype) - second.astype(dtype)))
     # log10(0) has an infinite gradient, which `where` alone would turn into NaN
     differ = error > 0
     ratio = 20 * jnp.log10(jnp.asarray(max_val, dtype)) - 10 * jnp.log10(

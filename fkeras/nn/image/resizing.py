@@ -112,7 +112,7 @@ def resize(
     # "nearest" copies pixels, so integers need no float computation and stay exact
     if integral and interpolation != "nearest":
         images = images.astype("float32")
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     batch = cut(
         batch,
         window(*batch.shape[1:3], size, crop_to_aspect_ratio, pad_to_aspect_ratio),
@@ -120,7 +120,7 @@ def resize(
     )
     shape = (batch.shape[0], *size, batch.shape[3])
     resized = jax.image.resize(batch, shape, interpolation, antialias=antialias)
-    return back(as_dtype(resized, dtype))
+    return unbatch(as_dtype(resized, dtype))
 
 
 def cut(batch: jax.Array, part: tuple[int, int, int, int], fill_value: Any = 0.0) -> jax.Array:
@@ -163,8 +163,8 @@ def as_dtype(x: jax.Array, dtype: Any) -> jax.Array:
     """
     if x.dtype == dtype or jnp.issubdtype(dtype, jnp.floating):
         return x.astype(dtype)
-    ends = jnp.iinfo(dtype)
-    return jnp.clip(jnp.round(x), ends.min, ends.max).astype(dtype)
+    limits = jnp.iinfo(dtype)
+    return jnp.clip(jnp.round(x), limits.min, limits.max).astype(dtype)
 
 
 def scale_and_translate(

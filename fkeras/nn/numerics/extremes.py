@@ -59,12 +59,12 @@ def _largest_jvp(axes: tuple[int, ...], keepdims: bool, primals: tuple, tangents
     (x,), (tangent,) = primals, tangents
     y = jnp.max(x, axis=axes, keepdims=True)
     # the position of each element in its row, counted over all reduced axes
-    count, places = 1, jnp.zeros_like(x, dtype="int32")
+    count, positions = 1, jnp.zeros_like(x, dtype="int32")
     for axis in reversed(axes):
-        places = places + count * jax.lax.broadcasted_iota("int32", x.shape, axis)
+        positions = positions + count * jax.lax.broadcasted_iota("int32", x.shape, axis)
         count *= x.shape[axis]
-    equal = x == y
-    first = jnp.min(jnp.where(equal, places, count), axis=axes, keepdims=True)
+    is_largest = x == y
+    first = jnp.min(jnp.where(is_largest, positions, count), axis=axes, keepdims=True)
 
     def searched() -> jax.Array:
         order = [a for a in range(x.ndim) if a not in axes] + list(axes)
@@ -74,8 +74,8 @@ def _largest_jvp(axes: tuple[int, ...], keepdims: bool, primals: tuple, tangents
 
     # the search is slow, and only rows without an equal element need it
     first = jax.lax.cond(jnp.any(first == count), searched, lambda: first)
-    share = (equal | (places == first)).astype(x.dtype)
-    total = jnp.sum(share, axis=axes, keepdims=True)
+    weights = (is_largest | (positions == first)).astype(x.dtype)
+    total = jnp.sum(weights, axis=axes, keepdims=True)
     total = jnp.where(jnp.isnan(y), y, total)
-    slope = jnp.sum(tangent * (share / total), axis=axes, keepdims=keepdims)
+    slope = jnp.sum(tangent * (weights / total), axis=axes, keepdims=keepdims)
     return jnp.max(x, axis=axes, keepdims=keepdims), slope

@@ -51,9 +51,9 @@ def _standard_deviation_jvp(axis: Any, keepdims: bool, primals: tuple, tangents:
     scale = jnp.where((y > 0) & fine, y, jnp.ones_like(y))
     # divide before multiplying: the squares of small deviations would underflow to 0
     centred = x - jnp.mean(x, axis=axis, keepdims=True)
-    share = jnp.where((y == 0) & fine, jnp.zeros_like(centred), centred / scale)
-    share = jnp.where(fine, share, jnp.full_like(share, jnp.nan))
-    slope = jnp.mean(jnp.real(jnp.conj(share) * tangent), axis=axis, keepdims=keepdims)
+    scaled = jnp.where((y == 0) & fine, jnp.zeros_like(centred), centred / scale)
+    scaled = jnp.where(fine, scaled, jnp.full_like(scaled, jnp.nan))
+    slope = jnp.mean(jnp.real(jnp.conj(scaled) * tangent), axis=axis, keepdims=keepdims)
     return standard_deviation(x, axis, keepdims), slope.astype(y.dtype)
 
 
@@ -78,13 +78,18 @@ def finite_slopes(function: Callable) -> Callable:
     def rule(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         y = function(*primals)
         total = jnp.zeros_like(y)
-        for place, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
+        for index, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
             if tangent.dtype == jax.dtypes.float0:
                 continue
-            one = [place == other for other in range(len(primals))]
+            selected = [index == position for position in range(len(primals))]
 
-            def alone(x: Any, one: list = one) -> Any:
-                return function(*(x if own else p for own, p in zip(one, primals, strict=True)))
+            def alone(x: Any, selected: list = selected) -> Any:
+                return function(
+                    *(
+                        x if is_selected else p
+                        for is_selected, p in zip(selected, primals, strict=True)
+                    )
+                )
 
             # elementwise: the derivative by one operand is the jvp with a tangent of ones
             slope = jax.jvp(alone, (primal,), (jnp.ones_like(primal),))[1]
@@ -157,8 +162,8 @@ def vector_norm(x: jax.Array, order: float, axis: Any, keepdims: bool = False) -
     sizes = jnp.abs(x)
     unit = magnitude(jnp.max(sizes, axis=axis, keepdims=True, initial=0))
     powers = jnp.sum((sizes / unit) ** order, axis=axis, keepdims=True)
-    none = powers == 0  # the root of 0 has an infinite derivative
-    norm = jnp.where(none, 0, jnp.where(none, 1, powers) ** (1.0 / order)) * unit
+    is_zero = powers == 0  # the root of 0 has an infinite derivative
+    norm = jnp.where(is_zero, 0, jnp.where(is_zero, 1, powers) ** (1.0 / order)) * unit
     return norm if keepdims else jnp.squeeze(norm, axis)
 
 
@@ -174,6 +179,6 @@ def sign_and_logdet(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         -138.155
     """
     if x.ndim > 1 and x.shape[-2:] == (2, 2):
-        more = [(0, 0)] * (x.ndim - 2) + [(0, 1), (0, 1)]
-        x = jnp.pad(x, more).at[..., 2, 2].set(1)
+        pads = [(0, 0)] * (x.ndim - 2) + [(0, 1), (0, 1)]
+        x = jnp.pad(x, pads).at[..., 2, 2].set(1)
     return tuple(jnp.linalg.slogdet(x))

@@ -57,8 +57,8 @@ def _blur_matrix(weights: jax.Array, size: int) -> jax.Array:
     """Returns the matrix (n, n) that filters rows of n numbers, padded with zeros."""
     radius = weights.shape[0] // 2
     steps = jnp.arange(size)
-    apart = jnp.abs(steps[:, None] - steps[None, :])
-    return jnp.where(apart <= radius, weights[jnp.minimum(apart, radius) + radius], 0.0)
+    distances = jnp.abs(steps[:, None] - steps[None, :])
+    return jnp.where(distances <= radius, weights[jnp.minimum(distances, radius) + radius], 0.0)
 
 
 def elastic_transform(
@@ -100,10 +100,10 @@ def elastic_transform(
             "elastic_transform: draws random fields, and no key was given. Pass one: "
             "key=jax.random.key(0), and another one for each call."
         )
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     count, height, width, _ = batch.shape
     dy, dx = smooth_fields(key, (count, height, width), sigma)
-    return back(displace(batch, alpha * dy, alpha * dx, interpolation, fill_mode, fill_value))
+    return unbatch(displace(batch, alpha * dy, alpha * dx, interpolation, fill_mode, fill_value))
 
 
 def displace(

@@ -109,8 +109,8 @@ def matrix_of(transform: jax.Array) -> jax.Array:
                [0., 0., 1.]], dtype=float32)
     """
     last = jnp.ones((*transform.shape[:-1], 1), transform.dtype)
-    full = jnp.concatenate((transform, last), axis=-1)
-    return jnp.reshape(full, (*transform.shape[:-1], 3, 3))
+    entries = jnp.concatenate((transform, last), axis=-1)
+    return jnp.reshape(entries, (*transform.shape[:-1], 3, 3))
 
 
 def affine_transform(
@@ -152,9 +152,9 @@ def affine_transform(
             f"affine_transform: expected a transform of shape (8,) or (b, 8), received "
             f"{transform.shape}. Its entries are a0, a1, a2, b0, b1, b2, c0, c1."
         )
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     matrix = _for_batch(matrix_of(jnp.atleast_2d(transform)), batch)
-    return back(warp_by_matrix(batch, matrix, interpolation, fill_mode, fill_value))
+    return unbatch(warp_by_matrix(batch, matrix, interpolation, fill_mode, fill_value))
 
 
 def _for_batch(matrix: jax.Array, batch: jax.Array) -> jax.Array:
@@ -186,18 +186,18 @@ def homography(start_points: jax.Array, end_points: jax.Array) -> jax.Array:
     )
     target = jnp.concatenate((start_points[..., 0], start_points[..., 1]), axis=-1)
     x, y = end_points[..., 0], end_points[..., 1]
-    place = jnp.stack((x, y, jnp.ones_like(x)), axis=-1)
-    nothing = jnp.zeros_like(place)
+    points = jnp.stack((x, y, jnp.ones_like(x)), axis=-1)
+    zeros = jnp.zeros_like(points)
     linear = jnp.concatenate(
         (
-            jnp.concatenate((place, nothing), axis=-1),
-            jnp.concatenate((nothing, place), axis=-1),
+            jnp.concatenate((points, zeros), axis=-1),
+            jnp.concatenate((zeros, points), axis=-1),
         ),
         axis=1,
     )
-    both = jnp.concatenate((end_points, end_points), axis=1)
+    repeated = jnp.concatenate((end_points, end_points), axis=1)
     # eight linear equations in eight entries; the ninth entry is fixed at 1
-    system = jnp.concatenate((linear, -target[..., None] * both), axis=-1)
+    system = jnp.concatenate((linear, -target[..., None] * repeated), axis=-1)
     return jnp.linalg.solve(system, target[..., None])[..., 0]
 
 
@@ -240,6 +240,6 @@ def perspective_transform(
                 f"for both, received {points[0].shape} and {points[1].shape}. Give four (x, y)."
             )
     start, end = (p[None] if p.ndim == 2 else p for p in points)
-    batch, back = as_batch(images, data_format)
+    batch, unbatch = as_batch(images, data_format)
     matrix = _for_batch(matrix_of(homography(start, end)), batch)
-    return back(warp_by_matrix(batch, matrix, interpolation, "constant", fill_value))
+    return unbatch(warp_by_matrix(batch, matrix, interpolation, "constant", fill_value))

@@ -12,8 +12,10 @@ import jax.numpy as jnp
 def _matrices(
     rows: tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]], like: jax.Array
 ) -> jax.Array:
-    full = (*rows, (0.0, 0.0, 1.0))
-    cells = [jnp.broadcast_to(jnp.asarray(v, like.dtype), like.shape) for row in full for v in row]
+    all_rows = (*rows, (0.0, 0.0, 1.0))
+    cells = [
+        jnp.broadcast_to(jnp.asarray(v, like.dtype), like.shape) for row in all_rows for v in row
+    ]
     return jnp.reshape(jnp.stack(cells, axis=-1), (*like.shape, 3, 3))
 
 

@@ -62,15 +62,15 @@ def sample(
     exact = jnp.issubdtype(dtype, jnp.floating)
     compute = dtype if dtype == jnp.float64 else jnp.dtype("float32")
     nodes = []
-    for place, size in zip(coordinates, array.shape, strict=False):
+    for position, size in zip(coordinates, array.shape, strict=False):
         # at least float32: bfloat16 represents integers exactly only up to 256
-        place = jnp.clip(place.astype(compute), -_FAR, _FAR)
+        position = jnp.clip(position.astype(compute), -_FAR, _FAR)
         if order == 0:
-            parts = [(lax.round(place).astype(jnp.int32), None)]
+            parts = [(lax.round(position).astype(jnp.int32), None)]
         else:
-            low = jnp.floor(place)
-            index, share = low.astype(jnp.int32), place - low
-            parts = [(index, 1 - share), (index + 1, share)]
+            low = jnp.floor(position)
+            index, fraction = low.astype(jnp.int32), position - low
+            parts = [(index, 1 - fraction), (index + 1, fraction)]
         nodes.append(
             [(_inside(i, size, fill_mode), (i >= 0) & (i < size), weight) for i, weight in parts]
         )
@@ -128,14 +128,14 @@ def map_coordinates(
         Array([ 5., 20.], dtype=float32)
     """
     inputs = jnp.asarray(inputs)
-    places = [jnp.asarray(c) for c in coordinates]
-    if len(places) != inputs.ndim or inputs.ndim == 0:
+    rows = [jnp.asarray(c) for c in coordinates]
+    if len(rows) != inputs.ndim or inputs.ndim == 0:
         raise ValueError(
             f"map_coordinates: expected one row of coordinates for each axis of the inputs, "
-            f"received {len(places)} for the shape {inputs.shape}. Their first axis counts the "
+            f"received {len(rows)} for the shape {inputs.shape}. Their first axis counts the "
             "axes: (n, ...)."
         )
-    if places[0].ndim == 0:
+    if rows[0].ndim == 0:
         raise ValueError(
             "map_coordinates: expected coordinates of 2 axes or more, received one number an "
             "axis. For a single place give the shape (n, 1)."
@@ -146,4 +146,4 @@ def map_coordinates(
             "Higher orders need spline filters; give 1."
         )
     one_of("fill_mode", fill_mode, *FILL_MODES)
-    return sample(inputs, places, order, fill_mode, fill_value)
+    return sample(inputs, rows, order, fill_mode, fill_value)
