@@ -44,10 +44,10 @@ def check_finite(where: str, y_true: np.ndarray) -> None:
     # "V" are the dtypes of ml_dtypes, such as bfloat16
     if y_true.dtype.kind not in "fcV" or np.all(np.isfinite(y_true)):
         return
-    place = np.argwhere(~np.isfinite(np.asarray(y_true, "float64")))[0]
-    value = float(y_true[tuple(place)])
+    position = np.argwhere(~np.isfinite(np.asarray(y_true, "float64")))[0]
+    value = float(y_true[tuple(position)])
     raise ValueError(
-        f"{where}, {_row(place)}: expected finite targets, received {value}. Drop such rows, or "
+        f"{where}, {_row(position)}: expected finite targets, received {value}. Drop such rows, or "
         "give the row a sample_weight of 0."
     )
 
@@ -80,10 +80,10 @@ def check_labels(
             f"targets of shape {y_true.shape}, one number for each of the {classes} classes. Use "
             "'categorical_crossentropy' for them, or pass labels.argmax(-1)."
         )
-    plain, kept = _without(shape, axis), (*shape[:axis], 1, *shape[axis + 1 :])
-    if not _same(y_true.shape, plain) and not _same(y_true.shape, kept):
+    label_shape, keepdims_shape = _without(shape, axis), (*shape[:axis], 1, *shape[axis + 1 :])
+    if not _same(y_true.shape, label_shape) and not _same(y_true.shape, keepdims_shape):
         raise ValueError(
-            f"{where}: expected class numbers of shape {_words(plain)}, received targets of shape "
+            f"{where}: expected class numbers of shape {_words(label_shape)}, received targets of shape "
             f"{y_true.shape}; the predictions have shape {_words(shape)}. Give one class number "
             "for each prediction."
         )
@@ -95,14 +95,14 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
     """Checks that class numbers are in 0, ..., classes - 1, or equal `ignore`."""
     with np.errstate(invalid="ignore"):  # floats beyond int64 overflow to an invalid class
         labels = y_true.astype("int64")
-    wrong = (labels < 0) | (labels >= classes) | (labels != y_true)
+    invalid = (labels < 0) | (labels >= classes) | (labels != y_true)
     if ignore is not None:
-        wrong &= y_true != ignore
-    if not np.any(wrong):
+        invalid &= y_true != ignore
+    if not np.any(invalid):
         return
-    place = np.argwhere(wrong)[0]
-    value = y_true[tuple(place)].item()
-    counted = labels if ignore is None else labels[y_true != ignore]
+    position = np.argwhere(invalid)[0]
+    value = y_true[tuple(position)].item()
+    counted_labels = labels if ignore is None else labels[y_true != ignore]
     # the order matters: the first condition that holds is the most likely mistake
     if not -_MOST < value < _MOST:
         remedy = f"Correct the label, or map the labels to 0..{classes - 1}."
@@ -110,24 +110,24 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
         remedy = "Class numbers are whole; for numbers to be predicted use 'mean_squared_error'."
     elif classes == 1:
         remedy = "For two classes and one output use 'binary_crossentropy'."
-    elif counted.min() == 1 and counted.max() == classes:
+    elif counted_labels.min() == 1 and counted_labels.max() == classes:
         remedy = "The labels count from 1: subtract 1."
     elif value < 0:
         remedy = f"If {value} stands for no class, pass ignore_class={value} to the loss."
     else:
-        highest = int(counted[counted < _MOST].max())
-        remedy = f"Correct the label, or give the output layer {highest + 1} units."
+        largest_label = int(counted_labels[counted_labels < _MOST].max())
+        remedy = f"Correct the label, or give the output layer {largest_label + 1} units."
     raise ValueError(
-        f"{where}, {_row(place)}: label {value}, but the model's output has {classes} "
+        f"{where}, {_row(position)}: label {value}, but the model's output has {classes} "
         f"{'class' if classes == 1 else 'classes'} (0..{classes - 1}). {remedy}"
     )
 
 
 def _refuse_labels(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
     # class numbers for a one-hot loss may broadcast to a wrong loss without an error
-    plain = _without(shape, len(shape) - 1)
-    labels = _same(y_true.shape, plain) or _same(y_true.shape, (*plain, 1))
-    if labels and shape[-1] != 1 and len(shape) > 1:
+    label_shape = _without(shape, len(shape) - 1)
+    are_labels = _same(y_true.shape, label_shape) or _same(y_true.shape, (*label_shape, 1))
+    if are_labels and shape[-1] != 1 and len(shape) > 1:
         raise ValueError(
             f"{where}: expected one number a class, of shape {_words(shape)}, received targets of "
             f"shape {y_true.shape}, one number a prediction. For class numbers use "
@@ -139,12 +139,12 @@ def _check_binary(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
     # floats between 0 and 1 are soft labels, which the loss accepts
     if y_true.dtype.kind not in "iu":
         return
-    wrong = (y_true < 0) | (y_true > 1)
-    if not np.any(wrong):
+    invalid = (y_true < 0) | (y_true > 1)
+    if not np.any(invalid):
         return
-    place = np.argwhere(wrong)[0]
+    position = np.argwhere(invalid)[0]
     raise ValueError(
-        f"{where}, {_row(place)}: expected targets from 0 to 1, received {y_true[tuple(place)]}. "
+        f"{where}, {_row(position)}: expected targets from 0 to 1, received {y_true[tuple(position)]}. "
         "For class numbers use 'sparse_categorical_crossentropy' and an output with one unit a "
         "class; for classes -1 and 1 use 'hinge'."
     )
@@ -164,8 +164,8 @@ def _check_same_shape(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> N
 def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
     # ignore the batch axis: predictions have the shape of a batch, targets of all the data
     sizes = zip(a[1:], b[1:], strict=False)
-    known = (x == y for x, y in sizes if isinstance(x, int) and isinstance(y, int))
-    return len(a) == len(b) and all(known)
+    equal_sizes = (x == y for x, y in sizes if isinstance(x, int) and isinstance(y, int))
+    return len(a) == len(b) and all(equal_sizes)
 
 
 def _without(shape: Sequence[Any], axis: int) -> tuple[Any, ...]:
@@ -177,8 +177,8 @@ def _words(shape: Sequence[Any]) -> str:
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def _row(place: np.ndarray) -> str:
-    if len(place) == 0:
+def _row(position: np.ndarray) -> str:
+    if len(position) == 0:
         return "the target"
-    rest = ", ".join(map(str, place[1:]))
-    return f"row {place[0]}" + (f", place [{rest}]" if len(place) > 1 else "")
+    inner_position = ", ".join(map(str, position[1:]))
+    return f"row {position[0]}" + (f", place [{inner_position}]" if len(position) > 1 else "")

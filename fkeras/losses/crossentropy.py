@@ -23,11 +23,11 @@ def binary_values(y_true: jax.Array, y_pred: jax.Array, from_logits: bool) -> ja
         # 0 * infinity is NaN, so replace infinite logits by the largest finite ones
         limits = jnp.finfo(y_pred.dtype)
         y_pred = jnp.clip(y_pred, limits.min, limits.max)
-        right, wrong = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
+        log_positive, log_negative = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
     else:
         p = jnp.clip(y_pred, EPSILON, 1.0 - EPSILON)
-        right, wrong = jnp.log(p), jnp.log(1.0 - p)
-    return -(y_true * right + (1.0 - y_true) * wrong)
+        log_positive, log_negative = jnp.log(p), jnp.log(1.0 - p)
+    return -(y_true * log_positive + (1.0 - y_true) * log_negative)
 
 
 def log_probabilities(y_pred: jax.Array, from_logits: bool, axis: int) -> jax.Array:
@@ -129,9 +129,9 @@ def binary_focal_crossentropy(
     p = jax.nn.sigmoid(y_pred) if from_logits else y_pred
     # as in Keras, from clipped probabilities also for logits: p_t needs the probability anyway
     values = binary_values(y_true, p, False)
-    right = y_true * p + (1.0 - y_true) * (1.0 - p)
+    p_true = y_true * p + (1.0 - y_true) * (1.0 - p)
     # the derivative of a power with an exponent below 1 is infinite at 0
-    values = jnp.power(jnp.maximum(1.0 - right, EPSILON), gamma) * values
+    values = jnp.power(jnp.maximum(1.0 - p_true, EPSILON), gamma) * values
     if apply_class_balancing:
         values = (y_true * alpha + (1.0 - y_true) * (1.0 - alpha)) * values
     return jnp.mean(values, axis=axis)
@@ -243,8 +243,8 @@ def sparse_categorical_crossentropy(
         Array([0.6931, 1.3863], dtype=float32)
     """
     y_pred = widened(as_operand(y_pred, "y_pred"))
-    given = class_numbers(y_true, y_pred, axis)
-    labels, valid = valid_indices(given, y_pred.shape[axis])
+    class_ids = class_numbers(y_true, y_pred, axis)
+    labels, valid = valid_indices(class_ids, y_pred.shape[axis])
     shape = tuple(n for i, n in enumerate(y_pred.shape) if i != axis % y_pred.ndim)
     if labels.shape != shape:
         raise ValueError(
@@ -253,13 +253,13 @@ def sparse_categorical_crossentropy(
         )
     if ignore_class is not None:
         # predictions of ignored samples may hold NaN: replace them, so that gradients are 0
-        ignored = equals(given, ignore_class)
+        ignored = equals(class_ids, ignore_class)
         y_pred = jnp.where(jnp.expand_dims(ignored, axis), jnp.ones((), y_pred.dtype), y_pred)
     logs = log_probabilities(y_pred, from_logits, axis)
     # a comparison instead of a gather: XLA fuses it, and its gradient is no scatter
     classes = jax.lax.broadcasted_iota("int32", y_pred.shape, axis % y_pred.ndim)
-    chosen = classes == jnp.expand_dims(labels, axis)
-    losses = jnp.where(valid, -jnp.sum(jnp.where(chosen, logs, 0.0), axis=axis), jnp.nan)
+    is_label = classes == jnp.expand_dims(labels, axis)
+    losses = jnp.where(valid, -jnp.sum(jnp.where(is_label, logs, 0.0), axis=axis), jnp.nan)
     return losses if ignore_class is None else jnp.where(ignored, 0.0, losses)
 
 

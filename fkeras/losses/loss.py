@@ -150,23 +150,25 @@ class Loss(Configurable):
             mask: booleans, (b,) or one per loss.
         """
         y_true, y_pred = self._cast(y_true, y_pred)
-        gone = removing.removed(sample_weight, mask)
-        if gone is not None:
-            y_true, y_pred = self._held(gone, y_true, y_pred)
+        is_removed = removing.removed(sample_weight, mask)
+        if is_removed is not None:
+            y_true, y_pred = self._held(is_removed, y_true, y_pred)
         values = self.per_sample(y_true, y_pred)
-        if gone is not None and gone.ndim > values.ndim == 0:
+        if is_removed is not None and is_removed.ndim > values.ndim == 0:
             # a loss that is a scalar for the whole batch has already mixed the removed samples in,
             # so compute the scalar again with zeros in their place
-            y_true, y_pred = removing.fill(gone, (y_true, y_pred))
+            y_true, y_pred = removing.fill(is_removed, (y_true, y_pred))
             values = self.per_sample(y_true, y_pred)
         return values, self._merged_mask(y_true, y_pred, mask)
 
     # overridden where samples are compared with each other (`Circle`): there a removed sample
     # needs other values, not only a stopped gradient
-    def _held(self, gone: jax.Array, y_true: jax.Array, y_pred: jax.Array) -> tuple[jax.Array, ...]:
+    def _held(
+        self, is_removed: jax.Array, y_true: jax.Array, y_pred: jax.Array
+    ) -> tuple[jax.Array, ...]:
         # losses with an axis argument drop that axis, so match the removed samples without it
         axis = getattr(self, "axis", None)
-        return removing.hold(gone, (y_true, y_pred), () if axis is None else axis)
+        return removing.hold(is_removed, (y_true, y_pred), () if axis is None else axis)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         """Checks on the host that targets fit the loss and the model's output.
@@ -199,11 +201,11 @@ class Loss(Configurable):
         return _both(self.target_mask(y_true, y_pred), mask)
 
 
-def _both(own: jax.Array | None, mask: Any) -> jax.Array | None:
+def _both(own_mask: jax.Array | None, mask: Any) -> jax.Array | None:
     """Returns the logical and of two masks; None is a mask that is True everywhere."""
-    if own is None or mask is None:
-        return own if mask is None else mask
-    small, large = own.astype(bool), as_operand(mask, "mask").astype(bool)
+    if own_mask is None or mask is None:
+        return own_mask if mask is None else mask
+    small, large = own_mask.astype(bool), as_operand(mask, "mask").astype(bool)
     # new axes come last, so a mask (b,) selects samples of a mask (b, t)
     if small.ndim > large.ndim:
         small, large = large, small

@@ -82,10 +82,10 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
         vector machines, https://www.jmlr.org/papers/v2/crammer01a.html
     """
     y_true, y_pred = floats(y_true, y_pred)
-    right = jnp.sum(y_true * y_pred, axis=-1)
+    true_score = jnp.sum(y_true * y_pred, axis=-1)
     # as in Keras, the true class stays in the maximum as 0
-    wrong = largest((1.0 - y_true) * y_pred, axis=-1)
-    return jnp.maximum(wrong - right + 1.0, 0.0)
+    wrong_score = largest((1.0 - y_true) * y_pred, axis=-1)
+    return jnp.maximum(wrong_score - true_score + 1.0, 0.0)
 
 
 class Hinge(Loss):

@@ -30,8 +30,8 @@ def divide_no_nan(a: jax.Array, b: jax.Array) -> jax.Array:
         Array([0.5, 0. ], dtype=float32)
     """
     # replace the divisor before the division: `where` after it would still have NaN gradients
-    zero = b == 0
-    return jnp.where(zero, 0.0, _quotient(a, jnp.where(zero, jnp.ones_like(b), b)))
+    is_zero = b == 0
+    return jnp.where(is_zero, 0.0, _quotient(a, jnp.where(is_zero, jnp.ones_like(b), b)))
 
 
 @jax.custom_jvp
@@ -147,17 +147,17 @@ def total(
         Two scalars, both additive over batches.
     """
     weight, mask = merge_weights(values, sample_weight, mask)
-    weighed = weigh(values, weight, mask)
+    weighted_values = weigh(values, weight, mask)
     if reduction == "sum":
         count = jnp.ones((), values.dtype)
     elif reduction == "mean_with_sample_weight" and weight is not None:
         # Keras divides by the sum of the weights before they broadcast to the losses
         count = jnp.sum(weigh(weight, None, mask))
     elif mask is not None:
-        count = jnp.sum(jnp.broadcast_to(mask, weighed.shape).astype(values.dtype))
+        count = jnp.sum(jnp.broadcast_to(mask, weighted_values.shape).astype(values.dtype))
     else:
-        count = jnp.asarray(weighed.size, values.dtype)
-    return jnp.sum(weighed), count
+        count = jnp.asarray(weighted_values.size, values.dtype)
+    return jnp.sum(weighted_values), count
 
 
 def reduce(

@@ -29,8 +29,8 @@ def widened(x: jax.Array) -> jax.Array:
         >>> widened(jnp.ones(2, "bfloat16")).dtype
         dtype('float32')
     """
-    wide = jnp.issubdtype(x.dtype, jnp.floating) and jnp.finfo(x.dtype).bits >= 32
-    return x if wide else x.astype("float32")
+    is_wide = jnp.issubdtype(x.dtype, jnp.floating) and jnp.finfo(x.dtype).bits >= 32
+    return x if is_wide else x.astype("float32")
 
 
 def floats(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
@@ -133,8 +133,8 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
     error = jnp.abs(y_pred - y_true)
     # equals both branches without `where`; min keeps the overflow of large squares out of the
     # gradient
-    small = jnp.minimum(error, delta)
-    return jnp.mean(0.5 * jnp.square(small) + delta * (error - small), axis=-1)
+    clipped_error = jnp.minimum(error, delta)
+    return jnp.mean(0.5 * jnp.square(clipped_error) + delta * (error - clipped_error), axis=-1)
 
 
 def log_cosh(y_true: Any, y_pred: Any) -> jax.Array:

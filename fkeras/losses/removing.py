@@ -62,14 +62,14 @@ def broken(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> ja
         if not jnp.issubdtype(array.dtype, jnp.inexact):
             continue
         array = _last(array, axes) if array.ndim == rank else array
-        own = _fitted(gone, array.shape)
-        if own is None:
+        fitted_mask = _fitted(gone, array.shape)
+        if fitted_mask is None:
             return None
-        sizes = (*own.shape, *(1,) * (array.ndim - own.ndim))
+        sizes = (*fitted_mask.shape, *(1,) * (array.ndim - fitted_mask.ndim))
         # reduce all axes over which `gone` is one decision
-        reduced = tuple(i for i, size in enumerate(sizes) if size == 1)
-        fine = jnp.all(jnp.isfinite(array), axis=reduced, keepdims=True)
-        finite = finite & jnp.reshape(fine, gone.shape)
+        reduced_axes = tuple(i for i, size in enumerate(sizes) if size == 1)
+        is_finite = jnp.all(jnp.isfinite(array), axis=reduced_axes, keepdims=True)
+        finite = finite & jnp.reshape(is_finite, gone.shape)
     return gone & ~finite
 
 
@@ -83,13 +83,15 @@ def spread(gone: jax.Array, array: jax.Array, axes: Any = ()) -> jax.Array | Non
         >>> spread(jnp.ones((2, 4), bool), jnp.ones((2, 3, 4)), 1).shape
         (2, 1, 4)
     """
-    moved = jax.eval_shape(lambda a: _last(a, axes), array)
-    own = _fitted(gone, moved.shape)
-    if own is None:
+    moved_spec = jax.eval_shape(lambda a: _last(a, axes), array)
+    fitted_mask = _fitted(gone, moved_spec.shape)
+    if fitted_mask is None:
         return None
-    own = _trailing(own, array.ndim)
-    places = _places(array.ndim, axes)
-    return jnp.moveaxis(own, range(array.ndim - len(places), array.ndim), places)
+    fitted_mask = _trailing(fitted_mask, array.ndim)
+    axis_indices = _places(array.ndim, axes)
+    return jnp.moveaxis(
+        fitted_mask, range(array.ndim - len(axis_indices), array.ndim), axis_indices
+    )
 
 
 def hold(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> tuple[jax.Array, ...]:
@@ -108,11 +110,11 @@ def hold(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> tupl
         >>> jax.grad(lambda p: jnp.where(gone, 0, jnp.square(hold(gone, (p,))[0])).sum())(y)
         Array([0., 2.], dtype=float32)
     """
-    bad = broken(gone, arrays, axes)
-    if bad is None:
+    removed_nonfinite = broken(gone, arrays, axes)
+    if removed_nonfinite is None:
         return arrays
     rank = max(array.ndim for array in arrays)
-    return tuple(_constant(bad, a, axes if a.ndim == rank else ()) for a in arrays)
+    return tuple(_constant(removed_nonfinite, a, axes if a.ndim == rank else ()) for a in arrays)
 
 
 def fill(gone: jax.Array, arrays: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -126,13 +128,13 @@ def fill(gone: jax.Array, arrays: tuple[jax.Array, ...]) -> tuple[jax.Array, ...
         >>> fill(jnp.array([True, False]), (jnp.array([jnp.nan, 1.0]),))
         (Array([0., 1.], dtype=float32),)
     """
-    bad = broken(gone, arrays)
-    if bad is None:
+    removed_nonfinite = broken(gone, arrays)
+    if removed_nonfinite is None:
         return arrays
-    places = [spread(bad, array) for array in arrays]
+    masks = [spread(removed_nonfinite, array) for array in arrays]
     return tuple(
-        array if place is None else jnp.where(place, jnp.zeros_like(array), array)
-        for array, place in zip(arrays, places, strict=True)
+        array if mask is None else jnp.where(mask, jnp.zeros_like(array), array)
+        for array, mask in zip(arrays, masks, strict=True)
     )
 
 
@@ -153,23 +155,23 @@ def finite_where_removed(values: jax.Array, gone: jax.Array | None) -> jax.Array
     return jnp.where(gone & ~jnp.isfinite(values), jnp.zeros_like(values), values)
 
 
-def _constant(bad: jax.Array, array: jax.Array, axes: Any) -> jax.Array:
+def _constant(removed_nonfinite: jax.Array, array: jax.Array, axes: Any) -> jax.Array:
     if not jnp.issubdtype(array.dtype, jnp.inexact):
         return array
     # only these entries: finite samples keep their gradient even with weight 0
-    place = spread(bad, array, axes)
-    return array if place is None else jnp.where(place, jax.lax.stop_gradient(array), array)
+    mask = spread(removed_nonfinite, array, axes)
+    return array if mask is None else jnp.where(mask, jax.lax.stop_gradient(array), array)
 
 
-def _fitted(gone: jax.Array, shape: tuple[int, ...]) -> jax.Array | None:
-    """Returns `gone` with at most `len(shape)` axes, or None if it does not fit the first axes."""
-    if gone.ndim > len(shape):
+def _fitted(is_removed: jax.Array, shape: tuple[int, ...]) -> jax.Array | None:
+    """Returns `is_removed` with at most `len(shape)` axes, or None if it does not fit the first axes."""
+    if is_removed.ndim > len(shape):
         # extra axes of size 1 carry no information: weights (b, 1) for losses (b,)
-        if math.prod(gone.shape[len(shape) :]) != 1:
+        if math.prod(is_removed.shape[len(shape) :]) != 1:
             return None
-        gone = jnp.reshape(gone, gone.shape[: len(shape)])
-    fits = all(g in (1, n) for g, n in zip(gone.shape, shape, strict=False))
-    return gone if fits else None
+        is_removed = jnp.reshape(is_removed, is_removed.shape[: len(shape)])
+    fits = all(g in (1, n) for g, n in zip(is_removed.shape, shape, strict=False))
+    return is_removed if fits else None
 
 
 def _trailing(array: jax.Array, rank: int) -> jax.Array:
@@ -177,11 +179,11 @@ def _trailing(array: jax.Array, rank: int) -> jax.Array:
 
 
 def _places(rank: int, axes: Any) -> tuple[int, ...]:
-    listed = axes if isinstance(axes, tuple | list) else (axes,)
-    return tuple(a % rank for a in listed if -rank <= a < rank)
+    axis_list = axes if isinstance(axes, tuple | list) else (axes,)
+    return tuple(a % rank for a in axis_list if -rank <= a < rank)
 
 
 def _last(array: jax.Array, axes: Any) -> jax.Array:
     """Returns the array with the given axes moved to the end."""
-    places = _places(array.ndim, axes)
-    return jnp.moveaxis(array, places, range(array.ndim - len(places), array.ndim))
+    axis_indices = _places(array.ndim, axes)
+    return jnp.moveaxis(array, axis_indices, range(array.ndim - len(axis_indices), array.ndim))

@@ -37,9 +37,11 @@ def dice(y_true: Any, y_pred: Any, axis: _Axes = None) -> jax.Array:
         Milletari et al. 2016, V-Net, https://arxiv.org/abs/1606.04797
     """
     y_true, y_pred = floats(y_true, y_pred)
-    both = jnp.sum(y_true * y_pred, axis=axis)
+    intersection = jnp.sum(y_true * y_pred, axis=axis)
     # EPSILON only avoids 0 / 0: as in Keras, the loss of two empty regions is 1
-    return 1.0 - 2.0 * both / (jnp.sum(y_true, axis=axis) + jnp.sum(y_pred, axis=axis) + EPSILON)
+    return 1.0 - 2.0 * intersection / (
+        jnp.sum(y_true, axis=axis) + jnp.sum(y_pred, axis=axis) + EPSILON
+    )
 
 
 def tversky(
@@ -71,11 +73,13 @@ def tversky(
         https://arxiv.org/abs/1706.05721
     """
     y_true, y_pred = floats(y_true, y_pred)
-    both = jnp.sum(y_true * y_pred, axis=axis)
-    missed = jnp.sum(y_true * (1.0 - y_pred), axis=axis)
+    intersection = jnp.sum(y_true * y_pred, axis=axis)
+    false_negatives = jnp.sum(y_true * (1.0 - y_pred), axis=axis)
     # soft counts: for probabilities of 0 and 1 these are the false positives
-    extra = jnp.sum((1.0 - y_true) * y_pred, axis=axis)
-    return 1.0 - both / (both + alpha * missed + beta * extra + EPSILON)
+    false_positives = jnp.sum((1.0 - y_true) * y_pred, axis=axis)
+    return 1.0 - intersection / (
+        intersection + alpha * false_negatives + beta * false_positives + EPSILON
+    )
 
 
 class Dice(Loss):

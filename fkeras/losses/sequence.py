@@ -22,9 +22,9 @@ _IMPOSSIBLE = -1e5
 BLANK = 0
 
 
-def _fill_blank(blank: jax.Array, added: jax.Array) -> jax.Array:
-    """Returns log probabilities (b, n + 1) of ending in a blank; adds `added` from entry 1 on."""
-    return jnp.concatenate([blank[:, :1], jnp.logaddexp(blank[:, 1:], added)], axis=1)
+def _fill_blank(blank: jax.Array, other: jax.Array) -> jax.Array:
+    """Returns log probabilities (b, n + 1) of ending in a blank; adds `other` from entry 1 on."""
+    return jnp.concatenate([blank[:, :1], jnp.logaddexp(blank[:, 1:], other)], axis=1)
 
 
 def ctc(y_true: Any, y_pred: Any) -> jax.Array:
@@ -75,29 +75,31 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
     logs = jax.nn.log_softmax(jnp.maximum(scores, lowest), axis=-1)
     # sums of a few lowest floats overflow to -inf
     logs = jnp.maximum(logs, _IMPOSSIBLE)
-    emitted = jnp.take_along_axis(logs, jnp.expand_dims(labels, 1), axis=2)
-    blanks = logs[:, :, BLANK : BLANK + 1]
+    label_scores = jnp.take_along_axis(logs, jnp.expand_dims(labels, 1), axis=2)
+    blank_scores = logs[:, :, BLANK : BLANK + 1]
 
     # a repeated label is reachable only through a blank; _IMPOSSIBLE blocks the direct step
-    again = (labels[:, :-1] == labels[:, 1:]).astype(scores.dtype)
-    again = jnp.pad(again, ((0, 0), (0, 1)))
-    first = jnp.zeros_like(scores[:, 0, :1])
-    nowhere = jnp.full_like(first, _IMPOSSIBLE, shape=labels.shape)
+    repeats = (labels[:, :-1] == labels[:, 1:]).astype(scores.dtype)
+    repeats = jnp.pad(repeats, ((0, 0), (0, 1)))
+    start_scores = jnp.zeros_like(scores[:, 0, :1])
+    unreachable = jnp.full_like(start_scores, _IMPOSSIBLE, shape=labels.shape)
 
     def step(carry: tuple, frame: tuple) -> tuple[tuple, None]:
         blank, label = carry
         log_label, log_blank = frame
-        ready = _fill_blank(blank, label + _IMPOSSIBLE * again)
-        new_label = jnp.logaddexp(ready[:, :-1], label) + log_label
-        new_blank = _fill_blank(ready + log_blank, label + log_blank + _IMPOSSIBLE * (1.0 - again))
+        after_blank = _fill_blank(blank, label + _IMPOSSIBLE * repeats)
+        new_label = jnp.logaddexp(after_blank[:, :-1], label) + log_label
+        new_blank = _fill_blank(
+            after_blank + log_blank, label + log_blank + _IMPOSSIBLE * (1.0 - repeats)
+        )
         return (new_blank, new_label), None
 
-    start = (jnp.concatenate([first, nowhere], axis=1), nowhere)
+    start = (jnp.concatenate([start_scores, unreachable], axis=1), unreachable)
     # `scan` iterates over the first axis
-    frames = (jnp.moveaxis(emitted, 1, 0), jnp.moveaxis(blanks, 1, 0))
+    frames = (jnp.moveaxis(label_scores, 1, 0), jnp.moveaxis(blank_scores, 1, 0))
     (blank, label), _ = jax.lax.scan(step, start, frames)
-    ended = _fill_blank(blank, label)
-    losses = -jnp.take_along_axis(ended, jnp.expand_dims(count, 1), axis=1)[:, 0]
+    final_scores = _fill_blank(blank, label)
+    losses = -jnp.take_along_axis(final_scores, jnp.expand_dims(count, 1), axis=1)[:, 0]
     return jnp.where(jnp.all(valid, axis=1), losses, jnp.nan)
 
 

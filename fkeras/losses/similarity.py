@@ -59,29 +59,29 @@ def circle(
     References:
         Sun et al. 2020, Circle loss, https://arxiv.org/abs/2002.10857
     """
-    own = widened(as_operand(y_pred, "y_pred"))
-    others = (
-        own
+    embeddings = widened(as_operand(y_pred, "y_pred"))
+    references = (
+        embeddings
         if ref_embeddings is None
-        else as_operand(ref_embeddings, "ref_embeddings").astype(own.dtype)
+        else as_operand(ref_embeddings, "ref_embeddings").astype(embeddings.dtype)
     )
     labels = as_operand(y_true, "y_true").astype("int32").reshape(-1, 1)
     if ref_labels is not None:
-        names = as_operand(ref_labels, "ref_labels").astype("int32").reshape(1, -1)
+        reference_labels = as_operand(ref_labels, "ref_labels").astype("int32").reshape(1, -1)
     else:
-        names = labels.reshape(1, -1)
+        reference_labels = labels.reshape(1, -1)
     # rounding makes the distance of equal embeddings slightly negative
-    distance = jnp.maximum(1.0 - own @ others.T, 0.0)
-    same, compared = labels == names, names != _REMOVED
-    alike, unlike = same & compared, ~same & compared
+    distance = jnp.maximum(1.0 - embeddings @ references.T, 0.0)
+    same_class, is_counted = labels == reference_labels, reference_labels != _REMOVED
+    positive_pairs, negative_pairs = same_class & is_counted, ~same_class & is_counted
     if remove_diagonal:
         # only with references of the same order; `eye` allows a different number of references
-        alike = alike & ~jnp.eye(*same.shape, dtype=bool)
-    far = gamma * (margin + distance) * (distance - margin)
-    near = gamma * jnp.maximum(1.0 + margin - distance, 0.0) * (1.0 - margin - distance)
-    far = jax.nn.logsumexp(jnp.where(alike, far, _NO_PAIR), axis=1)
-    near = jax.nn.logsumexp(jnp.where(unlike, near, _NO_PAIR), axis=1)
-    return jax.nn.softplus(far + near)
+        positive_pairs = positive_pairs & ~jnp.eye(*same_class.shape, dtype=bool)
+    positive_terms = gamma * (margin + distance) * (distance - margin)
+    negative_terms = gamma * jnp.maximum(1.0 + margin - distance, 0.0) * (1.0 - margin - distance)
+    positive_terms = jax.nn.logsumexp(jnp.where(positive_pairs, positive_terms, _NO_PAIR), axis=1)
+    negative_terms = jax.nn.logsumexp(jnp.where(negative_pairs, negative_terms, _NO_PAIR), axis=1)
+    return jax.nn.softplus(positive_terms + negative_terms)
 
 
 class Circle(Loss):
@@ -123,15 +123,17 @@ class Circle(Loss):
         # XLA merges this call with the loss's; NaN != 0, so the mean reports NaN
         return self.call(y_true, y_pred) != 0
 
-    def _held(self, gone: jax.Array, y_true: jax.Array, y_pred: jax.Array) -> tuple[jax.Array, ...]:
+    def _held(
+        self, is_removed: jax.Array, y_true: jax.Array, y_pred: jax.Array
+    ) -> tuple[jax.Array, ...]:
         # a stopped gradient is not enough: NaN would reach other samples through the pairs
-        bad = removing.broken(gone, (y_true, y_pred))
-        if bad is None:
+        removed_nonfinite = removing.broken(is_removed, (y_true, y_pred))
+        if removed_nonfinite is None:
             return y_true, y_pred
         labels = jnp.asarray(y_true).astype("int32")
         return (
-            jnp.where(jnp.reshape(bad, labels.shape), _REMOVED, labels),
-            jnp.where(jnp.reshape(bad, (-1, *(1,) * (y_pred.ndim - 1))), 0.0, y_pred),
+            jnp.where(jnp.reshape(removed_nonfinite, labels.shape), _REMOVED, labels),
+            jnp.where(jnp.reshape(removed_nonfinite, (-1, *(1,) * (y_pred.ndim - 1))), 0.0, y_pred),
         )
 
 

@@ -44,9 +44,9 @@ def accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     return _or_nan(y_true == y_pred, jnp.isnan(y_true) | jnp.isnan(y_pred))
 
 
-def _or_nan(right: jax.Array, unknown: jax.Array) -> jax.Array:
+def _or_nan(is_correct: jax.Array, is_unknown: jax.Array) -> jax.Array:
     """Returns 1 for correct, 0 for wrong and NaN for unknown."""
-    return jnp.where(unknown, jnp.nan, right.astype("float32"))
+    return jnp.where(is_unknown, jnp.nan, is_correct.astype("float32"))
 
 
 def _any_nan(scores: jax.Array) -> jax.Array:
@@ -70,8 +70,8 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Arr
         Array([[1., 0.]], dtype=float32)
     """
     y_true, y_pred = align_pair(y_true, y_pred)
-    right = y_true == (y_pred > threshold).astype(y_true.dtype)
-    return _or_nan(right, jnp.isnan(y_true) | jnp.isnan(y_pred))
+    is_correct = y_true == (y_pred > threshold).astype(y_true.dtype)
+    return _or_nan(is_correct, jnp.isnan(y_true) | jnp.isnan(y_pred))
 
 
 def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
@@ -86,8 +86,8 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
         Array([1., 0.], dtype=float32)
     """
     y_true, y_pred = as_operand(y_true, "y_true"), as_operand(y_pred, "y_pred")
-    unknown = _any_nan(y_true) | _any_nan(y_pred)
-    return _or_nan(jnp.argmax(y_true, axis=-1) == jnp.argmax(y_pred, axis=-1), unknown)
+    is_unknown = _any_nan(y_true) | _any_nan(y_pred)
+    return _or_nan(jnp.argmax(y_true, axis=-1) == jnp.argmax(y_pred, axis=-1), is_unknown)
 
 
 def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
@@ -106,8 +106,8 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     """
     y_pred = as_operand(y_pred, "y_pred")
     labels, valid = valid_indices(class_numbers(y_true, y_pred, -1), y_pred.shape[-1])
-    right = labels == jnp.argmax(y_pred, axis=-1).astype("int32")
-    return _or_nan(right, ~valid | _any_nan(y_pred))
+    is_correct = labels == jnp.argmax(y_pred, axis=-1).astype("int32")
+    return _or_nan(is_correct, ~valid | _any_nan(y_pred))
 
 
 def sparse_top_k_categorical_accuracy(
@@ -132,12 +132,12 @@ def sparse_top_k_categorical_accuracy(
     y_pred = as_operand(y_pred, "y_pred")
     labels = class_numbers(y_true, y_pred, -1)
     if from_sorted_ids:
-        found = y_pred[..., :k] == jnp.expand_dims(labels, -1).astype(y_pred.dtype)
-        return _or_nan(jnp.any(found, axis=-1), _any_nan(y_pred[..., :k]))
+        in_top_k = y_pred[..., :k] == jnp.expand_dims(labels, -1).astype(y_pred.dtype)
+        return _or_nan(jnp.any(in_top_k, axis=-1), _any_nan(y_pred[..., :k]))
     labels, valid = valid_indices(labels, y_pred.shape[-1])
     # the rank of the true class needs one comparison per class, not a sort; ties are correct
-    own = jnp.take_along_axis(y_pred, jnp.expand_dims(labels, -1), axis=-1)
-    return _or_nan(jnp.sum(y_pred > own, axis=-1) < k, ~valid | _any_nan(y_pred))
+    label_scores = jnp.take_along_axis(y_pred, jnp.expand_dims(labels, -1), axis=-1)
+    return _or_nan(jnp.sum(y_pred > label_scores, axis=-1) < k, ~valid | _any_nan(y_pred))
 
 
 def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Array:

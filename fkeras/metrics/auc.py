@@ -43,8 +43,8 @@ def interpolated_pr_area(state: State) -> jax.Array:
     slope = divide_no_nan(tp_step, jnp.maximum(step, 0.0))
     intercept = tp[1:] - slope * positive[1:]
     # log(1) = 0 removes the term where a ratio is undefined, as in Keras
-    both = (positive[:-1] > 0) & (positive[1:] > 0)
-    ratio = jnp.where(both, divide_no_nan(positive[:-1], positive[1:]), 1.0)
+    is_defined = (positive[:-1] > 0) & (positive[1:] > 0)
+    ratio = jnp.where(is_defined, divide_no_nan(positive[:-1], positive[1:]), 1.0)
     parts = slope * (tp_step + intercept * jnp.log(ratio))
     return jnp.sum(divide_no_nan(parts, jnp.maximum(tp[1:] + fn[1:], 0.0)), axis=0)
 
@@ -131,10 +131,10 @@ class AUC(Metric):
         if self.thresholds is None:
             last = self.num_thresholds - 1
             # computed in Python floats, as in Keras: equal thresholds give equal counts
-            inner = tuple((i + 1) / last for i in range(self.num_thresholds - 2))
+            inner_thresholds = tuple((i + 1) / last for i in range(self.num_thresholds - 2))
         else:
-            inner = tuple(sorted(self.thresholds))
-        return (-1e-7, *inner, 1.0 + 1e-7)
+            inner_thresholds = tuple(sorted(self.thresholds))
+        return (-1e-7, *inner_thresholds, 1.0 + 1e-7)
 
     def init(self, y_pred: Any = None) -> State:
         shape: tuple[int, ...] = (len(self.all_thresholds),)
@@ -159,14 +159,16 @@ class AUC(Metric):
         if not self.multi_label:
             if self.label_weights is not None:
                 # one area for all labels: weight the decisions, not the areas as in `result`
-                own = jnp.asarray(self.label_weights, self.dtype)
-                weights = weights * own.reshape((1,) * (weights.ndim - 1) + (-1,))
+                label_weights = jnp.asarray(self.label_weights, self.dtype)
+                weights = weights * label_weights.reshape((1,) * (weights.ndim - 1) + (-1,))
             return add_counts(state, (labels, scores, weights), self.all_thresholds)
         # `count` flattens its arrays, so map it over labels instead of adding an axis to it
         columns = [y.reshape(-1, y.shape[-1]) for y in (labels, scores, weights)]
-        each = jax.vmap(lambda y, s, w: count(y, s, w, self.all_thresholds), in_axes=1, out_axes=1)
+        count_labels = jax.vmap(
+            lambda y, s, w: count(y, s, w, self.all_thresholds), in_axes=1, out_axes=1
+        )
         for part in exact.chunks(*columns):
-            state = exact.add(state, each(*part))
+            state = exact.add(state, count_labels(*part))
         return state
 
     def result(self, state: State) -> jax.Array:

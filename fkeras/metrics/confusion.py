@@ -28,8 +28,8 @@ def evenly_spaced(thresholds: Sequence[float]) -> bool:
     """Returns whether thresholds are evenly spaced from 0 to 1, within 1e-7."""
     if len(thresholds) < 3:
         return False
-    even = np.arange(len(thresholds), dtype="float32") / (len(thresholds) - 1)
-    return bool(np.allclose(thresholds, even, atol=1e-7))
+    even_thresholds = np.arange(len(thresholds), dtype="float32") / (len(thresholds) - 1)
+    return bool(np.allclose(thresholds, even_thresholds, atol=1e-7))
 
 
 def decisions(
@@ -55,9 +55,9 @@ def decisions(
     y_true, y_pred = align_pair(y_true, y_pred)
     labels, scores = (y_true != 0).astype(dtype), y_pred.astype(dtype)
     if top_k is not None:
-        chosen = jax.lax.top_k(scores, top_k)[1]
-        kept = jnp.any(jax.nn.one_hot(chosen, scores.shape[-1], dtype=bool), axis=-2)
-        scores = jnp.where(kept, scores, LOWEST)
+        top_classes = jax.lax.top_k(scores, top_k)[1]
+        in_top_k = jnp.any(jax.nn.one_hot(top_classes, scores.shape[-1], dtype=bool), axis=-2)
+        scores = jnp.where(in_top_k, scores, LOWEST)
     if class_id is not None:
         labels, scores = (y[..., class_id : class_id + 1] for y in (labels, scores))
     # after the selection of a class: the weights take the shape of the selected scores
@@ -96,11 +96,11 @@ def count(
         positive = [jax.lax.cumsum(y, reverse=True) for y in sums]
     else:
         limits = jnp.asarray(thresholds, scores.dtype)[:, None]
-        above = (scores[None, :] > limits).astype(scores.dtype)
-        positive = [jnp.sum(above * y[None, :], axis=1) for y in (true, false)]
+        is_above = (scores[None, :] > limits).astype(scores.dtype)
+        positive = [jnp.sum(is_above * y[None, :], axis=1) for y in (true, false)]
     # a NaN in the sum makes all counts NaN, without a branch; scores of weight 0 are excluded
-    unknown = jnp.sum(jnp.where(jnp.isnan(scores) & (weights != 0), jnp.nan, 0.0))
-    tp, fp = (y + unknown.astype(y.dtype) for y in positive)
+    nan_term = jnp.sum(jnp.where(jnp.isnan(scores) & (weights != 0), jnp.nan, 0.0))
+    tp, fp = (y + nan_term.astype(y.dtype) for y in positive)
     # negatives are the rest of the total, so they need no second comparison
     return dict(zip(COUNTS, (tp, fp, jnp.sum(false) - fp, jnp.sum(true) - tp), strict=True))
 
@@ -132,9 +132,9 @@ def _listed(thresholds: Any, top_k: int | None) -> tuple[float, ...]:
     return thresholds if isinstance(thresholds, tuple) else (thresholds,)
 
 
-def _share(state: State, wrong: str) -> jax.Array:
-    right = state["true_positives"]
-    share = divide_no_nan(right, right + state[wrong])
+def _share(state: State, other_count: str) -> jax.Array:
+    true_positives = state["true_positives"]
+    share = divide_no_nan(true_positives, true_positives + state[other_count])
     return share[0] if share.shape == (1,) else share
 
 
@@ -218,8 +218,10 @@ class Recall(Metric):
 def _add_counts(
     metric: Precision | Recall, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
 ) -> State:
-    found = decisions(y_true, y_pred, weight, mask, metric.dtype, metric.top_k, metric.class_id)
-    return add_counts(state, found, _listed(metric.thresholds, metric.top_k))
+    batch_decisions = decisions(
+        y_true, y_pred, weight, mask, metric.dtype, metric.top_k, metric.class_id
+    )
+    return add_counts(state, batch_decisions, _listed(metric.thresholds, metric.top_k))
 
 
 METRICS = (

@@ -73,10 +73,10 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] 
         https://doi.org/10.2307/2532051
     """
     y_true, y_pred = floats(y_true, y_pred)
-    apart = jnp.square(jnp.mean(y_true, axis=axis) - jnp.mean(y_pred, axis=axis))
+    squared_bias = jnp.square(jnp.mean(y_true, axis=axis) - jnp.mean(y_pred, axis=axis))
     true, pred = _centred(y_true, axis), _centred(y_pred, axis)
-    spread = jnp.mean(jnp.square(true), axis=axis) + jnp.mean(jnp.square(pred), axis=axis)
-    return 2.0 * jnp.mean(true * pred, axis=axis) / (spread + apart + EPSILON)
+    variances = jnp.mean(jnp.square(true), axis=axis) + jnp.mean(jnp.square(pred), axis=axis)
+    return 2.0 * jnp.mean(true * pred, axis=axis) / (variances + squared_bias + EPSILON)
 
 
 class PearsonCorrelation(MeanMetric):
@@ -171,8 +171,8 @@ class R2Score(Metric):
                 f"{received}. Give them or their shape: metric.init(y_pred)."
             )
         sums = ("squared_sum", "sum", "residual", "count")
-        each = exact.zeros(sums, (y_pred.shape[-1],), self.dtype)
-        return each | exact.zeros(["num_samples"], (), self.dtype)
+        output_sums = exact.zeros(sums, (y_pred.shape[-1],), self.dtype)
+        return output_sums | exact.zeros(["num_samples"], (), self.dtype)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -185,11 +185,11 @@ class R2Score(Metric):
             )
         products, weights = weighted(y_true, sample_weight, mask)
         # removed samples may hold NaN, so select in both products
-        left = jnp.where(weights == 0, 0.0, jnp.square(y_true - y_pred) * weights)
+        residuals = jnp.where(weights == 0, 0.0, jnp.square(y_true - y_pred) * weights)
         parts = {
             "squared_sum": jnp.sum(jnp.where(weights == 0, 0.0, y_true * products), axis=0),
             "sum": jnp.sum(products, axis=0),
-            "residual": jnp.sum(left, axis=0),
+            "residual": jnp.sum(residuals, axis=0),
             "count": jnp.sum(weights, axis=0),
             "num_samples": jnp.sum((weights != 0).astype(self.dtype)),
         }
@@ -209,10 +209,12 @@ class R2Score(Metric):
             score = scores
         if self.num_regressors == 0:
             return score
-        free = state["num_samples"] - self.num_regressors - 1.0
-        adjusted = 1.0 - divide_no_nan((1.0 - score) * (state["num_samples"] - 1.0), free)
+        degrees_of_freedom = state["num_samples"] - self.num_regressors - 1.0
+        adjusted_score = 1.0 - divide_no_nan(
+            (1.0 - score) * (state["num_samples"] - 1.0), degrees_of_freedom
+        )
         # without degrees of freedom, the adjusted score is undefined
-        return jnp.where(free > 0, adjusted, score)
+        return jnp.where(degrees_of_freedom > 0, adjusted_score, score)
 
 
 METRICS = (

@@ -25,10 +25,10 @@ def _listed(thresholds: Any) -> tuple[float, ...]:
 def _add(
     metric: _Count, kind: str, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
 ) -> State:
-    found = decisions(y_true, y_pred, weight, mask, metric.dtype)
+    batch_decisions = decisions(y_true, y_pred, weight, mask, metric.dtype)
     thresholds = metric.all_thresholds
     # float32 counts each chunk exactly; `exact.add` keeps the sum of the chunks exact
-    for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in found)):
+    for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in batch_decisions)):
         counts = count(labels, scores, weights, thresholds)
         state = exact.add(state, {"accumulator": counts[kind]})
     return state

@@ -37,11 +37,11 @@ def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: Any) -> State:
         >>> sorted(zeros(["total"], (), "float32"))
         ['total', 'total__rest']
     """
-    made = {}
+    state = {}
     for name in names:
-        made[name] = jnp.zeros(shape, dtype)
-        made[name + _REST] = jnp.zeros(shape, dtype)
-    return made
+        state[name] = jnp.zeros(shape, dtype)
+        state[name + _REST] = jnp.zeros(shape, dtype)
+    return state
 
 
 def counts(names: Iterable[str], dtype: Any) -> State:
@@ -51,10 +51,10 @@ def counts(names: Iterable[str], dtype: Any) -> State:
         >>> {name: str(array.dtype) for name, array in counts(["count"], "float32").items()}
         {'count': 'int32', 'count__rest': 'float32'}
     """
-    made = {}
+    state = {}
     for name in names:
-        made[name], made[name + _REST] = jnp.zeros((), "int32"), jnp.zeros((), dtype)
-    return made
+        state[name], state[name + _REST] = jnp.zeros((), "int32"), jnp.zeros((), dtype)
+    return state
 
 
 def plain(state: State) -> State:
@@ -84,15 +84,15 @@ def add(state: State, parts: Mapping[str, Any]) -> State:
         >>> int(state["total"]) + int(state["total__rest"])
         16777219
     """
-    made = dict(state)
+    new_state = dict(state)
     for name, part in parts.items():
         rest = state.get(name + _REST)
         if rest is None:
             part = jnp.asarray(part[0] if isinstance(part, tuple) else part)
-            made[name] = state[name] + part.astype(state[name].dtype)
+            new_state[name] = state[name] + part.astype(state[name].dtype)
         else:
-            made[name], made[name + _REST] = _plus((state[name], rest), part)
-    return made
+            new_state[name], new_state[name + _REST] = _plus((state[name], rest), part)
+    return new_state
 
 
 def merge(a: State, b: State) -> State:
@@ -107,18 +107,18 @@ def merge(a: State, b: State) -> State:
     """
     # one state may lack the rest (`plain`): its sum is then a part of the other's
     names = [name for name in a if name + _REST in a or name + _REST in b]
-    paired = {name + _REST for name in names}
-    made = {
+    rest_names = {name + _REST for name in names}
+    merged = {
         name: jax.tree.map(jnp.add, a[name], b[name])
         for name in a
-        if name not in names and name not in paired
+        if name not in names and name not in rest_names
     }
     for name in names:
         first, second = (a, b) if name + _REST in a else (b, a)
         rest = second.get(name + _REST)
         part = second[name] if rest is None else (second[name], rest)
-        made[name], made[name + _REST] = _plus((first[name], first[name + _REST]), part)
-    return made
+        merged[name], merged[name + _REST] = _plus((first[name], first[name + _REST]), part)
+    return merged
 
 
 def as_float(state: State, name: str) -> jax.Array:
@@ -154,12 +154,12 @@ def total(x: jax.Array) -> Pair:
         return jnp.sum(x), None
     x = jnp.ravel(x)
     # rows of _CHUNK elements sum exactly for ones; their sums are added in pairs below
-    high = jnp.sum(jnp.pad(x, (0, -x.size % _CHUNK)).reshape(-1, _CHUNK), axis=1)
-    low = jnp.zeros_like(high)
-    while high.size > 1:
-        high, low = (jnp.pad(y, (0, y.size % 2)).reshape(2, -1) for y in (high, low))
-        high, low = _plus((high[0], low[0]), (high[1], low[1]))
-    return high[0], low[0]
+    sums = jnp.sum(jnp.pad(x, (0, -x.size % _CHUNK)).reshape(-1, _CHUNK), axis=1)
+    errors = jnp.zeros_like(sums)
+    while sums.size > 1:
+        sums, errors = (jnp.pad(y, (0, y.size % 2)).reshape(2, -1) for y in (sums, errors))
+        sums, errors = _plus((sums[0], errors[0]), (sums[1], errors[1]))
+    return sums[0], errors[0]
 
 
 def whole(number: Any, dtype: Any) -> Pair:
@@ -213,23 +213,23 @@ def _plus(a: Pair, b: Any) -> Pair:
 
 
 def _plus_integer(a: Pair, b: Any) -> Pair:
-    (low, high), (more, carry) = a, b if isinstance(b, tuple) else (b, 0)
+    (low, high), (addend, carry) = a, b if isinstance(b, tuple) else (b, 0)
     bits = _bits(low.dtype)
-    full = jnp.asarray((1 << bits) - 1, low.dtype)
-    more = jnp.asarray(more).astype(low.dtype)
+    mask = jnp.asarray((1 << bits) - 1, low.dtype)
+    addend = jnp.asarray(addend).astype(low.dtype)
     # split the part first, so that the addition of the low bits cannot overflow
-    both = low + (more & full)
-    return both & full, high + carry + (both >> bits) + (more >> bits)
+    low_sum = low + (addend & mask)
+    return low_sum & mask, high + carry + (low_sum >> bits) + (addend >> bits)
 
 
 def _plus_fraction(a: Pair, b: Any) -> Pair:
     number, fraction = a
-    more, rest = b if isinstance(b, tuple) else (b, None)
-    if not _is_whole(more):
-        below = jnp.floor(more)
-        rest = more - below if rest is None else more - below + rest
-        more = below
-    number = number + jnp.asarray(more).astype(number.dtype)
+    addend, rest = b if isinstance(b, tuple) else (b, None)
+    if not _is_whole(addend):
+        floor = jnp.floor(addend)
+        rest = addend - floor if rest is None else addend - floor + rest
+        addend = floor
+    number = number + jnp.asarray(addend).astype(number.dtype)
     if rest is None:
         return number, fraction
     fraction = fraction + rest.astype(fraction.dtype)
@@ -239,21 +239,21 @@ def _plus_fraction(a: Pair, b: Any) -> Pair:
 
 
 def _plus_float(a: Pair, b: Any) -> Pair:
-    (high, low), (more, rest) = a, b if isinstance(b, tuple) else (b, None)
-    more = more.astype(high.dtype)
+    (high, low), (addend, rest) = a, b if isinstance(b, tuple) else (b, None)
+    addend = addend.astype(high.dtype)
     if rest is None:
         # add the previous rounding error to the next part: cheaper than a sum of two pairs
-        return _rounded(high, more + low)
-    both, error = _rounded(high, more)
-    return _rounded(both, error + (low + rest.astype(high.dtype)))
+        return _rounded(high, addend + low)
+    high_sum, error = _rounded(high, addend)
+    return _rounded(high_sum, error + (low + rest.astype(high.dtype)))
 
 
 def _rounded(a: jax.Array, b: jax.Array) -> Pair:
     """Returns the rounded sum and its rounding error (Dekker's fast two-sum)."""
     # the error is exact only if the larger operand is subtracted first
-    first = jnp.abs(a) >= jnp.abs(b)
-    large, small = jnp.where(first, a, b), jnp.where(first, b, a)
-    both = a + b
-    left = small - (both - large)
+    a_is_larger = jnp.abs(a) >= jnp.abs(b)
+    large, small = jnp.where(a_is_larger, a, b), jnp.where(a_is_larger, b, a)
+    rounded_sum = a + b
+    error = small - (rounded_sum - large)
     # infinity - infinity is NaN, not a rounding error
-    return both, jnp.where(jnp.isfinite(left), left, 0)
+    return rounded_sum, jnp.where(jnp.isfinite(error), error, 0)

@@ -38,15 +38,15 @@ def _update(
     pred = as_operand(y_pred, "y_pred").astype(metric.dtype)
     if threshold is None:
         # as in Keras: a row of zeros predicts no class, and ties predict several
-        found = (pred >= jnp.max(pred, axis=-1, keepdims=True)) & (jnp.abs(pred) > 1e-9)
+        predicted = (pred >= jnp.max(pred, axis=-1, keepdims=True)) & (jnp.abs(pred) > 1e-9)
     else:
-        found = pred > threshold
-    found = found.astype(metric.dtype)
+        predicted = pred > threshold
+    predicted = predicted.astype(metric.dtype)
     _, weights = weighted(pred, weight, mask)
     # counts of a class reduce all axes but the last; "micro" pools the classes too
     axes = None if state["true_positives"].ndim == 0 else tuple(range(pred.ndim - 1))
     # in the order of `_NAMES`; the last part is the support of each class
-    parts = (found * true, found * (1.0 - true), (1.0 - found) * true, true)
+    parts = (predicted * true, predicted * (1.0 - true), (1.0 - predicted) * true, true)
     return exact.add(
         state,
         {

@@ -245,10 +245,15 @@ class MeanMetric(Metric):
         self, y_true: jax.Array, y_pred: jax.Array, sample_weight: Any, mask: Any
     ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the values and the mask of the values that count."""
-        values, own = jnp.asarray(self.values(y_true, y_pred)), self.target_mask(y_true, y_pred)
-        if own is not None and mask is not None:
-            own = own & align_weight(as_operand(mask, "mask").astype(bool), own, "mask")
-        return values, mask if own is None else own
+        values, own_mask = (
+            jnp.asarray(self.values(y_true, y_pred)),
+            self.target_mask(y_true, y_pred),
+        )
+        if own_mask is not None and mask is not None:
+            own_mask = own_mask & align_weight(
+                as_operand(mask, "mask").astype(bool), own_mask, "mask"
+            )
+        return values, mask if own_mask is None else own_mask
 
     def result(self, state: State) -> jax.Array:
         return mean_of(state)

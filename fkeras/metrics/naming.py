@@ -107,21 +107,21 @@ def resolve(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metr
         raise ValueError("Expected a metric, received None. Leave it out, or pass 'accuracy'.")
     if not isinstance(identifier, str):
         return get(identifier)
-    word, kind = identifier.lower(), kind_of_classes(y_true, y_pred)
-    if word in ("accuracy", "acc"):
-        chosen = {
+    name, kind = identifier.lower(), kind_of_classes(y_true, y_pred)
+    if name in ("accuracy", "acc"):
+        metric_class = {
             "binary": accuracies.BinaryAccuracy,
             "sparse": accuracies.SparseCategoricalAccuracy,
             "categorical": accuracies.CategoricalAccuracy,
         }[kind]
-        return chosen(name=identifier)
-    if word in ("crossentropy", "ce"):
-        chosen = {
+        return metric_class(name=identifier)
+    if name in ("crossentropy", "ce"):
+        metric_class = {
             "binary": mean_losses.BinaryCrossentropy,
             "sparse": mean_losses.SparseCategoricalCrossentropy,
             "categorical": mean_losses.CategoricalCrossentropy,
         }[kind]
         # a metric of probabilities on logits would be wrong without an error
-        return chosen(name=identifier, from_logits=bool(getattr(loss, "from_logits", False)))
+        return metric_class(name=identifier, from_logits=bool(getattr(loss, "from_logits", False)))
     # log under the name that the user passed: "mse", not "mean_squared_error"
     return dataclasses.replace(get(identifier), name=identifier)

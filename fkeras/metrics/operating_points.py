@@ -32,20 +32,20 @@ def best_under(constrained: jax.Array, dependent: jax.Array, least: float) -> ja
 
 def sensitivity(state: State) -> jax.Array:
     """Returns the recall, true positives / (true positives + false negatives), per threshold."""
-    right = state["true_positives"]
-    return divide_no_nan(right, right + state["false_negatives"])
+    true_positives = state["true_positives"]
+    return divide_no_nan(true_positives, true_positives + state["false_negatives"])
 
 
 def specificity(state: State) -> jax.Array:
     """Returns true negatives / (true negatives + false positives) per threshold."""
-    right = state["true_negatives"]
-    return divide_no_nan(right, right + state["false_positives"])
+    true_negatives = state["true_negatives"]
+    return divide_no_nan(true_negatives, true_negatives + state["false_positives"])
 
 
 def precision(state: State) -> jax.Array:
     """Returns true positives / (true positives + false positives) per threshold."""
-    right = state["true_positives"]
-    return divide_no_nan(right, right + state["false_positives"])
+    true_positives = state["true_positives"]
+    return divide_no_nan(true_positives, true_positives + state["false_positives"])
 
 
 class _OperatingPoint(Metric):
@@ -63,9 +63,9 @@ class _OperatingPoint(Metric):
         number, _ = self._counting
         if number == 1:
             return (0.5,)
-        inner = tuple((i + 1) / (number - 1) for i in range(number - 2))
+        inner_thresholds = tuple((i + 1) / (number - 1) for i in range(number - 2))
         # below 0 every score is positive, at 1 none: both ends of the curve are reachable
-        return (-1e-7, *inner, 1.0)
+        return (-1e-7, *inner_thresholds, 1.0)
 
     def init(self, y_pred: Any = None) -> State:
         return exact.zeros(COUNTS, (self._counting[0],), self.dtype)
@@ -78,10 +78,10 @@ class _OperatingPoint(Metric):
         sample_weight: Any = None,
         mask: Any = None,
     ) -> State:
-        found = decisions(
+        batch_decisions = decisions(
             y_true, y_pred, sample_weight, mask, self.dtype, class_id=self._counting[1]
         )
-        return add_counts(state, found, self.all_thresholds)
+        return add_counts(state, batch_decisions, self.all_thresholds)
 
 
 class SensitivityAtSpecificity(_OperatingPoint):

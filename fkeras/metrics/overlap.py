@@ -57,25 +57,25 @@ def confusion_table(
     """
     labels, found, weights = (y.reshape(-1) for y in (labels, found, weights))
     # check both numbers: an invalid class could still give a valid cell
-    inside = (labels >= 0) & (labels < classes) & (found >= 0) & (found < classes)
+    is_valid = (labels >= 0) & (labels < classes) & (found >= 0) & (found < classes)
     # one segment per cell of the flattened matrix
-    cell = jnp.where(inside, labels * classes + found, 0)
-    weights = jnp.where(inside, weights, jnp.zeros_like(weights))
+    cell = jnp.where(is_valid, labels * classes + found, 0)
+    weights = jnp.where(is_valid, weights, jnp.zeros_like(weights))
     sums = jax.ops.segment_sum(weights, cell, num_segments=classes * classes)
     return sums.reshape(classes, classes)
 
 
 def mean_overlap(table: jax.Array, classes: Sequence[int]) -> jax.Array:
     """Returns the mean IoU of the chosen classes, without classes that do not occur."""
-    chosen = jnp.asarray(tuple(classes), "int32")
+    class_ids = jnp.asarray(tuple(classes), "int32")
     table = table.astype("float32")
     # union = true + predicted - intersection
-    both = jnp.diagonal(table)
-    union = jnp.sum(table, axis=0) + jnp.sum(table, axis=1) - both
-    both, union = both[chosen], union[chosen]
+    intersection = jnp.diagonal(table)
+    union = jnp.sum(table, axis=0) + jnp.sum(table, axis=1) - intersection
+    intersection, union = intersection[class_ids], union[class_ids]
     # a class that neither targets nor predictions have would count as an IoU of 0
     occurs = union > 1e-9
-    shares = jnp.where(occurs, both / (union + _EPSILON), 0.0)
+    shares = jnp.where(occurs, intersection / (union + _EPSILON), 0.0)
     return jnp.sum(shares) / (jnp.sum(occurs.astype("float32")) + _EPSILON)
 
 
@@ -83,7 +83,7 @@ def _add(
     metric: Metric,
     state: State,
     labels: jax.Array,
-    found: jax.Array,
+    predicted: jax.Array,
     sample_weight: Any,
     mask: Any,
     classes: int,
@@ -91,12 +91,12 @@ def _add(
 ) -> State:
     """Returns the state after the pairs of true and predicted classes of a batch."""
     # only one of the two may have a last axis of size 1
-    found = found.reshape(labels.shape) if found.size == labels.size else found
-    counts = jnp.issubdtype(jnp.dtype(metric.dtype), jnp.integer)
+    predicted = predicted.reshape(labels.shape) if predicted.size == labels.size else predicted
+    counts_integers = jnp.issubdtype(jnp.dtype(metric.dtype), jnp.integer)
     if sample_weight is not None:
         sample_weight = as_operand(sample_weight, "sample_weight")
         # Keras truncates fractional weights to integers without an error
-        if counts and jnp.issubdtype(sample_weight.dtype, jnp.floating):
+        if counts_integers and jnp.issubdtype(sample_weight.dtype, jnp.floating):
             raise ValueError(
                 f"{metric.label}: expected whole sample weights, since it counts in "
                 f"{metric.dtype}, received {sample_weight.dtype}. Make the metric with "
@@ -109,7 +109,7 @@ def _add(
         weights = jnp.where(mask, weights, jnp.zeros_like(weights))
     if ignore_class is not None:
         weights = jnp.where(labels == ignore_class, jnp.zeros_like(weights), weights)
-    return exact.add(state, {_TABLE: confusion_table(labels, found, weights, classes)})
+    return exact.add(state, {_TABLE: confusion_table(labels, predicted, weights, classes)})
 
 
 class _Overlap(Metric):
@@ -137,11 +137,11 @@ def _numbers(y: Any, sparse: bool, axis: int) -> jax.Array:
 
 
 def _check_ids(metric: Any) -> None:
-    wrong = [c for c in metric.target_class_ids if not 0 <= c < metric.num_classes]
-    if wrong:
+    invalid_ids = [c for c in metric.target_class_ids if not 0 <= c < metric.num_classes]
+    if invalid_ids:
         raise ValueError(
             f"{type(metric).__name__}: target_class_ids: expected numbers of the "
-            f"{metric.num_classes} classes (0..{metric.num_classes - 1}), received {wrong[0]}. "
+            f"{metric.num_classes} classes (0..{metric.num_classes - 1}), received {invalid_ids[0]}. "
             "Correct it, or raise num_classes."
         )
 
@@ -191,9 +191,9 @@ class IoU(_Overlap):
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
         labels = _numbers(y_true, self.sparse_y_true, self.axis)
-        found = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
         return _add(
-            self, state, labels, found, sample_weight, mask, self.num_classes, self.ignore_class
+            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
         )
 
 
@@ -237,9 +237,11 @@ class BinaryIoU(_Overlap):
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
         # as in Keras: a score equal to the threshold is positive here, unlike in `Precision`
-        found = (as_operand(y_pred, "y_pred").astype("float32") >= self.threshold).astype("int32")
+        predicted = (as_operand(y_pred, "y_pred").astype("float32") >= self.threshold).astype(
+            "int32"
+        )
         labels = as_operand(y_true, "y_true").astype("int32")
-        return _add(self, state, labels, found, sample_weight, mask, 2)
+        return _add(self, state, labels, predicted, sample_weight, mask, 2)
 
 
 class MeanIoU(_Overlap):
@@ -271,9 +273,9 @@ class MeanIoU(_Overlap):
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
         labels = _numbers(y_true, self.sparse_y_true, self.axis)
-        found = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
         return _add(
-            self, state, labels, found, sample_weight, mask, self.num_classes, self.ignore_class
+            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
         )
 
 
@@ -313,9 +315,9 @@ class OneHotIoU(_Overlap):
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
         labels = _numbers(y_true, False, self.axis)
-        found = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
         return _add(
-            self, state, labels, found, sample_weight, mask, self.num_classes, self.ignore_class
+            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
         )
 
 
@@ -351,9 +353,9 @@ class OneHotMeanIoU(_Overlap):
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
         labels = _numbers(y_true, False, self.axis)
-        found = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
         return _add(
-            self, state, labels, found, sample_weight, mask, self.num_classes, self.ignore_class
+            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
         )
 
 

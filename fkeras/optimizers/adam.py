@@ -49,11 +49,11 @@ def adam_step(
     """
     m = moving_mean(slots["momentum"], gradient, beta_1)
     v = moving_mean(slots["velocity"], jnp.square(gradient), beta_2)
-    new = {"momentum": m, "velocity": v}
+    new_slots = {"momentum": m, "velocity": v}
     if "velocity_hat" in slots:
-        v = new["velocity_hat"] = jnp.maximum(slots["velocity_hat"], v)
+        v = new_slots["velocity_hat"] = jnp.maximum(slots["velocity_hat"], v)
     # as in Keras, epsilon is added before the bias correction; optax adds epsilon afterwards
-    return -alpha * m / (root(v) + epsilon), new
+    return -alpha * m / (root(v) + epsilon), new_slots
 
 
 class Adam(Optimizer):
@@ -205,16 +205,18 @@ class Nadam(Optimizer):
 
     def prepare(self, rate, count):
         # Dozat's momentum schedule, with Keras's constants
-        now = self.beta_1 * (1.0 - 0.5 * power(0.96, count))
-        later = self.beta_1 * (1.0 - 0.5 * power(0.96, count + 1.0))
-        return rate, now, later, 1.0 - power(self.beta_2, count)
+        momentum = self.beta_1 * (1.0 - 0.5 * power(0.96, count))
+        next_momentum = self.beta_1 * (1.0 - 0.5 * power(0.96, count + 1.0))
+        return rate, momentum, next_momentum, 1.0 - power(self.beta_2, count)
 
     def step(self, gradient, weight, slots, rate, count):
-        rate, now, later, correction = rate
-        product = slots["product"] * now
+        rate, momentum, next_momentum, correction = rate
+        product = slots["product"] * momentum
         m = moving_mean(slots["momentum"], gradient, self.beta_1)
         v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
-        m_hat = later * m / (1.0 - product * later) + (1.0 - now) * gradient / (1.0 - product)
+        m_hat = next_momentum * m / (1.0 - product * next_momentum) + (
+            1.0 - momentum
+        ) * gradient / (1.0 - product)
         delta = -rate * m_hat / (root(v / correction) + self.epsilon)
         return delta, {"momentum": m, "velocity": v, "product": product}
 
@@ -256,12 +258,12 @@ class Lamb(Optimizer):
         m = moving_mean(slots["momentum"], gradient, self.beta_1)
         v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
         direction = m / correction_1 / (root(v / correction_2) + self.epsilon)
-        size = root(jnp.sum(jnp.square(weight)))
-        length = root(jnp.sum(jnp.square(direction)))
+        weight_norm = root(jnp.sum(jnp.square(weight)))
+        direction_norm = root(jnp.sum(jnp.square(direction)))
         # without a norm there is no ratio, so the step is Adam's; the inner where keeps 0 out of
         # the divisor, which would make derivatives NaN in the branch that is not selected
-        usable = (size > 0) & (length > 0)
-        ratio = jnp.where(usable, size / jnp.where(usable, length, 1.0), 1.0)
+        has_norms = (weight_norm > 0) & (direction_norm > 0)
+        ratio = jnp.where(has_norms, weight_norm / jnp.where(has_norms, direction_norm, 1.0), 1.0)
         return -(ratio * rate * direction), {"momentum": m, "velocity": v}
 
 

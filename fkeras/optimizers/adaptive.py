@@ -54,15 +54,15 @@ class RMSprop(Optimizer):
     def step(self, gradient, weight, slots, rate, count):
         # epsilon is inside the root, as in Keras
         v = self.rho * slots["velocity"] + (1.0 - self.rho) * jnp.square(gradient)
-        new, variance = {"velocity": v}, v
+        new_slots, variance = {"velocity": v}, v
         if self.centered:
             mean = self.rho * slots["average_gradient"] + (1.0 - self.rho) * gradient
-            new["average_gradient"], variance = mean, v - jnp.square(mean)
+            new_slots["average_gradient"], variance = mean, v - jnp.square(mean)
         if not self.momentum:
-            return -rate * gradient / jnp.sqrt(variance + self.epsilon), new
+            return -rate * gradient / jnp.sqrt(variance + self.epsilon), new_slots
         step = rate * gradient / jnp.sqrt(variance + self.epsilon)
-        new["momentum"] = self.momentum * slots["momentum"] + step
-        return -new["momentum"], new
+        new_slots["momentum"] = self.momentum * slots["momentum"] + step
+        return -new_slots["momentum"], new_slots
 
 
 class Adagrad(Optimizer):
@@ -193,22 +193,22 @@ class Adafactor(Optimizer):
 
     def step(self, gradient, weight, slots, rate, count):
         # Keras applies this limit for both values of `relative_step`
-        limited = jnp.minimum(rate, 1.0 / jnp.sqrt(count))
-        alpha = jnp.maximum(_rms(weight), self.epsilon_2) * limited
+        limited_rate = jnp.minimum(rate, 1.0 / jnp.sqrt(count))
+        alpha = jnp.maximum(_rms(weight), self.epsilon_2) * limited_rate
         square = jnp.square(gradient) + self.epsilon_1
-        keep = 1.0 - jnp.power(count, self.beta_2_decay)
+        decay = 1.0 - jnp.power(count, self.beta_2_decay)
         if gradient.ndim < 2:
-            v = keep * slots["velocity"] + (1.0 - keep) * square
-            new = slots | {"velocity": v}
+            v = decay * slots["velocity"] + (1.0 - decay) * square
+            new_slots = slots | {"velocity": v}
         else:
-            row = keep * slots["row"] + (1.0 - keep) * jnp.mean(square, axis=-1)
-            column = keep * slots["column"] + (1.0 - keep) * jnp.mean(square, axis=-2)
+            row = decay * slots["row"] + (1.0 - decay) * jnp.mean(square, axis=-1)
+            column = decay * slots["column"] + (1.0 - decay) * jnp.mean(square, axis=-2)
             share = quotient(row, jnp.mean(row, axis=-1, keepdims=True))
             v = share[..., :, None] * column[..., None, :]
-            new = slots | {"row": row, "column": column}
+            new_slots = slots | {"row": row, "column": column}
         update = gradient / jnp.sqrt(v)
         update = update / jnp.maximum(_rms(update) / self.clip_threshold, 1.0)
-        return -alpha * update, new
+        return -alpha * update, new_slots
 
 
 OPTIMIZERS = (

@@ -57,20 +57,20 @@ class Ftrl(Optimizer):
     beta: Real = option(default=0.0, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
-        first = jnp.full_like(zeros(weight), self.initial_accumulator_value)
-        return {"accumulator": first, "linear": zeros(weight)}
+        accumulator = jnp.full_like(zeros(weight), self.initial_accumulator_value)
+        return {"accumulator": accumulator, "linear": zeros(weight)}
 
     def step(self, gradient, weight, slots, rate, count):
         power = -self.learning_rate_power
         total = slots["accumulator"] + jnp.square(gradient)
-        before, after = jnp.power(slots["accumulator"], power), jnp.power(total, power)
-        pull = gradient + 2.0 * self.l2_shrinkage_regularization_strength * weight
-        linear = slots["linear"] + pull - (after - before) / rate * weight
+        old_power, new_power = jnp.power(slots["accumulator"], power), jnp.power(total, power)
+        shrunk_gradient = gradient + 2.0 * self.l2_shrinkage_regularization_strength * weight
+        linear = slots["linear"] + shrunk_gradient - (new_power - old_power) / rate * weight
         penalty = self.l2_regularization_strength + self.beta / (2.0 * rate)
         limit = self.l1_regularization_strength
         # closed-form minimizer; the weight is exactly 0 where |linear| is at most the L1 penalty
-        best = (jnp.clip(linear, -limit, limit) - linear) / (after / rate + 2.0 * penalty)
-        return best - weight, {"accumulator": total, "linear": linear}
+        new_weight = (jnp.clip(linear, -limit, limit) - linear) / (new_power / rate + 2.0 * penalty)
+        return new_weight - weight, {"accumulator": total, "linear": linear}
 
 
 OPTIMIZERS = (named(Ftrl, "ftrl"),)

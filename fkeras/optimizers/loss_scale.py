@@ -136,12 +136,14 @@ class LossScaleOptimizer(BaseOptimizer):
             return gradient.astype(dtype) / state.scale.astype(dtype)
 
         def move(gradients: Any) -> tuple[Any, LossScaleState]:
-            deltas, new = inner.update(jax.tree.map(unscaled, gradients), state.inner, weights)
+            deltas, new_inner = inner.update(
+                jax.tree.map(unscaled, gradients), state.inner, weights
+            )
             deltas = jax.tree.map(lambda d, w: d.astype(w.dtype), deltas, like)
             grows = state.step_counter == self.dynamic_growth_steps - 1
             scale = jnp.where(grows, jnp.minimum(state.scale * 2.0, _LARGEST), state.scale)
             counter = jnp.where(grows, jnp.zeros_like(state.step_counter), state.step_counter + 1)
-            return deltas, LossScaleState(scale, counter, new)
+            return deltas, LossScaleState(scale, counter, new_inner)
 
         def skip(gradients: Any) -> tuple[Any, LossScaleState]:
             deltas = jax.tree.map(lambda _, w: jnp.zeros_like(w), gradients, like)

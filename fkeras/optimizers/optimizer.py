@@ -110,11 +110,11 @@ class Optimizer(BaseOptimizer):
             "clipvalue": self.clipvalue,
             "global_clipnorm": self.global_clipnorm,
         }
-        given = [f"{name}={value}" for name, value in limits.items() if value is not None]
-        if len(given) > 1:
+        active_limits = [f"{name}={value}" for name, value in limits.items() if value is not None]
+        if len(active_limits) > 1:
             raise ValueError(
                 f"{type(self).__name__}: expected at most one of clipnorm, clipvalue and "
-                f"global_clipnorm, received {' and '.join(given)}. Leave out all but one."
+                f"global_clipnorm, received {' and '.join(active_limits)}. Leave out all but one."
             )
 
     def slots(self, weight: jax.Array) -> _Slots:

@@ -53,8 +53,8 @@ class ScheduleFreeAdamW(Optimizer):
         return {"momentum": jnp.array(weight, working_dtype(weight)), "velocity": zeros(weight)}
 
     def prepare(self, rate, count):
-        rise = jnp.minimum(count / self.warmup_steps, 1.0) if self.warmup_steps else 1.0
-        return rate * rise, 1.0 - power(self.beta_2, count), 1.0 / count
+        warmup = jnp.minimum(count / self.warmup_steps, 1.0) if self.warmup_steps else 1.0
+        return rate * warmup, 1.0 - power(self.beta_2, count), 1.0 / count
 
     def step(self, gradient, weight, slots, rate, count):
         rate, correction, share = rate
@@ -64,8 +64,8 @@ class ScheduleFreeAdamW(Optimizer):
         mean = (weight - (1.0 - self.beta_1) * z) / self.beta_1
         z = z - rate * gradient / (root(v / correction) + self.epsilon)
         mean = (1.0 - share) * mean + share * z
-        new = (1.0 - self.beta_1) * z + self.beta_1 * mean
-        return new - weight, {"momentum": z, "velocity": v}
+        new_weight = (1.0 - self.beta_1) * z + self.beta_1 * mean
+        return new_weight - weight, {"momentum": z, "velocity": v}
 
 
 OPTIMIZERS = (named(ScheduleFreeAdamW, "schedulefreeadamw"),)

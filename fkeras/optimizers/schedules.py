@@ -88,8 +88,8 @@ class ExponentialDecay(LearningRateSchedule):
     name: str = option(default="ExponentialDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
-        whole, part = periods(as_step(step), self.decay_steps)
-        part = whole if self.staircase else whole + part
+        completed, part = periods(as_step(step), self.decay_steps)
+        part = completed if self.staircase else completed + part
         return self.initial_learning_rate * jnp.power(jnp.float32(self.decay_rate), part)
 
 
@@ -114,8 +114,8 @@ class InverseTimeDecay(LearningRateSchedule):
     name: str = option(default="InverseTimeDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
-        whole, part = periods(as_step(step), self.decay_steps)
-        part = whole if self.staircase else whole + part
+        completed, part = periods(as_step(step), self.decay_steps)
+        part = completed if self.staircase else completed + part
         return self.initial_learning_rate / (1.0 + self.decay_rate * part)
 
 
@@ -184,15 +184,17 @@ class PolynomialDecay(LearningRateSchedule):
     def __call__(self, step: Any) -> jax.Array:
         step = as_step(step)
         if self.cycle:
-            whole, part = periods(step, self.decay_steps)
+            completed, part = periods(step, self.decay_steps)
             # the number of begun periods multiplies decay_steps, as in Keras; at step 0 one period
             # has begun
-            begun = jnp.maximum(jnp.where(part > 0, whole + 1.0, whole), 1.0)
-            left = jnp.where((part > 0) | (whole == 0), 1.0 - part, 0.0) / begun
+            begun_periods = jnp.maximum(jnp.where(part > 0, completed + 1.0, completed), 1.0)
+            remaining_share = (
+                jnp.where((part > 0) | (completed == 0), 1.0 - part, 0.0) / begun_periods
+            )
         else:
-            left = remaining(step, self.decay_steps)
+            remaining_share = remaining(step, self.decay_steps)
         span = self.initial_learning_rate - self.end_learning_rate
-        return span * jnp.power(left, jnp.float32(self.power)) + self.end_learning_rate
+        return span * jnp.power(remaining_share, jnp.float32(self.power)) + self.end_learning_rate
 
 
 class CosineDecay(LearningRateSchedule):
@@ -226,11 +228,11 @@ class CosineDecay(LearningRateSchedule):
         if self.warmup_target is None:
             return self._fall(step.astype("float32"), self.initial_learning_rate)
         rise = self.warmup_target - self.initial_learning_rate
-        done = jnp.minimum(step.astype("float32") / max(self.warmup_steps, 1), 1.0)
-        warm = rise * done + self.initial_learning_rate
-        since = minus(step, self.warmup_steps)
+        warmup_share = jnp.minimum(step.astype("float32") / max(self.warmup_steps, 1), 1.0)
+        warmup_rate = rise * warmup_share + self.initial_learning_rate
+        decay_step = minus(step, self.warmup_steps)
         # jnp.where, since the step is traced; both branches are finite for all steps
-        return jnp.where(since < 0, warm, self._fall(since, self.warmup_target))
+        return jnp.where(decay_step < 0, warmup_rate, self._fall(decay_step, self.warmup_target))
 
     def _fall(self, step: jax.Array, highest: float) -> jax.Array:
         part = jnp.minimum(step / self.decay_steps, 1.0)
@@ -278,10 +280,10 @@ class CosineDecayRestarts(LearningRateSchedule):
             wave = number.astype("float32")
             length = self.first_decay_steps * jnp.power(jnp.float32(self.t_mul), wave)
             # integer part and fraction of the start are subtracted separately, to stay exact
-            whole = [math.ceil(start) for start in starts]
-            ahead = [end - start for end, start in zip(whole, starts, strict=True)]
-            since = (step - jnp.asarray(whole, step.dtype)[number]).astype("float32")
-            part = (since + jnp.asarray(ahead, "float32")[number]) / length
+            first_steps = [math.ceil(start) for start in starts]
+            fractions = [end - start for end, start in zip(first_steps, starts, strict=True)]
+            wave_step = (step - jnp.asarray(first_steps, step.dtype)[number]).astype("float32")
+            part = (wave_step + jnp.asarray(fractions, "float32")[number]) / length
         else:
             t_mul = jnp.float32(self.t_mul)
             part = step.astype("float32") / self.first_decay_steps
@@ -322,7 +324,9 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         >>> deserialize(serialize(CosineDecay(0.1, 10)))
         CosineDecay(0.1, 10)
     """
-    known = _NAMES.get(str(config.get("class_name"))) if isinstance(config, Mapping) else None
-    if known is None or known.__name__ in (custom_objects or ()):
+    schedule_class = (
+        _NAMES.get(str(config.get("class_name"))) if isinstance(config, Mapping) else None
+    )
+    if schedule_class is None or schedule_class.__name__ in (custom_objects or ()):
         return configurable.deserialize(config, custom_objects)
-    return known.from_config(dict(config.get("config") or {}), custom_objects)
+    return schedule_class.from_config(dict(config.get("config") or {}), custom_objects)

@@ -39,10 +39,10 @@ def write(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """
     expressions = []
     for index, (pattern, _) in enumerate(pairs):
-        before = "|".join(f"(?:{expression(p)})" for p, _ in pairs[:index])
+        earlier = "|".join(f"(?:{expression(p)})" for p, _ in pairs[:index])
         # a lookahead excludes paths of earlier patterns: Keras rejects paths with two matches
-        free = f"(?!(?:{before})$)" if before else ""
-        expressions.append(f"{free}(?:{expression(pattern)})")
+        exclusion = f"(?!(?:{earlier})$)" if earlier else ""
+        expressions.append(f"{exclusion}(?:{expression(pattern)})")
     configs = [config for _, config in pairs]
     return {
         "module": "keras.optimizers",
@@ -69,10 +69,10 @@ def read(config: Any) -> list[tuple[str, Any]]:
             "a MultiOptimizer of patterns."
         )
     config = config["config"]
-    found = config["optimizer_map"]
+    optimizers = config["optimizer_map"]
     if "patterns" in config:
-        return [(pattern, found[key]) for pattern, key in config["patterns"]]
-    return [*by_pattern(found), ("*", config["default_optimizer"])]
+        return [(pattern, optimizers[key]) for pattern, key in config["patterns"]]
+    return [*by_pattern(optimizers), ("*", config["default_optimizer"])]
 
 
 def by_pattern(found: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -61,10 +61,10 @@ def _pairs(value: Any) -> tuple[tuple[str, Any], ...]:
             )
         pairs.append((_pattern(pair[0]), _single(*pair)))
     patterns = [pattern for pattern, _ in pairs]
-    twice = next((p for p in patterns if patterns.count(p) > 1), None)
-    if twice is not None:
+    repeated = next((p for p in patterns if patterns.count(p) > 1), None)
+    if repeated is not None:
         raise ValueError(
-            f"MultiOptimizer: the pattern {twice!r} is given twice. Only the first would count: "
+            f"MultiOptimizer: the pattern {repeated!r} is given twice. Only the first would count: "
             "leave one out."
         )
     return tuple(pairs)
@@ -141,24 +141,26 @@ class MultiOptimizer(BaseOptimizer):
 
     def finalize(self, opt_state: MultiOptimizerState, weights: Any) -> Any:
         paths, leaves, structure = flatten(weights)
-        given = dict(zip(paths, leaves, strict=True))
-        kept = dict(given)
-        for pattern, own in self._groups(paths).items():
+        weights_by_path = dict(zip(paths, leaves, strict=True))
+        final_weights = dict(weights_by_path)
+        for pattern, group_paths in self._groups(paths).items():
             optimizer = dict(self.optimizer_map)[pattern]
             if isinstance(optimizer, BaseOptimizer):
-                mine = {path: given[path] for path in own}
-                kept |= optimizer.finalize(opt_state.states[pattern], mine)
-        return jax.tree.unflatten(structure, [kept[path] for path in paths])
+                group_weights = {path: weights_by_path[path] for path in group_paths}
+                final_weights |= optimizer.finalize(opt_state.states[pattern], group_weights)
+        return jax.tree.unflatten(structure, [final_weights[path] for path in paths])
 
     def _init(self, weights: Any) -> MultiOptimizerState:
         paths, leaves, _ = flatten(weights)
-        given = dict(zip(paths, leaves, strict=True))
-        inner = dict(self.optimizer_map)
+        weights_by_path = dict(zip(paths, leaves, strict=True))
+        optimizers = dict(self.optimizer_map)
         groups = self._groups(paths)
         return MultiOptimizerState(
             {
-                pattern: transformation(inner[pattern]).init({path: given[path] for path in own})
-                for pattern, own in groups.items()
+                pattern: transformation(optimizers[pattern]).init(
+                    {path: weights_by_path[path] for path in group_paths}
+                )
+                for pattern, group_paths in groups.items()
             }
         )
 
@@ -168,21 +170,27 @@ class MultiOptimizer(BaseOptimizer):
         paths, leaves, structure = flatten(gradients)
         if self.loss_scale_factor is not None:
             leaves = [(g / self.loss_scale_factor).astype(g.dtype) for g in leaves]
-        given = dict(zip(paths, leaves, strict=True))
-        held = None
+        gradients_by_path = dict(zip(paths, leaves, strict=True))
+        weights_by_path = None
         if weights is not None:
-            held = dict(zip(paths, structure.flatten_up_to(weights), strict=True))
-        inner, states = dict(self.optimizer_map), {}
-        by_path: dict[str, Any] = {}
-        for pattern, own in self._groups(paths).items():
-            mine = None if held is None else {path: held[path] for path in own}
-            moved: Any
-            moved, states[pattern] = transformation(inner[pattern]).update(
-                {path: given[path] for path in own}, state.states[pattern], mine
+            weights_by_path = dict(zip(paths, structure.flatten_up_to(weights), strict=True))
+        optimizers, states = dict(self.optimizer_map), {}
+        deltas_by_path: dict[str, Any] = {}
+        for pattern, group_paths in self._groups(paths).items():
+            group_weights = (
+                None
+                if weights_by_path is None
+                else {path: weights_by_path[path] for path in group_paths}
             )
-            by_path |= moved
+            group_deltas: Any
+            group_deltas, states[pattern] = transformation(optimizers[pattern]).update(
+                {path: gradients_by_path[path] for path in group_paths},
+                state.states[pattern],
+                group_weights,
+            )
+            deltas_by_path |= group_deltas
         # back in the order of the gradients' leaves
-        deltas = [by_path[path] for path in paths]
+        deltas = [deltas_by_path[path] for path in paths]
         return jax.tree.unflatten(structure, deltas), MultiOptimizerState(states)
 
     def _groups(self, paths: Sequence[str]) -> dict[str, list[str]]:
@@ -191,9 +199,9 @@ class MultiOptimizer(BaseOptimizer):
         groups: dict[str, list[str]] = {pattern: [] for pattern in patterns}
         # the states hold weights by path, so that two equal paths would lose a weight
         if len(set(paths)) < len(paths):
-            twice = next(path for path in paths if list(paths).count(path) > 1)
+            repeated = next(path for path in paths if list(paths).count(path) > 1)
             raise ValueError(
-                f"MultiOptimizer: expected weights of different paths, received two at {twice!r}. "
+                f"MultiOptimizer: expected weights of different paths, received two at {repeated!r}. "
                 "Rename a key of the tree."
             )
         for path in paths:
@@ -209,9 +217,11 @@ class MultiOptimizer(BaseOptimizer):
 
     def check_paths(self, paths: Sequence[str]) -> None:
         groups = self._groups(paths)
-        idle = next((p for p, own in groups.items() if not own and p != _REST), None)
-        if idle is not None:
-            raise ValueError(self._idle(idle, paths))
+        unused = next(
+            (p for p, group_paths in groups.items() if not group_paths and p != _REST), None
+        )
+        if unused is not None:
+            raise ValueError(self._idle(unused, paths))
 
     def _idle(self, pattern: str, paths: Sequence[str]) -> str:
         shown = ", ".join(paths[:12]) + ", ..." * (len(paths) > 12)

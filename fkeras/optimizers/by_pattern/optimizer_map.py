@@ -66,8 +66,8 @@ class OptimizerMap(Configurable):
             if key == path:
                 return optimizer
         # fullmatch, as in Keras: "dense" does not match "dense/kernel"
-        fitting = (o for key, o in self.optimizer_map.items() if re.fullmatch(key, path))
-        return next(fitting, self.default_optimizer)
+        matches = (o for key, o in self.optimizer_map.items() if re.fullmatch(key, path))
+        return next(matches, self.default_optimizer)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.optimizer_map)
@@ -77,8 +77,8 @@ class OptimizerMap(Configurable):
 
     def pairs(self) -> tuple[tuple[str, Any], ...]:
         """Returns patterns of `MultiOptimizer` with optimizers: exact paths first, "*" last."""
-        found = keras_map.by_pattern(self.optimizer_map)
-        return (*found, ("*", self.default_optimizer))
+        pattern_pairs = keras_map.by_pattern(self.optimizer_map)
+        return (*pattern_pairs, ("*", self.default_optimizer))
 
     @classmethod
     def from_config(
@@ -92,8 +92,11 @@ class OptimizerMap(Configurable):
                 f"OptimizerMap.from_config: unknown key {unknown[0]!r}."
                 f"{suggest(unknown[0], ('default_optimizer', 'optimizer_map'))}"
             )
-        given = config.get("optimizer_map") or {}
+        optimizer_configs = config.get("optimizer_map") or {}
         return cls(
             get(config["default_optimizer"], custom_objects),
-            {pattern: get(optimizer, custom_objects) for pattern, optimizer in given.items()},
+            {
+                pattern: get(optimizer, custom_objects)
+                for pattern, optimizer in optimizer_configs.items()
+            },
         )

@@ -81,34 +81,41 @@ def update(
     paths, leaves, structure = flatten(gradients)
     leaves = [jnp.asarray(g) for g in leaves]
     # without weights, the gradients provide shapes and dtypes; their values are not used as weights
-    held = leaves if weights is None else structure.flatten_up_to(weights)
-    held = [jnp.asarray(w) for w in held]
+    weight_leaves = leaves if weights is None else structure.flatten_up_to(weights)
+    weight_leaves = [jnp.asarray(w) for w in weight_leaves]
     leaves = [g.astype(working_dtype(g)) for g in leaves]
     if optimizer.loss_scale_factor is not None:
         leaves = [g / optimizer.loss_scale_factor for g in leaves]
     slots = {name: structure.flatten_up_to(tree) for name, tree in state.slots.items()}
-    extra = {name: slots.pop(name) for name in _options(optimizer)}
+    option_slots = {name: slots.pop(name) for name in _options(optimizer)}
     rows = [{n: v[i] for n, v in slots.items() if v[i] is not None} for i in range(len(leaves))]
 
     every = optimizer.gradient_accumulation_steps
     iteration = state.count // every if every else state.count
 
     def step(gradients: list, rows: _Rows) -> tuple[list, _Rows]:
-        return _step(optimizer, state, iteration, paths, held, gradients, rows)
+        return _step(optimizer, state, iteration, paths, weight_leaves, gradients, rows)
 
     if every:
-        gathered = [g + sum_ for g, sum_ in zip(leaves, extra[ACCUMULATOR], strict=True)]
-        due = (state.count + 1) % every == 0
-        deltas, rows, extra[ACCUMULATOR] = _when_due(step, due, every, held, gathered, rows)
+        gradient_sums = [
+            g + sum_ for g, sum_ in zip(leaves, option_slots[ACCUMULATOR], strict=True)
+        ]
+        is_due = (state.count + 1) % every == 0
+        deltas, rows, option_slots[ACCUMULATOR] = _when_due(
+            step, is_due, every, weight_leaves, gradient_sums, rows
+        )
     else:
         deltas, rows = step(leaves, rows)
     if optimizer.use_ema:
         options = (optimizer.ema_momentum, iteration, optimizer.ema_overwrite_frequency)
-        triples = zip(extra[AVERAGE], held, deltas, strict=True)
+        triples = zip(option_slots[AVERAGE], weight_leaves, deltas, strict=True)
         pairs = [average_step(*triple, *options) for triple in triples]
-        extra[AVERAGE], deltas = [average for average, _ in pairs], [delta for _, delta in pairs]
+        option_slots[AVERAGE], deltas = (
+            [average for average, _ in pairs],
+            [delta for _, delta in pairs],
+        )
 
-    values = {name: [row.get(name) for row in rows] for name in slots} | extra
+    values = {name: [row.get(name) for row in rows] for name in slots} | option_slots
     trees = {name: jax.tree.unflatten(structure, values[name]) for name in state.slots}
     # a plain sum, unlike _next: XLA can merge it with the counter of an enclosing loop
     count = state.count + 1
@@ -117,8 +124,8 @@ def update(
 
 def _options(optimizer: Any) -> list[str]:
     """Returns the names of the slots that the optimizer's options add."""
-    wanted = {ACCUMULATOR: optimizer.gradient_accumulation_steps, AVERAGE: optimizer.use_ema}
-    return [name for name, on in wanted.items() if on]
+    options = {ACCUMULATOR: optimizer.gradient_accumulation_steps, AVERAGE: optimizer.use_ema}
+    return [name for name, is_active in options.items() if is_active]
 
 
 def _step(
@@ -136,7 +143,7 @@ def _step(
         current = jnp.asarray(optimizer.learning_rate(state.count)).astype("float32")
     count = _next(iteration)
     shared = {}
-    deltas, new = [], []
+    deltas, new_rows = [], []
     for path, weight, gradient, row in zip(
         paths, weights, _clip(optimizer, gradients), rows, strict=True
     ):
@@ -146,15 +153,18 @@ def _step(
             decay = None if state.weight_decay is None else rate * state.weight_decay.astype(dtype)
             shared[dtype] = rate, decay, number, optimizer.prepare(rate, number)
         rate, decay, number, prepared = shared[dtype]
-        full, part = weight.astype(dtype), optimizer.decay_at(path, weight, rate, decay)
-        taken = None if part is None else part * full
-        before = full if taken is None else full - taken
-        delta, slots = optimizer.step(gradient.astype(dtype), before, row, prepared, number)
-        delta = delta if taken is None else delta - taken
+        wide_weight, decay_share = (
+            weight.astype(dtype),
+            optimizer.decay_at(path, weight, rate, decay),
+        )
+        decay_part = None if decay_share is None else decay_share * wide_weight
+        decayed_weight = wide_weight if decay_part is None else wide_weight - decay_part
+        delta, slots = optimizer.step(gradient.astype(dtype), decayed_weight, row, prepared, number)
+        delta = delta if decay_part is None else delta - decay_part
         deltas.append(delta.astype(weight.dtype))
         # a user's `step` may change a dtype, which lax.scan rejects in a carry
-        new.append({name: slots[name].astype(row[name].dtype) for name in row})
-    return deltas, new
+        new_rows.append({name: slots[name].astype(row[name].dtype) for name in row})
+    return deltas, new_rows
 
 
 def _next(iteration: jax.Array) -> jax.Array:
@@ -164,19 +174,19 @@ def _next(iteration: jax.Array) -> jax.Array:
 
 
 def _when_due(
-    step: Callable, due: jax.Array, every: int, weights: list, gathered: list, rows: _Rows
+    step: Callable, due: jax.Array, every: int, weights: list, gradient_sums: list, rows: _Rows
 ) -> tuple[list, _Rows, list]:
     """Returns `(deltas, slots, gradients)`: a step with the mean gradient if due, else zeros."""
 
-    def move(gathered: list, rows: _Rows) -> tuple[list, _Rows, list]:
-        deltas, rows = step([g / every for g in gathered], rows)
-        return deltas, rows, [jnp.zeros_like(g) for g in gathered]
+    def move(gradient_sums: list, rows: _Rows) -> tuple[list, _Rows, list]:
+        deltas, rows = step([g / every for g in gradient_sums], rows)
+        return deltas, rows, [jnp.zeros_like(g) for g in gradient_sums]
 
-    def wait(gathered: list, rows: _Rows) -> tuple[list, _Rows, list]:
-        return [jnp.zeros_like(w) for w in weights], rows, gathered
+    def wait(gradient_sums: list, rows: _Rows) -> tuple[list, _Rows, list]:
+        return [jnp.zeros_like(w) for w in weights], rows, gradient_sums
 
     # lax.cond skips the step's computation; jnp.where would compute the step for every batch
-    return jax.lax.cond(due, move, wait, gathered, rows)
+    return jax.lax.cond(due, move, wait, gradient_sums, rows)
 
 
 def _clip(optimizer: Any, gradients: list[jax.Array]) -> list[jax.Array]:

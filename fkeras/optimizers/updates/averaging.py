@@ -31,14 +31,14 @@ def average_step(
             None for never.
     """
     dtype = working_dtype(weight)
-    moved = (weight + delta).astype(dtype)
+    new_weight = (weight + delta).astype(dtype)
     # iteration 0 replaces the initial weights, as in Keras
-    keep = jnp.where(iteration != 0, jnp.asarray(momentum, dtype), jnp.zeros((), dtype))
-    average = keep * average + (1.0 - keep) * moved
+    factor = jnp.where(iteration != 0, jnp.asarray(momentum, dtype), jnp.zeros((), dtype))
+    average = factor * average + (1.0 - factor) * new_weight
     if frequency is None:
         return average, delta
-    now = (iteration + 1) % frequency == 0
-    return average, jnp.where(now, (average - weight.astype(dtype)).astype(delta.dtype), delta)
+    is_due = (iteration + 1) % frequency == 0
+    return average, jnp.where(is_due, (average - weight.astype(dtype)).astype(delta.dtype), delta)
 
 
 def averaged(where: str, average: Any, weights: Any) -> Any:
@@ -48,12 +48,16 @@ def averaged(where: str, average: Any, weights: Any) -> Any:
         ValueError: if the average belongs to other weights.
     """
     paths, leaves, structure = flatten(weights)
-    own_paths, own, _ = flatten(average)
-    if paths != own_paths:
-        other = next(p for p in (*paths, *own_paths) if p not in paths or p not in own_paths)
+    average_paths, average_leaves, _ = flatten(average)
+    if paths != average_paths:
+        unmatched = next(
+            p for p in (*paths, *average_paths) if p not in paths or p not in average_paths
+        )
         raise ValueError(
             f"{where}.finalize: expected the weights that this state averages, received others: "
-            f"{other!r} is not in both. Pass those that were given to update."
+            f"{unmatched!r} is not in both. Pass those that were given to update."
         )
-    kept = [jnp.asarray(a).astype(w.dtype) for a, w in zip(own, leaves, strict=True)]
-    return jax.tree.unflatten(structure, kept)
+    cast_leaves = [
+        jnp.asarray(a).astype(w.dtype) for a, w in zip(average_leaves, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, cast_leaves)

@@ -65,13 +65,13 @@ def with_learning_rate(opt_state: Any, value: Any) -> Any:
         Array(0.0001, dtype=float32)
     """
     where = "with_learning_rate"
-    found = _holder(where, opt_state)
+    holder = _holder(where, opt_state)
     # optax would overwrite the new rate with the schedule's rate in the next update
-    if "learning_rate" in (getattr(found, "hyperparams_states", None) or {}):
+    if "learning_rate" in (getattr(holder, "hyperparams_states", None) or {}):
         raise _scheduled(where)
-    new = _like(_rate(found), value)
+    new_rate = _like(_rate(holder), value)
     return jax.tree.map(
-        lambda node: _replaced(node, new) if _holds(node) else node, opt_state, is_leaf=_holds
+        lambda node: _replaced(node, new_rate) if _holds(node) else node, opt_state, is_leaf=_holds
     )
 
 
@@ -84,8 +84,8 @@ def _is_own(node: Any) -> bool:
 
 
 def _hyperparams(node: Any) -> Mapping[str, Any]:
-    found = getattr(node, "hyperparams", None)
-    return found if isinstance(found, Mapping) else {}
+    hyperparams = getattr(node, "hyperparams", None)
+    return hyperparams if isinstance(hyperparams, Mapping) else {}
 
 
 def _rate(node: Any) -> jax.Array:
@@ -101,23 +101,23 @@ def _replaced(node: Any, rate: jax.Array) -> Any:
 def _holder(where: str, opt_state: Any) -> Any:
     """Returns the single node of the state that holds a learning rate."""
     pairs = jax.tree_util.tree_flatten_with_path(opt_state, is_leaf=_holds)[0]
-    found = [(path, node) for path, node in pairs if _holds(node)]
-    if not found:
+    holders = [(path, node) for path, node in pairs if _holds(node)]
+    if not holders:
         kind = type(opt_state).__name__
         raise ValueError(
             f"{where}: expected an optimizer's state that holds its learning rate, received "
             f"{kind}, which holds none: a plain transformation of optax keeps the rate in its "
             f"program. {_INSTEAD}."
         )
-    if len(found) > 1:
-        shown = ", ".join(jax.tree_util.keystr(path) for path, _ in found[:4])
+    if len(holders) > 1:
+        shown = ", ".join(jax.tree_util.keystr(path) for path, _ in holders[:4])
         raise ValueError(
-            f"{where}: expected one learning rate, and the optimizer's state holds {len(found)}, "
+            f"{where}: expected one learning rate, and the optimizer's state holds {len(holders)}, "
             f"at {shown}. Replace them in run.opt_state yourself, in a Callback of your own."
         )
-    if _rate(found[0][1]) is None:
+    if _rate(holders[0][1]) is None:
         raise _scheduled(where)
-    return found[0][1]
+    return holders[0][1]
 
 
 def _scheduled(where: str) -> ValueError:
@@ -143,7 +143,7 @@ def _like(old: jax.Array, value: Any) -> jax.Array:
             f"with_learning_rate: expected a number or an array of shape {tuple(old.shape)}, "
             f"received shape {numbers.shape}. Give one rate for each run of the population."
         )
-    new = np.full(old.shape, numbers).astype(dtype)
+    rate = np.full(old.shape, numbers).astype(dtype)
     # an uncommitted array stays uncommitted: committing it to a device would cause a recompilation
-    place = old.sharding if isinstance(old, jax.Array) and old.committed else None
-    return jax.device_put(new, place)
+    sharding = old.sharding if isinstance(old, jax.Array) and old.committed else None
+    return jax.device_put(rate, sharding)

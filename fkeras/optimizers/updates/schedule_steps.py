@@ -29,11 +29,11 @@ def as_step(step: Any) -> jax.Array:
     if isinstance(step, int | np.integer) and not -_LARGEST <= int(step) <= _LARGEST:
         return jnp.asarray(float(step), "float32")
     step = jnp.asarray(step)
-    signed = jnp.issubdtype(step.dtype, jnp.signedinteger) and step.dtype.itemsize >= 4
-    if signed:
+    is_signed = jnp.issubdtype(step.dtype, jnp.signedinteger) and step.dtype.itemsize >= 4
+    if is_signed:
         return step
-    whole = jnp.issubdtype(step.dtype, jnp.integer)
-    return step.astype("int32" if whole and step.dtype.itemsize < 4 else "float32")
+    is_integer = jnp.issubdtype(step.dtype, jnp.integer)
+    return step.astype("int32" if is_integer and step.dtype.itemsize < 4 else "float32")
 
 
 def _whole(step: jax.Array, number: float) -> int | None:
@@ -49,13 +49,15 @@ def periods(step: jax.Array, length: float) -> tuple[jax.Array, jax.Array]:
         >>> [float(part) for part in periods(as_step(2**24 + 1), 2**24)]
         [1.0, 5.960464477539063e-08]
     """
-    whole = _whole(step, length)
-    if whole is None:
+    integer_length = _whole(step, length)
+    if integer_length is None:
         part = step.astype("float32") / length
         return jnp.floor(part), part - jnp.floor(part)
     # integer division and remainder are exact; the remainder is a small number in most cases
-    number = step // whole
-    return number.astype("float32"), (step - number * whole).astype("float32") / whole
+    number = step // integer_length
+    return number.astype("float32"), (step - number * integer_length).astype(
+        "float32"
+    ) / integer_length
 
 
 def remaining(step: jax.Array, length: float) -> jax.Array:
@@ -65,10 +67,10 @@ def remaining(step: jax.Array, length: float) -> jax.Array:
         >>> float(remaining(as_step(2**25 - 1), 2**25))
         2.9802322387695312e-08
     """
-    whole = _whole(step, length)
-    if whole is None:
+    integer_length = _whole(step, length)
+    if integer_length is None:
         return 1.0 - jnp.minimum(step.astype("float32"), length) / length
-    return (whole - jnp.minimum(step, whole)).astype("float32") / whole
+    return (integer_length - jnp.minimum(step, integer_length)).astype("float32") / integer_length
 
 
 def minus(step: jax.Array, number: float) -> jax.Array:
@@ -78,10 +80,10 @@ def minus(step: jax.Array, number: float) -> jax.Array:
         >>> float(minus(as_step(2**24 + 1), 2**24))
         1.0
     """
-    whole = _whole(step, number)
-    if whole is None:
+    integer = _whole(step, number)
+    if integer is None:
         return step.astype("float32") - number
-    return (step - whole).astype("float32")
+    return (step - integer).astype("float32")
 
 
 def passed(step: jax.Array, boundaries: Sequence[float], reached: bool = False) -> jax.Array:
@@ -98,8 +100,10 @@ def passed(step: jax.Array, boundaries: Sequence[float], reached: bool = False) 
     """
     if jnp.issubdtype(step.dtype, jnp.integer):
         limits = jnp.iinfo(step.dtype)
-        whole = [_rounded(float(b), limits.min, limits.max, reached) for b in boundaries]
-        boundaries = [b for b in whole if b is not None]
+        rounded_boundaries = [
+            _rounded(float(b), limits.min, limits.max, reached) for b in boundaries
+        ]
+        boundaries = [b for b in rounded_boundaries if b is not None]
     compare = jnp.greater_equal if reached else jnp.greater
     row = jnp.asarray(tuple(boundaries), step.dtype).reshape((1,) * step.ndim + (-1,))
     return jnp.sum(compare(step[..., None], row), axis=-1, dtype="int32")
@@ -140,7 +144,9 @@ def wave_starts(first: float, factor: float) -> tuple[float, ...] | None:
         if len(starts) == _MOST_WAVES:
             return None
         # 10 * (1 + 1.1) is 21.000000000000004 in floating point, and the period starts at step 21
-        near = float(round(start))
-        starts.append(near if abs(start - near) <= 1e-9 * max(start, 1.0) else start)
+        rounded_start = float(round(start))
+        starts.append(
+            rounded_start if abs(start - rounded_start) <= 1e-9 * max(start, 1.0) else start
+        )
         start, length = start + length, length * factor
     return tuple(starts)
