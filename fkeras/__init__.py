@@ -60,6 +60,7 @@ from fkeras.transforms import (
 if TYPE_CHECKING:
     from fkeras import saving as saving
     from fkeras import training as training
+    from fkeras import utils as utils
     from fkeras.saving import (
         FileError,
         Limits,
@@ -154,6 +155,7 @@ __all__ = (
     "to_mermaid",
     "transforms",
     "unfreeze",
+    "utils",
     "weight",
 )
 
@@ -171,6 +173,7 @@ _LATE = MappingProxyType(
             *("Callback", "Checkpoint", "CheckpointError", "Finding", "History", "Interrupted"),
             *("NonFiniteError", "Stop", "TrainState", "Trainer", "callbacks", "find_nan"),
         ),
+        "utils": (),
     }
 )
 

@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # packages that come with an optional package that imports them itself
 BROUGHT = {"etils": "orbax-checkpoint"}
-IMPORTED_AS = {"orbax-checkpoint": "orbax"}
+IMPORTED_AS = {"orbax-checkpoint": "orbax", "pillow": "PIL"}
 
 
 def _name(requirement):
@@ -36,7 +36,9 @@ def _imports(tree):
 
 def test_every_imported_package_is_declared():
     core = {_name(r) for r in PROJECT["dependencies"]}
-    optional = {_name(r) for name in ("files", "train", "viz", "flax") for r in EXTRAS[name]}
+    optional = {
+        _name(r) for name in ("files", "train", "viz", "flax", "data") for r in EXTRAS[name]
+    }
     optional |= {IMPORTED_AS.get(name, name) for name in optional} | set(BROUGHT)
     used = set()
     for path in (ROOT / "fkeras").rglob("*.py"):
@@ -91,6 +93,7 @@ OPTIONAL = (
     ("safetensors", "safetensors", lambda path: fk.save_weights(path / "m.safetensors", _model())),
     ("orbax.checkpoint", "orbax-checkpoint", lambda path: _fit(checkpoint=path)),
     ("tensorboardX", "tensorboardX", lambda path: _fit(callbacks=[fk.callbacks.TensorBoard(path)])),
+    ("PIL", "pillow", lambda path: fk.utils.load_img(path / "a.png")),
     ("matplotlib.figure", "matplotlib", lambda path: fk.History({}, [], {}).plot()),
     (
         "flax.linen",

@@ -8,6 +8,45 @@ import pytest
 import fkeras as fk
 from tests.support.keras_oracle import keras
 
+_NO_REGISTRY = "the package keeps no registry: custom_objects names own classes"
+_NO_SWITCH = "the package keeps no global state: fit has the argument verbose"
+UTILS = {
+    **{
+        name: _NO_REGISTRY
+        for name in (
+            *("CustomObjectScope", "custom_object_scope", "get_custom_objects"),
+            *("get_registered_name", "get_registered_object", "register_keras_serializable"),
+        )
+    },
+    **{
+        name: _NO_SWITCH
+        for name in (
+            *("disable_interactive_logging", "enable_interactive_logging"),
+            "is_interactive_logging_enabled",
+        )
+    },
+    "clear_session": "the package keeps no global state",
+    "set_random_seed": "the package keeps no global state: calls take keys",
+    "Config": "a mutable dictionary with attributes; a frozen dataclass takes its place",
+    "FeatureSpace": "follows",
+    "audio_dataset_from_directory": "follows",
+    "image_dataset_from_directory": "follows",
+    "text_dataset_from_directory": "follows",
+    "timeseries_dataset_from_array": "follows",
+    "Progbar": "a class of mutable state; fk.callbacks.ProgressBar shows progress",
+    "PyDataset": "any iterable of batches is a source",
+    "Sequence": "any iterable of batches is a source",
+    "bounding_boxes": "image layers and fk.ops.image move boxes",
+    "deserialize_keras_object": "every namespace has its own deserialize",
+    "serialize_keras_object": "every namespace has its own serialize",
+    "get_file": "fk.datasets downloads files; Python's urllib downloads others",
+    "get_source_inputs": "model.inputs",
+    "is_keras_tensor": "isinstance(x, fk.KerasTensor)",
+    "legacy": "serialization of old versions",
+    "pack_x_y_sample_weight": "a tuple",
+    "standardize_dtype": "jnp.dtype",
+    "unpack_x_y_sample_weight": "a tuple",
+}
 # namespace -> name -> why it is not here
 EXCEPTIONS = types.MappingProxyType(
     {
@@ -17,6 +56,7 @@ EXCEPTIONS = types.MappingProxyType(
         },
         "optimizers": {"legacy": "a namespace that only raises errors about Keras 2"},
         "random": {"SeedGenerator": "draws by mutation; a key takes its place"},
+        "utils": UTILS,
     }
 )
 SPACES = (
@@ -35,6 +75,7 @@ SPACES = (
     "ops.nn",
     "ops.numpy",
     "random",
+    "utils",
 )
 
 

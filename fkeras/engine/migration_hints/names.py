@@ -24,11 +24,7 @@ _PACKAGE = MappingProxyType(
         "K": "`fk.ops` has the functions of arrays",
         "clear_session": _NOTHING,
         "config": f"{_NOTHING}; a layer has the arguments dtype and data_format",
-        "utils": "`fk.ops.one_hot(labels, 10)` for to_categorical, `fk.to_dot(model)` for "
-        f"plot_model, {_KEY} for set_random_seed",
         "set_random_seed": _KEY,
-        "to_categorical": "`fk.ops.one_hot(labels, 10)`",
-        "plot_model": "`dot = fk.to_dot(model)`, or `fk.to_mermaid(model)`",
         "models": "`fk.Model`, `fk.Sequential`, `fk.load_model` and `fk.save_model`; a model is a "
         "value and needs no clone_model",
         "clone_model": "a model is a value and needs no copy; `model.unbuilt()` has no weights",
@@ -186,6 +182,37 @@ _OPS = MappingProxyType(
         "numpy_function": "`fk.ops.lift(jnp.sin)(x)`",
     }
 )
+_ITERABLE = "any iterable of batches is a source: `trainer.fit(run, loader)`"
+_UTILS = MappingProxyType(
+    {
+        "set_random_seed": _KEY,
+        "clear_session": _NOTHING,
+        "PyDataset": _ITERABLE,
+        "Sequence": _ITERABLE,
+        "get_file": "Python's urllib.request.urlretrieve downloads files",
+        "Progbar": "`fk.callbacks.ProgressBar`",
+        "Config": "a frozen dataclass of Python",
+        "serialize_keras_object": "`fk.layers.serialize(layer)`",
+        "deserialize_keras_object": "`fk.layers.deserialize(fk.layers.serialize(layer))`",
+        "get_source_inputs": "`model.inputs`",
+        "is_keras_tensor": "`isinstance(x, fk.KerasTensor)`",
+        "standardize_dtype": "`jnp.dtype(jnp.float32).name`",
+        "pack_x_y_sample_weight": "a tuple (x, y, sample_weight)",
+        "unpack_x_y_sample_weight": "a tuple: x, y, sample_weight = batch",
+        "enable_interactive_logging": "`trainer.fit(run, x, y, verbose=1)`",
+        "disable_interactive_logging": "`trainer.fit(run, x, y, verbose=0)`",
+        "is_interactive_logging_enabled": f"{_NOTHING}; fit has the argument verbose",
+        "bounding_boxes": "`fk.ops.image`, `layers.Resizing` and other image layers move boxes",
+        "legacy": "`fk.layers.deserialize(fk.layers.serialize(layer))`",
+        **{
+            name: _CUSTOM
+            for name in (
+                *("CustomObjectScope", "custom_object_scope", "get_custom_objects"),
+                *("get_registered_name", "get_registered_object", "register_keras_serializable"),
+            )
+        },
+    }
+)
 _TABLES = MappingProxyType(
     {
         "fkeras": _PACKAGE,
@@ -197,19 +224,20 @@ _TABLES = MappingProxyType(
         "fkeras.metrics": _METRICS,
         "fkeras.quantizers": _QUANTIZERS,
         "fkeras.ops": _OPS,
+        "fkeras.utils": _UTILS,
     }
 )
 # namespaces searched for a name that is missing in the namespace of the error
 _SPACES = (
     *("layers", "ops", "losses", "metrics", "optimizers", "optimizers.schedules", "activations"),
     *("initializers", "regularizers", "constraints", "random", "training.callbacks", "quantizers"),
-    *("ops.image", "ops.linalg", "ops.nn", "ops.numpy", ""),
+    *("ops.image", "ops.linalg", "ops.nn", "ops.numpy", "utils", ""),
 )
 
 
-# namespaces without a `__getattr__` from here: `callbacks` is imported at first use, and the
-# package has its own `__getattr__`, which performs these imports
-_LATE = ("training.callbacks", "")
+# namespaces without a `__getattr__` from here: `callbacks` and `utils` are imported at first use,
+# and the package has its own `__getattr__`, which performs these imports
+_LATE = ("training.callbacks", "utils", "")
 # most namespaces have these names, so a hint at another namespace would not help
 _SHARED = ("get", "serialize", "deserialize")
 

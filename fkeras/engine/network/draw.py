@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
+import jax
 
-def to_dot(network: Any, *, shapes: bool = True, nested: bool = True) -> str:
+
+@dataclasses.dataclass(frozen=True)
+class Details:
+    """What the box of a layer shows.
+
+    Attributes:
+        shapes: whether to show output shapes.
+        names: whether to show the layer's name.
+        dtypes: whether to show output dtypes.
+        trainable: whether to show if weights are trained.
+        activations: whether to show the activation function.
+    """
+
+    shapes: bool = True
+    names: bool = True
+    dtypes: bool = False
+    trainable: bool = False
+    activations: bool = False
+
+
+def to_dot(
+    network: Any,
+    *,
+    shapes: bool = True,
+    nested: bool = True,
+    details: Details | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Returns the graph in Graphviz's language: a box for each layer, an arrow for each tensor.
 
     Args:
         network: a network with a graph.
         shapes: whether the boxes show output shapes.
         nested: whether nested networks are drawn as clusters.
+        details: what the boxes show; None for names, classes and `shapes`.
+        settings: Graphviz's attributes of the drawing, such as `{"rankdir": "LR"}`.
 
     Example:
         >>> import fkeras as fk
@@ -26,22 +58,26 @@ def to_dot(network: Any, *, shapes: bool = True, nested: bool = True) -> str:
           "x" -> "dense";
         }
     """
-    lines = ["digraph model {", "  node [shape=box];"]
-    lines.extend(_dot_lines(network, "", shapes, nested, 1))
+    lines = ["digraph model {"]
+    lines.extend(f"  {name}={_quote(value)};" for name, value in settings.items())
+    lines.append("  node [shape=box];")
+    lines.extend(_dot_lines(network, "", details or Details(shapes), nested, 1))
     return "\n".join([*lines, "}"])
 
 
-def _dot_lines(network: Any, path: str, shapes: bool, nested: bool, level: int) -> Iterator[str]:
+def _dot_lines(
+    network: Any, path: str, details: Details, nested: bool, level: int
+) -> Iterator[str]:
     pad = "  " * level
     graph = network._require_graph("A picture")
     for name in graph.layers:
         layer, full = network.layers[name], _path(path, name)
-        label = _label(network, name, shapes)
+        label = _label(network, name, details)
         if nested and getattr(layer, "graph", None) is not None:
             yield f"{pad}subgraph {_quote('cluster_' + full)} {{"
             yield f"{pad}  label={_quote(label)};"
             yield f"{pad}  {_quote(full)} [label={_quote('in/out')}, shape=point];"
-            yield from _dot_lines(layer, full, shapes, nested, level + 1)
+            yield from _dot_lines(layer, full, details, nested, level + 1)
             yield f"{pad}}}"
         else:
             yield f"{pad}{_quote(full)} [label={_quote(label)}];"
@@ -76,7 +112,7 @@ def _mermaid_lines(
     graph = network._require_graph("A picture")
     for name in graph.layers:
         layer, full = network.layers[name], _path(path, name)
-        label = _label(network, name, shapes).replace("\n", "<br/>").replace('"', "&quot;")
+        label = _label(network, name, Details(shapes)).replace("\n", "<br/>").replace('"', "&quot;")
         if nested and getattr(layer, "graph", None) is not None:
             yield f'{pad}subgraph {_identifier(full)}["{label}"]'
             yield from _mermaid_lines(layer, full, shapes, nested, level + 1)
@@ -91,12 +127,20 @@ def _path(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _label(network: Any, name: str, shapes: bool) -> str:
-    lines = [name, type(network.layers[name]).__name__]
-    if shapes:
-        graph = network.graph
-        specs = [s for n in graph.calls_of[name] for s in graph.calls[n].outputs]
+def _label(network: Any, name: str, details: Details) -> str:
+    layer, graph = network.layers[name], network.graph
+    lines = [name] if details.names else []
+    lines.append(type(layer).__name__)
+    activation = getattr(layer, "activation", None)
+    if details.activations and activation is not None:
+        lines.append(str(getattr(activation, "__name__", None) or type(activation).__name__))
+    specs = [s for n in graph.calls_of[name] for s in graph.calls[n].outputs]
+    if details.shapes:
         lines.append(", ".join(dict.fromkeys(str(s.shape) for s in specs)))
+    if details.dtypes:
+        lines.append(", ".join(dict.fromkeys(str(s.dtype) for s in specs)))
+    if details.trainable and jax.tree.leaves(layer):
+        lines.append("trainable" if layer.trainable else "frozen")
     return "\n".join(lines)
 
 

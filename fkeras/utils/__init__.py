@@ -1,0 +1,23 @@
+"""Utilities with Keras's names: class vectors, sequences, images, and drawings of models."""
+
+from fkeras.engine.migration_hints.names import explain_unknown_names
+from fkeras.utils.categories import normalize, to_categorical
+from fkeras.utils.drawing import model_to_dot, plot_model
+from fkeras.utils.images import array_to_img, img_to_array, load_img, save_img
+from fkeras.utils.sequences import pad_sequences
+from fkeras.utils.splitting import split_dataset
+
+__all__ = (
+    "array_to_img",
+    "img_to_array",
+    "load_img",
+    "model_to_dot",
+    "normalize",
+    "pad_sequences",
+    "plot_model",
+    "save_img",
+    "split_dataset",
+    "to_categorical",
+)
+
+explain_unknown_names(__name__)

@@ -1,0 +1,91 @@
+"""Drawings of models: Graphviz's text, and the files that Graphviz draws."""
+
+import os
+import stat
+
+import jax
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+
+
+def _model():
+    x = fk.Input((4,), name="x")
+    inner = fk.Sequential([fk.Input((4,)), layers.Dense(3, activation="relu")], name="inner")
+    return fk.Model(x, layers.Dense(2, trainable=False, name="head")(inner(x)))
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ({}, ['"head" [label="head\\nDense"];', '"x" -> "inner";', 'rankdir="TB";', 'dpi="200";']),
+        ({"rankdir": "LR", "dpi": 96, "splines": "curved"}, ['rankdir="LR";', 'dpi="96";']),
+        ({"show_shapes": True}, ['"x" [label="x\\nInputLayer\\n(None, 4)"];']),
+        ({"show_dtype": True}, ['"x" [label="x\\nInputLayer\\nfloat32"];']),
+        ({"show_layer_names": False}, ['"head" [label="Dense"];']),
+        ({"expand_nested": True}, ['subgraph "cluster_inner" {']),
+        (
+            {"expand_nested": True, "show_layer_activations": True, "show_trainable": True},
+            [
+                '[label="dense\\nDense\\nrelu\\ntrainable"];',
+                'label="head\\nDense\\nlinear\\nfrozen"',
+            ],
+        ),
+    ],
+    ids=str,
+)
+def test_the_text_has_what_was_asked_for(options, lines):
+    text = fk.utils.model_to_dot(_model().build(jax.random.key(0)), **options)
+    for line in lines:
+        assert line in text, text
+
+
+@pytest.mark.parametrize(("name", "start"), [("m.dot", "digraph"), ("m.mmd", "flowchart TD")])
+def test_texts_need_no_program(tmp_path, name, start, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    path = fk.utils.plot_model(_model(), tmp_path / "new" / name)
+    assert (tmp_path / "new" / name).read_text().startswith(start)
+    assert path == str(tmp_path / "new" / name)
+
+
+def _program(folder, body):
+    program = folder / "dot"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the stand-in for Graphviz is a shell script")
+def test_graphviz_draws_the_other_formats(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    _program(tmp_path, 'echo "$1"; cat')
+    fk.utils.plot_model(_model(), tmp_path / "m.svg")
+    assert (tmp_path / "m.svg").read_text().startswith("-Tsvg\ndigraph model {")
+    _program(tmp_path, "cat > /dev/null; echo broken >&2; exit 3")
+    with pytest.raises(RuntimeError, match="Graphviz failed: broken"):
+        fk.utils.plot_model(_model(), tmp_path / "m.png")
+    assert not (tmp_path / "m.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda m: fk.utils.plot_model(m), ImportError, "dot of Graphviz, which was not found"),
+        (lambda m: fk.utils.plot_model(m, "model"), ValueError, "to_file: expected a path that"),
+        (lambda m: fk.utils.plot_model(m, "model.doc"), ValueError, "received 'model.doc'"),
+        (lambda m: fk.utils.plot_model(m, 3), TypeError, "expected a path"),
+        (lambda m: fk.utils.plot_model(layers.Dense(2), "m.dot"), TypeError, "received Dense"),
+        (lambda m: fk.utils.model_to_dot(None), TypeError, "received NoneType"),
+        (lambda m: fk.utils.model_to_dot(m, rankdir="up"), ValueError, "rankdir: expected 'TB'"),
+        (lambda m: fk.utils.model_to_dot(m, dpi=0), ValueError, "dpi: expected an integer"),
+        (lambda m: fk.utils.model_to_dot(m, splines="round"), ValueError, "splines: expected"),
+        (lambda m: fk.utils.model_to_dot(m, show_shapes=1), ValueError, "show_shapes: expected"),
+        (lambda m: fk.utils.model_to_dot(fk.Sequential([])), ValueError, "A picture"),
+    ],
+)
+def test_wrong_drawings_are_reported(call, error, message, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(error, match=message):
+        call(_model())
+    assert not list(tmp_path.iterdir())
