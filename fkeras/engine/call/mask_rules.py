@@ -156,8 +156,8 @@ def mask_leaves(value: Any, mask: Any) -> list[Any]:
     if leaves is None:
         received = len(mask) if isinstance(mask, list | tuple | dict) else 1
         raise FKerasError(
-            f"expected a mask for each of the {count} outputs, received {received} masks. Return one "
-            "mask (or None) an output in Output.mask, in the structure of the value."
+            f"expected a mask for each of the {count} outputs, received {received} masks. Return a "
+            "mask or None for each output in Output.mask, in the structure of the value."
         )
     return leaves
 

@@ -48,8 +48,8 @@ def record(
             return Ref(len(tensors) - 1)
         if isinstance(value, Tracer):
             raise FKerasError(
-                f"{layer.where}: expected symbolic tensors and constants, received a traced array "
-                "too. A graph holds no traced values: make the array an fk.Input of the graph.",
+                f"{layer.where}: expected symbolic tensors and constants, received a traced array. "
+                "A graph holds no traced values: make the array an fk.Input of the graph.",
                 layer=layer.where,
             )
         return ArrayConstant(value) if is_array(value) else freeze_value(value)

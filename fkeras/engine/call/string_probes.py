@@ -30,8 +30,8 @@ def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]
     """
     if any(spec.dtype == STRING for spec in specs) and not layer.reads_strings:
         raise FKerasError(
-            f"{layer.where}: computes on numbers, and was called on strings. TextVectorization, "
-            "StringLookup, Hashing and HashedCrossing make numbers of them.",
+            f"{layer.where}: expected numbers, received strings. Convert them with "
+            "TextVectorization, StringLookup, Hashing or HashedCrossing.",
             layer=layer.where,
         )
     if getattr(layer, "graph", None) is not None:
