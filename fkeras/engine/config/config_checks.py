@@ -96,7 +96,7 @@ def entry(
         >>> entry({"layers": []}, "layers", list)
         []
     """
-    expect(config, Mapping, f"what holds {key!r}", layer, refuse)
+    expect(config, Mapping, f"the container of {key!r}", layer, refuse)
     with within(key):
         if key in config:
             return expect(config[key], kind, repr(key), layer, refuse)
@@ -110,7 +110,7 @@ def entry(
 def _of_layer(layer: str | None) -> Refuse:
     prefix = f"{layer!r}: " if layer else ""
     return lambda problem: FKerasError(
-        f"{prefix}{problem} Pass what get_config returned.", layer=layer
+        f"{prefix}{problem} Pass the result of get_config.", layer=layer
     )
 
 

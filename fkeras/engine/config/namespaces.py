@@ -123,8 +123,8 @@ def find(
     """
     if not isinstance(name, str) or not isinstance(module, str | None):
         raise TypeError(
-            f"deserialize: expected the names of a class and its module, received "
-            f"{type(name).__name__} and {type(module).__name__}. Pass what serialize returned."
+            "deserialize: expected the names of a class and its module, received "
+            f"{type(name).__name__} and {type(module).__name__}. Pass the result of serialize."
         )
     home = room(module)
     custom = custom_object(custom_objects, name, registered)
@@ -143,12 +143,12 @@ def find(
         hint = suggest(name, custom_objects or ())
     short_name = name[:100]  # names come from an untrusted file
     where = (
-        "the file, which names no 'module' for it"
+        "the file, which has no 'module' for this name"
         if module is None
         else f"the module {module[:100]!r}"
     )
     custom_key = registered if isinstance(registered, str) and plain_name(registered) else name
     raise ValueError(
-        f"deserialize: there is no {short_name!r} in {where}.{hint} For a class or function of your own "
+        f"deserialize: there is no {short_name!r} in {where}.{hint} For a custom class or function "
         f"pass {custom_code(custom_key)}."
     )

@@ -58,9 +58,9 @@ class DTypePolicy(Configurable):
         found = quantization(config)
         if found is not None:
             raise ValueError(
-                f"DTypePolicy: expected a policy of floating point numbers, received the quantized "
-                f"one {found['mode']!r:.40}. Quantized are Dense, EinsumDense, Embedding and "
-                "ReversibleEmbedding: fk.quantize(model, 'int8')."
+                "DTypePolicy: expected a floating-point policy, received the quantized policy "
+                f"{found['mode']!r:.40}. Only Dense, EinsumDense, Embedding and ReversibleEmbedding "
+                "are quantized: fk.quantize(model, 'int8')."
             )
         if "policy_map" not in config:
             if "name" not in config:
@@ -75,8 +75,8 @@ class DTypePolicy(Configurable):
         found = policies.values() if isinstance(policies, Mapping) else [policies]
         if any(get_policy(policy) != default for policy in found):
             raise ValueError(
-                "DTypePolicy: expected one policy, received a map of different ones by the paths "
-                "of weights. Give each layer its own dtype before the model is saved."
+                "DTypePolicy: expected one policy, received different policies by layer path. Give "
+                "each layer its own dtype before the model is saved."
             )
         return default
 
@@ -94,8 +94,8 @@ def get_policy(value: Any) -> DTypePolicy:
     policy = any_policy(value)
     if policy.name == STRING:
         raise ValueError(
-            "A layer has no dtype of strings; an input has it, fk.Input(shape, dtype='string'). "
-            "Leave it out."
+            "Layers have no string dtype; only inputs do: fk.Input(shape, dtype='string'). Leave "
+            "the argument out."
         )
     return policy
 

@@ -151,14 +151,14 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     """
     if not isinstance(config, Mapping):
         raise TypeError(
-            f"deserialize: expected a dictionary with 'class_name' and 'config', received "
-            f"{type(config).__name__}. Pass what serialize returned."
+            "deserialize: expected a dictionary with 'class_name' and 'config', received "
+            f"{type(config).__name__}. Pass the result of serialize."
         )
     if "class_name" not in config:
         raise ValueError(
             "deserialize: the dictionary has no 'class_name' (its keys: "
-            f"{', '.join(map(str, config)) or 'none'}). Pass what serialize returned; for a "
-            "layer's own get_config() call its class's from_config."
+            f"{', '.join(map(str, config)) or 'none'}). Pass the result of serialize; for a layer's "
+            "own get_config() call its class's from_config."
         )
     name = config["class_name"]
     if name in ("__numpy__", "__tensor__"):
@@ -167,8 +167,8 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     # Keras stores a lambda as marshalled bytecode: running code from a file is never safe
     if name == "__lambda__":
         raise ValueError(
-            "deserialize: a Python function as bytecode, which is never run. Define the function "
-            "with `def`, and pass it, for a Lambda layer under the layer's name: "
+            "deserialize: received a Python function as bytecode, which fkeras never runs. Define "
+            "the function with `def` and pass it, for a Lambda layer under the layer's name: "
             "custom_objects={'lambda_name': function}."
         )
     if name == "function":
@@ -199,8 +199,8 @@ def _numbers(data: Any) -> np.ndarray:
     # an allow-list: "S1000000000" would allocate far more than the file's size
     if dtype not in _NUMBERS:
         raise ValueError(
-            f"deserialize: expected an array of numbers, received one of dtype {dtype[:40]!r}. "
-            f"Known: {', '.join(_NUMBERS)}."
+            f"deserialize: expected an array of numbers, received dtype {dtype[:40]!r}. Known: "
+            f"{', '.join(_NUMBERS)}."
         )
     return np.asarray(entry(data, "value", (list, tuple, int, float, bool)), dtype=dtype)
 
@@ -273,7 +273,7 @@ def lookup(
             known_names = [n for n in names if n == n.lower()]
             raise ValueError(
                 f"There is no {kind} {identifier!r}.{suggest(identifier, names)} Known: "
-                f"{', '.join(sorted(known_names))}; or pass a function or object of your own."
+                f"{', '.join(sorted(known_names))}; or pass a custom function or object."
             )
     if isinstance(identifier, Mapping):
         identifier = deserialize(identifier, custom_objects)
