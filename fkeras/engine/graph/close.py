@@ -180,9 +180,9 @@ def _raise_disconnected(node: Node, consumer: Node | None, layers: Mapping, wher
     location = f" at {consumer.location}" if consumer is not None and consumer.location else ""
     raise DisconnectedGraphError(
         f"{where}: the graph is disconnected. {consumer_text}{location} needs the tensor {spec} of "
-        f"{_label(node.layer)}, which is not among the inputs. On the way there from the outputs "
-        f"these layers were reached: {visited or 'none'}. Add that tensor to the inputs: "
-        f"fk.Model([..., {node.layer.name or 'x'}], outputs).",
+        f"{_label(node.layer)}, which is not among the inputs. Layers visited from the outputs: "
+        f"{visited or 'none'}. Add that tensor to the inputs: fk.Model([..., "
+        f"{node.layer.name or 'x'}], outputs).",
         layer=node.layer.name,
     )
 

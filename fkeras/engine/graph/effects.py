@@ -43,8 +43,8 @@ def effects_of(graph: Any) -> tuple[Effects, ...]:
     """
     if graph.shapes is None:
         raise FKerasError(
-            "This graph has no layers, on which losses and updates depend. Ask the graph of a "
-            "network, model.graph, or bind the layers: graph.bind(layers)."
+            "Losses and updates depend on the layers, and this graph has no layers. Use the graph "
+            "of a network, model.graph, or bind the layers: graph.bind(layers)."
         )
     return tuple(_effects(graph, call) for call in graph.calls)
 

@@ -165,7 +165,8 @@ class LayerDict(FrozenDict[Layer]):
         def __getattr__(self, name: str) -> Any:
             if name in ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"):
                 instead = (
-                    "build another model of `model.layers[:]`, or `fk.Model(model.inputs, outputs)`"
+                    "build another model from `model.layers[:]`, or `fk.Model(model.inputs, "
+                    "outputs)`"
                 )
             elif name in ("index", "count", "copy"):
                 instead = f"`model.layers[:].{name}`, of the list of layers"
