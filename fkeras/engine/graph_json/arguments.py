@@ -150,7 +150,7 @@ class TreeReader:
             numbers = jnp.dtype(dtype)
             # objects and texts cannot be traced; bfloat16 has the kind "V" of structured arrays
             if numbers.kind in "OSUV" and numbers != jnp.bfloat16:
-                raise TypeError(f"{dtype} is no dtype of numbers")
+                raise TypeError(f"{dtype} is not a numeric dtype")
             return np.asarray(config.get("value"), dtype=numbers)
         except (TypeError, ValueError) as error:
             raise FKerasError(

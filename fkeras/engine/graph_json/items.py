@@ -165,8 +165,8 @@ def _read_operation(name: str, data: Mapping, nodes: tuple) -> Item:
         named_form = operation_form(class_name=class_name)
         if named_form is None:
             raise FKerasError(
-                f"{where}: there is no operation {class_name!r} that a file can hold. Replace the "
-                "operation by an operation of fk.ops or by a layer.",
+                f"{where}: unsupported operation {class_name!r}. Replace the operation by an "
+                "operation of fk.ops or by a layer.",
                 layer=name,
             )
         form = named_form

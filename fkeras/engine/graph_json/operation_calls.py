@@ -164,7 +164,7 @@ def _checked(form: OperationForm, order: Sequence[str], layout: Any, where: str)
         if first == form.parameters[: len(first)] and sorted(first + second) == sorted(order):
             return first, second
     raise FKerasError(
-        f"{where}: expected in 'layout' the names of the arguments by position and by name, which "
-        f"are {', '.join(order)}, received {layout!r:.80}. Remove the key.",
+        f"{where}: expected 'layout' as a list of positional names and a list of keyword names, all "
+        f"of {', '.join(order)}, received {layout!r:.80}. Remove the key.",
         layer=where,
     )

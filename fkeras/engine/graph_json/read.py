@@ -62,7 +62,7 @@ def graph_from_config(
     for key in ("input_layers", "output_layers"):
         if key not in config:
             raise FKerasError(
-                f"The model: the configuration has no {key!r}, so it is not complete."
+                f"The model: {key!r} is missing in the configuration. Save the model again."
             )
         with within(key):
             endpoints.append(_read_ends(config[key], (key,), items, tensors, kinds))
@@ -134,15 +134,15 @@ def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set
     for name, number, _ in histories(trees, where):
         if name not in items:
             raise FKerasError(
-                f"{where}: needs a tensor of {name!r}, and no layer of the configuration has that "
-                f"'name'.{suggest(name, items)} Correct its inbound_nodes.",
+                f"{where}: needs a tensor of the layer {name!r}, which the configuration does not "
+                f"define.{suggest(name, items)} Correct its inbound_nodes.",
                 layer=item.name,
                 node=index,
             )
         if not 0 <= number < items[name].calls:
             raise FKerasError(
-                f"{where}: needs the output of call {number} of {name!r}, which no layer of the "
-                f"configuration makes: it has {items[name].calls} calls. Correct its inbound_nodes.",
+                f"{where}: needs the output of call {number} of {name!r}, which has only "
+                f"{items[name].calls} calls. Correct its inbound_nodes.",
                 layer=item.name,
                 node=index,
             )
@@ -207,8 +207,8 @@ def _check_called_on_arrays(arguments: tuple) -> None:
 def _tensor(history: tuple[str, int, int], tensors: Mapping, where: str) -> Any:
     if history not in tensors:
         raise FKerasError(
-            f"{where}: needs output {history[2]} of call {history[1]} of {history[0]!r}, which no "
-            "layer of the configuration makes. Correct the number of the output.",
+            f"{where}: needs output {history[2]} of call {history[1]} of {history[0]!r}, which does "
+            "not exist. Correct the number of the output.",
             layer=where,
         )
     return tensors[history]
@@ -301,8 +301,8 @@ def _raise_cycle(missing: Mapping[Call, set[Call]]) -> None:
     cycle = list(seen)[seen[call] :]
     chain = ", ".join(dict.fromkeys(name for name, _ in cycle[:8]))
     raise FKerasError(
-        f"{call[0]!r}, call {call[1]}: the calls of {chain} wait for one another, so they are part "
-        "of a cycle. A graph must have no cycle: correct the inbound_nodes.",
+        f"{call[0]!r}, call {call[1]}: the calls of {chain} form a cycle. Correct the "
+        "inbound_nodes.",
         layer=call[0],
         node=call[1],
     )
@@ -335,7 +335,7 @@ def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: 
             number = number - 1 if number else items[name].calls - 1
         if (name, number, output) not in tensors:
             raise FKerasError(
-                f"{where}: name {tuple(tree)}, which no layer of the configuration makes. Correct "
+                f"{where}: expected tensors of the configuration, received {tuple(tree)}. Correct "
                 "it.",
                 layer=name,
             )
