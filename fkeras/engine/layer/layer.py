@@ -213,7 +213,7 @@ class Layer(LayerTypes):
             if not plain and calls.symbolic_arguments(inputs, options, given):
                 if state is not None or key is not None:
                     raise TypeError(
-                        f"{self.where}: a graph records neither state nor key. Give them to the "
+                        f"{self.where}: a graph records neither state nor key. Pass them to the "
                         "model's apply, not to a call on symbolic tensors."
                     )
                 if mask is not _NO_MASK:
