@@ -71,18 +71,18 @@ _ARGUMENTS = MappingProxyType(
     }
 )
 _WORKERS = (
-    "batches are read in one thread; a loader with workers is a source: `trainer.fit(run, loader)`"
+    "batches are read in one thread; to use workers, pass a loader: `trainer.fit(run, loader)`"
 )
 # arguments of functions and methods; these take precedence over the table above
 _FUNCTIONS = MappingProxyType(
     {
-        "compile": "fk.load_model never compiles, and fk.load_training also opens the optimizer; "
+        "compile": "fk.load_model never compiles, and fk.load_training also loads the optimizer; "
         + _NOT_NEEDED,
         "safe_mode": "code from a file never runs; " + _NOT_NEEDED,
         "overwrite": "saving replaces the file; " + _NOT_NEEDED,
         "include_optimizer": '`fk.save_model("m.keras", model, state, trainer=trainer, run=run)` '
         "saves the optimizer too",
-        "save_format": "the ending of the path chooses the format; " + _NOT_NEEDED,
+        "save_format": "the file extension selects the format; " + _NOT_NEEDED,
         "zipped": _NOT_NEEDED,
         "print_fn": "`text = model.summary(show=False)` returns the table",
         "line_length": _NOT_NEEDED,
@@ -93,9 +93,9 @@ _FUNCTIONS = MappingProxyType(
         "use_multiprocessing": _WORKERS,
         "max_queue_size": _WORKERS,
         "nb_epoch": "`epochs`, as in `trainer.fit(run, x, y, epochs=2)`",
-        "return_dict": "the logs are a dictionary always; " + _NOT_NEEDED,
+        "return_dict": "the logs are always a dictionary; " + _NOT_NEEDED,
         "reset_metrics": "`run = trainer.reset_metrics(run)`",
-        "callbacks": "`trainer.fit` alone calls callbacks; " + _NOT_NEEDED,
+        "callbacks": "only `trainer.fit` calls callbacks; " + _NOT_NEEDED,
     }
 )
 

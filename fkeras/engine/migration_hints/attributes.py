@@ -48,7 +48,7 @@ _LAYER = MappingProxyType(
         "stop_training": "a callback returns `fk.Stop()` from `on_epoch_end`",
         "run": "inside forward: `out = context.child(name).run(self.layer, x)`; elsewhere: `layer.apply`",
         "weights": "`arrays = jax.tree.leaves(layer)`, or `layer.get_weights(state)` with the state",
-        "variables": "`arrays = jax.tree.leaves(layer)`; the state is a dictionary beside the layer",
+        "variables": "`arrays = jax.tree.leaves(layer)`; the state is a separate dictionary",
         "trainable_weights": _PARTITION,
         "trainable_variables": _PARTITION,
         "non_trainable_weights": f"{_PARTITION}; moving statistics: `state = model.init_state()`",
@@ -83,7 +83,7 @@ _LAYER = MappingProxyType(
         "inbound_nodes": f"{_VIEW}`view = model.graph.layer({{name}})`",
         "outbound_nodes": f"{_VIEW}`view = model.graph.layer({{name}})`",
         "reset_states": "`state = layer.reset_state(state)`",
-        "states": "the state is a dictionary beside the layer: `state = model.init_state()`",
+        "states": "the state is a separate dictionary: `state = model.init_state()`",
         "save": '`fk.save_model("m.keras", model, state)`',
         "save_weights": '`fk.save_weights("m.weights.h5", model, state)`',
         "load_weights": '`model, state = fk.load_weights("m.weights.h5", model, state)`',
@@ -114,8 +114,8 @@ _LAYER = MappingProxyType(
         "get_compile_config": "`config = trainer.get_config()`",
         "state_dict": "`arrays = jax.tree.leaves(layer)`",
         "parameters": "`arrays = jax.tree.leaves(layer)`",
-        "train": "a call says whether it trains: " + _OUT,
-        "eval": "a call says whether it trains: `y = model(x, state=state)`",
+        "train": "`training` is an argument of the call: " + _OUT,
+        "eval": "`training` is an argument of the call: `y = model(x, state=state)`",
     }
 )
 _METRIC = MappingProxyType(
@@ -150,8 +150,8 @@ _OPTIMIZER = MappingProxyType(
         "lr": "`optimizer.learning_rate`",
         "replace": "`optimizer = dataclasses.replace(optimizer, learning_rate=0.01)`",
         "iterations": "`opt_state.count` counts the updates",
-        "variables": f"the optimizer's arrays are a value beside it: {_INIT}",
-        "weights": f"the optimizer's arrays are a value beside it: {_INIT}",
+        "variables": f"the optimizer's arrays are a separate value: {_INIT}",
+        "weights": f"the optimizer's arrays are a separate value: {_INIT}",
         "get_weights": "`arrays = jax.tree.leaves(opt_state)`",
         "set_weights": "`run = run.replace(opt_state=opt_state)`",
         "decay": "`optimizer = fk.optimizers.Adam(fk.optimizers.schedules.InverseTimeDecay(0.1, "
@@ -256,7 +256,7 @@ def missing_attribute(value: Any, name: str) -> str:
     noun, table = next(((n, t) for base, n, t in _TABLES if base in bases), ("value", {}))
     where = _where(value)
     if name in table:
-        calls_note = " and keeps nothing of its calls" if noun == "layer" else ""
+        calls_note = " and records nothing about its calls" if noun == "layer" else ""
         layer = getattr(value, "name", None) if noun == "layer" else None
         remedy = table[name].replace("{name}", repr(layer or "name"))
         if name in ("input", "output") and hasattr(cls, f"{name}s"):

@@ -27,7 +27,7 @@ _FORWARD = (
     "x): return fk.Output(x * 2 if context.training else x, mask=context.mask)`"
 )
 _COMPOSED = (
-    "leave the argument out: layers that `call` composes receive training and mask by themselves"
+    "leave the argument out: layers composed in `call` receive training and mask automatically"
 )
 
 

@@ -95,7 +95,7 @@ def conversion(value: Any) -> str | None:
                 )
                 line = f"a subclass of `fk.{replacement}` with the same mathematics"
             return (
-                f"{name}, an object of Keras, which changes in place. Use a value of fkeras: "
+                f"{name}, a mutable object of Keras. Use a value of fkeras: "
                 f"{line.format(home=namespace)}."
             )
     namespace = next(

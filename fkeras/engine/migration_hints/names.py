@@ -16,8 +16,8 @@ _MESH = (
     '`fk.Trainer("adam", "mse", mesh=mesh)` splits batches; its argument sharding splits weights'
 )
 _KEY = "`key = jax.random.key(0)` is passed to build, init and apply"
-_NOTHING = "fkeras keeps no global state, so nothing is to be cleared or set"
-_CUSTOM = '`fk.load_model("m.keras", custom_objects={"Name": Name})` names own classes'
+_NOTHING = "fkeras has no global state to clear or set"
+_CUSTOM = '`fk.load_model("m.keras", custom_objects={"Name": Name})` names custom classes'
 _PACKAGE = MappingProxyType(
     {
         "backend": f"{_NOTHING}; functions of arrays are in `fk.ops`",
@@ -41,7 +41,7 @@ _PACKAGE = MappingProxyType(
         "datasets": "a loader or NumPy arrays are passed to fit: `trainer.fit(run, x, y)`",
         "data": "any iterable of batches is a source: `trainer.fit(run, loader)`",
         "preprocessing": "layers such as `layers.RandomFlip()` and `layers.TextVectorization()`",
-        "applications": '`model, state = fk.load_model("m.keras")` opens every model of '
+        "applications": '`model, state = fk.load_model("m.keras")` loads every model of '
         "keras.applications from its file",
         "wrappers": f"a Trainer has fit, evaluate and predict: {_MESH}",
         "tree": "`jax.tree` has map, leaves and structure",

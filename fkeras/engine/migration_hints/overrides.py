@@ -29,12 +29,12 @@ _MODEL = MappingProxyType(
     {
         "predict_step": "`trainer.predict(run, x)` computes the model; put the last operations "
         "into a layer of the model, or apply them to the result",
-        "make_predict_function": "`trainer.predict(run, x)` compiles the model by itself",
+        "make_predict_function": "`trainer.predict(run, x)` compiles the model",
         "compile": 'a Trainer holds the optimizer and the loss: `trainer = fk.Trainer("adam", '
         "objective=objective)`",
-        "fit": "`run, history = trainer.fit(run, x, y)`; what your method adds belongs into a "
+        "fit": "`run, history = trainer.fit(run, x, y)`; move the additions of your method into a "
         "callback or an objective",
-        "evaluate": "`logs = trainer.evaluate(run, x, y)`; numbers of your own are metrics",
+        "evaluate": "`logs = trainer.evaluate(run, x, y)`; compute additional numbers as metrics",
         "save_own_variables": "weights are declared fields, `kernel: jax.Array | None = "
         "fk.weight()`, and files hold them by name; leave the method out",
         "load_own_variables": "weights are declared fields, `kernel: jax.Array | None = "
@@ -43,7 +43,7 @@ _MODEL = MappingProxyType(
         "build_from_config": "a model keeps the shapes of its inputs; leave the method out",
         "get_compile_config": "`fk.save_model(path, model, state, trainer=trainer, run=run)` keeps "
         "the training",
-        "compile_from_config": "`trainer, run = fk.load_training(path)` opens the training",
+        "compile_from_config": "`trainer, run = fk.load_training(path)` loads the training",
     }
 )
 _TRAINER = (*_STEPS, "step", "predict_step", "compile", "make_predict_function")
@@ -60,15 +60,15 @@ _HOOKS = MappingProxyType(
 # hints for Keras's hooks without a counterpart of the same name
 _OTHER_HOOKS = MappingProxyType(
     {
-        "on_train_batch_end": "`def on_batch_end(self, step, run, logs)` is called after every call "
-        "of the device, which may be several steps",
+        "on_train_batch_end": "`def on_batch_end(self, step, run, logs)` runs after every device "
+        "call, which may be several steps",
         **{
-            name: "`def on_batch_end(self, step, run, logs)` runs between two calls of the device, "
-            "so the end of one batch is the beginning of the next"
+            name: "`def on_batch_end(self, step, run, logs)` runs between two device calls, so the "
+            "end of one batch is the beginning of the next"
             for name in ("on_batch_begin", "on_train_batch_begin")
         },
-        "on_test_end": "`def on_epoch_end(self, epoch, run, logs)` follows the validation, whose "
-        "logs begin with 'val_'",
+        "on_test_end": "`def on_epoch_end(self, epoch, run, logs)` runs after the validation, "
+        "whose logs begin with 'val_'",
         **{
             name: "an evaluation and a prediction call no hooks; look at their results instead"
             for name in (
