@@ -104,7 +104,7 @@ class Sequential(Network):
             if not is_symbolic(x):
                 raise ValueError(
                     f"{self.where}: layer {index}, {self.layers[name].where}, returns "
-                    f"{type(x).__name__}, and a Sequential passes on one tensor. Compose this "
+                    f"{type(x).__name__}, and a Sequential passes a single tensor. Compose this "
                     "network with fk.Model(inputs, outputs)."
                 )
         return close(start, x, self.where)
@@ -120,8 +120,8 @@ class Sequential(Network):
             self._require_graph("build")
         if len(specs) != 1:
             raise TypeError(
-                f"{self.where}: expected one input, received {len(specs)}. A Sequential passes on "
-                "one tensor; compose networks of several with fk.Model(inputs, outputs)."
+                f"{self.where}: expected one input, received {len(specs)}. A Sequential passes a "
+                "single tensor; for several inputs use fk.Model(inputs, outputs)."
             )
         return self._begun(symbolic_inputs(specs)[0])
 
