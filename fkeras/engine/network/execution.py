@@ -104,7 +104,7 @@ class Execution:
         for name, value in metrics.items():
             if name in self.metrics:
                 raise ValueError(
-                    f"{self.network.where}: two calls report a metric {name!r}, the second one in "
-                    f"{layer!r}. Give them different names where the layers make their Output."
+                    f"{self.network.where}: two calls report the metric {name!r}, the second in "
+                    f"{layer!r}. Give the metrics different names in the Output of the layers."
                 )
             self.metrics[name] = value

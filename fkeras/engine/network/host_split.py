@@ -96,8 +96,8 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
         layer = network.layers[call.layer]
         if strings.intersection(call.inputs):
             raise FKerasError(
-                f"{layer.where}: takes strings that the model made. Such strings exist on the host only, "
-                "after the device. Look them up outside of the model.",
+                f"{layer.where}: takes strings computed by the model, which exist only on the host "
+                "after the device part. Call this layer outside the model.",
                 layer=call.layer,
             )
         if not layer.makes_strings:
@@ -157,9 +157,9 @@ class _Cut:
         device_slot = next((s for s in call.inputs if self.host[s] is None), None)
         if device_slot is not None:
             raise FKerasError(
-                f"{layer.where}: takes strings, which are on the host, and beside them the output "
-                f"of {self.graph.coords[device_slot].layer!r}, which the device computes. Call the layer "
-                "on inputs of the model alone.",
+                f"{layer.where}: takes strings from the host together with the output of "
+                f"{self.graph.coords[device_slot].layer!r} from the device. Call the layer on model "
+                "inputs only.",
                 layer=layer.where,
             )
         args = fill_tensors(call.args, self.host)
@@ -233,7 +233,7 @@ def read_inputs(network: Any, inputs: tuple, mask: Any, options: Mapping[str, An
     if mask is not None or options:
         names = ", ".join([*options, *(["mask"] if mask is not None else [])])
         raise TypeError(
-            f"{network.where}: a model of strings takes its inputs by position alone, received "
+            f"{network.where}: a model with string inputs takes inputs by position only, received "
             f"{names}. Leave {names} out."
         )
     graph = network.graph
