@@ -45,8 +45,8 @@ def few(count: int) -> int:
     """
     if count > _STEPS:
         raise ValueError(
-            f"expected at most {_STEPS} parts or turns, each of which is a step of the program, "
-            f"received {count}. Use fk.ops.scan or fk.ops.vectorized_map over an axis."
+            f"expected at most {_STEPS} parts or iterations, since each becomes a step of the "
+            f"program, received {count}. Use fk.ops.scan or fk.ops.vectorized_map over an axis."
         )
     return count
 
