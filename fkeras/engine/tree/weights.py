@@ -83,7 +83,7 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
     for name, shape in shapes.items():
         if name not in declared:
             raise ValueError(
-                f"{layer.where}: with_weights received {name!r}, which is no declared weight (declared: "
+                f"{layer.where}: with_weights received the undeclared weight {name!r} (declared: "
                 f"{', '.join(declared) or 'none'}). Declare it: `{name}: Array = weight()`."
             )
         if shape is None:
