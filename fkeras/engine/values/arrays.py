@@ -29,7 +29,7 @@ _REMEDIES = (
     (
         "SUT",
         "Encode it first, with layers.StringLookup or layers.TextVectorization (`host, model = "
-        "fk.split_host(model)` cuts off the layers of a model that read strings: host(x)).",
+        "fk.split_host(model)` splits off the layers that read strings: host(x)).",
     ),
     ("Mm", "Convert it to numbers, such as days: (x - x.min()) / np.timedelta64(1, 'D')."),
     ("V", "Convert its numbers (of a structured array each field): x['field'].astype('float32')."),
@@ -275,7 +275,8 @@ def as_operand(value: Any, where: str) -> jax.Array:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise type(error)(
             f"{where}: expected numbers in rows of one length, received a {type(value).__name__} "
-            f"that is none: {reason:.200}. Pass an array: np.asarray(values, 'float32')."
+            f"that cannot be converted: {reason:.200}. Pass an array: np.asarray(values, "
+            "'float32')."
         ) from error
 
 

@@ -157,8 +157,8 @@ def freeze_value(value: Any) -> Any:
         hash(value)
     except TypeError:
         raise TypeError(
-            f"A configuration value of type {type(value).__name__} does not hash, so the object "
-            "that holds it could not be compared. Use numbers, strings, tuples, dictionaries, "
-            "arrays, functions or frozen dataclasses."
+            f"A configuration value of type {type(value).__name__} is not hashable, so its object "
+            "could not be compared. Use numbers, strings, tuples, dictionaries, arrays, functions "
+            "or frozen dataclasses."
         ) from None
     return value

@@ -109,7 +109,7 @@ def check_key(key: Any, where: str = "") -> None:
         )
     if dtype == np.uint32 and len(shape) == 1:
         raise TypeError(
-            f"{start} a typed PRNG key, received an untyped one, uint32{list(shape)}. Make it with "
+            f"{start} a typed PRNG key, received an untyped key, uint32{list(shape)}. Make it with "
             "jax.random.key(0) instead of jax.random.PRNGKey(0), or convert it: "
             "jax.random.wrap_key_data(key)."
         )
