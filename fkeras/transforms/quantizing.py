@@ -50,7 +50,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
     if config.mode in _CALIBRATED:
         raise ValueError(
             f"quantize: expected 'int8', 'int4' or 'float8', received {config.policy_mode!r}, which "
-            "calibrates codes with samples. Quantize in Keras, save, and open the file with "
+            "calibrates codes with samples. Quantize in Keras, save, and load the file with "
             "fk.load_model."
         )
     paths: list[str] = []

@@ -134,19 +134,20 @@ def split_host(model: Network) -> tuple[Model, Model]:
     """
     if isinstance(model, Network) and model.makes_strings:
         raise FKerasError(
-            f"{model.where}: returns strings, which are made on the host after the device. Leave the "
-            "strings out: fk.Model(model.inputs, model.tensor(name_of_a_layer)).",
+            f"{model.where}: returns strings, which are computed on the host after the device part. "
+            "Leave the strings out: fk.Model(model.inputs, model.tensor(name_of_a_layer)).",
             layer=model.where,
         )
     if not isinstance(model, Network) or not model.reads_strings:
         where = model.where if isinstance(model, Layer) else type(model).__name__
         raise FKerasError(
-            f"{where}: split_host expected a model with an input of strings, received one without. "
-            'A model of strings begins with fk.Input((), dtype="string"); other models need no split.'
+            f"{where}: split_host expected a model with a string input, received a model without "
+            'string inputs. A string input is fk.Input((), dtype="string"); other models need no '
+            "split."
         )
     if on_host(model):
         raise FKerasError(
-            f"{model.where}: computes on the host alone, so there is nothing for the device. Call the "
+            f"{model.where}: computes on the host only, so the device part would be empty. Call the "
             "model on the data.",
             layer=model.where,
         )
