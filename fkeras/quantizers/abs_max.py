@@ -17,18 +17,19 @@ def _range(value: Any) -> tuple[int, ...]:
     pair = _codes(value)
     if len(pair) != 2 or pair[0] >= pair[1]:
         raise ValueError(
-            "expected two integers from -128 to 127, the smaller one first, received "
+            "expected two integers from -128 to 127, the smaller first, received "
             f"{describe_value(value)}. For 8 bits: (-127, 127)."
         )
     # the scale is the largest code divided by the maximum magnitude
     if pair[1] <= 0:
         raise ValueError(
-            f"expected a greatest code above 0, received {pair}. It codes the greatest magnitude."
+            f"expected an upper bound above 0, received {pair}. The upper bound is the code of the "
+            "largest magnitude."
         )
     return pair
 
 
-_some_axes = axes(optional=True, hint="None leaves it to the layer.")
+_some_axes = axes(optional=True, hint="With None the layer chooses.")
 
 
 def _axes(value: Any) -> tuple[int, ...] | None:

@@ -23,7 +23,7 @@ def _quantizer(value: Any) -> AbsMaxQuantizer | None:
     if value is not None and not isinstance(value, AbsMaxQuantizer):
         raise ValueError(
             f"expected a quantizer or None, received {describe_value(value)}. Pass "
-            "fk.quantizers.AbsMaxQuantizer(), or None for none."
+            "fk.quantizers.AbsMaxQuantizer(), or None for no quantizer."
         )
     return value
 
@@ -146,13 +146,14 @@ class Int4QuantizationConfig(QuantizationConfig):
         quantizer = self.weight_quantizer or self.activation_quantizer
         if self.block_size is not None and quantizer is not None:
             raise ValueError(
-                f"Int4QuantizationConfig: expected no quantizers beside block_size="
-                f"{self.block_size}, received {quantizer!r}. Set block_size=None, or leave them out."
+                "Int4QuantizationConfig: expected no quantizers together with "
+                f"block_size={self.block_size}, received {quantizer!r}. Set block_size=None, or "
+                "leave them out."
             )
         if self.weight_quantizer is not None and self.weight_quantizer.value_range != (-8, 7):
             raise ValueError(
                 "Int4QuantizationConfig: weight_quantizer: expected value_range=(-8, 7), received "
-                f"{self.weight_quantizer.value_range}. That is what 4 bits hold."
+                f"{self.weight_quantizer.value_range}. 4 bits hold only this range."
             )
 
     @property
@@ -189,7 +190,7 @@ class Float8QuantizationConfig(QuantizationConfig):
         return {**policy, "config": {**policy["config"], **length}}
 
 
-_bits = integer(minimum=2, maximum=4, also=(8,), hint="Keras stores weights of these sizes.")
+_bits = integer(minimum=2, maximum=4, also=(8,), hint="Keras stores weights of only these sizes.")
 
 
 _four = integer(minimum=4, maximum=4, hint="AWQ has weights of 4 bits only.")
