@@ -63,9 +63,9 @@ def key_of(name: str, seed: Seed) -> jax.Array:
         return seed
     received = "None" if seed is None else f"{seed!r} ({type(seed).__name__})"
     raise TypeError(
-        f"fk.{name}: seed: expected a key or an integer from 0 to 2**32 - 1, received "
-        f"{received}. Nothing draws a seed by itself here: pass seed=jax.random.key(0), and split "
-        "it for the next draw."
+        f"fk.{name}: seed: expected a key or an integer from 0 to 2**32 - 1, received {received}. "
+        "fkeras never draws a seed implicitly: pass seed=jax.random.key(0), and split it for the "
+        "next draw."
     )
 
 
