@@ -97,7 +97,7 @@ def test_layers_of_one_name():
 @pytest.mark.parametrize(
     ("history", "match"),
     [
-        (("gone", 0, 0), "'drop', call 0: needs a tensor of 'gone'"),
+        (("gone", 0, 0), "'drop', call 0: needs a tensor of the layer 'gone'"),
         (("shared", 3, 0), "call 3 of 'shared'.* it has 3 calls"),
         (("shared", -1, 0), "call -1 of 'shared'"),
         (("shared", 10**30, 0), "it has 3 calls"),
@@ -108,8 +108,8 @@ def test_layers_of_one_name():
         (("shared", True, 0), "received list"),
         (("shared", 0), "received list"),
         ((None, 0, 0), "received list"),
-        (("drop", 0, 0), "'drop', call 0: the calls of drop wait for one another"),
-        (("inner", 0, 0), "the calls of drop, inner wait for one another"),
+        (("drop", 0, 0), "'drop', call 0: the calls of drop form a cycle"),
+        (("inner", 0, 0), "the calls of drop, inner form a cycle"),
     ],
 )
 def test_histories(history, match):
@@ -167,7 +167,7 @@ def test_operations():
     config = copy.deepcopy(CONFIG)
     entry = item(config, "mean")
     for key, value, match in (
-        ("class_name", "System", "'mean': there is no operation 'System'"),
+        ("class_name", "System", "'mean': unsupported operation 'System'"),
         ("class_name", 3, "'mean': expected 'class_name' as a string"),
         ("config", [], "'mean'"),
         ("config", {"axis": "x"}, "'mean', call 0"),
@@ -214,7 +214,7 @@ def test_the_worst_order_of_layers_is_read_in_linear_time():
 
 
 def test_a_cycle_among_thousands_of_calls_is_reported():
-    error = refused(_chain(3000, last="d2999"), "wait for one another, so they are part of a cycle")
+    error = refused(_chain(3000, last="d2999"), "form a cycle")
     assert len(str(error)) < 400
 
 

@@ -177,7 +177,7 @@ def test_declared_weights_and_state_of_a_layer():
     assert layer.count_params() == 7
     (loss,) = layer.apply(X, state=state).losses
     assert float(loss) == 3.0
-    with pytest.raises(ValueError, match=r"'d', which is no declared weight \(declared: a, c\)"):
+    with pytest.raises(ValueError, match=r"the undeclared weight 'd' \(declared: a, c\)"):
         layer.with_weights(KEY, d=(3,))
 
 
@@ -498,7 +498,7 @@ def test_metrics_reported_by_layers():
     assert run.model.graph.layer("tally").nodes[0].outbound_layer == "tally"
     twice = fk.Model(x, Tally("q")(Tally("q")(x))).build(KEY)
     with pytest.raises(
-        ValueError, match=r"two calls report a metric 'q'.*'tally_1'.*different names"
+        ValueError, match=r"two calls report the metric 'q'.*'tally_1'.*different names"
     ):
         twice(X)
 

@@ -308,7 +308,7 @@ BAD = {
         lambda: quantizers.Int4QuantizationConfig(
             activation_quantizer=quantizers.AbsMaxQuantizer()
         ),
-        "no quantizers beside block_size=128",
+        "no quantizers together with block_size=128",
     ),
     "range": (lambda: quantizers.AbsMaxQuantizer(value_range=(0, 300)), "from -128 to 127"),
     "range below": (lambda: quantizers.AbsMaxQuantizer(value_range=(-8, 0)), "above 0"),

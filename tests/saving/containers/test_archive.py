@@ -240,7 +240,7 @@ def test_strict_json_reads_files_of_keras():
         assert (error.value.file, error.value.member) == ("f", "m")
     with pytest.raises(FileError, match="'b' is missing"):
         field({"a": 1}, "b", int)
-    with pytest.raises(FileError, match="what holds 'b'"):
+    with pytest.raises(FileError, match="the container of 'b'"):
         field([], "b", int)
     assert check(None, (type(None), int), "it") is None
 

@@ -86,7 +86,7 @@ def test_bad_configurations_are_refused(layers, word):
 
 def test_calls_in_a_circle_are_refused():
     layers = [_input(), _dense("d", [[["e", 0, 0, {}]]]), _dense("e", [[["d", 0, 0, {}]]])]
-    _refused(_model(*layers), "wait for one another|cycle")
+    _refused(_model(*layers), "form a cycle")
 
 
 def test_a_subclass_is_rejected_with_a_remedy():
