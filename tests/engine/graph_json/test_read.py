@@ -98,9 +98,9 @@ def test_layers_of_one_name():
     ("history", "match"),
     [
         (("gone", 0, 0), "'drop', call 0: needs a tensor of the layer 'gone'"),
-        (("shared", 3, 0), "call 3 of 'shared'.* it has 3 calls"),
+        (("shared", 3, 0), "call 3 of 'shared'.* has only 3 calls"),
         (("shared", -1, 0), "call -1 of 'shared'"),
-        (("shared", 10**30, 0), "it has 3 calls"),
+        (("shared", 10**30, 0), "has only 3 calls"),
         (("x", 1, 0), "call 1 of 'x'"),
         (("shared", 0, 1), "output 1 of call 0 of 'shared'"),
         (("shared", 0, -1), "output -1 of call 0"),

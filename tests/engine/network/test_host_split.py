@@ -118,7 +118,7 @@ def test_dtypes_of_texts(dtype):
     ("call", "words"),
     [
         (lambda x: layers.Dense(2)(x), "Dense: expected numbers, received strings"),
-        (lambda x: x + 1, "add: computes on numbers"),
+        (lambda x: x + 1, "add: expected numbers"),
         (lambda x: layers.TextVectorization()(x), "has no vocabulary yet"),
         (lambda x: layers.IntegerLookup(vocabulary=[1])(x), "expected integers"),
         (lambda x: layers.Dense(2, dtype="string"), "no string dtype"),
@@ -278,7 +278,7 @@ def test_what_made_strings_cannot_do(call, words):
 
 
 def test_a_mask_of_texts_is_refused(model):
-    with pytest.raises(TypeError, match="by position alone, received mask"):
+    with pytest.raises(TypeError, match="by position only, received mask"):
         model(TEXTS, mask=np.ones(3, bool))
 
 
