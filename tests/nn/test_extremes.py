@@ -52,6 +52,27 @@ def test_gradients_survive_recomputed_operands(name):
         np.testing.assert_allclose(stacked[:1], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_shares_of_equal_elements_add_up_to_one(seed):
+    """Rows that repeat hold equal maxima: XLA must not count and select them on different values."""
+    draw = np.random.default_rng(seed)
+    table, scale = draw.normal(size=(7, 3)).astype("float32"), draw.normal(1, size=3)
+    ids, scale = draw.integers(0, 7, size=(4, 4)), scale.astype("float32")
+
+    def maxima(shift, ids):
+        return ops.max(_normalized(jnp.asarray(table)[ids], scale, shift), axis=1)
+
+    def loss(shift, ids):
+        return jnp.sum(jnp.tanh(maxima(shift, ids)))
+
+    shift = jnp.full(3, 0.1, "float32")
+    wanted = jnp.sum(1 - jnp.tanh(maxima(shift, ids)) ** 2, axis=0)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(shift, ids), wanted, rtol=1e-5)
+    # a conditional under jax.vmap becomes a selection, which computes its operands twice again
+    stacked = jax.jit(jax.vmap(jax.grad(loss), (None, 0)))(shift, np.stack([ids, ids]))
+    np.testing.assert_allclose(stacked, np.stack([wanted, wanted]), rtol=1e-5)
+
+
 def test_equal_elements_share_the_gradient_as_in_jax():
     x = np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [5.0, 0.0, -np.inf]], "float32")
     cases = [(-1, False), ((0, 1), True)]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.custom_batching
 import jax.numpy as jnp
 
 
 def largest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
     """Returns the maximum along the axes, with a gradient that is robust to recomputation.
 
-    JAX's derivative searches the elements that equal the maximum. XLA may compute an operand
-    twice, with different rounding for the comparison. Then no element equals the maximum, and the
-    gradient is 0 / 0. This function also compares the position of the maximum. Equal elements
-    share the gradient; if the maximum is NaN, so is the gradient.
+    JAX's derivative searches the elements that equal the maximum. XLA may compute an operand twice,
+    with different rounding, once to count these elements and once to select them. Then the shares
+    of the gradient do not add up to 1; without an equal element the gradient is 0 / 0. This
+    function counts and selects on one array in memory. Equal elements share the gradient; if the
+    maximum is NaN, so is the gradient.
 
     Args:
         x: array of numbers.
@@ -57,25 +60,32 @@ def _largest(x: jax.Array, axes: tuple[int, ...], keepdims: bool) -> jax.Array:
 @_largest.defjvp
 def _largest_jvp(axes: tuple[int, ...], keepdims: bool, primals: tuple, tangents: tuple) -> Any:
     (x,), (tangent,) = primals, tangents
-    y = jnp.max(x, axis=axes, keepdims=True)
-    # the position of each element in its row, counted over all reduced axes
-    count, positions = 1, jnp.zeros_like(x, dtype="int32")
-    for axis in reversed(axes):
-        positions = positions + count * jax.lax.broadcasted_iota("int32", x.shape, axis)
-        count *= x.shape[axis]
-    is_largest = x == y
-    first = jnp.min(jnp.where(is_largest, positions, count), axis=axes, keepdims=True)
-
-    def searched() -> jax.Array:
-        order = [a for a in range(x.ndim) if a not in axes] + list(axes)
-        rows = jnp.transpose(x, order)
-        rows = rows.reshape(*rows.shape[: x.ndim - len(axes)], -1)
-        return jnp.argmax(rows, axis=-1).astype("int32").reshape(first.shape)
-
-    # the search is slow, and only rows without an equal element need it
-    first = jax.lax.cond(jnp.any(first == count), searched, lambda: first)
-    weights = (is_largest | (positions == first)).astype(x.dtype)
-    total = jnp.sum(weights, axis=axes, keepdims=True)
-    total = jnp.where(jnp.isnan(y), y, total)
-    slope = jnp.sum(tangent * (weights / total), axis=axes, keepdims=keepdims)
+    shares = _gradient_shares(axes)(jax.lax.stop_gradient(x))
+    slope = jnp.sum(tangent * shares, axis=axes, keepdims=keepdims)
     return jnp.max(x, axis=axes, keepdims=keepdims), slope
+
+
+def _gradient_shares(axes: tuple[int, ...]) -> Callable[[jax.Array], jax.Array]:
+    """Returns a function from an array to each element's share of the maximum's gradient."""
+
+    @jax.custom_batching.custom_vmap
+    def shares(x: jax.Array) -> jax.Array:
+        # XLA keeps the operands of a conditional in memory; on CPUs, XLA removes an
+        # optimization_barrier before the fusion that computes an operand twice
+        has_nan = jnp.any(jnp.isnan(jnp.max(x, axis=axes)))
+        return jax.lax.cond(has_nan, with_nan, equal_shares, x)
+
+    def equal_shares(x: jax.Array) -> jax.Array:
+        equal = (x == jnp.max(x, axis=axes, keepdims=True)).astype(x.dtype)
+        return equal / jnp.sum(equal, axis=axes, keepdims=True)
+
+    def with_nan(x: jax.Array) -> jax.Array:
+        largest = jnp.max(x, axis=axes, keepdims=True)
+        return jnp.where(jnp.isnan(largest), largest, equal_shares(x))
+
+    @shares.def_vmap
+    def _(size: int, batched: list[bool], x: jax.Array) -> tuple[jax.Array, bool]:
+        # under a batched condition, jax.vmap would replace the conditional by a selection
+        return _gradient_shares(tuple(axis + 1 for axis in axes))(x), True
+
+    return shares
