@@ -16,7 +16,7 @@ from jax.core import Tracer
 _EPSILON = 1e-7
 
 
-def _of(x: Any) -> tuple[Any, Any]:
+def _array_module(x: Any) -> tuple[Any, Any]:
     """Returns `jnp` for a traced `x`, else NumPy, and `x` as an array of that module."""
     if isinstance(x, Tracer):
         return jnp, x
@@ -49,7 +49,7 @@ def abs_max_quantize(
         >>> codes, scale
         (array([[  64, -127,   32]], dtype=int8), array([[63.5]], dtype=float32))
     """
-    xp, x = _of(x)
+    xp, x = _array_module(x)
     low, high = value_range
     max_abs = xp.max(xp.abs(x), axis=axis, keepdims=True)
     scale = (high / (max_abs + xp.asarray(epsilon, x.dtype))).astype(x.dtype)
@@ -88,7 +88,7 @@ def abs_max_quantize_grouped_with_zero_point(
         >>> codes.ravel(), zero.ravel()
         (array([-8,  7, -8,  7], dtype=int8), array([-8, -3], dtype=int8))
     """
-    xp, x = _of(x)
+    xp, x = _array_module(x)
     low, high = value_range
     rows, columns = x.shape
     groups = -(-rows // block_size)  # rounded up
@@ -144,7 +144,7 @@ def pack_int4(codes: Any, axis: int = 0) -> Any:
         >>> pack_int4(jnp.array([-3, 7, 2], "int8"))
         array([125,   2], dtype=int8)
     """
-    xp, codes = _of(codes)
+    xp, codes = _array_module(codes)
     codes = xp.moveaxis(codes, axis, 0)
     codes = xp.pad(codes, ((0, codes.shape[0] % 2), *((0, 0),) * (codes.ndim - 1)))
     # packs unsigned bytes: a shift of int8 would mix the sign into the bits
@@ -169,7 +169,7 @@ def unpack_int4(packed: Any, size: int, axis: int = 0) -> Any:
         >>> unpack_int4(jnp.array([125, 2], "int8"), 3)
         array([-3,  7,  2], dtype=int8)
     """
-    xp, packed = _of(packed)
+    xp, packed = _array_module(packed)
     packed, four = xp.moveaxis(packed, axis, 0), xp.asarray(4, packed.dtype)
     # the right shift of int8 is arithmetic, so the shifts extend the sign of a code; uint8 codes
     # stay unsigned

@@ -80,7 +80,7 @@ class Int8QuantizationConfig(QuantizationConfig):
     weight_quantizer: AbsMaxQuantizer | None = option(default=None, convert=_quantizer)
     # "default" differs from None, which means unquantized inputs
     activation_quantizer: AbsMaxQuantizer | None = option(
-        default="default", convert=lambda q: _or(q, True)
+        default="default", convert=lambda q: _quantizer_or_default(q, True)
     )
 
     @property
@@ -89,7 +89,7 @@ class Int8QuantizationConfig(QuantizationConfig):
         return self.weight_quantizer or AbsMaxQuantizer()
 
 
-def _or(value: Any, default: bool) -> AbsMaxQuantizer | None:
+def _quantizer_or_default(value: Any, default: bool) -> AbsMaxQuantizer | None:
     if isinstance(value, str) and value == "default":
         return AbsMaxQuantizer() if default else None
     return _quantizer(value)
@@ -132,7 +132,7 @@ class Int4QuantizationConfig(QuantizationConfig):
     policy_class: ClassVar[str] = "Int4DTypePolicy"
     weight_quantizer: AbsMaxQuantizer | None = option(default=None, convert=_quantizer)
     activation_quantizer: AbsMaxQuantizer | None = option(
-        default="default", convert=lambda q: _or(q, False)
+        default="default", convert=lambda q: _quantizer_or_default(q, False)
     )
     block_size: OptionalInteger = option(default=128, convert=_block)
 

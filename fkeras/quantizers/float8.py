@@ -15,7 +15,7 @@ import jax.numpy as jnp
 VALUES, GRADIENTS = "float8_e4m3fn", "float8_e5m2"
 
 
-def _greatest(dtype: str) -> float:
+def _max_value(dtype: str) -> float:
     return float(jnp.finfo(dtype).max)
 
 
@@ -36,7 +36,7 @@ def quantize_and_dequantize(x: jax.Array, scale: jax.Array, quantized_dtype: str
         Array([3.125e-01, 4.480e+02], dtype=float32)
     """
     # clipped before the cast: float8_e4m3fn has no inf, and the cast of larger numbers is NaN
-    scale, max_value = scale.astype(x.dtype), _greatest(quantized_dtype)
+    scale, max_value = scale.astype(x.dtype), _max_value(quantized_dtype)
     return (
         jnp.clip(x / scale, -max_value, max_value).astype(quantized_dtype).astype(x.dtype) * scale
     )
@@ -81,10 +81,10 @@ def compute_float8_amax_history(x: jax.Array, amax_history: jax.Array) -> jax.Ar
     return jnp.roll(amax_history, -1).at[0].set(seen)
 
 
-def _moved(x: jax.Array, scale: jax.Array, history: jax.Array, dtype: str) -> tuple:
+def _update_statistics(x: jax.Array, scale: jax.Array, history: jax.Array, dtype: str) -> tuple:
     """Returns the scale and the history after a step with the array `x`."""
     # the scale uses the old history: this step's maximum applies from the next step on
-    scale = compute_float8_scale(jnp.max(history), scale, _greatest(dtype))
+    scale = compute_float8_scale(jnp.max(history), scale, _max_value(dtype))
     return scale, compute_float8_amax_history(x, history)
 
 
@@ -100,7 +100,7 @@ def round_values(x: jax.Array, scale: jax.Array, history: jax.Array, moves: bool
 
 
 def _round_values(x: jax.Array, scale: jax.Array, history: jax.Array, moves: bool) -> tuple:
-    statistics = _moved(x, scale, history, VALUES) if moves else (scale, history)
+    statistics = _update_statistics(x, scale, history, VALUES) if moves else (scale, history)
     return round_values(x, scale, history, moves), statistics
 
 
@@ -123,7 +123,7 @@ def _keep(y: jax.Array, scale: jax.Array, history: jax.Array) -> tuple:
 
 def _rounded(statistics: tuple, gradient: jax.Array) -> tuple:
     scale, history = statistics
-    new_statistics = _moved(gradient, scale, history, GRADIENTS)
+    new_statistics = _update_statistics(gradient, scale, history, GRADIENTS)
     return quantize_and_dequantize(gradient, scale, GRADIENTS), *new_statistics
 
 

@@ -55,7 +55,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
         )
     paths: list[str] = []
 
-    def one(path: str, layer: Layer) -> Layer | None:
+    def quantize_layer(path: str, layer: Layer) -> Layer | None:
         if isinstance(layer, Quantized):
             raise ValueError(
                 f"quantize: {path or layer.where!r} is quantized already, "
@@ -72,7 +72,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
         paths.append(path)
         return kind.of(layer, config) if layer.built else kind(layer, config)
 
-    quantized = _replaced(model, one, pattern, paths, config)
+    quantized = _replace_selected(model, quantize_layer, pattern, paths, config)
     if not paths:
         raise ValueError(
             f"{model.where}: quantize found no layer for {config.mode!r} (pattern {pattern!r}). It "
@@ -99,15 +99,15 @@ def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
         dtype('float32')
     """
 
-    def one(_: str, layer: Layer) -> Layer | None:
+    def dequantize_layer(_: str, layer: Layer) -> Layer | None:
         if not isinstance(layer, Quantized):
             return None
         return layer.dequantize() if layer.built else layer.floating()
 
-    return _replaced(model, one, pattern, [], None)
+    return _replace_selected(model, dequantize_layer, pattern, [], None)
 
 
-def _replaced(
+def _replace_selected(
     model: Layer,
     replace_layer: Callable[[str, Layer], Layer | None],
     pattern: Pattern,

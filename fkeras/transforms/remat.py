@@ -143,7 +143,7 @@ def _run(
 
 
 def _run_segments(keep: Policy, network: Network, context: Context, inputs: tuple) -> Output:
-    graph, large = network.graph, _large(network)
+    graph, large = network.graph, _large_networks(network)
     nested_names = {graph.calls[number].layer for number in large}
     layers = {
         n: rematerialized(v, keep) if n in nested_names else v for n, v in network.layers.items()
@@ -181,18 +181,18 @@ def _size(specs: Any) -> int:
     return sum(math.prod(d for d in spec.dims if isinstance(d, int)) for spec in specs)
 
 
-def _held(network: Any, number: int) -> int:
+def _stored_size(network: Any, number: int) -> int:
     """Returns how many numbers a call stores for each row of the batch."""
     call = network.graph.calls[number]
     layer = network.layers[call.layer]
     if not isinstance(layer, Network) or layer.graph is None:
         return 0 if call.is_input else _size(call.outputs)
-    return sum(_held(layer, inner) for inner in range(len(layer.graph.calls)))
+    return sum(_stored_size(layer, inner) for inner in range(len(layer.graph.calls)))
 
 
-def _large(network: Network) -> frozenset[int]:
+def _large_networks(network: Network) -> frozenset[int]:
     """Returns the calls of a nested network with more than half of all numbers."""
-    sizes = [_held(network, number) for number in range(len(network.graph.calls))]
+    sizes = [_stored_size(network, number) for number in range(len(network.graph.calls))]
     return frozenset(
         number
         for number, call in enumerate(network.graph.calls)
@@ -211,14 +211,14 @@ def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
     """
     graph = network.graph
     numbers = graph.run_order
-    sizes = {number: 0 if number in large else _held(network, number) for number in numbers}
+    sizes = {number: 0 if number in large else _stored_size(network, number) for number in numbers}
     specs, inputs = graph.specs, set(graph.input_slots)
     crossing_sizes = {
         number: _size(specs[s] for s in crossing(graph, position) if s not in inputs)
         for position, number in enumerate(numbers)
     }
 
-    def cut(limit: float) -> list[list[int]]:
+    def cut_at(limit: float) -> list[list[int]]:
         segments, total = [], 0
         for number in numbers:
             starts_segment = number in large or (segments and segments[-1][-1] in large)
@@ -235,6 +235,6 @@ def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
             sum(sizes[n] for n in segment_numbers) for segment_numbers in segments
         )
 
-    choices = [cut(sum(sizes.values()) / count) for count in range(1, len(numbers) + 1)]
+    choices = [cut_at(sum(sizes.values()) / count) for count in range(1, len(numbers) + 1)]
     # among equal costs prefer shorter segments: a call stores more than its outputs
     return min(reversed(choices), key=cost)

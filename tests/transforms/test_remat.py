@@ -123,16 +123,18 @@ def test_a_compiled_step_needs_less_memory(key):
 
 
 def test_segments_between_blocks():
-    from fkeras.transforms.remat import _large, _segments
+    from fkeras.transforms.remat import _large_networks, _segments
 
     x = h = fk.Input((8,))
     for _ in range(4):
         inner = layers.Dense(32)(layers.LayerNormalization()(h))
         h = layers.Add()([h, layers.Dense(8)(inner)])
     model = fk.Model(x, h)
-    assert _segments(model, _large(model)) == [[i, i + 1, i + 2, i + 3] for i in range(1, 17, 4)]
+    assert _segments(model, _large_networks(model)) == [
+        [i, i + 1, i + 2, i + 3] for i in range(1, 17, 4)
+    ]
     deep = _mlp(9)
-    assert [len(part) for part in _segments(deep, _large(deep))] == [3, 3, 3]
+    assert [len(part) for part in _segments(deep, _large_networks(deep))] == [3, 3, 3]
 
 
 def test_a_layer_that_is_no_network(key):

@@ -60,7 +60,7 @@ def infer(
     """
     call = args, options, training, mask_rule
     if layer.makes_strings or any(spec.dtype == STRING for spec in specs):
-        with _noting(layer, args, specs):
+        with _call_note(layer, args, specs):
             low, high = probe(layer, args, specs, _PROBES)
             return _describe(call, (low, ()), (high, ()), specs)
     weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
@@ -72,12 +72,12 @@ def infer(
         # names of metrics may contain the layer's name
         if inference is not None and not inference[1].metrics:
             return inference
-    with _noting(layer, args, specs):
+    with _call_note(layer, args, specs):
         return _infer(skeleton_of(layer), weights, call, specs, masks)
 
 
 @contextlib.contextmanager
-def _noting(layer: Any, args: Branch, specs: tuple[Spec, ...]) -> Iterator[None]:
+def _call_note(layer: Any, args: Branch, specs: tuple[Spec, ...]) -> Iterator[None]:
     """Adds a note to an exception that names the call."""
     try:
         yield

@@ -158,19 +158,21 @@ class SymbolicTensor:
             )
 
         def __len__(self) -> int:
-            raise self._refuse("len(x)", "x.shape[0], which is None for an unknown size")
+            raise self._numbers_error("len(x)", "x.shape[0], which is None for an unknown size")
 
         def __bool__(self) -> bool:
-            raise self._refuse("an if or a comparison", "fk.ops.where(condition, x, y)")
+            raise self._numbers_error("an if or a comparison", "fk.ops.where(condition, x, y)")
 
         def __float__(self) -> float:
-            raise self._refuse("float(x)", "model(array) to compute numbers")
+            raise self._numbers_error("float(x)", "model(array) to compute numbers")
 
         def __int__(self) -> int:
-            raise self._refuse("int(x)", "model(array) to compute numbers")
+            raise self._numbers_error("int(x)", "model(array) to compute numbers")
 
         def __array__(self, *args: Any, **kwargs: Any) -> Any:
-            raise self._refuse("a NumPy function", "fk.ops.name(x), or fk.ops.lift(function)(x)")
+            raise self._numbers_error(
+                "a NumPy function", "fk.ops.name(x), or fk.ops.lift(function)(x)"
+            )
 
         @property
         def __jax_array__(self) -> Any:
@@ -178,13 +180,13 @@ class SymbolicTensor:
             # functions such as `jnp.sin` get an error that names the remedy
             if asked_by_an_operator():
                 raise AttributeError("__jax_array__")
-            raise self._refuse(
+            raise self._numbers_error(
                 "a JAX function",
                 "fk.ops.name(x) if fk.ops has the function, otherwise fk.ops.lift(jnp.name)(x); instead "
                 "of keras.layers and keras.ops use fk.layers and fk.ops",
             )
 
-    def _refuse(self, operation: str, remedy: str) -> SymbolicValueError:
+    def _numbers_error(self, operation: str, remedy: str) -> SymbolicValueError:
         return SymbolicValueError(
             f"{operation}: expected numbers, received the symbolic tensor {self!r}, which holds no "
             f"numbers while a graph is recorded. Write {remedy}."

@@ -25,10 +25,10 @@ _WORDS = (
 )
 
 # builds the exception from the description of a problem
-Refuse = Callable[[str], Exception]
+MakeError = Callable[[str], Exception]
 
 
-def _word(kind: type) -> str:
+def _type_name(kind: type) -> str:
     return next((word for base, word in _WORDS if issubclass(kind, base)), kind.__name__)
 
 
@@ -43,7 +43,7 @@ def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def expect(
-    value: Any, kind: Any, what: str, layer: str | None = None, refuse: Refuse | None = None
+    value: Any, kind: Any, what: str, layer: str | None = None, make_error: MakeError | None = None
 ) -> Any:
     """Returns `value` if its type is one of the expected types.
 
@@ -53,10 +53,10 @@ def expect(
             not accepted as a number.
         what: the description of the value in the error message.
         layer: the name of the layer that the configuration describes, for the error message.
-        refuse: builds the exception from its message. File readers pass their own exception type.
+        make_error: builds the exception from its message. File readers pass their own exception type.
 
     Raises:
-        FKerasError: if the value has another type and `refuse` is None.
+        FKerasError: if the value has another type and `make_error` is None.
 
     Example:
         >>> expect([1], list, "the inbound_nodes")
@@ -65,9 +65,9 @@ def expect(
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if _fits(value, kinds):
         return value
-    words = " or ".join(_word(k) for k in kinds)
-    raise (refuse or _of_layer(layer))(
-        f"expected {what} as {words}, received {_word(type(value))}: {reprlib.repr(value)}."
+    words = " or ".join(_type_name(k) for k in kinds)
+    raise (make_error or _of_layer(layer))(
+        f"expected {what} as {words}, received {_type_name(type(value))}: {reprlib.repr(value)}."
     )
 
 
@@ -77,7 +77,7 @@ def entry(
     kind: Any,
     layer: str | None = None,
     default: Any = MISSING,
-    refuse: Refuse | None = None,
+    make_error: MakeError | None = None,
 ) -> Any:
     """Returns the value of one key of a configuration, after checking its type.
 
@@ -87,7 +87,7 @@ def entry(
         kind: the expected type or types, as in `expect`.
         layer: the name of the layer that the configuration describes, for the error message.
         default: the value of a missing key; without a default the key is required.
-        refuse: builds the exception from its message, as in `expect`.
+        make_error: builds the exception from its message, as in `expect`.
 
     Raises:
         FKerasError: if a required key is missing or its value has another type.
@@ -96,18 +96,20 @@ def entry(
         >>> entry({"layers": []}, "layers", list)
         []
     """
-    expect(config, Mapping, f"the container of {key!r}", layer, refuse)
+    expect(config, Mapping, f"the container of {key!r}", layer, make_error)
     with within(key):
         if key in config:
-            return expect(config[key], kind, repr(key), layer, refuse)
+            return expect(config[key], kind, repr(key), layer, make_error)
         if default is not MISSING:
             return default
         # keys come from an untrusted file: cut their length and their number
         keys = ", ".join(repr(str(k)[:40]) for k in list(config)[:12]) or "none"
-        raise (refuse or _of_layer(layer))(f"the key {key!r} is missing; the keys here are {keys}.")
+        raise (make_error or _of_layer(layer))(
+            f"the key {key!r} is missing; the keys here are {keys}."
+        )
 
 
-def _of_layer(layer: str | None) -> Refuse:
+def _of_layer(layer: str | None) -> MakeError:
     prefix = f"{layer!r}: " if layer else ""
     return lambda problem: FKerasError(
         f"{prefix}{problem} Pass the result of get_config.", layer=layer

@@ -207,14 +207,14 @@ def sizes(count: int, *, minimum: int = 1, optional: bool = False, hint: str = "
     item = integer(minimum=minimum)
 
     def parse(value: Any) -> Any:
-        single = item.parse(value)
-        if single is not REJECTED:
-            return (single,) * count
+        size = item.parse(value)
+        if size is not REJECTED:
+            return (size,) * count
         result = _parse_items(item, value)
         return result if result is not REJECTED and len(result) == count else REJECTED
 
-    several = f"a tuple of {count}" if count > 1 else "a tuple of one"
-    expected = f"an integer of {minimum} or more, or {several}"
+    tuple_words = f"a tuple of {count}" if count > 1 else "a tuple of one"
+    expected = f"an integer of {minimum} or more, or {tuple_words}"
     hint = hint or f"Give {minimum + 1}, or {(minimum + 1,) * count}."
     return Rule("integers", expected, parse, optional=optional, limits=(minimum, count), hint=hint)
 

@@ -51,11 +51,11 @@ _ALIASES = types.MappingProxyType(
 )
 
 
-def room(module: str | None) -> str | None:
+def file_namespace(module: str | None) -> str | None:
     """Returns the namespace for a file's module: "" for `fkeras` itself, None for a foreign module.
 
     Example:
-        >>> room("keras.src.layers.core.dense"), room("keras.src.models.functional"), room("os")
+        >>> file_namespace("keras.src.layers.core.dense"), file_namespace("keras.src.models.functional"), file_namespace("os")
         ('layers', '', None)
     """
     parts = (module or "").split(".")
@@ -126,19 +126,19 @@ def find(
             "deserialize: expected the names of a class and its module, received "
             f"{type(name).__name__} and {type(module).__name__}. Pass the result of serialize."
         )
-    home = room(module)
+    namespace_name = file_namespace(module)
     custom = custom_object(custom_objects, name, registered)
     # a module outside Keras means a custom class, so its plain name may match a registered key
-    if not custom and home is None:
+    if not custom and namespace_name is None:
         custom = registered_object(custom_objects, name)
     if custom:
         return custom[0]
-    if home is not None:
-        value = public(name, home)
+    if namespace_name is not None:
+        value = public(name, namespace_name)
         if value is not None:
             return value
-        namespace = late_module(home)
-        hint = suggest(name, namespace.__all__ if home else _ROOT)
+        namespace = late_module(namespace_name)
+        hint = suggest(name, namespace.__all__ if namespace_name else _ROOT)
     else:
         hint = suggest(name, custom_objects or ())
     short_name = name[:100]  # names come from an untrusted file

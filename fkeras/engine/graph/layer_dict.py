@@ -114,7 +114,7 @@ class LayerDict(FrozenDict[Layer]):
             except KeyError:
                 raise MissingLayerError(
                     f"model.layers: there is no layer {key!r}.{suggest(key, self._items)} Existing "
-                    f"layers are: {_shown(self._items)}."
+                    f"layers are: {_list_names(self._items)}."
                 ) from None
         layers = self.in_order()
         if isinstance(key, slice):
@@ -129,7 +129,7 @@ class LayerDict(FrozenDict[Layer]):
         except IndexError:
             raise IndexError(
                 f"model.layers: expected an integer from {-len(layers)} to {len(layers) - 1}, "
-                f"received {key}. Existing layers are: {_shown(self._items)}."
+                f"received {key}. Existing layers are: {_list_names(self._items)}."
             ) from None
 
     def __contains__(self, key: object) -> bool:
@@ -185,6 +185,6 @@ class LayerDict(FrozenDict[Layer]):
         return (LayerDict, (self._items, self._listed))
 
 
-def _shown(names: Mapping[str, Any]) -> str:
+def _list_names(names: Mapping[str, Any]) -> str:
     text = ", ".join(list(names)[:20])
     return f"{text}, ..." if len(names) > 20 else text or "none"

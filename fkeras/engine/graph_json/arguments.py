@@ -223,11 +223,11 @@ def checked_value(value: Any, kind: Any, where: str, key: str) -> Any:
         []
     """
 
-    def refuse(problem: str) -> FKerasError:
+    def make_error(problem: str) -> FKerasError:
         return FKerasError(f"{where}: {problem} Correct the configuration.", layer=where)
 
     with within(key):
-        return expect(value, kind, repr(key), refuse=refuse)
+        return expect(value, kind, repr(key), make_error=make_error)
 
 
 def shown(value: Any) -> str:

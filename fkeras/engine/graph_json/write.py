@@ -79,7 +79,7 @@ def _layer_config(network: Any, name: str, rule: str) -> dict[str, Any]:
         where = f"{layer.where}, call {number}"
         options = dict(zip(call.options.keys, call.options.children, strict=True))
         node = _node_config(graph, layer, where, call.args.children, options, call, {})
-        nodes.append({**node, **_rule_beside(call, rule)})
+        nodes.append({**node, **_rule_entry(call, rule)})
     return {**serialize(layer), "name": name, "inbound_nodes": nodes}
 
 
@@ -119,7 +119,7 @@ def _node_config(
     return {**node, "containers": containers} if containers else node
 
 
-def _rule_beside(call: Any, rule: str) -> dict[str, str]:
+def _rule_entry(call: Any, rule: str) -> dict[str, str]:
     """Returns the entry for a mask rule that differs from the model's rule."""
     return {} if call.mask_rule == rule else {KEY: call.mask_rule}
 
@@ -169,7 +169,7 @@ def _operation_config(
         )
         if split_call.layout is not None:
             node["layout"] = [list(names) for names in split_call.layout]
-        nodes.append({**node, **_rule_beside(call, rule)})
+        nodes.append({**node, **_rule_entry(call, rule)})
     config = {k: write_tree(v, int, layer.where, ("config", k), []) for k, v in fixed.items()}
     item = {
         "module": form.module,

@@ -37,7 +37,7 @@ from fkeras.engine.layer.build_hooks import takes_specs
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer_types import LayerTypes
 from fkeras.engine.layer.trainable import pass_on_trainable
-from fkeras.engine.migration_hints.attributes import MissingAttributeError, refused_assignment
+from fkeras.engine.migration_hints.attributes import MissingAttributeError, rejected_assignment
 from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.tree import donated, labels, weight_lists
 from fkeras.engine.tree.skeleton import (
@@ -420,7 +420,7 @@ class Layer(LayerTypes):
         return (_join, (skeleton_of(self), leaves_of(self)))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise dataclasses.FrozenInstanceError(refused_assignment(self, name, value))
+        raise dataclasses.FrozenInstanceError(rejected_assignment(self, name, value))
 
     def __delattr__(self, name: str) -> None:
         raise dataclasses.FrozenInstanceError(

@@ -284,7 +284,7 @@ def _public(module: str) -> Any:
     return getattr(sys.modules.get(module), "__all__", ())
 
 
-def refused_assignment(layer: Any, name: str, value: Any = None) -> str:
+def rejected_assignment(layer: Any, name: str, value: Any = None) -> str:
     """Returns the error message for the assignment `layer.name = value`.
 
     Args:
@@ -294,7 +294,7 @@ def refused_assignment(layer: Any, name: str, value: Any = None) -> str:
 
     Example:
         >>> import fkeras as fk
-        >>> print(refused_assignment(fk.layers.Dense(2), "units", 3))
+        >>> print(rejected_assignment(fk.layers.Dense(2), "units", 3))
         Dense: a layer is a value, so 'units' cannot be set. Instead, make a copy: `layer = layer.replace(units=...)`.
     """
     where, cls = _where(layer), type(layer)

@@ -85,9 +85,7 @@ def conversion(value: Any) -> str | None:
     for base, namespace, line in _KINDS:
         if base in bases:
             if isinstance(value, type):
-                return (
-                    f"the class {name} of Keras. Use the class of fkeras: {_ours(name, namespace)}."
-                )
+                return f"the class {name} of Keras. Use the class of fkeras: {_replacement(name, namespace)}."
             # a user's subclass of a Keras class: deserialize does not know the class
             if namespace and not _from_keras(type(value)):
                 replacement = (
@@ -102,10 +100,10 @@ def conversion(value: Any) -> str | None:
         (namespace for namespace in _FUNCTION_HOMES if f".{namespace}" in str(value.__module__)),
         "ops",
     )
-    return f"the function {name} of Keras. Use the function of fkeras: {_ours(name, namespace)}."
+    return f"the function {name} of Keras. Use the function of fkeras: {_replacement(name, namespace)}."
 
 
-def _ours(name: str, namespace: str) -> str:
+def _replacement(name: str, namespace: str) -> str:
     module = sys.modules.get(f"fkeras.{namespace}" if namespace else "fkeras")
     if name in getattr(module, "__all__", ()):
         return f"`fk.{namespace}.{name}`" if namespace else f"`fk.{name}`"

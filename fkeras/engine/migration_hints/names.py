@@ -126,7 +126,7 @@ _SHORT = (
 )
 
 
-def _short(namespace: str) -> dict[str, str]:
+def _abbreviation_hints(namespace: str) -> dict[str, str]:
     """The hints for abbreviations, in capital and small letters."""
     rows = [(spelling, name) for short, name in _SHORT for spelling in (short, short.lower())]
     return {spelling: f"`fk.{namespace}.{name}()`" for spelling, name in rows}
@@ -135,10 +135,10 @@ def _short(namespace: str) -> dict[str, str]:
 _LOSSES = MappingProxyType(
     {
         "Reduction": '`fk.losses.MeanSquaredError(reduction="sum_over_batch_size")`',
-        **_short("losses"),
+        **_abbreviation_hints("losses"),
     }
 )
-_METRICS = MappingProxyType(_short("metrics"))
+_METRICS = MappingProxyType(_abbreviation_hints("metrics"))
 _QUANTIZERS = MappingProxyType(
     {
         "Quantizer": "`fk.quantizers.AbsMaxQuantizer`",
@@ -271,10 +271,10 @@ def explain_unknown_names(*modules: str) -> None:
 
 
 def _error_of(module: str) -> Callable[[str], Any]:
-    def refuse(name: str) -> Any:
+    def raise_missing_name(name: str) -> Any:
         raise MissingNameError(module, name)
 
-    return refuse
+    return raise_missing_name
 
 
 def missing_name(module: str, name: str) -> str:
@@ -290,27 +290,28 @@ def missing_name(module: str, name: str) -> str:
         >>> missing_name("fkeras.ops", "reduce_mean")
         "fk.ops: has no name 'reduce_mean'. Instead: `fk.ops.mean(x)`."
     """
-    where = f"{_shown(module)}: has no name {name!r}."
+    where = f"{_display_name(module)}: has no name {name!r}."
     remedy = _TABLES.get(module, {}).get(name)
     if remedy is not None:
         return f"{where} Instead: {remedy}."
-    for space, names in _elsewhere(module):
+    for space, names in _other_namespaces(module):
         if name in names and name not in _SHARED:
-            return f"{where} Instead: `{_shown(space)}.{name}`."
+            return f"{where} Instead: `{_display_name(space)}.{name}`."
     module_names = _names(module)
     near_name = next(
-        (candidate for candidate in module_names if _plain(candidate) == _plain(name)), None
+        (candidate for candidate in module_names if _normalized(candidate) == _normalized(name)),
+        None,
     )
     if near_name is not None:
         return f"{where} Did you mean {near_name!r}?"
     return where + suggest(name, module_names)
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _shown(module: str) -> str:
+def _display_name(module: str) -> str:
     return module.replace("fkeras", "fk", 1).replace("fk.training.callbacks", "fk.callbacks")
 
 
@@ -322,7 +323,7 @@ def _names(module: str) -> Sequence[str]:
     return getattr(namespace, "__all__", None) or [n for n in dir(namespace) if n[0] != "_"]
 
 
-def _elsewhere(module: str) -> Iterator[tuple[str, Sequence[str]]]:
+def _other_namespaces(module: str) -> Iterator[tuple[str, Sequence[str]]]:
     for space in _SPACES:
         name = f"fkeras.{space}" if space else "fkeras"
         if name != module:

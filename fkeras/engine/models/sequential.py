@@ -123,9 +123,9 @@ class Sequential(Network):
                 f"{self.where}: expected one input, received {len(specs)}. A Sequential passes a "
                 "single tensor; for several inputs use fk.Model(inputs, outputs)."
             )
-        return self._begun(symbolic_inputs(specs)[0])
+        return self._start_from(symbolic_inputs(specs)[0])
 
-    def _begun(self, x: Any) -> Self:
+    def _start_from(self, x: Any) -> Self:
         """The network with the graph that starts from the symbolic input `x`."""
         graph, layers = self._close(x)
         return self.replace(graph=graph, layers=LayerDict(layers, self.order))
@@ -140,7 +140,7 @@ class Sequential(Network):
         """The layers in the order of their calls, without the input."""
         return tuple(self.layers[name] for name in self.order)
 
-    def _with(self, members: Sequence[Layer], first: int | None = 0) -> Self:
+    def _from_members(self, members: Sequence[Layer], first: int | None = 0) -> Self:
         """The network of these members, the first of which takes the inputs of member `first`."""
         start = []
         if self.graph is not None and first == 0:
@@ -151,7 +151,7 @@ class Sequential(Network):
         # the layers keep their weights; only the graph around them is new
         options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
         network = type(self)(members, **options).replace(mask_rule=self.mask_rule)
-        return network._begun(symbolic(start[0])) if start else network
+        return network._start_from(symbolic(start[0])) if start else network
 
     def _input_layer(self) -> InputLayer:
         layer = self.layers[self.graph.input_names[0]]
@@ -161,13 +161,13 @@ class Sequential(Network):
     def add(self, layer: Layer) -> Self:
         """A network with one more layer at the end: `model = model.add(layer)`."""
         _check_entry(layer, self.where)
-        return self._with([*self.members, layer])
+        return self._from_members([*self.members, layer])
 
     def pop(self) -> Self:
         """A network without the last layer: `model = model.pop()`."""
         if not self.order:
             raise IndexError(f"{self.where}: has no layer to remove.")
-        return self._with(self.members[:-1])
+        return self._from_members(self.members[:-1])
 
     def __len__(self) -> int:
         return len(self.order)
@@ -184,7 +184,7 @@ class Sequential(Network):
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             positions = range(len(self))[index]
-            return self._with(
+            return self._from_members(
                 self.members[index], positions[0] if positions and positions.step == 1 else None
             )
         return self.members[index]
@@ -227,7 +227,7 @@ class Sequential(Network):
             dtype=policy_at(config.get("dtype", "float32"), config.get("name")),
         ).replace(mask_rule=rule)
         with within("layers"):
-            return network if start is None else network._begun(start)
+            return network if start is None else network._start_from(start)
 
 
 def _with_input_dtype(entries: list[Any]) -> list[Any]:

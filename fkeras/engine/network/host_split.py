@@ -31,10 +31,10 @@ Make = Callable[[Any, Any, str | None], Any]
 
 def on_host(network: Any) -> bool:
     """Returns whether every call of a network takes strings, so the device has nothing to compute."""
-    return all(_stays(network, call) for call in network.graph.calls)
+    return all(_runs_on_host(network, call) for call in network.graph.calls)
 
 
-def _stays(network: Any, call: Call) -> bool:
+def _runs_on_host(network: Any, call: Call) -> bool:
     """Returns whether a call, or an input, is entirely on the host."""
     if call.is_input:
         return True
@@ -141,7 +141,7 @@ class _Cut:
         self.used = set(self.graph.output_slots)
         # layers of the device keep their names, so that states and weights keep their paths
         self.taken = set(self.graph.input_names)
-        self.taken |= {call.layer for call in self.graph.calls if not _stays(network, call)}
+        self.taken |= {call.layer for call in self.graph.calls if not _runs_on_host(network, call)}
 
     def record_call(self, number: int, call: Call) -> Any:
         """Records a call on the host or the device; returns the outputs for the device."""
@@ -163,18 +163,18 @@ class _Cut:
                 layer=layer.where,
             )
         args = fill_tensors(call.args, self.host)
-        if _stays(self.network, call):
+        if _runs_on_host(self.network, call):
             value = layer(*args)
             put_outputs(self.graph, self.host, number, value)
-            return self._hand_over(call.layer, value)
+            return self._pass_tree(call.layer, value)
         host, device = split(layer, self.make)
-        arrays = self._hand_over(call.layer, host(*args))
+        arrays = self._pass_tree(call.layer, host(*args))
         return record(device, (arrays,), {}, call.training, call.mask_rule)
 
     def _layer(self, call: Call) -> Any:
         return self.network.layers[call.layer]
 
-    def _hand_over(self, name: str, tree: Any) -> Any:
+    def _pass_tree(self, name: str, tree: Any) -> Any:
         """Returns inputs of the device for the tensors that the host returns."""
         template, tensors = structure.number(tree)
         return structure.fill(template, [self._pass(name, tensor) for tensor in tensors])

@@ -195,7 +195,7 @@ class KerasTensor(SymbolicTensor):
         name = ufunc.__name__
         if name not in _UFUNCS or method != "__call__" or options:
             # methods such as np.add.reduce, and options such as `out`, have no symbolic form
-            raise self._refuse(
+            raise self._numbers_error(
                 f"np.{name}",
                 f"fk.ops.{name}(x) if fk.ops has the function, otherwise fk.ops.lift(jnp.{name})(x)",
             )
@@ -294,4 +294,4 @@ class KerasTensor(SymbolicTensor):
 
     # without __iter__, Python would call __getitem__ with 0, 1, 2, ... and never stop
     def __iter__(self) -> Iterator[KerasTensor]:
-        raise self._refuse("a loop", "[x[i] for i in range(n)] with a known number n")
+        raise self._numbers_error("a loop", "[x[i] for i in range(n)] with a known number n")

@@ -168,7 +168,7 @@ def same_leaf(a: Any, b: Any) -> bool:
         isinstance(b, jax.Array | np.ndarray | np.generic),
     )
     if not all(arrays):  # shapes, labels and other results of jax.tree.map
-        return not any(arrays) and _same_other(a, b)
+        return not any(arrays) and _same_tree(a, b)
     # the values of tracers are unknown at trace time
     if a is None or b is None or isinstance(a, Tracer) or isinstance(b, Tracer):
         return False
@@ -179,7 +179,7 @@ def same_leaf(a: Any, b: Any) -> bool:
     return bool(np.array_equal(np.asarray(a), np.asarray(b)))
 
 
-def _same_other(a: Any, b: Any) -> bool:
+def _same_tree(a: Any, b: Any) -> bool:
     a_structure, b_structure = jax.tree.structure(a), jax.tree.structure(b)
     if jax.tree_util.treedef_is_leaf(a_structure) or jax.tree_util.treedef_is_leaf(b_structure):
         return type(a) is type(b) and bool(a == b)

@@ -46,7 +46,7 @@ def first_difference(one: Any, two: Any, path: str = "") -> str | None:
             continue
         if name == "_built":
             return f"{where}{'built' if one.static.get(name) else 'not built'}"
-        return f"{where}{name}={_short(one.static.get(name))}"
+        return f"{where}{name}={_short_repr(one.static.get(name))}"
     return (
         _in_children(children, other_children, path)
         or _in_graphs(one.static.get("graph"), two.static.get("graph"), where)
@@ -89,12 +89,12 @@ def _in_graphs(first: Any, second: Any, where: str) -> str | None:
         for name in _CALL_FIELDS:
             value = getattr(call, name)
             if value != getattr(other_call, name):
-                text = ", ".join(map(str, value)) if name == "outputs" else _short(value)
+                text = ", ".join(map(str, value)) if name == "outputs" else _short_repr(value)
                 return f"{where}call {number}, of {call.layer!r}, with {name} {text}"
-    return f"{where}a graph with inputs {_short(first.inputs)} and outputs {_short(first.outputs)}"
+    return f"{where}a graph with inputs {_short_repr(first.inputs)} and outputs {_short_repr(first.outputs)}"
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     text = getattr(value, "__name__", None) if callable(value) else None
     text = text if isinstance(text, str) else repr(value)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."

@@ -96,12 +96,12 @@ def set_weights(
             leaves[array.path] = new
         else:
             changes[(*array.keys, array.name)] = new
-    return replace_leaves(layer, leaves), _replaced(state, changes)
+    return replace_leaves(layer, leaves), _replace_state(state, changes)
 
 
-def _replaced(state: Mapping[str, Any], changes: Mapping[Keys, Any], keys: Keys = ()) -> dict:
+def _replace_state(state: Mapping[str, Any], changes: Mapping[Keys, Any], keys: Keys = ()) -> dict:
     return {
-        key: _replaced(value, changes, (*keys, key))
+        key: _replace_state(value, changes, (*keys, key))
         if isinstance(value, Mapping)
         else changes.get((*keys, key), value)
         for key, value in state.items()

@@ -102,7 +102,7 @@ def read_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
         array = _convert(value, where)
         if isinstance(array, jax.Array):
             return array
-        array = _unboxed(array) if array.dtype == object else array
+        array = _unbox_numbers(array) if array.dtype == object else array
     else:
         raise TypeError(
             f"{where}: expected arrays, received {kind.__name__}. Convert it: np.asarray(x)."
@@ -111,7 +111,7 @@ def read_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
     if dtype in TAKEN:
         return array
     if not _is_number(dtype) or (dtype.kind == "c" and not complex_numbers):
-        _refuse(value, dtype, where)
+        _reject_dtype(value, dtype, where)
     return array if isinstance(array, np.memmap) else plain(array, where)
 
 
@@ -120,7 +120,7 @@ def _is_number(dtype: np.dtype) -> bool:
     return dtype.kind in "biufc" or (dtype.kind == "V" and jnp.issubdtype(dtype, np.number))
 
 
-def _refuse(value: Any, dtype: np.dtype, where: str) -> None:
+def _reject_dtype(value: Any, dtype: np.dtype, where: str) -> None:
     expected = "real numbers" if dtype.kind == "c" else "numbers"
     remedy = next((text for kinds, text in _REMEDIES if dtype.kind in kinds), _REMEDIES[0][1])
     kind = (
@@ -134,7 +134,7 @@ def _refuse(value: Any, dtype: np.dtype, where: str) -> None:
 def _convert(value: Any, where: str) -> Any:
     first: Exception | None = None
     for name, convert in zip(
-        _PROTOCOLS, (np.asarray, np.asarray, jnp.asarray, _share), strict=True
+        _PROTOCOLS, (np.asarray, np.asarray, jnp.asarray, _from_dlpack), strict=True
     ):
         if not hasattr(type(value), name):
             continue
@@ -153,7 +153,7 @@ def _convert(value: Any, where: str) -> Any:
     ) from first
 
 
-def _unboxed(array: np.ndarray) -> np.ndarray:
+def _unbox_numbers(array: np.ndarray) -> np.ndarray:
     """Returns an object array of Python numbers, as tables with mixed columns give, as numbers."""
     values = array.ravel().tolist()
     if not all(isinstance(v, bool | int | float | np.number | np.bool) for v in values):
@@ -161,7 +161,7 @@ def _unboxed(array: np.ndarray) -> np.ndarray:
     return np.array(values).reshape(array.shape)
 
 
-def _share(value: Any) -> Any:
+def _from_dlpack(value: Any) -> Any:
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError):  # NumPy lacks the dtype or device
@@ -282,5 +282,5 @@ def as_operand(value: Any, where: str) -> jax.Array:
 
 def _real(array: jax.Array, where: str) -> jax.Array:
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
-        _refuse(array, np.dtype(array.dtype), where)
+        _reject_dtype(array, np.dtype(array.dtype), where)
     return array

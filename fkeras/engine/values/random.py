@@ -218,7 +218,9 @@ def _piece(transform: Any, bits: jax.Array) -> jax.Array:
     return transform(bits)
 
 
-def _drawn(key: jax.Array, shape: tuple[int, ...], transform: Any, dtype: Any) -> jax.Array:
+def _transformed_samples(
+    key: jax.Array, shape: tuple[int, ...], transform: Any, dtype: Any
+) -> jax.Array:
     words = _host_key(key)
     if words is None:
         samples = transform(jax.random.bits(key, tuple(shape), "uint32"))
@@ -241,7 +243,7 @@ def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> ja
         >>> normal(jax.random.key(0), (2, 3)).shape
         (2, 3)
     """
-    return _drawn(key, shape, _normal_of, dtype)
+    return _transformed_samples(key, shape, _normal_of, dtype)
 
 
 def truncated_normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> jax.Array:
@@ -253,4 +255,4 @@ def truncated_normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float
         >>> bool((abs(x) <= 2).all())
         True
     """
-    return _drawn(key, shape, _truncated_of, dtype)
+    return _transformed_samples(key, shape, _truncated_of, dtype)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.config.config_checks import MISSING, Refuse, entry, expect
+from fkeras.engine.config.config_checks import MISSING, MakeError, entry, expect
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits
 
@@ -124,7 +124,7 @@ def check(value: Any, kind: type | tuple[type, ...], what: str, **place: str | N
         >>> check(3, float, "the rate")
         3
     """
-    return expect(value, kind, what, refuse=_at(place))
+    return expect(value, kind, what, make_error=_at(place))
 
 
 def field(
@@ -150,8 +150,8 @@ def field(
         >>> field({"name": "dense"}, "name", str, member="config.json")
         'dense'
     """
-    return entry(mapping, key, kind, default=default, refuse=_at(place))
+    return entry(mapping, key, kind, default=default, make_error=_at(place))
 
 
-def _at(place: Mapping[str, str | None]) -> Refuse:
+def _at(place: Mapping[str, str | None]) -> MakeError:
     return lambda problem: FileError(f"{problem} The file is damaged, or of another kind.", **place)
