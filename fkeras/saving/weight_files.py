@@ -85,8 +85,8 @@ def load_weights(
     def skips(name: str) -> bool:
         # a pattern that matches a layer covers all weights inside: match every leading part
         parts = name.split("/")
-        above = ["/".join(parts[: n + 1]) for n in range(len(parts))]
-        return any(fnmatch.fnmatchcase(one, p) for one in above for p in patterns)
+        prefixes = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+        return any(fnmatch.fnmatchcase(prefix, p) for prefix in prefixes for p in patterns)
 
     # shapes first, and arrays only after all differences are known: an error loads nothing
     shapes, state_shapes = _shapes(model, state)
@@ -99,21 +99,23 @@ def load_weights(
                 )
             with reading(path):
                 source = legacy_source(source, shapes, state_shapes, skips)
-        wanted = places(shapes, state_shapes, source.groups)
+        model_places = places(shapes, state_shapes, source.groups)
         copies = copied_groups(shapes, source.groups)
-        _check_patterns(patterns, wanted, source)
-        taken = _matched(model, wanted, source, skips, copies)
-        arrays = _read(taken, source)
-    kept = [p.name for p in wanted if p.kind == "weight" and ("weight", p.name) not in arrays]
-    if kept and not model.built:
+        _check_patterns(patterns, model_places, source)
+        matches = _matched(model, model_places, source, skips, copies)
+        arrays = _read(matches, source)
+    skipped_names = [
+        p.name for p in model_places if p.kind == "weight" and ("weight", p.name) not in arrays
+    ]
+    if skipped_names and not model.built:
         raise ValueError(
-            f"load_weights, {model.where}: {kept[0]!r} is skipped, and the model has no value for "
+            f"load_weights, {model.where}: {skipped_names[0]!r} is skipped, and the model has no value for "
             "it yet. Build it first: model.build(jax.random.key(0))."
         )
     loaded = {name: array for (kind, name), array in arrays.items() if kind == "weight"}
     model = replace_weights(shapes, loaded)
     states = {name: array for (kind, name), array in arrays.items() if kind == "state"}
-    missing = any(p.kind == "state" and p.name not in states for p in wanted)
+    missing = any(p.kind == "state" and p.name not in states for p in model_places)
     # the given state serves for entries that the file lacks; else the initial state, computed only
     # if some entry is missing
     base = state if state is not None else model.init_state() if missing else state_shapes
@@ -130,44 +132,46 @@ def _shapes(model: Any, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[s
             "run.replace(model=model, state=state)."
         )
     if not model.built:
-        made, found = abstract_build(model)
-        return made, found if state is None else state
+        abstract_model, abstract_state = abstract_build(model)
+        return abstract_model, abstract_state if state is None else state
     if state is not None or not model.stateful:
         return model, state or {}
     # the state of a single layer depends on the shapes of its inputs, which a layer does not store
     if not isinstance(model, Network):
         raise ValueError(
-            f"load_weights, {model.where}: has state, which was not given. Pass it: "
+            f"load_weights, {model.where}: expected the layer's state, received none. Pass it: "
             "fk.load_weights(path, layer, layer.init_state((None, 8)))."
         )
     return model, jax.eval_shape(model.init_state)
 
 
-def _check_patterns(patterns: Sequence[str], wanted: Sequence[Place], source: Source) -> None:
+def _check_patterns(patterns: Sequence[str], model_places: Sequence[Place], source: Source) -> None:
     if not patterns:
         return
-    names = [p.name for p in wanted] + [source.label(key) for key in source.arrays]
-    known = {"/".join(n.split("/")[: i + 1]): None for n in names for i in range(n.count("/") + 1)}
+    names = [p.name for p in model_places] + [source.label(key) for key in source.arrays]
+    prefixes = {
+        "/".join(n.split("/")[: i + 1]): None for n in names for i in range(n.count("/") + 1)
+    }
     for pattern in patterns:
-        if not any(fnmatch.fnmatchcase(one, pattern) for one in known):
+        if not any(fnmatch.fnmatchcase(prefix, pattern) for prefix in prefixes):
             raise ValueError(
                 f"load_weights: nothing in the model or the file matches skip={pattern!r}."
-                f"{suggest(pattern.strip('*/'), known)}"
+                f"{suggest(pattern.strip('*/'), prefixes)}"
             )
 
 
 def _matched(
-    model: Layer, wanted: Sequence[Place], source: Source, skips: Any, copies: Sequence
+    model: Layer, model_places: Sequence[Place], source: Source, skips: Any, copies: Sequence
 ) -> dict[tuple[str, str], tuple[Place, Stored]]:
     """Returns the stored array of each place that is not skipped.
 
     Raises:
         FileError: for any difference; the error lists missing, unexpected and mismatched arrays.
     """
-    taken: dict[tuple[str, str], tuple[Place, Stored]] = {}
+    matches: dict[tuple[str, str], tuple[Place, Stored]] = {}
     used: set[str] = set()
-    missing, misfits = [], []
-    for place in wanted:
+    missing, mismatched = [], []
+    for place in model_places:
         key = source.key(place)
         if key is None:
             continue
@@ -180,25 +184,27 @@ def _matched(
         if stored is None:
             missing.append((place.name, f"{place.name} {shape}"))
         elif stored.shape != shape:
-            misfits.append((place.name, f"{place.name} {shape} (file: {stored.shape})"))
+            mismatched.append((place.name, f"{place.name} {shape} (file: {stored.shape})"))
         elif not fits(stored.dtype, place.value.dtype):
-            words = f"{place.name} {np.dtype(place.value.dtype).name} (file: {stored.dtype.name})"
-            misfits.append((place.name, words))
+            description = (
+                f"{place.name} {np.dtype(place.value.dtype).name} (file: {stored.dtype.name})"
+            )
+            mismatched.append((place.name, description))
         else:
-            taken[place.kind, place.name] = place, stored
-    rest = {key: source.label(key) for key in source.arrays if key not in used}
-    extra = [
+            matches[place.kind, place.name] = place, stored
+    unused_labels = {key: source.label(key) for key in source.arrays if key not in used}
+    unexpected = [
         (label, f"{label} {source.arrays[key].shape}")
-        for key, label in rest.items()
+        for key, label in unused_labels.items()
         if not (skips(label) or skips(key))
     ]
-    if missing or extra or misfits:
-        raise _difference(model, missing, extra, misfits, source)
-    return taken
+    if missing or unexpected or mismatched:
+        raise _difference(model, missing, unexpected, mismatched, source)
+    return matches
 
 
 def _difference(
-    model: Layer, missing: list, extra: list, misfits: list, source: Source
+    model: Layer, missing: list, unexpected: list, mismatched: list, source: Source
 ) -> FileError:
     def listing(rows: list, most: int = 12) -> str:
         more = f" and {len(rows) - most} more" if len(rows) > most else ""
@@ -208,49 +214,51 @@ def _difference(
         f"{word}: {listing(rows)}"
         for word, rows in (
             ("missing in the file", missing),
-            ("not in the model", extra),
-            ("of another shape or dtype", misfits),
+            ("not in the model", unexpected),
+            ("of another shape or dtype", mismatched),
         )
         if rows
     ]
-    names = [name for name, _ in (*missing, *extra, *misfits)]
+    names = [name for name, _ in (*missing, *unexpected, *mismatched)]
     skips = list(dict.fromkeys(n.rpartition("/")[0] or n for n in names))
     shown = ", ".join(repr(n) for n in skips[:6]) + (", ..." if len(skips) > 6 else "")
     return FileError(
         f"the weights of another model than {model.where}; nothing was loaded. "
-        f"{'; '.join(parts)}. Build the model that was saved, or load what fits: "
+        f"{'; '.join(parts)}. Build the model that was saved, or load the other weights with "
         f"skip=[{shown}].",
         file=source.file,
         member=source.member,
     )
 
 
-def _read(taken: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
+def _read(matches: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
     """Returns the arrays on the device, with the dtypes and shardings of the replaced arrays."""
-    whole, split, unusual = {}, {}, []
-    for key, (place, stored) in taken.items():
+    single_device, sharded, nonfinite_names = {}, {}, []
+    for key, (place, stored) in matches.items():
         with reading(source.file, source.member, place.name.rpartition("/")[0] or None):
             array = npz.viewed(stored.read(), place.value.dtype)
         if not is_finite(array):
-            unusual.append(place.name)
+            nonfinite_names.append(place.name)
         array = array.astype(place.value.dtype, copy=False)
         layout = getattr(place.value, "sharding", None)
         # arrays on one device move in one transfer below; sharded arrays need their own layout
         if layout is not None and len(layout.device_set) > 1:
-            split[key] = jax.device_put(array, layout)
+            sharded[key] = jax.device_put(array, layout)
         else:
-            whole[key] = array
-    warn_not_finite(unusual, source.file)
-    return split | dict(zip(whole, jax.device_put(list(whole.values())), strict=True))
+            single_device[key] = array
+    warn_not_finite(nonfinite_names, source.file)
+    return sharded | dict(
+        zip(single_device, jax.device_put(list(single_device.values())), strict=True)
+    )
 
 
 def _with_arrays(state: Mapping[str, Any], arrays: Mapping[str, Any], at: str) -> dict[str, Any]:
-    made = {}
+    updated = {}
     for key, value in state.items():
         path = f"{at}/{key}" if at else key
         nested = isinstance(value, Mapping)
-        made[key] = _with_arrays(value, arrays, path) if nested else arrays.get(path, value)
-    return made
+        updated[key] = _with_arrays(value, arrays, path) if nested else arrays.get(path, value)
+    return updated
 
 
 def save_weights(
@@ -297,14 +305,14 @@ def save_weights(
         return
     # Keras's paths may list a weight twice; the model's own paths name each array once
     key = own_path if suffix == ".safetensors" else own_path_by_kind
-    held = {(place.kind, place.name): place for place in places(model, state)}
-    found = {key(place): place.value for place in held.values()}
-    if len(found) < len(held):
+    places_by_name = {(place.kind, place.name): place for place in places(model, state)}
+    values_by_key = {key(place): place.value for place in places_by_name.values()}
+    if len(values_by_key) < len(places_by_name):
         raise ValueError(
-            f"save_weights, {model.where}: a weight and an entry of the state have one path, which "
-            "safetensors cannot tell apart. Save it as .npz or .weights.h5."
+            f"save_weights, {model.where}: a weight and an entry of the state have the same path, "
+            "and safetensors needs distinct names. Save the model as .npz or .weights.h5."
         )
-    arrays = {name: np.asarray(array) for name, array in jax.device_get(found).items()}
+    arrays = {name: np.asarray(array) for name, array in jax.device_get(values_by_key).items()}
     if suffix == ".npz":
         npz.write(path, arrays)
         return
@@ -327,12 +335,12 @@ def _check(model: Any, state: Any) -> None:
     if not isinstance(model, Network) or not model.stateful:
         return
     # eval_shape: the names of the state are needed, not its arrays
-    needed = {p.name for p in places(model, jax.eval_shape(model.init_state))}
-    given = {p.name for p in places(model, state or {})}
-    lacking = sorted(needed - given - set(skeleton_of(model).names))
-    if lacking:
+    needed_names = {p.name for p in places(model, jax.eval_shape(model.init_state))}
+    passed_names = {p.name for p in places(model, state or {})}
+    missing_names = sorted(needed_names - passed_names - set(skeleton_of(model).names))
+    if missing_names:
         raise ValueError(
-            f"save_weights, {model.where}: expected the state with {lacking[0]!r}, received "
-            f"{'none' if state is None else 'one without it'}. Pass it: "
+            f"save_weights, {model.where}: expected the state with {missing_names[0]!r}, received "
+            f"{'none' if state is None else 'a state without it'}. Pass the state: "
             "fk.save_weights(path, model, state)."
         )

@@ -133,7 +133,7 @@ def test_a_layer_alone(tmp_path):
     state = layer.init_state((None, 3))
     fk.save_weights(tmp_path / "w.npz", layer, state)
     assert fk.load_weights(tmp_path / "w.npz", layer, state)[0] == layer
-    with pytest.raises(ValueError, match="has state, which was not given"):
+    with pytest.raises(ValueError, match="expected the layer's state, received none"):
         fk.load_weights(tmp_path / "w.npz", layer)
 
 

@@ -42,7 +42,7 @@ from fkeras.training.step.optimizer_state import follow
 
 CONFIG = "config.json"
 _GROUP = "optimizer/vars"
-_LEFT_OUT = ("mesh", "sharding", "remat", "on_nonfinite")
+_OMITTED = ("mesh", "sharding", "remat", "on_nonfinite")
 
 
 def read_trainer(
@@ -67,32 +67,38 @@ def read_trainer(
     place = {"file": file, "member": CONFIG}
     if not check(compiled, (dict, type(None)), "'compile_config'", **place):
         return None
-    given = CustomObjects(custom_objects or {})
+    objects = CustomObjects(custom_objects or {})
     # `within` collects the keys that lead to a value, for the messages
     with reading(file, f"{CONFIG}: compile_config"), within("compile_config"):
-        stored = field(compiled, "optimizer", (dict, str, type(None)))
+        optimizer_config = field(compiled, "optimizer", (dict, str, type(None)))
         with within("optimizer"):
-            optimizer = _optimizer(stored, given)
-        inner = store.groups("optimizer") if store is not None else ()
+            optimizer = _optimizer(optimizer_config, objects)
+        group_names = store.groups("optimizer") if store is not None else ()
         # the configuration holds the unwrapped optimizer, but the arrays are those of the wrapper
-        wrapped = isinstance(optimizer, optimizers.LossScaleOptimizer)
-        if "inner_optimizer" in inner and not wrapped:
+        is_wrapped = isinstance(optimizer, optimizers.LossScaleOptimizer)
+        if "inner_optimizer" in group_names and not is_wrapped:
             optimizer = optimizers.LossScaleOptimizer(optimizer)
         weights = field(compiled, "loss_weights", (list, dict, float, type(None)), None)
-        loss, plain, weighed = (
-            _tree(compiled.get(key), functools.partial(one, given=given), key)
-            for key, one in (("loss", _loss), ("metrics", _metric), ("weighted_metrics", _metric))
+        loss, unweighted, weighted = (
+            _tree(compiled.get(key), functools.partial(convert, given=objects), key)
+            for key, convert in (
+                ("loss", _loss),
+                ("metrics", _metric),
+                ("weighted_metrics", _metric),
+            )
         )
-        factors = _tree(weights, _weight, "loss_weights")
+        loss_weights = _tree(weights, _weight, "loss_weights")
         try:
-            return Trainer(optimizer, loss, plain, loss_weights=factors, weighted_metrics=weighed)
+            return Trainer(
+                optimizer, loss, unweighted, loss_weights=loss_weights, weighted_metrics=weighted
+            )
         except (TypeError, ValueError) as error:
             raise FileError(
                 f"'loss', 'loss_weights', 'metrics' and 'weighted_metrics' do not fit: {error}"
             ) from error
 
 
-def _tree(value: Any, one: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
+def _tree(value: Any, convert: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
     """Applies `one` to the entries of lists and dictionaries by output; None stays None."""
     if value is None:
         return None
@@ -103,69 +109,79 @@ def _tree(value: Any, one: Callable[[Any], Any], what: str, depth: int = 0) -> A
         )
     if isinstance(value, list):
         # in a list of metrics for one output, every entry must be a metric
-        single = what != "loss" and any(isinstance(part, str | Mapping) for part in value)
-        for place, part in enumerate(value if single else ()):
-            with within(what), within(place):
+        has_metrics = what != "loss" and any(isinstance(part, str | Mapping) for part in value)
+        for index, part in enumerate(value if has_metrics else ()):
+            with within(what), within(index):
                 check(part, (str, dict), f"a metric of {what!r}")
-        return [_tree_at(place, part, one, what, depth + 1) for place, part in enumerate(value)]
+        return [_tree_at(index, part, convert, what, depth + 1) for index, part in enumerate(value)]
     named = isinstance(value, Mapping) and "class_name" not in value
     if named and {"module", "config"} <= set(value):
         with within(what) if depth == 0 else contextlib.nullcontext():
             field(value, "class_name", str)  # a damaged object, not a dictionary by output
     if named:
-        return {name: _tree_at(name, part, one, what, depth + 1) for name, part in value.items()}
+        return {
+            name: _tree_at(name, part, convert, what, depth + 1) for name, part in value.items()
+        }
     with within(what) if depth == 0 else contextlib.nullcontext():
-        return one(value)
+        return convert(value)
 
 
-def _tree_at(key: Any, value: Any, one: Callable[[Any], Any], what: str, depth: int) -> Any:
+def _tree_at(key: Any, value: Any, convert: Callable[[Any], Any], what: str, depth: int) -> Any:
     with within(what) if depth == 1 else contextlib.nullcontext(), within(key):
-        return _tree(value, one, what, depth)
+        return _tree(value, convert, what, depth)
 
 
 def _weight(value: Any) -> float:
     return float(check(value, float, "a loss weight"))
 
 
-def _optimizer(value: Any, given: Mapping[str, Any]) -> Any:
+def _optimizer(value: Any, custom_objects: Mapping[str, Any]) -> Any:
     if value is None:
         raise FileError(
             "the model was compiled without an optimizer. Load the model with fk.load_model, and "
             "train it with your own Trainer."
         )
-    made = optimizers.get(value, given)
-    if not isinstance(made, optimizers.BaseOptimizer):
+    optimizer = optimizers.get(value, custom_objects)
+    if not isinstance(optimizer, optimizers.BaseOptimizer):
         raise FileError(
-            f"expected an optimizer, received {type(made).__name__}. Pass your own class in "
+            f"expected an optimizer, received {type(optimizer).__name__}. Pass your own class in "
             "custom_objects, as a subclass of fk.optimizers.Optimizer."
         )
-    return made
+    return optimizer
 
 
-def _loss(value: Any, given: Mapping[str, Any]) -> Any:
+def _loss(value: Any, custom_objects: Mapping[str, Any]) -> Any:
     # "crossentropy" stays a name: the Trainer chooses the loss by the shapes of output and targets
-    name = _function(value, given, "loss", losses)
+    name = _function(value, custom_objects, "loss", losses)
     if isinstance(name, str) and name.lower() in ("crossentropy", "ce"):
         return name
-    found = losses.get(name, given) if not isinstance(name, Mapping) else deserialize(name, given)
-    return _checked(found, Loss, "a loss", name, given)
+    loss = (
+        losses.get(name, custom_objects)
+        if not isinstance(name, Mapping)
+        else deserialize(name, custom_objects)
+    )
+    return _check_converted(loss, Loss, "a loss", name, custom_objects)
 
 
-def _metric(value: Any, given: Mapping[str, Any]) -> Any:
-    name = _function(value, given, "metric", metrics)
+def _metric(value: Any, custom_objects: Mapping[str, Any]) -> Any:
+    name = _function(value, custom_objects, "metric", metrics)
     # names stay names: the Trainer chooses the class of "accuracy" by shapes. `metrics.get` serves
     # for its error on unknown names only.
-    if isinstance(name, str) and name not in given:
+    if isinstance(name, str) and name not in custom_objects:
         if name.lower() not in ("accuracy", "acc", "crossentropy", "ce"):
             metrics.get(name)
         return name
-    found = metrics.get(name, given) if not isinstance(name, Mapping) else deserialize(name, given)
-    if isinstance(found, Loss):
-        found = metrics.get(found)
-    return _checked(found, Metric, "a metric", name, given)
+    metric = (
+        metrics.get(name, custom_objects)
+        if not isinstance(name, Mapping)
+        else deserialize(name, custom_objects)
+    )
+    if isinstance(metric, Loss):
+        metric = metrics.get(metric)
+    return _check_converted(metric, Metric, "a metric", name, custom_objects)
 
 
-def _function(value: Any, given: Mapping[str, Any], kind: str, room: Any) -> Any:
+def _function(value: Any, custom_objects: Mapping[str, Any], kind: str, library: Any) -> Any:
     """Returns `value`; for a function, the entry of `custom_objects` or the name in the library."""
     check(value, (str, dict), f"a {kind}")
     if isinstance(value, str):
@@ -175,10 +191,10 @@ def _function(value: Any, given: Mapping[str, Any], kind: str, room: Any) -> Any
     # files hold functions by name only: the name is looked up, and never imported
     name = field(value, "config", str)
     registered = field(value, "registered_name", (str, type(None)), None)
-    for known in (name, registered):
-        if known in given:
-            return given[known]
-    if name in room.__all__ or (hasattr(room, "get") and _is_known(room, name)):
+    for candidate in (name, registered):
+        if candidate in custom_objects:
+            return custom_objects[candidate]
+    if name in library.__all__ or (hasattr(library, "get") and _is_in_library(library, name)):
         return name
     raise FileError(
         f"the {kind} {name[:80]!r} is a custom function, and files hold no code. Pass the function: "
@@ -187,20 +203,26 @@ def _function(value: Any, given: Mapping[str, Any], kind: str, room: Any) -> Any
     )
 
 
-def _is_known(room: Any, name: str) -> bool:
+def _is_in_library(library: Any, name: str) -> bool:
     try:
-        return room.get(name) is not None
+        return library.get(name) is not None
     except ValueError:
         return False
 
 
-def _checked(found: Any, kind: type, what: str, value: Any, given: Mapping[str, Any]) -> Any:
+def _check_converted(
+    converted: Any, kind: type, what: str, value: Any, custom_objects: Mapping[str, Any]
+) -> Any:
     # custom objects may be any callable; a name of the library must give a loss or a metric
-    own = value["class_name"] if isinstance(value, Mapping) else value
-    if isinstance(found, kind) or (isinstance(own, str) and own in given) or callable(value):
-        return found
+    name = value["class_name"] if isinstance(value, Mapping) else value
+    if (
+        isinstance(converted, kind)
+        or (isinstance(name, str) and name in custom_objects)
+        or callable(value)
+    ):
+        return converted
     raise FileError(
-        f"expected {what}, received {type(found).__name__}. The file is damaged; fk.load_model "
+        f"expected {what}, received {type(converted).__name__}. The file is damaged; fk.load_model "
         "loads the model alone."
     )
 
@@ -221,13 +243,15 @@ def write_compile_config(trainer: Trainer) -> dict[str, Any]:
         ['mae']
     """
     _check_optimizer(trainer.optimizer)
-    plain = Trainer()
-    left = [name for name in _LEFT_OUT if getattr(trainer, name) != getattr(plain, name)]
-    if left:
+    default_trainer = Trainer()
+    omitted = [
+        name for name in _OMITTED if getattr(trainer, name) != getattr(default_trainer, name)
+    ]
+    if omitted:
         warnings.warn(
-            f"save_model: {', '.join(left)} of the trainer cannot be stored in the file. "
+            f"save_model: {', '.join(omitted)} of the trainer cannot be stored in the file. "
             "After loading write dataclasses.replace(trainer, "
-            f"{left[0]}=...).",
+            f"{omitted[0]}=...).",
             stacklevel=4,
         )
     return {
@@ -253,7 +277,7 @@ def _check_optimizer(optimizer: Any) -> None:
     excluded = getattr(optimizer, "exclude_from_weight_decay", ())
     if excluded:
         raise TypeError(
-            f"save_model: {type(optimizer).__name__}: the file has no place for "
+            f"save_model: {type(optimizer).__name__}: Keras's format cannot store "
             f"exclude_from_weight_decay={list(excluded)}, and without "
             "it these weights would decay. Save the model alone, or the run with "
             "fit(checkpoint=...)."
@@ -262,8 +286,8 @@ def _check_optimizer(optimizer: Any) -> None:
     if isinstance(optimizer, optimizers.LossScaleOptimizer):
         _check_optimizer(optimizer.inner_optimizer)
     if isinstance(optimizer, optimizers.MultiOptimizer):
-        for _, one in optimizer.optimizer_map:
-            _check_optimizer(one)
+        for _, inner in optimizer.optimizer_map:
+            _check_optimizer(inner)
 
 
 def _json(value: Any) -> Any:
@@ -335,10 +359,10 @@ def _check_numbers(store: Store, optimizer: Any, entries: Sequence[Entry], weigh
     missing = next((n for n in range(len(entries)) if str(n) not in names), None)
     if missing is None and len(names) == len(entries):
         return
-    lacks = f"; {_GROUP}/{missing} is missing" if missing is not None else ""
+    missing_note = f"; {_GROUP}/{missing} is missing" if missing is not None else ""
     raise FileError(
         f"expected {len(entries)} arrays of {type(optimizer).__name__} for {weights} trainable "
-        f"weights, received {len(names)}{lacks}. The state belongs to another optimizer or to other "
+        f"weights, received {len(names)}{missing_note}. The state belongs to another optimizer or to other "
         "trainable weights; fk.load_model loads the model alone."
     )
 
@@ -384,8 +408,8 @@ def compiled_parts(
     _check_optimizer(trainer.optimizer)
     # without a run, the file holds the initial state: Keras then opens the model compiled
     if run is None:
-        start = optimizers.transformation(trainer.optimizer).init(trainable_weights(model))
-        run = TrainState(model, {}, start, {}, np.zeros((), "int32"), jax.random.key(0))
+        opt_state = optimizers.transformation(trainer.optimizer).init(trainable_weights(model))
+        run = TrainState(model, {}, opt_state, {}, np.zeros((), "int32"), jax.random.key(0))
     optimizer = as_trained(trainer.optimizer, run.opt_state)
     trainer = dataclasses.replace(trainer, optimizer=optimizer)
     arrays = optimizer_arrays(trainer, run.replace(model=model))

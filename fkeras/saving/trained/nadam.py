@@ -33,15 +33,15 @@ def product_after(optimizer: Optimizer, count: int) -> np.float32:
     # float32 throughout, and one factor at a time: the training steps round in the same way
     beta = np.float32(getattr(optimizer, "beta_1", 0.0))
     speed = np.float32(getattr(optimizer, "schedule_decay", 1.0))
-    product, done = np.float32(1.0), 0
-    while done < count and product >= _SMALLEST:
-        steps = np.arange(done + 1, min(count, done + _MANY) + 1, dtype=np.float32)
-        missing = np.float32(0.96) ** (steps * speed)
-        momenta = beta * (np.float32(1.0) - np.float32(0.5) * missing)
+    product, step = np.float32(1.0), 0
+    while step < count and product >= _SMALLEST:
+        steps = np.arange(step + 1, min(count, step + _MANY) + 1, dtype=np.float32)
+        decays = np.float32(0.96) ** (steps * speed)
+        momenta = beta * (np.float32(1.0) - np.float32(0.5) * decays)
         # 0.96**t no longer changes the momentum in float32: the other factors are equal
         if momenta[0] == momenta[-1]:
-            return np.float32(float(product) * float(momenta[0]) ** (count - done))
+            return np.float32(float(product) * float(momenta[0]) ** (count - step))
         for momentum in momenta:
             product *= momentum
-        done += len(steps)
+        step += len(steps)
     return product if product >= _SMALLEST else np.float32(0.0)

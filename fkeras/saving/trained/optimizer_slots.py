@@ -104,22 +104,24 @@ def layout(
     """
     if isinstance(optimizer, LossScaleOptimizer):
         # Keras's wrapper stores both too; the inner optimizer has the values in use
-        own = [_count("iterations"), _number("learning rate")]
+        scalars = [_count("iterations"), _number("learning rate")]
         if built:
-            own.append(_count("step counter", f"{at}.step_counter"))
-            own.append(_number("loss scale", f"{at}.scale"))
-        inside = config["config"]["inner_optimizer"]
-        inner = layout(optimizer.inner_optimizer, inside, weights, built, f"{at}.inner", True)
-        return _around(own, [("inner_optimizer", inner)])
+            scalars.append(_count("step counter", f"{at}.step_counter"))
+            scalars.append(_number("loss scale", f"{at}.scale"))
+        inner_config = config["config"]["inner_optimizer"]
+        inner = layout(optimizer.inner_optimizer, inner_config, weights, built, f"{at}.inner", True)
+        return _with_outer(scalars, [("inner_optimizer", inner)])
     if isinstance(optimizer, MultiOptimizer):
-        own = [_count("iterations", STEP), _number("learning rate")]
-        return _around(own, _members(optimizer, config["config"], weights, built, at, scaled))
+        scalars = [_count("iterations", STEP), _number("learning rate")]
+        return _with_outer(
+            scalars, _members(optimizer, config["config"], weights, built, at, scaled)
+        )
     if not isinstance(optimizer, Optimizer):
         raise TypeError(
-            f"{type(optimizer).__name__}: the order of its state in a file is not known. Use an "
-            "optimizer of fk.optimizers, or a subclass of fk.optimizers.Optimizer."
+            f"{type(optimizer).__name__}: Keras's files have no known order for the state of this "
+            "optimizer. Use an optimizer of fk.optimizers, or a subclass of fk.optimizers.Optimizer."
         )
-    return [("", _own(optimizer, weights if built else {}, at, scaled))]
+    return [("", _own_entries(optimizer, weights if built else {}, at, scaled))]
 
 
 def _count(what: str, *keys: str) -> Entry:
@@ -130,15 +132,15 @@ def _number(what: str, *keys: str) -> Entry:
     return Entry(what, None, (), keys)
 
 
-def _around(own: list[Entry], members: list[tuple[str, Groups]]) -> Groups:
+def _with_outer(scalars: list[Entry], members: list[tuple[str, Groups]]) -> Groups:
     """Returns the groups of an outer optimizer, whose first group repeats the inner arrays."""
-    everything = [*own, *(entry for _, groups in members for entry in groups[0][1])]
-    below = [
+    all_entries = [*scalars, *(entry for _, groups in members for entry in groups[0][1])]
+    inner_groups = [
         (f"{name}/{group}" if group else name, entries)
         for name, groups in members
         for group, entries in groups
     ]
-    return [("", everything), *below]
+    return [("", all_entries), *inner_groups]
 
 
 def _members(
@@ -149,46 +151,67 @@ def _members(
     at: str,
     scaled: bool,
 ) -> list[tuple[str, Groups]]:
-    chosen = config["optimizer_map"]["config"]
+    map_config = config["optimizer_map"]["config"]
     inner = dict(optimizer.optimizer_map)
     patterns = [pattern for pattern, _ in optimizer.optimizer_map]
     # the key "patterns" is an extension of this package: a file without it was written by Keras,
     # which stores the default last
-    if "patterns" not in chosen:
-        patterns = [f"re:{key}" for key in chosen["optimizer_map"]] + ["*"]
+    if "patterns" not in map_config:
+        patterns = [f"re:{key}" for key in map_config["optimizer_map"]] + ["*"]
     # a weight belongs to the first pattern that matches, whatever the order in the file
-    known = [pattern for pattern, _ in optimizer.optimizer_map]
-    first = {path: next((p for p in known if keras_map.fits(p, path)), None) for path in weights}
+    ordered_patterns = [pattern for pattern, _ in optimizer.optimizer_map]
+    pattern_by_path = {
+        path: next((p for p in ordered_patterns if keras_map.fits(p, path)), None)
+        for path in weights
+    }
     members, names = [], []
     for pattern in patterns:
-        mine = {path: weight for path, weight in weights.items() if first[path] == pattern}
-        own = f"{at}.states[{pattern!r}]"
-        members.append(layout(inner[pattern], None, mine, built and bool(mine), own, scaled))
+        matching_weights = {
+            path: weight for path, weight in weights.items() if pattern_by_path[path] == pattern
+        }
+        state_path = f"{at}.states[{pattern!r}]"
+        members.append(
+            layout(
+                inner[pattern],
+                None,
+                matching_weights,
+                built and bool(matching_weights),
+                state_path,
+                scaled,
+            )
+        )
         names.append(snake_case(type(inner[pattern]).__name__))
     # Keras has a default optimizer besides the patterns: for Keras, the writer repeats the last
     # optimizer as the default, without weights
-    if "patterns" in chosen:
-        idle = layout(inner[patterns[-1]], None, {}, False, at="-")[0][1]
-        members.append([("", [dataclasses.replace(entry, keys=()) for entry in idle])])
+    if "patterns" in map_config:
+        default_entries = layout(inner[patterns[-1]], None, {}, False, at="-")[0][1]
+        members.append([("", [dataclasses.replace(entry, keys=()) for entry in default_entries])])
         names.append(snake_case(type(inner[patterns[-1]]).__name__))
     groups = []
-    for number, (name, one) in enumerate(zip(names, members, strict=True)):
-        before = names[:number].count(name)
-        groups.append((f"optimizers/{name}_{before}" if before else f"optimizers/{name}", one))
+    for number, (name, group_entries) in enumerate(zip(names, members, strict=True)):
+        previous_count = names[:number].count(name)
+        groups.append(
+            (
+                f"optimizers/{name}_{previous_count}" if previous_count else f"optimizers/{name}",
+                group_entries,
+            )
+        )
     return groups
 
 
-def _own(optimizer: Optimizer, weights: Mapping[str, Any], at: str, scaled: bool) -> list[Entry]:
+def _own_entries(
+    optimizer: Optimizer, weights: Mapping[str, Any], at: str, scaled: bool
+) -> list[Entry]:
     # `iterations` is also the step of the run, unless a MultiOptimizer outside has a count
-    outer = (STEP,) if ".states[" not in at else ()
-    entries = [_count("iterations", f"{at}.count", *outer)]
+    step_keys = (STEP,) if ".states[" not in at else ()
+    entries = [_count("iterations", f"{at}.count", *step_keys)]
     # Keras has no variable for a schedule
     if not callable(optimizer.learning_rate):
         rate = _number("learning rate", f"{at}.learning_rate")
         entries.append(dataclasses.replace(rate, value=optimizer.learning_rate))
     slots = _slots(optimizer, weights) if weights else {}
 
-    def one(name: str, path: str) -> Entry:
+    def slot_entry(name: str, path: str) -> Entry:
         leaf, key = slots[name][path], f"{at}.slots[{name!r}][{path!r}]"
         if isinstance(optimizer, Adafactor) and name == "velocity" and len(weights[path].shape) > 1:
             # Keras overwrites this array at each step before reading it
@@ -196,24 +219,26 @@ def _own(optimizer: Optimizer, weights: Mapping[str, Any], at: str, scaled: bool
         return Entry(name, path, tuple(leaf.shape), (key,))
 
     # subclasses included, with the order of their base class
-    apart = next((v for k, v in _APART.items() if isinstance(optimizer, k)), ())
+    separate_names = next((v for k, v in _APART.items() if isinstance(optimizer, k)), ())
     if isinstance(optimizer, Nadam):
-        apart = ("product",)
-    first = [name for name in (AVERAGE, ACCUMULATOR) if name in slots]
-    together = [name for name in slots if name not in (*first, *apart)]
-    entries += [one(name, path) for name in first for path in weights]
+        separate_names = ("product",)
+    first_names = [name for name in (AVERAGE, ACCUMULATOR) if name in slots]
+    interleaved_names = [name for name in slots if name not in (*first_names, *separate_names)]
+    entries += [slot_entry(name, path) for name in first_names for path in weights]
     for path, weight in weights.items():
-        names = [name for name in together if slots[name][path] is not None]
+        names = [name for name in interleaved_names if slots[name][path] is not None]
         # the factors of such weights are placeholders, which Keras does not store in this case
         if isinstance(optimizer, Adafactor) and scaled and len(weight.shape) < 2:
             names = ["velocity"]
-        entries += [one(name, path) for name in names]
-    rows = [[one(name, path) for path in weights] for name in apart if name in slots]
+        entries += [slot_entry(name, path) for name in names]
+    separate_entries = [
+        [slot_entry(name, path) for path in weights] for name in separate_names if name in slots
+    ]
     # Keras has one product for all weights; the state here has a leaf per weight
-    if isinstance(optimizer, Nadam) and rows:
-        keys = tuple(key for entry in rows[0] for key in entry.keys)
+    if isinstance(optimizer, Nadam) and separate_entries:
+        keys = tuple(key for entry in separate_entries[0] for key in entry.keys)
         return entries if scaled else [*entries, Entry("product", None, (), keys)]
-    return entries + [entry for row in rows for entry in row]
+    return entries + [entry for row in separate_entries for entry in row]
 
 
 def _slots(optimizer: Optimizer, weights: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,8 +251,8 @@ def _slots(optimizer: Optimizer, weights: Mapping[str, Any]) -> dict[str, Any]:
         names.extend(slots)  # eval_shape returns dictionaries with sorted keys
         return slots
 
-    found = jax.eval_shape(init, dict(weights))
-    return {name: found[name] for name in names}
+    shapes = jax.eval_shape(init, dict(weights))
+    return {name: shapes[name] for name in names}
 
 
 def trained(model: Any) -> dict[str, Any]:
@@ -340,48 +365,54 @@ def restored(
     Raises:
         FileError: for an array of another shape or dtype, and for an invalid step count.
     """
-    found: dict[str, Any] = {}
+    arrays_by_key: dict[str, Any] = {}
     for number, entry in enumerate(entries):
-        given = shape(number)
-        if given != entry.shape:
-            raise _refused(entry, f"of shape {entry.shape}, received shape {given}")
+        stored_shape = shape(number)
+        if stored_shape != entry.shape:
+            raise _mismatch(entry, f"of shape {entry.shape}, received shape {stored_shape}")
         if not entry.keys:
             continue
         array = read(number, entry.shape)
-        whole = jnp.issubdtype(array.dtype, np.integer)
-        if not whole and (entry.whole or not jnp.issubdtype(array.dtype, np.floating)):
-            raise _refused(entry, f"as numbers, received {array.dtype}")
+        is_integer = jnp.issubdtype(array.dtype, np.integer)
+        if not is_integer and (entry.whole or not jnp.issubdtype(array.dtype, np.floating)):
+            raise _mismatch(entry, f"as numbers, received {array.dtype}")
         # the state holds counts as int32, and the next step adds 1
         if entry.whole and not 0 <= array < 2**31 - 1:
-            raise _refused(entry, f"from 0 to {2**31 - 2}, received {array}")
-        found |= dict.fromkeys(entry.keys, array)
+            raise _mismatch(entry, f"from 0 to {2**31 - 2}, received {array}")
+        arrays_by_key |= dict.fromkeys(entry.keys, array)
     # shapes and dtypes of the initial state: leaves that the file replaces are never allocated
-    step = int(found.pop(STEP, 0))
+    step = int(arrays_by_key.pop(STEP, 0))
     pairs, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, dict(weights)))
-    wanted = {jax.tree_util.keystr(path): leaf.dtype for path, leaf in pairs}
-    leaves = [found[key].astype(dtype) for key, dtype in wanted.items() if key in found]
-    known = dict(zip([k for k in wanted if k in found], jax.device_put(leaves), strict=True))
-    known |= _first([key for key in wanted if key not in found], init, weights)
-    return structure.unflatten([known[key] for key in wanted]), step
+    dtypes = {jax.tree_util.keystr(path): leaf.dtype for path, leaf in pairs}
+    leaves = [
+        arrays_by_key[key].astype(dtype) for key, dtype in dtypes.items() if key in arrays_by_key
+    ]
+    leaves_by_key = dict(
+        zip([k for k in dtypes if k in arrays_by_key], jax.device_put(leaves), strict=True)
+    )
+    leaves_by_key |= _initial_leaves(
+        [key for key in dtypes if key not in arrays_by_key], init, weights
+    )
+    return structure.unflatten([leaves_by_key[key] for key in dtypes]), step
 
 
-def _first(
+def _initial_leaves(
     keys: Sequence[str], init: Callable[[Any], Any], weights: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Computes only those leaves of an initial state that no file stores."""
 
-    def some(weights: dict[str, Any]) -> dict[str, Any]:
+    def requested_leaves(weights: dict[str, Any]) -> dict[str, Any]:
         leaves = leaves_of_state(init(weights), None)
         return {key: leaves[key] for key in keys}
 
     # under jit, XLA removes the computation of the leaves that `some` does not return
-    return jax.jit(some)(dict(weights)) if keys else {}
+    return jax.jit(requested_leaves)(dict(weights)) if keys else {}
 
 
-def _refused(entry: Entry, problem: str) -> FileError:
-    of = f" of {entry.weight!r}" if entry.weight else ""
+def _mismatch(entry: Entry, problem: str) -> FileError:
+    owner = f" of {entry.weight!r}" if entry.weight else ""
     return FileError(
-        f"expected the {entry.what}{of} {problem}. The state belongs to another optimizer or model, "
+        f"expected the {entry.what}{owner} {problem}. The state belongs to another optimizer or model, "
         "or is damaged; fk.load_model loads the model alone.",
         layer=entry.weight.rpartition("/")[0] or None if entry.weight else None,
     )

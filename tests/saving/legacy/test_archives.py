@@ -188,7 +188,7 @@ NO_TRAINING = {
     ),
     "an unknown optimizer": (
         {"config": lambda c: c["compile_config"]["optimizer"].update(class_name="Addam")},
-        "there is no optimizer 'Addam'",
+        "unknown optimizer 'Addam'",
     ),
     "a scaled loss": ({"config": _wrapped}, "LossScaleOptimizer"),
     "too few arrays": (

@@ -233,14 +233,14 @@ def test_a_model_that_was_not_compiled_has_no_training():
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"optimizer_config": _optimizer("Adma", lr=0.1)}, "there is no optimizer 'Adma'.*Adam"),
-        ({"optimizer_config": _optimizer("OptimizerState", lr=0.1)}, "there is no optimizer"),
+        ({"optimizer_config": _optimizer("Adma", lr=0.1)}, "unknown optimizer 'Adma'.*Adam"),
+        ({"optimizer_config": _optimizer("OptimizerState", lr=0.1)}, "unknown optimizer"),
         ({"optimizer_config": _optimizer("SGD", lr="much")}, "expected the learning rate"),
-        ({"optimizer_config": _optimizer("SGD", lr={"class_name": "os.system"})}, "no schedule"),
+        ({"optimizer_config": _optimizer("SGD", lr={"class_name": "os.system"})}, "unknown schedule"),
         ({"optimizer_config": 3}, "optimizer_config"),
-        ({"loss": "msee"}, "there is no loss 'msee'"),
-        ({"loss": {"class_name": "Trainer", "config": {}}}, "there is no loss 'Trainer'"),
-        ({"metrics": ["acuracy"]}, "there is no metric"),
+        ({"loss": "msee"}, "unknown loss 'msee'"),
+        ({"loss": {"class_name": "Trainer", "config": {}}}, "unknown loss 'Trainer'"),
+        ({"metrics": ["acuracy"]}, "unknown metric"),
         ({"loss_weights": "all"}, "loss_weights"),
     ],
 )

@@ -71,27 +71,27 @@ class Builder:
         # Shape arithmetic of TensorFlow's graphs never becomes an operation: sizes are known here.
         if not any(has_tensor(v) for v in [*args, *options.values()]):
             return self._constant(class_name, values)
-        config, called, kwargs = {}, [], {}
+        config, call_args, kwargs = {}, [], {}
         if class_name in _BROADCAST or (names == ("x1", "x2") and class_name not in _PRODUCTS):
-            args = self._of_one_kind(args, class_name == "Where")
+            args = self._match_rank_and_dtype(args, class_name == "Where")
             values |= dict(zip(names, args, strict=False))
         if form is None:
-            called = [values["x"], [_entry(self, e) for e in values["key"]]]
+            call_args = [values["x"], [_entry(self, e) for e in values["key"]]]
         elif form.variadic:
             limit = names.index(form.variadic)
             fixed = dict(zip(names[:limit], args, strict=False))
             config = {k: self.plain(v) for k, v in fixed.items() if k in form.fixed}
-            first = [v for k, v in fixed.items() if k not in form.fixed]
-            called = [self._argument(v, args) for v in [*first, *args[limit:]]]
+            leading_args = [v for k, v in fixed.items() if k not in form.fixed]
+            call_args = [self._argument(v, args) for v in [*leading_args, *args[limit:]]]
         else:
-            called = [
+            call_args = [
                 self._argument(values[n], args) for n in names[: len(args)] if n not in form.fixed
             ]
             config = {k: self.plain(v) for k, v in values.items() if k in form.fixed}
             kwargs = {k: self._argument(v, args) for k, v in options.items() if k not in form.fixed}
         # "/" cannot occur in a converted layer's name: temporary names never collide with layers.
         name = f"{self.layer}/{len(self.items)}"
-        node = {"args": called, "kwargs": kwargs}
+        node = {"args": call_args, "kwargs": kwargs}
         item = {
             "module": _NUMPY if form is None else form.module,
             "class_name": class_name,
@@ -148,8 +148,8 @@ class Builder:
             )
         if is_size(value):
             raise self.refuse(
-                f"needs the size {value}, which is known only when the model runs. Give keras.Input "
-                "all sizes but the batch's, " + self.instead
+                f"expected a known size, received {value}, which is known only when the model runs. "
+                "Give keras.Input all sizes except the batch size, " + self.instead
             )
         return value
 
@@ -164,9 +164,11 @@ class Builder:
         # Folded divisions return floats, also for sizes that divide evenly.
         if isinstance(value, float) and value.is_integer():
             return [int(value)]
-        found = "a tensor that is computed when the model runs" if is_tensor(value) else repr(value)
+        received = (
+            "a tensor that is computed when the model runs" if is_tensor(value) else repr(value)
+        )
         raise self.refuse(
-            f"expected whole numbers as {what}, received {found:.80}. Save the model with constants, "
+            f"expected whole numbers as {what}, received {received:.80}. Save the model with constants, "
             + self.instead
         )
 
@@ -176,10 +178,10 @@ class Builder:
 
     def whole(self, value: Any, what: str) -> int:
         """Returns one integer that is known before the model runs."""
-        found = self.wholes(value, what)
-        if len(found) != 1:
-            raise self.refuse(f"expected one number as {what}, received {len(found)}.")
-        return found[0]
+        integers = self.wholes(value, what)
+        if len(integers) != 1:
+            raise self.refuse(f"expected one number as {what}, received {len(integers)}.")
+        return integers[0]
 
     def axes(self, value: Any) -> Any:
         """Returns an axis, a list of axes, or None for all axes."""
@@ -191,13 +193,13 @@ class Builder:
     def kind(self, value: Any, what: str = "a dtype") -> str:
         """Returns JAX's dtype for the name of a TensorFlow dtype."""
         # TensorFlow 1 marks the dtypes of variables with "_ref".
-        word = value.removesuffix("_ref") if isinstance(value, str) else ""
-        if word not in _DTYPES:
+        dtype_name = value.removesuffix("_ref") if isinstance(value, str) else ""
+        if dtype_name not in _DTYPES:
             raise self.refuse(
                 f"expected {what} of {', '.join(_DTYPES)}, received {value!r:.80}. Cast to one of "
                 "these, " + self.instead
             )
-        return canonical_dtype(word)
+        return canonical_dtype(dtype_name)
 
     @property
     def instead(self) -> str:
@@ -210,11 +212,11 @@ class Builder:
     # -- arguments ----------------------------------------------------------------------------
 
     def _constant(self, class_name: str, values: Mapping[str, Any]) -> Any:
-        self._bounded(class_name, values)
+        self._check_constant_size(class_name, values)
         if not folds(class_name):
             raise self.refuse(
-                "its arguments are constants or sizes, for which it cannot be computed while the "
-                "file is read. Compute the constant first, " + self.instead
+                "expected a tensor among the arguments, received constants only, and this function "
+                "cannot be constant-folded. Compute the constant first, " + self.instead
             )
         try:
             # Constants may divide by zero, as in TensorFlow, which does not warn.
@@ -224,11 +226,11 @@ class Builder:
             raise
         except Exception as error:
             raise self.refuse(
-                f"it cannot be computed of these sizes ({error!s:.200}). Give keras.Input all sizes "
-                "but the batch's, " + self.instead
+                f"cannot be computed from these sizes ({error!s:.200}). Give keras.Input all sizes "
+                "except the batch size, " + self.instead
             ) from None
 
-    def _bounded(self, class_name: str, values: Mapping[str, Any]) -> None:
+    def _check_constant_size(self, class_name: str, values: Mapping[str, Any]) -> None:
         """Rejects constants that a few bytes in the file would blow up, such as `Fill`."""
         counts: list[Any] = [1]
         if class_name == "Arange":
@@ -240,11 +242,11 @@ class Builder:
             counts = [*counts, to_array(values.get("x", 0)).size]
         if any(n < 0 for n in counts) or math.prod(counts) > MOST:
             raise self.refuse(
-                f"makes a constant of sizes {counts!r:.60}; expected at most {MOST} elements. Make "
-                "it in a layer of its own."
+                f"expected a constant of at most {MOST} elements, received the sizes "
+                f"{counts!r:.60}. Compute the constant in a separate layer."
             )
 
-    def _of_one_kind(self, args: tuple, conditional: bool) -> tuple:
+    def _match_rank_and_dtype(self, args: tuple, conditional: bool) -> tuple:
         """Gives constant arrays the rank and dtype of the tensors they are combined with."""
         # Python scalars need no conversion: JAX treats their dtype as weak.
         if all(is_tensor(v) or to_array(v).ndim == 0 for v in args):
@@ -255,7 +257,7 @@ class Builder:
         partner = next((v for v in args[conditional:] if is_tensor(v)), None)
         dtype = None if partner is None else self.dtype(partner)
 
-        def fitted(value: Any) -> Any:
+        def convert(value: Any) -> Any:
             if is_tensor(value) or to_array(value).ndim == 0:
                 return value
             array = to_array(value)
@@ -264,7 +266,7 @@ class Builder:
             # Explicit axes of size 1: no need for JAX's implicit rank promotion.
             return array[(None,) * (rank - array.ndim)]
 
-        return tuple(fitted(v) for v in args)
+        return tuple(convert(v) for v in args)
 
     def _argument(self, value: Any, others: tuple) -> Any:
         """Converts a value to an argument of a call."""
@@ -277,7 +279,7 @@ class Builder:
                 array = to_array(value)
             except ValueError as error:
                 raise self.refuse(
-                    f"a constant whose rows differ ({error}). It is damaged."
+                    f"expected a constant with rows of equal length ({error}). The file is damaged."
                 ) from None
             if array.ndim == 0:
                 return self.plain(array)

@@ -21,17 +21,17 @@ class _Call:
 
     def __call__(self, tensors: Any) -> Any:
         # A Lambda takes one list of tensors: the constants of the call are inserted again here.
-        waiting = list(tensors) if isinstance(tensors, list | tuple) else [tensors]
-        args = [_filled(v, waiting) for v in self._arguments]
-        options = {k: _filled(v, waiting) for k, v in self._options.items()}
+        remaining_tensors = list(tensors) if isinstance(tensors, list | tuple) else [tensors]
+        args = [_insert_tensors(v, remaining_tensors) for v in self._arguments]
+        options = {k: _insert_tensors(v, remaining_tensors) for k, v in self._options.items()}
         return self._function(*args, **options)
 
 
-def _filled(value: Any, waiting: list[Any]) -> Any:
+def _insert_tensors(value: Any, remaining_tensors: list[Any]) -> Any:
     if is_tensor(value):
-        return waiting.pop(0)
+        return remaining_tensors.pop(0)
     if isinstance(value, list):
-        return [_filled(v, waiting) for v in value]
+        return [_insert_tensors(v, remaining_tensors) for v in value]
     return value
 
 
@@ -58,19 +58,24 @@ class Given:
                 "Give a function of arrays."
             )
         # Keras writes null for arguments that the call did not set: keep the function's defaults.
-        kept = {k: v for k, v in options.items() if v is not None and k != "name"}
-        kept = {k: v if has_tensor(v) else builder.plain(v) for k, v in kept.items()}
+        keyword_args = {k: v for k, v in options.items() if v is not None and k != "name"}
+        keyword_args = {
+            k: v if has_tensor(v) else builder.plain(v) for k, v in keyword_args.items()
+        }
         args = [v if has_tensor(v) else builder.plain(v) for v in arguments]
-        tensors = list(tensors_in([args, kept]))
+        tensors = list(tensors_in([args, keyword_args]))
         if not tensors:
-            raise builder.refuse("its arguments are constants. Compute the constant first.")
+            raise builder.refuse(
+                "expected a tensor among the arguments, received constants only. Compute the "
+                "constant first."
+            )
         # The count makes the name unique: one function may be called with different constants.
-        word = f"function of {builder.layer}, {len(self.extra)}"
-        self.extra[word] = _Call(self.function, args, kept)
+        function_name = f"function of {builder.layer}, {len(self.extra)}"
+        self.extra[function_name] = _Call(self.function, args, keyword_args)
         item = {
             "module": "keras.layers",
             "class_name": "Lambda",
-            "config": {"function": word, "trainable": True},
+            "config": {"function": function_name, "trainable": True},
             "registered_name": None,
             "name": f"{builder.layer}/{len(builder.items)}",
             "inbound_nodes": [{"args": tensors if len(tensors) == 1 else [tensors], "kwargs": {}}],

@@ -180,24 +180,24 @@ def cumsum(
     b: Builder, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 ) -> Any:
     """Returns cumulative sums along an axis; `exclusive` excludes each element itself."""
-    return _cumulated(b, "Cumsum", x, axis, reverse, 0 if exclusive else None)
+    return _cumulative(b, "Cumsum", x, axis, reverse, 0 if exclusive else None)
 
 
 def cumprod(
     b: Builder, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 ) -> Any:
     """Returns cumulative products along an axis; `exclusive` excludes each element itself."""
-    return _cumulated(b, "Cumprod", x, axis, reverse, 1 if exclusive else None)
+    return _cumulative(b, "Cumprod", x, axis, reverse, 1 if exclusive else None)
 
 
-def _cumulated(b: Builder, kind: str, x: Any, axis: Any, reverse: bool, first: int | None) -> Any:
+def _cumulative(b: Builder, kind: str, x: Any, axis: Any, reverse: bool, first: int | None) -> Any:
     axis = b.whole(axis, "an axis")
     y = b("Flip", x, axis=axis) if reverse else x
     if first is not None:
         # Exclusive: drop the last element and start with the neutral element.
-        place = range(len(b.dims(x)))[axis]
-        y = b("GetItem", y, [slice(None)] * place + [slice(None, -1)])
-        pairs = [[int(i == place), 0] for i in range(len(b.dims(x)))]
+        checked_axis = range(len(b.dims(x)))[axis]
+        y = b("GetItem", y, [slice(None)] * checked_axis + [slice(None, -1)])
+        pairs = [[int(i == checked_axis), 0] for i in range(len(b.dims(x)))]
         y = b("Pad", y, pad_width=pairs, mode="constant", constant_values=first)
     y = b(kind, y, axis=axis)
     return b("Flip", y, axis=axis) if reverse else y
@@ -235,30 +235,32 @@ def matmul(
 ) -> Any:
     """Returns the matrix product; `adjoint` equals `transpose` for real numbers."""
     return b(
-        "Matmul", _turned(b, x, transpose_a or adjoint_a), _turned(b, y, transpose_b or adjoint_b)
+        "Matmul",
+        _transposed(b, x, transpose_a or adjoint_a),
+        _transposed(b, y, transpose_b or adjoint_b),
     )
 
 
 def matvec(b: Builder, x: Any, y: Any, transpose_a: bool = False, adjoint_a: bool = False) -> Any:
     """Returns products of matrices and vectors."""
     column = b("ExpandDims", y, axis=-1)
-    return b("Squeeze", b("Matmul", _turned(b, x, transpose_a or adjoint_a), column), axis=-1)
+    return b("Squeeze", b("Matmul", _transposed(b, x, transpose_a or adjoint_a), column), axis=-1)
 
 
-def _turned(b: Builder, x: Any, turn: bool) -> Any:
-    if not turn:
+def _transposed(b: Builder, x: Any, transpose: bool) -> Any:
+    if not transpose:
         return x
     return b("Swapaxes", x, axis1=-1, axis2=-2) if has_tensor(x) else to_array(x).swapaxes(-1, -2)
 
 
 def matrix_transpose(b: Builder, x: Any) -> Any:
     """Transposes matrices."""
-    return _turned(b, x, True)
+    return _transposed(b, x, True)
 
 
 def inv(b: Builder, x: Any, adjoint: bool = False) -> Any:
     """Inverts matrices."""
-    return b("Inv", _turned(b, x, adjoint))
+    return b("Inv", _transposed(b, x, adjoint))
 
 
 def tensordot(b: Builder, x: Any, y: Any, axes: Any) -> Any:
@@ -272,8 +274,8 @@ def einsum(b: Builder, equation: Any, *operands: Any) -> Any:
     # TFOpLambda does not store variadic arguments.
     if not operands:
         raise b.refuse(
-            "the file does not hold its operands: TensorFlow left them out when it saved the model, "
-            "and cannot open it either. Save the model with matmul and transpose, or with "
+            "the operands are missing in the file: TensorFlow omitted them when it saved the model, "
+            "and cannot open the file either. Save the model with matmul and transpose, or with "
             "keras.layers.EinsumDense or Dot."
         )
     return b("Einsum", equation, *operands)
@@ -282,8 +284,9 @@ def einsum(b: Builder, equation: Any, *operands: Any) -> Any:
 def lost(b: Builder, x: Any) -> Any:
     """Rejects `x == y` and `x != y`."""
     raise b.refuse(
-        "the file does not hold the other operand: TensorFlow left it out when it saved the model, "
-        "and cannot open it either. Save the model with tf.equal or tf.not_equal, " + b.instead
+        "the second operand is missing in the file: TensorFlow omitted it when it saved the model, "
+        "and cannot open the file either. Save the model with tf.equal or tf.not_equal, "
+        + b.instead
     )
 
 

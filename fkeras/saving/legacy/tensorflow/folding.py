@@ -64,7 +64,7 @@ def to_value(array: Any) -> Any:
     if not isinstance(array, np.ndarray):
         return array.item() if isinstance(array, np.generic) else array
     if array.dtype == object and any(len(str(v)) > _LONGEST for v in array.ravel()):
-        raise ValueError("sizes as long sums of products")
+        raise ValueError("the expressions of the symbolic sizes are too long")
     if array.dtype == object and not any(is_size(v) for v in array.ravel()):
         array = np.asarray(array.tolist()).reshape(array.shape)
     return array.item() if array.ndim == 0 else array
@@ -93,7 +93,7 @@ def _arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -
 def _plain(x: Any) -> np.ndarray:
     array = to_array(x)
     if array.dtype == object:
-        raise ValueError("powers of sizes that are known only when the model runs")
+        raise ValueError("powers of unknown sizes are not supported")
     return array
 
 

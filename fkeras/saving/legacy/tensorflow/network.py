@@ -73,7 +73,7 @@ class _Reader:
         # A damaged file can fail anywhere in JAX's shape inference: report the layer and function.
         except Exception as error:
             raise builder.refuse(
-                f"cannot be made of its arguments: {reason(error)} Correct the arguments, "
+                f"cannot be built from its arguments: {reason(error)} Correct the arguments, "
                 + builder.instead
             ) from error
         self._name(builder, safe, value)
@@ -99,13 +99,12 @@ class _Reader:
     ) -> Any:
         word = builder.function
         if word in self.custom_objects:
-            given = self.custom_objects[word]
-            return Given(builder, given, self.extra).result(arguments, options)
+            custom_function = self.custom_objects[word]
+            return Given(builder, custom_function, self.extra).result(arguments, options)
         if function is None:
             raise builder.refuse(
-                "it is not one that is known here. Give a function that computes the same: "
-                f"custom_objects={{{word[:80]!r}: lambda x: ...}}, with TensorFlow's names of the "
-                "arguments."
+                "unknown function. Pass a function that computes the same result: "
+                f"custom_objects={{{word[:80]!r}: lambda x: ...}}, with TensorFlow's argument names."
             )
         return table.call(builder, function, arguments, options)
 
@@ -114,15 +113,15 @@ class _Reader:
     ) -> tuple[str | None, str, list, dict]:
         where = self.origin.place(layer)
         if item["class_name"] == "TensorFlowOpLayer":
-            found = self._value(raw, layer)
-            tensors = list(found) if isinstance(found, list) else [found]
+            value = self._value(raw, layer)
+            tensors = list(value) if isinstance(value, list) else [value]
             node = config.get("node_def")
             op = node.get("op") if isinstance(node, Mapping) else None
             # The user's function has priority, even for operations in the table.
             if isinstance(op, str) and op in self.custom_objects:
                 return None, op, tensors, {}
-            function, first, options = nodes.read(config, tensors, self.origin, layer)
-            return function, op if isinstance(op, str) else function, first, options
+            function, arguments, options = nodes.read(config, tensors, self.origin, layer)
+            return function, op if isinstance(op, str) else function, arguments, options
         word = field(config, "function", str, **where)
         options = {}
         # Keras repeats the same options beside each tensor of a call: the first copy is enough.
@@ -162,7 +161,11 @@ class _Reader:
         for number, item in enumerate(builder.items):
             old = item["name"]
             last = number == len(builder.items) - 1
-            new = safe if last and safe not in self.names else self._free(safe, item["class_name"])
+            new = (
+                safe
+                if last and safe not in self.names
+                else self._free_name(safe, item["class_name"])
+            )
             self.names.add(new)
             names[old] = new
             self.sizes.rename(old, new)
@@ -173,7 +176,7 @@ class _Reader:
             history = tensor["config"]["keras_history"]
             history[0] = names.get(history[0], history[0])
 
-    def _free(self, safe: str, class_name: str) -> str:
+    def _free_name(self, safe: str, class_name: str) -> str:
         stem = f"{safe}_{class_name.lower()}"
         number, name = 0, stem
         while name in self.names:
@@ -215,9 +218,9 @@ def operations(
             }
             for name, item in items.items()
         ]
-    kept = {safe_name(n) for n, i in items.items() if not is_function(i, custom_objects)}
+    ordinary_names = {safe_name(n) for n, i in items.items() if not is_function(i, custom_objects)}
     sizes = Sizes({}, lambda: {**extra, **custom_objects})
-    reader = _Reader(graph, origin, items, custom_objects, extra, ordinary, sizes, kept)
+    reader = _Reader(graph, origin, items, custom_objects, extra, ordinary, sizes, ordinary_names)
     for name, item in items.items():
         if item["class_name"] == "InputLayer":
             sizes.calls[safe_name(name), 0] = (item, {"args": [], "kwargs": {}})
@@ -225,14 +228,16 @@ def operations(
     for layer, index in _in_order(graph, items, calls):
         reader.read(layer, index, calls[layer][index])
     # The list grows after the return: `Graph.ends` may convert outputs that are constants.
-    joined = reader.loose
+    layer_items = reader.loose
     for name, item in items.items():
-        made = [part for _, parts in sorted(reader.made.get(name, {}).items()) for part in parts]
+        converted_calls = [
+            part for _, parts in sorted(reader.made.get(name, {}).items()) for part in parts
+        ]
         if is_function(item, custom_objects):
-            joined.extend(made)
+            layer_items.extend(converted_calls)
         else:
-            joined.append({**item, "name": safe_name(name), "inbound_nodes": made})
-    return joined
+            layer_items.append({**item, "name": safe_name(name), "inbound_nodes": converted_calls})
+    return layer_items
 
 
 def _in_order(
@@ -245,31 +250,31 @@ def _in_order(
     open_calls: set[Call] = set()
     for start in [(n, i) for n in items if n not in inputs for i in range(len(calls[n]))]:
         # Depth first with an explicit stack: graphs can be deeper than Python's recursion limit.
-        waiting = [start]
-        while waiting:
-            call = waiting[-1]
+        stack = [start]
+        while stack:
+            call = stack[-1]
             if call in done:
-                waiting.pop()
+                stack.pop()
                 continue
-            needed = []
+            pending_inputs = []
             for entry in _entries(calls[call[0]][call[1]], graph.counts):
                 name, index, _ = graph.coordinates(entry, call[0])
                 source = (true_names[name], index)
                 if source[0] not in inputs and source not in done:
-                    needed.append(source)
-            if not needed:
-                waiting.pop()
+                    pending_inputs.append(source)
+            if not pending_inputs:
+                stack.pop()
                 done.add(call)
                 open_calls.discard(call)
                 yield call
                 continue
             # An open call that waits for another open call is part of a cycle.
-            if call in open_calls and any(n in open_calls for n in needed):
+            if call in open_calls and any(n in open_calls for n in pending_inputs):
                 raise graph.origin.error(
-                    "its calls wait for one another in a circle. The file is damaged.", call[0]
+                    "the calls of this layer are part of a cycle. The file is damaged.", call[0]
                 )
             open_calls.add(call)
-            waiting.extend(needed)
+            stack.extend(pending_inputs)
 
 
 def _is_entry(value: Any) -> bool:
@@ -278,25 +283,25 @@ def _is_entry(value: Any) -> bool:
 
 def _entries(node: Any, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     """Yields every `[name, call, output, ...]` of a tensor in a call."""
-    waiting = [node]
-    while waiting:
-        value = waiting.pop()
+    stack = [node]
+    while stack:
+        value = stack.pop()
         if _is_entry(value) and value[0] in names:
             yield value
-            waiting.extend(value[3:])
+            stack.extend(value[3:])
         elif isinstance(value, Mapping):
-            waiting.extend(value.values())
+            stack.extend(value.values())
         elif isinstance(value, list):
-            waiting.extend(v for v in value if isinstance(v, list | Mapping))
+            stack.extend(v for v in value if isinstance(v, list | Mapping))
 
 
 def _options(node: Any) -> Iterator[Mapping]:
     """Yields the keyword arguments that Keras writes beside each tensor of a call."""
-    waiting = [node]
-    while waiting:
-        value = waiting.pop()
+    stack = [node]
+    while stack:
+        value = stack.pop()
         if _is_entry(value):
             if len(value) == 4 and isinstance(value[3], Mapping):
                 yield value[3]
         elif isinstance(value, list):
-            waiting.extend(reversed(value))
+            stack.extend(reversed(value))

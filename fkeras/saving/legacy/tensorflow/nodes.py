@@ -192,60 +192,63 @@ def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tup
     op = field(node, "op", str, **where)
     if op not in OPERATIONS:
         raise origin.error(
-            f"TensorFlow's operation {op!r:.60} is not one that is known here. Give a function of "
-            f"its tensors that computes the same: custom_objects={{{op[:60]!r}: lambda x: ...}}, "
-            "or build the model in tf.keras 2.4 or later and save it again.",
+            f"unknown TensorFlow operation {op!r:.60}. Pass a function of the same tensors that "
+            f"computes the same result: custom_objects={{{op[:60]!r}: lambda x: ...}}, or build the "
+            "model in tf.keras 2.4 or later and save it again.",
             layer,
         )
     function, inputs, attributes = OPERATIONS[op]
     constants = field(config, "constants", (dict, type(None)), None, **where) or {}
     # "^name" is a control dependency, which carries no tensor.
     names = [n for n in field(node, "input", list, [], **where) if not str(n).startswith("^")]
-    waiting = list(tensors)
+    remaining_tensors = list(tensors)
     values = []
     for index in range(len(names)):
         # Keras stores constant inputs apart, by index; the call's tensors are the other inputs.
         if str(index) in constants:
             values.append(constants[str(index)])
-        elif waiting:
-            values.append(waiting.pop(0))
+        elif remaining_tensors:
+            values.append(remaining_tensors.pop(0))
         else:
             raise origin.error(f"input {index} of {op!r} is missing. The file is damaged.", layer)
-    given = _named(inputs, values)
-    held = field(node, "attr", dict, {}, **where)
-    first: list[Any] = []
+    options = _by_parameter(inputs, values)
+    node_attributes = field(node, "attr", dict, {}, **where)
+    arguments: list[Any] = []
     for pair in attributes.split():
         key, _, name = pair.partition("=")
-        if key in held:
-            given[name] = _attribute(held[key], origin, layer)
+        if key in node_attributes:
+            options[name] = _attribute(node_attributes[key], origin, layer)
     if function == "einsum":
-        first = [given.pop("equation", None), *given.pop("*")]
+        arguments = [options.pop("equation", None), *options.pop("*")]
     # Only half-pixel centers equal Keras 3's resize; other sampling grids shift the image.
     if op.startswith("Resize"):
-        corners, centers = given.pop("align_corners", False), given.pop("half_pixel_centers", False)
+        corners, centers = (
+            options.pop("align_corners", False),
+            options.pop("half_pixel_centers", False),
+        )
         if corners or not centers:
             raise origin.error(
-                f"{op} with align_corners={corners}, half_pixel_centers={centers} is not known here, "
-                "only False and True, as tf.image.resize of TensorFlow 2 has it. Give a function of "
-                f"its tensors: custom_objects={{{op!r}: lambda images: ...}}.",
+                f"{op}: expected align_corners=False and half_pixel_centers=True, as in TensorFlow "
+                f"2's tf.image.resize, received {corners} and {centers}. Pass a function of the same "
+                f"tensors: custom_objects={{{op!r}: lambda images: ...}}.",
                 layer,
             )
-        given["method"] = "bilinear" if op == "ResizeBilinear" else "nearest"
+        options["method"] = "bilinear" if op == "ResizeBilinear" else "nearest"
     # TensorFlow writes an empty list for a full reduction of a scalar.
-    if function.startswith("reduce_") and given.get("axis") == []:
-        given["axis"] = None
-    return function, first, given
+    if function.startswith("reduce_") and options.get("axis") == []:
+        options["axis"] = None
+    return function, arguments, options
 
 
-def _named(inputs: str, values: list[Any]) -> dict[str, Any]:
+def _by_parameter(inputs: str, values: list[Any]) -> dict[str, Any]:
     names = inputs.split()
     if inputs == "*":
         return {"*": values}
     # "*values axis": the variadic parameter takes all but the last inputs.
     if not names[0].startswith("*"):
         return dict(zip(names, values, strict=False))
-    more = len(names) - 1
-    parts = values[: len(values) - more]
+    last_count = len(names) - 1
+    parts = values[: len(values) - last_count]
     return {names[0][1:]: parts, **dict(zip(names[1:], values[len(parts) :], strict=False))}
 
 
@@ -254,22 +257,26 @@ def _attribute(value: Any, origin: Origin, layer: str) -> Any:
     where = origin.place(layer)
     check(value, dict, "an attribute of a node", **where)
     kind: str = next(iter(value), "none")
-    held: Any = value.get(kind)
+    content: Any = value.get(kind)
     if kind == "list":
-        parts = check(held, dict, "a list", **where)
+        parts = check(content, dict, "a list", **where)
         pairs = [(k, v) for k, vs in parts.items() for v in check(vs, list, "a list", **where)]
         return [_attribute({k: v}, origin, layer) for k, v in pairs]
     # The JSON form of protocol buffers writes int64 as strings and bytes as base64.
     try:
         if kind == "i":
-            return int(held)
+            return int(content)
         if kind == "s":
-            return base64.b64decode(held, validate=True).decode("ascii")
+            return base64.b64decode(content, validate=True).decode("ascii")
     except (TypeError, ValueError, binascii.Error, UnicodeDecodeError):
-        raise origin.error(f"an attribute {held!r:.40} of a node. It is damaged.", layer) from None
+        raise origin.error(
+            f"cannot decode the node attribute {content!r:.40}. The file is damaged.", layer
+        ) from None
     if kind == "type":
-        word = check(held, str, "a dtype", **where).removeprefix("DT_").lower()
-        return _KINDS.get(word, word)
+        dtype_name = check(content, str, "a dtype", **where).removeprefix("DT_").lower()
+        return _KINDS.get(dtype_name, dtype_name)
     if kind in ("b", "f"):
-        return check(held, (bool, float), "an attribute of a node", **where)
-    raise origin.error(f"an attribute of the kind {kind!r:.20} of a node. It is damaged.", layer)
+        return check(content, (bool, float), "an attribute of a node", **where)
+    raise origin.error(
+        f"unknown kind {kind!r:.20} of a node attribute. The file is damaged.", layer
+    )

@@ -19,16 +19,16 @@ def getitem(b: Builder, x: Any, slice_spec: Any) -> Any:
     entries = slice_spec if isinstance(slice_spec, list) else [slice_spec]
     if not is_tensor(x) and not has_tensor(x):
         return b("GetItem", x, [_entry(b, e, None) for e in entries])
-    dots = next((i for i, e in enumerate(entries) if _is_dots(e)), len(entries))
+    ellipsis_index = next((i for i, e in enumerate(entries) if _is_dots(e)), len(entries))
     # A new axis consumes no axis of x; after the ellipsis axes count from the end.
-    kept = [e is not None for e in entries]
-    made = []
+    consumes_axis = [e is not None for e in entries]
+    indices = []
     for i, entry in enumerate(entries):
-        axis = sum(kept[:i]) if i <= dots else -sum(kept[i:])
+        axis = sum(consumes_axis[:i]) if i <= ellipsis_index else -sum(consumes_axis[i:])
         if _has_sizes(entry):
-            entry = _ends(b, entry, b.dims(x)[axis])
-        made.append(_entry(b, entry, x))
-    return b("GetItem", x, made)
+            entry = _offsets_from_end(b, entry, b.dims(x)[axis])
+        indices.append(_entry(b, entry, x))
+    return b("GetItem", x, indices)
 
 
 def _is_dots(entry: Any) -> bool:
@@ -39,9 +39,9 @@ def _has_sizes(entry: Any) -> bool:
     return isinstance(entry, Mapping) and any(map(is_size, entry.values()))
 
 
-def _ends(b: Builder, entry: Mapping, size: Any) -> dict[str, Any]:
+def _offsets_from_end(b: Builder, entry: Mapping, size: Any) -> dict[str, Any]:
     """Rewrites symbolic ends of a slice as offsets from the end of the axis."""
-    made = dict(entry)
+    slice_ends = dict(entry)
     for key in ("start", "stop"):
         if is_size(entry.get(key)):
             distance = entry[key] - size
@@ -49,8 +49,8 @@ def _ends(b: Builder, entry: Mapping, size: Any) -> dict[str, Any]:
                 continue
             # `x[:n - 1]` with the symbolic size n is `x[:-1]`: offsets need no size when the model
             # runs. Ends at or past the axis select all (stop) or nothing (a start past any end).
-            made[key] = distance if distance < 0 else None if key == "stop" else 1 << 30
-    return made
+            slice_ends[key] = distance if distance < 0 else None if key == "stop" else 1 << 30
+    return slice_ends
 
 
 def _entry(b: Builder, entry: Any, x: Any) -> Any:
@@ -60,12 +60,12 @@ def _entry(b: Builder, entry: Any, x: Any) -> Any:
         dims, dtype = b.dims(entry), b.dtype(entry)
         if dtype == "bool":
             raise b.refuse(
-                "picks elements by a mask, so that the size of its result depends on the numbers, "
-                "which arrays here cannot have. Save the model with tf.where(mask, x, 0.0)."
+                "expected an index, received a boolean mask: the shape of the result depends on "
+                "values, and JAX needs static shapes. Save the model with tf.where(mask, x, 0.0)."
             )
         # TensorFlow also takes only scalars as indices.
         if dims:
-            raise b.refuse(f"expected a number as index, received a tensor of {len(dims)} axes.")
+            raise b.refuse(f"expected a scalar index, received a tensor with {len(dims)} axes.")
         return entry
     if isinstance(entry, Mapping):
         if set(entry) != {"start", "stop", "step"}:
@@ -129,25 +129,25 @@ def gather(b: Builder, x: Any, indices: Any, axis: Any = None, batch_dims: Any =
     """Returns elements at indices along an axis, with separate indices for each batch entry."""
     batch = b.whole(batch_dims, "batch_dims")
     # TensorFlow's default axis follows the batch axes.
-    place = batch if axis is None else b.whole(axis, "an axis")
+    checked_axis = batch if axis is None else b.whole(axis, "an axis")
     if batch == 0:
-        return b("Take", x, indices, axis=place)
-    known, places = b.dims(x), b.dims(indices)
-    batch = batch + len(places) if batch < 0 else batch
-    place = place + len(known) if place < 0 else place
-    if place != batch or len(places) - batch > 1:
+        return b("Take", x, indices, axis=checked_axis)
+    dims, index_dims = b.dims(x), b.dims(indices)
+    batch = batch + len(index_dims) if batch < 0 else batch
+    checked_axis = checked_axis + len(dims) if checked_axis < 0 else checked_axis
+    if checked_axis != batch or len(index_dims) - batch > 1:
         raise b.refuse(
-            "with batch_dims expected the axis that follows the batch's, and at most one more axis "
-            f"of the indices, received axis={place}, batch_dims={batch} and indices of {len(places)} "
-            "axes. Flatten the indices, " + b.instead
+            "expected axis=batch_dims and at most one further axis of the indices, received "
+            f"axis={checked_axis}, batch_dims={batch} and indices with {len(index_dims)} axes. "
+            "Flatten the indices, " + b.instead
         )
-    single = len(places) == batch
+    single = len(index_dims) == batch
     indices = b("ExpandDims", indices, axis=-1) if single else indices
     # TakeAlongAxis needs the rank of x; size 1 broadcasts over the axes after the index.
-    for _ in range(len(known) - batch - 1):
+    for _ in range(len(dims) - batch - 1):
         indices = b("ExpandDims", indices, axis=-1)
-    found = b("TakeAlongAxis", x, indices, axis=batch)
-    return b("Squeeze", found, axis=batch) if single else found
+    elements = b("TakeAlongAxis", x, indices, axis=batch)
+    return b("Squeeze", elements, axis=batch) if single else elements
 
 
 def gather_nd(b: Builder, x: Any, indices: Any, batch_dims: Any = 0) -> Any:
@@ -164,7 +164,7 @@ def gather_nd(b: Builder, x: Any, indices: Any, batch_dims: Any = 0) -> Any:
 def embedding_lookup(b: Builder, params: Any, ids: Any, max_norm: Any = None) -> Any:
     """Returns rows of a table at indices."""
     if max_norm is not None:
-        raise b.refuse("max_norm is not known here. Use keras.layers.Embedding, " + b.instead)
+        raise b.refuse("max_norm is not supported. Use keras.layers.Embedding, " + b.instead)
     table = params[0] if isinstance(params, list) and has_tensor(params) else params
     return b("Take", table, ids, axis=0)
 
@@ -183,10 +183,10 @@ def resize(
     """Resizes images."""
     # Without antialias, TensorFlow's cubic method reads its weights from a rounded table, which
     # Keras 3's resize does not reproduce.
-    known = ("bilinear", "nearest", "lanczos3", "lanczos5", *(["bicubic"] if antialias else []))
-    if preserve_aspect_ratio or method not in known:
+    methods = ("bilinear", "nearest", "lanczos3", "lanczos5", *(["bicubic"] if antialias else []))
+    if preserve_aspect_ratio or method not in methods:
         raise b.refuse(
-            f"expected the method {', '.join(known)} without preserve_aspect_ratio, received "
+            f"expected the method {', '.join(methods)} without preserve_aspect_ratio, received "
             f"{method!r:.40}. Use keras.layers.Resizing, " + b.instead
         )
     # TensorFlow interpolates integers in float32 and returns float32.
@@ -239,17 +239,17 @@ def standardized(b: Builder, image: Any) -> Any:
 
 def _window(b: Builder, value: Any, rank: int, what: str) -> list[int]:
     """Expands a window size: one number, one for each image axis, or one for every axis of x."""
-    found = b.wholes(value, what)
+    sizes = b.wholes(value, what)
     # Sizes for the batch and channel axes must be 1 and carry no information.
-    if len(found) == rank + 2 and found[0] == found[-1] == 1:
-        found = found[1:-1]
-    found = found * rank if len(found) == 1 else found
-    if len(found) != rank:
-        raise b.refuse(f"expected {rank} numbers as {what}, received {found!r:.60}.")
-    return found
+    if len(sizes) == rank + 2 and sizes[0] == sizes[-1] == 1:
+        sizes = sizes[1:-1]
+    sizes = sizes * rank if len(sizes) == 1 else sizes
+    if len(sizes) != rank:
+        raise b.refuse(f"expected {rank} numbers as {what}, received {sizes!r:.60}.")
+    return sizes
 
 
-def _short(sizes: list[int]) -> int | list[int]:
+def _collapse_equal(sizes: list[int]) -> int | list[int]:
     """Returns one number for equal sizes, the only form in which Keras 3 reloads its pooling."""
     return sizes[0] if len(set(sizes)) == 1 else sizes
 
@@ -271,8 +271,8 @@ def _pool(kind: str, rank: int | None) -> Any:
         """Returns the maximum or the mean of each window."""
         axes = len(b.dims(x)) - 2 if rank is None else rank
         options = _options(b, padding, data_format)
-        size = _short(_window(b, ksize, axes, "ksize"))
-        step = _short(_window(b, strides, axes, "strides"))
+        size = _collapse_equal(_window(b, ksize, axes, "ksize"))
+        step = _collapse_equal(_window(b, strides, axes, "strides"))
         return b(kind, x, pool_size=size, strides=step, **options)
 
     return pool
@@ -290,8 +290,12 @@ def _convolution(kind: str, rank: int) -> Any:
         rate: Any = None,
     ) -> Any:
         """Convolves x with a kernel that the file holds as a constant."""
-        spread = dilations if dilations is not None else rate
-        dilation = [1] * rank if spread is None else _window(b, spread, rank, "dilations")
+        dilation_option = dilations if dilations is not None else rate
+        dilation = (
+            [1] * rank
+            if dilation_option is None
+            else _window(b, dilation_option, rank, "dilations")
+        )
         options = _options(b, padding, data_format)
         step = _window(b, strides, rank, "strides")
         return b(kind, x, filter, strides=step, dilation_rate=dilation, **options)

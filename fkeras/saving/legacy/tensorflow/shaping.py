@@ -52,64 +52,70 @@ def rank(b: Builder, x: Any) -> Any:
 
 def arange(b: Builder, start: Any, limit: Any = None, delta: Any = None, dtype: Any = None) -> Any:
     """Returns evenly spaced numbers."""
-    kind = None if dtype is None else b.kind(dtype)
-    return b("Arange", start, limit, delta, kind)
+    dtype_name = None if dtype is None else b.kind(dtype)
+    return b("Arange", start, limit, delta, dtype_name)
 
 
 def reshape(b: Builder, x: Any, shape: Any) -> Any:
     """Reshapes x."""
     # Keras's Reshape allows one unknown size, written as -1; more need the equations below.
     target = b.numbers(shape, "the shape")
-    open_places = [i for i, n in enumerate(target) if is_size(n) or n == -1]
-    if len(open_places) > 1:
-        target = _settled(b, x, target)
-        open_places = [i for i, n in enumerate(target) if is_size(n)]
-    if len(open_places) > 1:
+    unknown_axes = [i for i, n in enumerate(target) if is_size(n) or n == -1]
+    if len(unknown_axes) > 1:
+        target = _resolve_unknown_size(b, x, target)
+        unknown_axes = [i for i, n in enumerate(target) if is_size(n)]
+    if len(unknown_axes) > 1:
         return _split_last(b, x, target)
-    for place in open_places:
-        target[place] = -1
+    for axis in unknown_axes:
+        target[axis] = -1
     return b("Reshape", x, newshape=target)
 
 
-def _settled(b: Builder, x: Any, target: list[Any]) -> list[Any]:
+def _resolve_unknown_size(b: Builder, x: Any, target: list[Any]) -> list[Any]:
     """Replaces -1 in the target by the size that keeps the number of elements."""
     if -1 not in target:
         return target
-    total, known = _product(b.dims(x)), _product([n for n in target if is_size(n) or n != -1])
+    element_count, known_product = (
+        _product(b.dims(x)),
+        _product([n for n in target if is_size(n) or n != -1]),
+    )
     # JAX may fail to divide symbolic sizes: the error below then shows both shapes.
     try:
-        rest, left = divmod(total, known)
+        inferred_size, remainder = divmod(element_count, known_product)
     except Exception:
-        left, rest = 1, -1
-    if not (isinstance(left, int) and left == 0):
+        remainder, inferred_size = 1, -1
+    if not (isinstance(remainder, int) and remainder == 0):
         raise b.refuse(
-            f"cannot tell the size that -1 stands for in {_shown(target)} of a tensor of shape "
-            f"{_shown(b.dims(x))}. Give keras.Input all sizes but the batch's, " + b.instead
+            f"expected a shape from which the size -1 can be inferred, received "
+            f"{_format_sizes(target)} for a tensor of shape {_format_sizes(b.dims(x))}. Give "
+            "keras.Input all sizes except the batch size, " + b.instead
         )
-    return [rest if not is_size(n) and n == -1 else n for n in target]
+    return [inferred_size if not is_size(n) and n == -1 else n for n in target]
 
 
 def _split_last(b: Builder, x: Any, target: list[Any]) -> Any:
     """Joins and splits the axes after a common prefix of unknown sizes, by einops patterns."""
     dims = list(b.dims(x))
-    kept = 0
-    while kept < min(len(dims), len(target)) and dims[kept] == target[kept]:
-        kept += 1
-    rest, wanted = dims[kept:], target[kept:]
-    if any(map(is_size, [*rest, *wanted])) or len(dims) + len(target) > 20:
+    prefix_length = 0
+    while (
+        prefix_length < min(len(dims), len(target)) and dims[prefix_length] == target[prefix_length]
+    ):
+        prefix_length += 1
+    source_sizes, target_sizes = dims[prefix_length:], target[prefix_length:]
+    if any(map(is_size, [*source_sizes, *target_sizes])) or len(dims) + len(target) > 20:
         raise b.refuse(
-            f"expected at most one size of {_shown(target)} to be known only when the model runs, "
-            f"but for axes that stay where they are in {_shown(dims)}. Give keras.Input all sizes "
-            "but the batch's, " + b.instead
+            f"expected at most one unknown size in the shape {_format_sizes(target)}, after the "
+            f"leading axes that it shares with the tensor's shape {_format_sizes(dims)}. Give "
+            "keras.Input all sizes except the batch size, " + b.instead
         )
-    first = " ".join(f"k{i}" for i in range(kept))
-    if len(rest) != 1:
-        many = " ".join(f"r{i}" for i in range(len(rest)))
-        x = b("Rearrange", x, f"{first} {many} -> {first} ({many})")
-    if len(wanted) != 1:
-        many = " ".join(f"r{i}" for i in range(len(wanted)))
-        lengths = {f"r{i}": n for i, n in enumerate(wanted)}
-        x = b("Rearrange", x, f"{first} ({many}) -> {first} {many}", **lengths)
+    prefix = " ".join(f"k{i}" for i in range(prefix_length))
+    if len(source_sizes) != 1:
+        axis_names = " ".join(f"r{i}" for i in range(len(source_sizes)))
+        x = b("Rearrange", x, f"{prefix} {axis_names} -> {prefix} ({axis_names})")
+    if len(target_sizes) != 1:
+        axis_names = " ".join(f"r{i}" for i in range(len(target_sizes)))
+        lengths = {f"r{i}": n for i, n in enumerate(target_sizes)}
+        x = b("Rearrange", x, f"{prefix} ({axis_names}) -> {prefix} {axis_names}", **lengths)
     return x
 
 
@@ -120,7 +126,7 @@ def _product(sizes: Any) -> Any:
     return total
 
 
-def _shown(sizes: Any) -> str:
+def _format_sizes(sizes: Any) -> str:
     return f"({', '.join(map(str, sizes))})"
 
 
@@ -144,10 +150,10 @@ def expand_dims(b: Builder, x: Any, axis: Any) -> Any:
 
 def batch_flatten(b: Builder, x: Any) -> Any:
     """Flattens all axes except the first."""
-    return b("Reshape", x, newshape=[-1, _static(b, b.dims(x)[1:])])
+    return b("Reshape", x, newshape=[-1, _static_product(b, b.dims(x)[1:])])
 
 
-def _static(b: Builder, sizes: Any) -> int:
+def _static_product(b: Builder, sizes: Any) -> int:
     return _product(b.wholes(list(sizes), "sizes"))
 
 
@@ -176,11 +182,11 @@ def unstack(b: Builder, x: Any, num: Any = None, axis: Any = 0) -> Any:
     if not has_tensor(x):
         return b("Unstack", x, num=None, axis=axis)
     count = b.whole(num if num is not None else b.dims(x)[axis], "the number of slices")
-    _countable(b, count)
+    _check_count(b, count)
     return b("Unstack", x, num=count, axis=axis, outputs=count)
 
 
-def _countable(b: Builder, count: int) -> None:
+def _check_count(b: Builder, count: int) -> None:
     if not 0 < count < 10_000:
         raise b.refuse(f"expected 1 to 9999 parts, received {count}. The file is damaged.")
 
@@ -190,18 +196,18 @@ def split(b: Builder, x: Any, num_or_size_splits: Any, axis: Any = 0, num: Any =
     axis = b.whole(axis, "an axis")
     if not isinstance(num_or_size_splits, list | np.ndarray):
         count = b.whole(num_or_size_splits, "the number of parts")
-        _countable(b, count)
+        _check_count(b, count)
         return b("Split", x, indices_or_sections=count, axis=axis, outputs=count)
     sizes = b.wholes(num_or_size_splits, "the sizes of the parts")
     # The sum contains the -1, hence one less.
     if -1 in sizes:
-        whole = b.whole(b.dims(x)[axis], "the size of the axis")
-        sizes[sizes.index(-1)] = whole - sum(sizes) - 1
+        axis_size = b.whole(b.dims(x)[axis], "the size of the axis")
+        sizes[sizes.index(-1)] = axis_size - sum(sizes) - 1
     if len(sizes) == 1:
         return [same(b, x)]
     # Keras takes the indices between the parts, TensorFlow their sizes.
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
-    return b("Split", x, indices_or_sections=ends, axis=axis, outputs=len(sizes))
+    split_indices = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
+    return b("Split", x, indices_or_sections=split_indices, axis=axis, outputs=len(sizes))
 
 
 def tile(b: Builder, x: Any, multiples: Any) -> Any:
@@ -209,7 +215,9 @@ def tile(b: Builder, x: Any, multiples: Any) -> Any:
     counts = b.numbers(multiples, "multiples")
     # A constant tiled to the batch size cannot be folded: add it to a tensor of that size.
     if not has_tensor(x) and any(map(is_size, counts)):
-        return _spread(b, x, [n * d for n, d in zip(counts, to_array(x).shape, strict=True)])
+        return _broadcast_batch(
+            b, x, [n * d for n, d in zip(counts, to_array(x).shape, strict=True)]
+        )
     return b("Tile", x, repeats=counts)
 
 
@@ -220,28 +228,30 @@ def repeat(b: Builder, x: Any, repeats: Any, axis: Any = None) -> Any:
         return b("Repeat", x, repeats=counts[0], axis=b.axes(axis))
     # The indices become a constant of the model: a few bytes must not demand gigabytes.
     if sum(counts) > MOST:
-        raise b.refuse(f"repeats elements {sum(counts)} times, expected {MOST} times at most.")
+        raise b.refuse(f"expected at most {MOST} repeated elements, received {sum(counts)}.")
     return b("Take", x, np.repeat(np.arange(len(counts)), counts), axis=b.whole(axis, "an axis"))
 
 
 def pad(b: Builder, x: Any, paddings: Any, mode: Any = "CONSTANT", constant_values: Any = 0) -> Any:
     """Pads each axis at both ends."""
     pairs = np.reshape(b.wholes(paddings, "paddings"), (-1, 2)).tolist()
-    word = mode.lower() if isinstance(mode, str) else mode
-    if word not in ("constant", "reflect", "symmetric"):
+    keras_mode = mode.lower() if isinstance(mode, str) else mode
+    if keras_mode not in ("constant", "reflect", "symmetric"):
         raise b.refuse(f"expected the mode CONSTANT, REFLECT or SYMMETRIC, received {mode!r:.40}.")
     # Keras accepts `constant_values` only in constant mode, where the default is 0.
-    if word != "constant" or (isinstance(constant_values, int | float) and constant_values == 0):
-        return b("Pad", x, pad_width=pairs, mode=word)
-    return b("Pad", x, pad_width=pairs, mode=word, constant_values=constant_values)
+    if keras_mode != "constant" or (
+        isinstance(constant_values, int | float) and constant_values == 0
+    ):
+        return b("Pad", x, pad_width=pairs, mode=keras_mode)
+    return b("Pad", x, pad_width=pairs, mode=keras_mode, constant_values=constant_values)
 
 
 def where(b: Builder, condition: Any, x: Any = None, y: Any = None) -> Any:
     """Returns elements of x where the condition is true, and of y elsewhere."""
     if x is None or y is None:
         raise b.refuse(
-            "without x and y the size of its result depends on the numbers, which arrays here "
-            "cannot have. Save the model with tf.where(condition, x, y)."
+            "expected x and y, received none: without them the shape of the result depends on "
+            "values, and JAX needs static shapes. Save the model with tf.where(condition, x, y)."
         )
     return b("Where", condition, x, y)
 
@@ -287,42 +297,44 @@ def _filled(b: Builder, shape: Any, value: Any, dtype: str) -> Any:
     sizes = b.numbers(shape, "the shape")
     if not any(map(is_size, sizes)):
         return b("Full", sizes, value, dtype)
-    # Only the known sizes make a constant; `_spread` adds the batch when the model runs.
+    # Only the known sizes make a constant; `_broadcast_batch` adds the batch when the model runs.
     small = [1 if is_size(n) else n for n in sizes]
-    return _spread(b, b("Full", small, value, dtype), sizes)
+    return _broadcast_batch(b, b("Full", small, value, dtype), sizes)
 
 
 def broadcast_to(b: Builder, x: Any, shape: Any) -> Any:
     """Broadcasts x to a shape."""
     sizes = b.numbers(shape, "the shape")
     if any(map(is_size, sizes)):
-        return _spread(b, x, sizes)
+        return _broadcast_batch(b, x, sizes)
     return b("BroadcastTo", x, shape=sizes)
 
 
-def _spread(b: Builder, x: Any, sizes: list[Any]) -> Any:
+def _broadcast_batch(b: Builder, x: Any, sizes: list[Any]) -> Any:
     """Broadcasts x to sizes with an unknown batch: adds x to zeros taken from an input."""
-    source = next((t for t, dims in b.sizes.inputs() if dims and dims[0] == sizes[0]), None)
-    if source is None or any(map(is_size, sizes[1:])):
+    input_tensor = next((t for t, dims in b.sizes.inputs() if dims and dims[0] == sizes[0]), None)
+    if input_tensor is None or any(map(is_size, sizes[1:])):
         raise b.refuse(
-            f"makes a tensor of sizes {_shown(sizes)}, of which only the first, if it is the batch's, "
-            "may be known only when the model runs. Give keras.Input the other sizes, " + b.instead
+            "expected a shape of known sizes, apart from the batch size on the first axis, received "
+            f"{_format_sizes(sizes)}. Give keras.Input the other sizes, " + b.instead
         )
     # One element of each sample: a vector of the batch's size.
-    first = [slice(None)] + [0] * (len(b.dims(source)) - 1)
-    column = b("ZerosLike", b("GetItem", source, first))
-    zero = b("Reshape", column, newshape=[-1] + [1] * (len(sizes) - 1))
+    index = [slice(None)] + [0] * (len(b.dims(input_tensor)) - 1)
+    batch_vector = b("ZerosLike", b("GetItem", input_tensor, index))
+    batch_zeros = b("Reshape", batch_vector, newshape=[-1] + [1] * (len(sizes) - 1))
     dtype = b.dtype(x)
-    zero = zero if b.dtype(zero) == dtype else b("Cast", zero, dtype=dtype)
+    batch_zeros = (
+        batch_zeros if b.dtype(batch_zeros) == dtype else b("Cast", batch_zeros, dtype=dtype)
+    )
     if dtype == "bool":
-        return b("LogicalOr", zero, x)
-    inner = list(b.dims(x))[-(len(sizes) - 1) :] if len(sizes) > 1 else []
+        return b("LogicalOr", batch_zeros, x)
+    inner_dims = list(b.dims(x))[-(len(sizes) - 1) :] if len(sizes) > 1 else []
     # The zeros only broadcast the batch axis: the other axes are tiled to their known sizes.
-    if inner != sizes[1:]:
-        lead = [1] * (len(sizes) - len(b.dims(x))) + list(b.dims(x))
-        counts = [1] + [n // m for n, m in zip(sizes[1:], lead[1:], strict=True)]
-        x = b("Tile", b("Reshape", x, newshape=lead), repeats=counts)
-    return b("Add", zero, x)
+    if inner_dims != sizes[1:]:
+        padded_dims = [1] * (len(sizes) - len(b.dims(x))) + list(b.dims(x))
+        counts = [1] + [n // m for n, m in zip(sizes[1:], padded_dims[1:], strict=True)]
+        x = b("Tile", b("Reshape", x, newshape=padded_dims), repeats=counts)
+    return b("Add", batch_zeros, x)
 
 
 def one_hot(
@@ -335,22 +347,28 @@ def one_hot(
     dtype: Any = None,
 ) -> Any:
     """Returns one-hot vectors, with other values than 1 and 0 if given."""
-    count, place = b.whole(depth, "depth"), b.whole(axis, "an axis")
-    given = [v for v in (on_value, off_value) if v is not None]
-    kind = b.kind(dtype) if dtype is not None else b.dtype(given[0]) if given else "float32"
-    if not given or (on_value in (None, 1) and off_value in (None, 0)):
-        return b("OneHot", indices, num_classes=count, axis=place, dtype=kind)
-    hot = b("OneHot", indices, num_classes=count, axis=place, dtype="bool")
-    return b("Where", hot, 1 if on_value is None else on_value, off_value or 0)
+    count, checked_axis = b.whole(depth, "depth"), b.whole(axis, "an axis")
+    explicit_values = [v for v in (on_value, off_value) if v is not None]
+    dtype_name = (
+        b.kind(dtype)
+        if dtype is not None
+        else b.dtype(explicit_values[0])
+        if explicit_values
+        else "float32"
+    )
+    if not explicit_values or (on_value in (None, 1) and off_value in (None, 0)):
+        return b("OneHot", indices, num_classes=count, axis=checked_axis, dtype=dtype_name)
+    is_hot = b("OneHot", indices, num_classes=count, axis=checked_axis, dtype="bool")
+    return b("Where", is_hot, 1 if on_value is None else on_value, off_value or 0)
 
 
 def sequence_mask(b: Builder, lengths: Any, maxlen: Any = None, dtype: Any = "bool") -> Any:
     """Returns a mask that is true at positions before each length."""
     if maxlen is None:
-        raise b.refuse("expected maxlen, received none. Give it, so that the shape is known.")
+        raise b.refuse("expected maxlen, received None. Pass maxlen: the shape must be static.")
     # TensorFlow's default for `maxlen` is the longest length, a shape that JAX cannot compile.
-    places = b("Arange", b.whole(maxlen, "maxlen"))
-    mask = b("Greater", b("ExpandDims", lengths, axis=-1), places)
+    positions = b("Arange", b.whole(maxlen, "maxlen"))
+    mask = b("Greater", b("ExpandDims", lengths, axis=-1), positions)
     return mask if dtype == "bool" else cast(b, mask, dtype)
 
 

@@ -36,8 +36,8 @@ class Sizes:
     def __post_init__(self) -> None:
         # JAX compares symbolic dimensions only within one scope.
         self._scope = jax.export.SymbolicScope()
-        self._found: dict[History, tuple[Dims, str]] = {}
-        self._words = (f"n{number}" for number in itertools.count())
+        self._cached: dict[History, tuple[Dims, str]] = {}
+        self._size_names = (f"n{number}" for number in itertools.count())
 
     def of(self, tensor: Mapping) -> tuple[Dims, str]:
         """Returns `(dims, dtype)` of a tensor; unknown sizes are symbolic dimensions.
@@ -45,22 +45,22 @@ class Sizes:
         The result of each call is inferred once and cached.
         """
         # An explicit stack: graphs can be deeper than Python's recursion limit.
-        waiting = [_history(tensor)]
-        while waiting:
-            history = waiting[-1]
-            missing = [] if history in self._found else self._missing(history)
+        stack = [_history(tensor)]
+        while stack:
+            history = stack[-1]
+            missing = [] if history in self._cached else self._missing(history)
             if missing:
-                waiting.extend(missing)
+                stack.extend(missing)
                 continue
-            waiting.pop()
-            if history not in self._found:
-                self._found[history] = self._infer(history)
-        return self._found[_history(tensor)]
+            stack.pop()
+            if history not in self._cached:
+                self._cached[history] = self._infer(history)
+        return self._cached[_history(tensor)]
 
     def rename(self, old: str, new: str) -> None:
         """Moves the cached shapes of a layer to its new name."""
-        for history in [h for h in self._found if h[0] == old]:
-            self._found[new, history[1], history[2]] = self._found.pop(history)
+        for history in [h for h in self._cached if h[0] == old]:
+            self._cached[new, history[1], history[2]] = self._cached.pop(history)
 
     def inputs(self) -> Iterator[tuple[Mapping, Dims]]:
         """Yields the tensor and dims of each input of the network."""
@@ -72,7 +72,7 @@ class Sizes:
 
     def _missing(self, history: History) -> list[History]:
         _, node = self.calls[history[:2]]
-        return [h for h in map(_history, tensors_in(node)) if h not in self._found]
+        return [h for h in map(_history, tensors_in(node)) if h not in self._cached]
 
     def _dim(self, word: str) -> Any:
         return jax.export.symbolic_shape(word, scope=self._scope)[0]
@@ -83,21 +83,23 @@ class Sizes:
             config = item["config"]
             dims = tuple(
                 # All inputs share the batch size; nothing relates their other unknown sizes.
-                self._dim("b" if axis == 0 else next(self._words)) if size is None else size
+                self._dim("b" if axis == 0 else next(self._size_names)) if size is None else size
                 for axis, size in enumerate(config["batch_shape"])
             )
             return dims, config.get("dtype") or "float32"
         # Infer the call alone, in a network with one input for each of its tensors: layers infer
         # their shapes only when called. Equal sizes get equal names, so the result keeps relations.
-        words: dict[Any, str] = {}
-        layers, places = [], {}
+        size_names: dict[Any, str] = {}
+        layers, input_names = [], {}
         for tensor in tensors_in(node):
             source = _history(tensor)
-            if source in places:
+            if source in input_names:
                 continue
-            dims, dtype = self._found[source]
-            name = places[source] = f"input{len(places)}"
-            shape = [words.setdefault(d, f"s{len(words)}") if is_size(d) else d for d in dims]
+            dims, dtype = self._cached[source]
+            name = input_names[source] = f"input{len(input_names)}"
+            shape = [
+                size_names.setdefault(d, f"s{len(size_names)}") if is_size(d) else d for d in dims
+            ]
             config = {"batch_shape": shape, "dtype": dtype, "name": name}
             layers.append(
                 {
@@ -108,19 +110,19 @@ class Sizes:
                     "inbound_nodes": [],
                 }
             )
-        call = {**item, "name": "call", "inbound_nodes": [_moved(node, places)]}
+        call = {**item, "name": "call", "inbound_nodes": [_redirected(node, input_names)]}
         config = {
             "name": "sizes",
             "layers": [*layers, call],
-            "input_layers": [[name, 0, 0] for name in places.values()],
+            "input_layers": [[name, 0, 0] for name in input_names.values()],
             "output_layers": ["call", 0, history[2]],
         }
         _, output = graph_from_config(config, self.objects())
         spec = output.spec
-        values = {word: dim for dim, word in words.items()}
+        values = {word: dim for dim, word in size_names.items()}
         for word in spec.words:  # sizes that depend on no input size
             if word not in values:
-                values[word] = self._dim(next(self._words))
+                values[word] = self._dim(next(self._size_names))
         return tuple(_expression(d, values) for d in spec.dims), spec.dtype
 
 
@@ -148,10 +150,12 @@ def tensors_in(value: Any) -> Iterator[Mapping]:
             yield from tensors_in(part)
 
 
-def _moved(value: Any, places: Mapping[History, str]) -> Any:
+def _redirected(value: Any, input_names: Mapping[History, str]) -> Any:
     if is_tensor(value):
-        config = {**value["config"], "keras_history": [places[_history(value)], 0, 0]}
+        config = {**value["config"], "keras_history": [input_names[_history(value)], 0, 0]}
         return {**value, "config": config}
     if isinstance(value, Mapping):
-        return {k: _moved(v, places) for k, v in value.items()}
-    return [_moved(v, places) for v in value] if isinstance(value, list | tuple) else value
+        return {k: _redirected(v, input_names) for k, v in value.items()}
+    return (
+        [_redirected(v, input_names) for v in value] if isinstance(value, list | tuple) else value
+    )

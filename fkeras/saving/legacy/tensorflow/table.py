@@ -48,9 +48,9 @@ def _function(signature: str, make: Callable) -> Function:
 def _operation(class_name: str, signature: str) -> Callable:
     optional = tuple(w[:-1] for w in signature.split() if w[-1] == "?")
 
-    def make(builder: Builder, *args: Any, **given: Any) -> Any:
+    def make(builder: Builder, *args: Any, **options: Any) -> Any:
         # Drop trailing missing arguments, so that the operation's defaults apply.
-        values = [*args, *(given.get(name) for name in optional)]
+        values = [*args, *(options.get(name) for name in optional)]
         while values[-1] is None:
             values.pop()
         return builder(class_name, *values)
@@ -59,13 +59,13 @@ def _operation(class_name: str, signature: str) -> Callable:
 
 
 def _table() -> Mapping[str, Function]:
-    found = {}
+    functions = {}
     for signature, class_name, words in direct.ROWS:
         for word in words.split():
-            found[word] = _function(signature, _operation(class_name, signature))
+            functions[word] = _function(signature, _operation(class_name, signature))
     for rows in (elementwise.ROWS, shaping.ROWS, selecting.ROWS):
-        found |= {word: _function(*row) for word, row in rows.items()}
-    return types.MappingProxyType(found)
+        functions |= {word: _function(*row) for word, row in rows.items()}
+    return types.MappingProxyType(functions)
 
 
 FUNCTIONS = _table()
@@ -81,8 +81,8 @@ def key_of(word: str) -> str | None:
     word = word.removeprefix("compat.v1.").removeprefix("compat.v2.")
     if word in FUNCTIONS:
         return word
-    place, _, last = word.rpartition(".")
-    return last if f"{place}." in _PLACES and last in FUNCTIONS else None
+    prefix, _, last = word.rpartition(".")
+    return last if f"{prefix}." in _PLACES and last in FUNCTIONS else None
 
 
 def call(builder: Builder, key: str, arguments: list[Any], options: Mapping[str, Any]) -> Any:
@@ -99,24 +99,26 @@ def call(builder: Builder, key: str, arguments: list[Any], options: Mapping[str,
     """
     function = FUNCTIONS[key]
     names = function.names
-    given = dict(zip(names, arguments, strict=False))
+    values_by_name = dict(zip(names, arguments, strict=False))
     # Extra positional arguments are the operands of `einsum`.
-    rest = arguments[len(names) :]
+    extra_arguments = arguments[len(names) :]
     for name, value in options.items():
-        today = name if name in names else direct.RENAMED.get(name, name)
+        current_name = name if name in names else direct.RENAMED.get(name, name)
         if value is None or name == "name" or name in function.silent:
             continue
         # An ignored argument would change the result silently.
-        if today not in names:
+        if current_name not in names:
             raise builder.refuse(
-                f"it has no argument {name!r:.40} here, only {', '.join(names)}."
-                f" Save the model without it, {builder.instead}"
+                f"unsupported argument {name!r:.40}; the supported arguments are "
+                f"{', '.join(names)}. Save the model without it, {builder.instead}"
             )
-        if today in given:
-            raise builder.refuse(f"the argument {today!r} stands there twice. The file is damaged.")
-        given[today] = value
-    missing = [name for name in function.required if name not in given]
+        if current_name in values_by_name:
+            raise builder.refuse(
+                f"received the argument {current_name!r} twice. The file is damaged."
+            )
+        values_by_name[current_name] = value
+    missing = [name for name in function.required if name not in values_by_name]
     if missing:
         raise builder.refuse(f"the argument {missing[0]!r} is missing. The file is damaged.")
-    first = [given.pop(name) for name in function.required]
-    return function.make(builder, *first, *rest, **given)
+    required_values = [values_by_name.pop(name) for name in function.required]
+    return function.make(builder, *required_values, *extra_arguments, **values_by_name)

@@ -18,7 +18,7 @@ from fkeras.saving.legacy.trained.optimizers import Keras2Adagrad, Keras2Nadam, 
 from fkeras.saving.quirks.origin import Origin
 from fkeras.training import Trainer
 
-_OLD_WORDS = types.MappingProxyType(
+_OLD_NAMES = types.MappingProxyType(
     {
         "huber_loss": "huber",
         "logcosh": "log_cosh",
@@ -62,19 +62,19 @@ def trainer_of(
         FileError: for an unknown optimizer, loss or metric.
     """
     where = origin.place()
-    made = field(config, "optimizer_config", dict, **where)
+    optimizer_config = field(config, "optimizer_config", dict, **where)
     with within("optimizer_config"):
-        optimizer = optimizer_of(made, origin, custom_objects)
+        optimizer = optimizer_of(optimizer_config, origin, custom_objects)
     reader = _Reader(origin, custom_objects)
     with within("loss"):
         loss = reader.tree(config.get("loss"), "loss")
-    found = {}
+    metrics_by_key = {}
     for key in ("metrics", "weighted_metrics"):
         with within(key):
-            found[key] = reader.metrics(config.get(key), names)
+            metrics_by_key[key] = reader.metrics(config.get(key), names)
     weights = field(config, "loss_weights", (list, dict, float, type(None)), None, **where)
     with reading(origin.file, origin.member):
-        return Trainer(optimizer, loss, loss_weights=weights, **found)
+        return Trainer(optimizer, loss, loss_weights=weights, **metrics_by_key)
 
 
 # -- optimizers -------------------------------------------------------------------------------
@@ -107,49 +107,51 @@ def optimizer_of(config: Mapping[str, Any], origin: Origin, custom_objects: Mapp
             return custom_objects[kind].from_config(dict(config))
     kind = kind.removeprefix("Custom>")  # TensorFlow 2.11 and later write the prefix
     source = family(config, origin)
-    made = {_ARGUMENTS.get(k, k): v for k, v in config.items() if k not in _SILENT}
-    decay = made.pop("decay", 0.0)
+    options = {_ARGUMENTS.get(k, k): v for k, v in config.items() if k not in _SILENT}
+    decay = options.pop("decay", 0.0)
     # tf.keras's Nadam calls its momentum schedule "decay"; elsewhere this is the rate's decay.
     if kind == "Nadam" and source == "tensorflow":
-        made["schedule_decay"], decay = decay, 0.0
+        options["schedule_decay"], decay = decay, 0.0
     with within("config"), within("learning_rate"):
-        made["learning_rate"] = _rate(made.get("learning_rate"), decay, origin, custom_objects)
+        options["learning_rate"] = _rate(
+            options.get("learning_rate"), decay, origin, custom_objects
+        )
     if source != "today":
         # Keras 2 means the default by None for epsilon, and no clipping by 0.
         for key in ("epsilon", "clipnorm", "clipvalue"):
-            if made.get(key) is None or (key != "epsilon" and not made[key]):
-                made.pop(key, None)
+            if options.get(key) is None or (key != "epsilon" and not options[key]):
+                options.pop(key, None)
     # Keras clips by the norm of all gradients together, tf.keras by the norm of each gradient.
-    if source == "keras" and "clipnorm" in made:
-        made["global_clipnorm"] = made.pop("clipnorm")
+    if source == "keras" and "clipnorm" in options:
+        options["global_clipnorm"] = options.pop("clipnorm")
     with within("class_name"):
-        cls = _class(kind, made, source, origin)
+        cls = _class(kind, options, source, origin)
     # Values come from the file: reject objects before a constructor sees them.
-    for key, value in made.items():
+    for key, value in options.items():
         if key not in ("learning_rate", "exclude_from_weight_decay"):
             check(value, (float, bool, str, type(None)), f"the optimizer's {key!r}", **where)
     with reading(origin.file, origin.member):
-        return cls.from_config(made)
+        return cls.from_config(options)
 
 
-def _class(kind: str, made: dict[str, Any], source: str, origin: Origin) -> Any:
+def _class(kind: str, options: dict[str, Any], source: str, origin: Origin) -> Any:
     if source != "today":
         # With momentum, tf.keras adds epsilon before the root, as Keras 3 does.
-        if kind == "RMSprop" and not made.get("momentum"):
-            made.pop("momentum", None)
+        if kind == "RMSprop" and not options.get("momentum"):
+            options.pop("momentum", None)
             return Keras2RMSprop
         if kind == "Adagrad":
             return Keras2Adagrad
         if kind == "Nadam":
             return Keras2Nadam
-    known = {n: getattr(optimizers, n) for n in optimizers.__all__}
-    known = {n: c for n, c in known.items() if isinstance(c, type) and n not in _ABSTRACT}
-    if kind not in known:
+    classes = {n: getattr(optimizers, n) for n in optimizers.__all__}
+    classes = {n: c for n, c in classes.items() if isinstance(c, type) and n not in _ABSTRACT}
+    if kind not in classes:
         raise origin.error(
-            f"there is no optimizer {kind!r:.80}.{suggest(kind, known)} Pass one of your own: "
+            f"unknown optimizer {kind!r:.80}.{suggest(kind, classes)} Pass your own class: "
             f"{custom_code(kind, 'YourOptimizer')}; fk.load_model opens the model alone."
         )
-    return known[kind]
+    return classes[kind]
 
 
 #: names in `optimizers` that no legacy file means: bases, states, wrappers, later optimizers
@@ -175,8 +177,8 @@ def _rate(value: Any, decay: Any, origin: Origin, custom_objects: Mapping[str, A
         name = field(value, "class_name", str, **where)
         if name not in schedules.__all__ and name not in custom_objects:
             raise origin.error(
-                f"there is no schedule {name!r:.80}.{suggest(name, schedules.__all__)} Pass your own: "
-                f"{custom_code(name, 'YourSchedule')}."
+                f"unknown schedule {name!r:.80}.{suggest(name, schedules.__all__)} Pass your own "
+                f"class: {custom_code(name, 'YourSchedule')}."
             )
         config = field(value, "config", dict, **where)
         with reading(origin.file, origin.member):
@@ -209,7 +211,7 @@ class _Reader:
             return [self._part(v, kind, place) for place, v in enumerate(value)]
         if isinstance(value, Mapping) and "class_name" not in value:
             return {str(k): self._part(v, kind, k) for k, v in value.items()}
-        return self.one(value, kind)
+        return self.convert(value, kind)
 
     def _part(self, value: Any, kind: str, key: Any) -> Any:
         with within(key):
@@ -219,30 +221,32 @@ class _Reader:
 
     def metrics(self, value: Any, names: list[str]) -> Any:
         """Converts metrics; a flat list of metrics applies to every output."""
-        found = self.tree(value, "metric")
-        if found is None:
+        converted = self.tree(value, "metric")
+        if converted is None:
             return ()
-        if isinstance(found, list) and any(isinstance(v, list) for v in found):
+        if isinstance(converted, list) and any(isinstance(v, list) for v in converted):
             # A nested list has one inner list for each output, in the order of the outputs.
-            if len(names) == 1 and len(found) == 1:
-                return found[0]
-            if len(found) == len(names):
-                return dict(zip(names, ([] if v is None else v for v in found), strict=True))
-        if isinstance(found, list) and any(isinstance(v, list) for v in found):
+            if len(names) == 1 and len(converted) == 1:
+                return converted[0]
+            if len(converted) == len(names):
+                return dict(zip(names, ([] if v is None else v for v in converted), strict=True))
+        if isinstance(converted, list) and any(isinstance(v, list) for v in converted):
             raise self.origin.error(
                 f"expected metrics, or a list of metrics for each of {len(names)} outputs, received "
-                f"{len(found)} entries with lists among them. The file is damaged."
+                f"{len(converted)} entries with lists among them. The file is damaged."
             )
-        if isinstance(found, list):
-            found = [v for v in found if v is not None]
-            return {name: found for name in names} if len(names) > 1 else found
-        if isinstance(found, dict):
-            return {k: v if isinstance(v, list) else [v] for k, v in found.items() if v is not None}
-        return [found]
+        if isinstance(converted, list):
+            converted = [v for v in converted if v is not None]
+            return {name: converted for name in names} if len(names) > 1 else converted
+        if isinstance(converted, dict):
+            return {
+                k: v if isinstance(v, list) else [v] for k, v in converted.items() if v is not None
+            }
+        return [converted]
 
-    def one(self, value: Any, kind: str) -> Any:
+    def convert(self, value: Any, kind: str) -> Any:
         """Converts a single loss or metric."""
-        origin, room = self.origin, losses if kind == "loss" else metrics
+        origin, library = self.origin, losses if kind == "loss" else metrics
         name, config = value, {}
         if isinstance(value, Mapping):
             name = field(value, "class_name", str, **origin.place())
@@ -254,28 +258,28 @@ class _Reader:
                 config = {}
         name = check(name, str, f"the name of a {kind}", **origin.place())
         if name in self.custom_objects:
-            return self._made(self.custom_objects[name], config)
+            return self._construct(self.custom_objects[name], config)
         if kind == "loss" and origin.version < (2, 3) and not origin.tensorflow and name in _HINGES:
             return _HINGES[name]
         # The trainer chooses the variant of accuracy from the shapes, as Keras does.
         if kind == "metric" and name.lower() in ("accuracy", "acc", "crossentropy", "ce"):
             return name
-        name = _OLD_WORDS.get(_OLD_CLASSES.get(name, name), name)
-        found = getattr(room, name, None) if name in room.__all__ else None
-        if isinstance(found, type) and issubclass(found, Configurable):
-            return self._made(found, config)
+        name = _OLD_NAMES.get(_OLD_CLASSES.get(name, name), name)
+        library_object = getattr(library, name, None) if name in library.__all__ else None
+        if isinstance(library_object, type) and issubclass(library_object, Configurable):
+            return self._construct(library_object, config)
         try:
-            room.get(name)
+            library.get(name)
         except ValueError as error:
             raise origin.error(
-                f"there is no {kind} {name!r:.80}.{suggest(name, room.__all__)} Pass your own: "
-                f"{custom_code(name, f'your_{kind}')}; fk.load_model opens the model alone."
+                f"unknown {kind} {name!r:.80}.{suggest(name, library.__all__)} Pass your own "
+                f"{kind}: {custom_code(name, f'your_{kind}')}; fk.load_model opens the model alone."
             ) from error
         return name
 
-    def _made(self, found: Any, config: Any) -> Any:
-        if not isinstance(found, type):
-            return found
+    def _construct(self, function_or_class: Any, config: Any) -> Any:
+        if not isinstance(function_or_class, type):
+            return function_or_class
         config = dict(config) if isinstance(config, Mapping) else {}
         # Keras 2's "auto" means the default reduction, which has no name in Keras 3.
         if config.get("reduction") in ("auto", None):
@@ -290,4 +294,4 @@ class _Reader:
         with reading(self.origin.file, self.origin.member):
             for key, value in config.items():
                 check(value, (float, bool, str, list, type(None)), repr(key), **self.origin.place())
-            return found.from_config(config)
+            return function_or_class.from_config(config)
