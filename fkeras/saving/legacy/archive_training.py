@@ -58,24 +58,24 @@ def archive_training(
     origin = converter.origin
     compiled = field(config, "compile_config", (dict, type(None)), None, **origin.place())
     if not compiled or not model.built:
-        word = "built" if compiled else "compiled"
+        missing_step = "built" if compiled else "compiled"
         raise origin.error(
-            f"no training: the model was never {word}. Open the model with fk.load_model, and make a "
+            f"no training: the model was never {missing_step}. Open the model with fk.load_model, and make a "
             "Trainer."
         )
     with reading(origin.file, f"{origin.member}: compile_config"), within("compile_config"):
         with within("optimizer"):
-            optimizer = _described(compiled.get("optimizer"), converter)
+            optimizer = _optimizer_config(compiled.get("optimizer"), converter)
         names = [str(name) for name in output_specs(model)]
         # Archives use the key "optimizer" where HDF5 files use "optimizer_config".
-        document = {**compiled, "optimizer_config": optimizer}
-        trainer = trainer_of(document, names, origin, converter.all_objects)
+        training_config = {**compiled, "optimizer_config": optimizer}
+        trainer = trainer_of(training_config, names, origin, converter.all_objects)
         run = first_run(trainer, model, state, list(trainable_weights(model)), limits)
     paths = trainable_paths(store, run, converter.orders, origin)
-    return trainer, _resumed(store, trainer, run, paths)
+    return trainer, _with_optimizer_state(store, trainer, run, paths)
 
 
-def _described(value: Any, converter: Converter) -> Any:
+def _optimizer_config(value: Any, converter: Converter) -> Any:
     """Returns the optimizer's configuration, also if the model was compiled with a name."""
     if isinstance(value, str) and value not in converter.custom_objects:
         # `is_legacy_optimizer: False` selects the arguments and epsilon of the new optimizers,
@@ -85,23 +85,25 @@ def _described(value: Any, converter: Converter) -> Any:
     if value is None:
         raise FileError(
             "the model was compiled without an optimizer. Open the model with fk.load_model, and "
-            "train it with a Trainer of your own."
+            "train it with your own Trainer."
         )
     return check(value, dict, "the optimizer")
 
 
-def _resumed(store: Store, trainer: Trainer, run: TrainState, paths: list[str]) -> TrainState:
+def _with_optimizer_state(
+    store: Store, trainer: Trainer, run: TrainState, paths: list[str]
+) -> TrainState:
     """Returns the run with the optimizer state and the step count of the file."""
-    optimizer, held = trainer.optimizer, trainable_weights(run.model)
-    weights = {path: held[path] for path in paths}
+    optimizer, all_weights = trainer.optimizer, trainable_weights(run.model)
+    weights = {path: all_weights[path] for path in paths}
     init = optimizers.transformation(optimizer).init
     if "optimizer" not in store.groups():
         return run.replace(opt_state=init(weights))
     with reading(store.file, f"{store.member}:/{_OPTIMIZER}"):
         if not isinstance(optimizer, optimizers.Optimizer):
             raise FileError(
-                f"the state of {type(optimizer).__name__} in an archive of Keras 2, which is not "
-                "read here. Open the model with fk.load_model, and make a Trainer of your own."
+                f"cannot read the state of {type(optimizer).__name__} from an archive of Keras 2. "
+                "Open the model with fk.load_model, and make your own Trainer."
             )
         names = set(store.datasets(_OPTIMIZER))
         entries = _entries(optimizer, weights)
@@ -112,8 +114,8 @@ def _resumed(store: Store, trainer: Trainer, run: TrainState, paths: list[str]) 
         if names != {str(number) for number in range(len(entries))}:
             raise FileError(
                 f"expected {len(entries)} arrays of {type(optimizer).__name__} for {len(weights)} "
-                f"trainable weights, received {len(names)}. The state is of another optimizer, or of "
-                "other weights; fk.load_model opens the model alone."
+                f"trainable weights, received {len(names)}. The state belongs to another optimizer or "
+                "to other weights; fk.load_model opens the model alone."
             )
         opt_state, step = restored(
             entries,

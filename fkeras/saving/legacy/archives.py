@@ -39,15 +39,15 @@ def archive_origin(version: str, config: Any, file: str, member: str) -> Origin:
         >>> archive_origin("3.0.0", {}, "m.keras", "config.json").major
         3
     """
-    found = re.match(r"[23](\.\d{1,4}){1,2}", version)
-    if found is None:
+    match = re.match(r"[23](\.\d{1,4}){1,2}", version)
+    if match is None:
         raise FileError(
             f"expected 'keras_version' of Keras 2 or 3, such as '3.0.0', received {version[:40]!r}. Open the model "
             "with Keras 3 and save the model again.",
             file=file,
             member="metadata.json",
         )
-    numbers = tuple(map(int, found[0].split(".")))
+    numbers = tuple(map(int, match[0].split(".")))
     if numbers[0] == 3 and not _has_list_calls(config):
         return Origin(numbers, file=file, member=member)
     # The version contradicts the form: assume 2.15, the last Keras 2 that wrote archives.
@@ -57,19 +57,19 @@ def archive_origin(version: str, config: Any, file: str, member: str) -> Origin:
 def _has_list_calls(config: Any) -> bool:
     """Whether any network in a configuration has calls in Keras 2's list form."""
     # Networks can be nested in networks, and a wrapper's configuration holds its layer.
-    waiting = [config]
-    while waiting:
-        item = waiting.pop()
-        inner = item.get("config") if isinstance(item, Mapping) else None
-        if not isinstance(inner, Mapping):
+    stack = [config]
+    while stack:
+        item = stack.pop()
+        item_config = item.get("config") if isinstance(item, Mapping) else None
+        if not isinstance(item_config, Mapping):
             continue
-        layers = inner.get("layers")
+        layers = item_config.get("layers")
         if isinstance(layers, list):
-            nodes = [one.get("inbound_nodes") for one in layers if isinstance(one, Mapping)]
-            if not has_argument_nodes([one for one in nodes if isinstance(one, list)], True):
+            nodes = [entry.get("inbound_nodes") for entry in layers if isinstance(entry, Mapping)]
+            if not has_argument_nodes([entry for entry in nodes if isinstance(entry, list)], True):
                 return True
-            waiting.extend(layers)
-        waiting.append(inner.get("layer"))
+            stack.extend(layers)
+        stack.append(item_config.get("layer"))
     return False
 
 
@@ -84,13 +84,13 @@ def archive_groups(config: Mapping[str, Any], store: Store) -> Groups:
         config: the unconverted configuration in the file.
         store: the weight file in the archive.
     """
-    known = dict(_named_groups(config, "", _steps(store)))
+    groups_by_path = dict(_named_groups(config, "", _steps(store)))
 
     def find(path: str, layers: Sequence[Layer]) -> Sequence[str]:
-        names = known.get(path, {})
-        found = [names.get(layer.name) for layer in layers]
-        if all(group is not None for group in found):
-            return [str(group) for group in found]
+        names = groups_by_path.get(path, {})
+        groups = [names.get(layer.name) for layer in layers]
+        if all(group is not None for group in groups):
+            return [str(group) for group in groups]
         # The configuration names only the layers of networks. Keras numbers other lists, such as
         # the cells of a stacked RNN, by class.
         return by_class(path, layers)
@@ -115,13 +115,13 @@ def _named_groups(
     item: Any, group: str, steps: Callable[[str], int]
 ) -> Iterator[tuple[str, dict[Any, str]]]:
     """Yields `(path of a layer list, group by layer name)` for each network in a configuration."""
-    inner = item.get("config") if isinstance(item, Mapping) else None
-    if not isinstance(inner, Mapping):
+    item_config = item.get("config") if isinstance(item, Mapping) else None
+    if not isinstance(item_config, Mapping):
         return
-    if isinstance(inner.get("layer"), Mapping):
-        below = f"{group}/layer" if group else "layer"
-        yield from _named_groups(inner["layer"], below, steps)
-    layers = inner.get("layers")
+    if isinstance(item_config.get("layer"), Mapping):
+        layer_group = f"{group}/layer" if group else "layer"
+        yield from _named_groups(item_config["layer"], layer_group, steps)
+    layers = item_config.get("layers")
     if not isinstance(layers, list):
         return
     path = f"{group}/layers" if group else "layers"
@@ -131,13 +131,13 @@ def _named_groups(
         if not isinstance(layer, Mapping) or not isinstance(layer.get("class_name"), str):
             continue
         # Registered classes are written as "package>Class"; only the class is in the group name.
-        word = snake_case(layer["class_name"].rpartition(">")[2])
-        number = counts.get(word, 0)
-        own = f"{word}_{number}" if number else word
-        counts[word] = number + steps(f"{path}/{own}")
+        base_name = snake_case(layer["class_name"].rpartition(">")[2])
+        count = counts.get(base_name, 0)
+        group_name = f"{base_name}_{count}" if count else base_name
+        counts[base_name] = count + steps(f"{path}/{group_name}")
         config = layer.get("config")
         name = layer.get("name") or (config.get("name") if isinstance(config, Mapping) else None)
         if isinstance(name, str):
-            names[safe_name(name)] = own
-        yield from _named_groups(layer, f"{path}/{own}", steps)
+            names[safe_name(name)] = group_name
+        yield from _named_groups(layer, f"{path}/{group_name}", steps)
     yield path, names

@@ -76,7 +76,7 @@ def opened(
     converter = Converter(origin, CustomObjects(custom_objects or {}))
     with reading(origin.file, origin.member):
         converted = converter.model(config)
-    model = make_model(converted, origin, lambda one: _made(one, converter))
+    model = make_model(converted, origin, lambda item: _build(item, converter))
     with reading(origin.file, "/model_weights"):
         # Shapes alone are enough to check the limits before anything is allocated, and no
         # initializer needs to run because the file holds every weight.
@@ -86,19 +86,19 @@ def opened(
     return model, state, converter.orders
 
 
-def _made(config: Any, converter: Converter) -> Network:
+def _build(config: Any, converter: Converter) -> Network:
     origin = converter.origin
     with reading(origin.file, origin.member):
         model = deserialize(config, converter.all_objects)
         if not isinstance(model, Network):
             raise origin.error(
-                f"expected a model, received {type(model).__name__}. Make it an fk.Model."
+                f"expected a model, received {type(model).__name__}. Use an fk.Model."
             )
         # Without input shapes the layers have no weight shapes to compare with the file.
         if model.graph is None:
             raise origin.error(
-                "a Sequential that was saved before it knew its input: its 'config' has no layers, "
-                "or the first one no 'batch_input_shape'. Call or build it in Keras, then save it "
+                "the Sequential was saved before it was built: its 'config' has no layers, or its "
+                "first layer no 'batch_input_shape'. Call or build the model in Keras, then save it "
                 "again."
             )
     return model

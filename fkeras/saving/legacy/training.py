@@ -39,7 +39,7 @@ _SLOTS = (
 )
 
 _Arrays = Sequence[tuple[str, np.ndarray]]
-_Found = list[tuple[Entry, np.ndarray]]
+_Pairs = list[tuple[Entry, np.ndarray]]
 
 
 def load_training(
@@ -79,11 +79,11 @@ def load_training(
         check_training(trainer, model, list(trainable_weights(model)), limits)
         run = trainer.init(model, jax.random.key(0), state=state)
     if _GROUP in store.groups():
-        run = _resumed(store, trainer, run, orders, origin.at(f"/{_GROUP}"))
+        run = _with_optimizer_state(store, trainer, run, orders, origin.at(f"/{_GROUP}"))
     return trainer, run
 
 
-def _resumed(
+def _with_optimizer_state(
     store: Store, trainer: Trainer, run: TrainState, orders: Orders, origin: Origin
 ) -> TrainState:
     names = words(store, _GROUP, "weight_names", origin)
@@ -92,26 +92,26 @@ def _resumed(
     optimizer = trainer.optimizer
     if not isinstance(optimizer, Optimizer):
         raise origin.error(
-            f"the state of an optimizer that is not known here, {type(optimizer).__name__}. "
-            "Load the model with fk.load_model, and make a Trainer of your own."
+            f"expected an optimizer of fk.optimizers, received {type(optimizer).__name__}, whose "
+            "state fkeras cannot read. Load the model with fk.load_model, and make your own Trainer."
         )
     # Keras 3 writes its optimizer arrays in a fixed order; older versions changed the order.
     arrays = [(name, store.read(f"{_GROUP}/{name}")) for name in names]
     with reading(origin.file, origin.member):
-        held = trainable_weights(run.model)
-        weights = {path: held[path] for path in trainable_paths(store, run, orders, origin)}
+        all_weights = trainable_weights(run.model)
+        weights = {path: all_weights[path] for path in trainable_paths(store, run, orders, origin)}
         entries = layout(optimizer, None, weights)[0][1]
-        paired = _in_order if origin.major == 3 else _by_name
-        found = paired(entries, arrays, list(weights))
+        pair = _in_order if origin.major == 3 else _by_name
+        pairs = pair(entries, arrays, list(weights))
         opt_state, step = restored(
-            [entry for entry, _ in found],
+            [entry for entry, _ in pairs],
             optimizer.transformation().init,
             weights,
-            lambda number: found[number][1].shape,
-            lambda number, _: found[number][1],
+            lambda number: pairs[number][1].shape,
+            lambda number, _: pairs[number][1],
         )
-        known = any(entry.what == "product" for entry, _ in found)
-        opt_state = with_products(optimizer, opt_state, not known)
+        has_product = any(entry.what == "product" for entry, _ in pairs)
+        opt_state = with_products(optimizer, opt_state, not has_product)
     return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(step, "int32")))
 
 
@@ -135,52 +135,54 @@ def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origi
             for name in ordered(model, (), orders)
             for path in trained(model.layers[name], (name,), orders)
         ]
-    found: list[tuple[str, str]] = []
+    named_paths: list[tuple[str, str]] = []
     for name, group, stored in stored_layers(store, model, run.state, orders):
-        layer, below = model.layers[name], run.state.get(name, {})
-        names = [n for unit in listed(layer, below, (name,), orders) for n in unit.names]
-        wanted = set(trained(layer, (name,), orders))
+        layer, layer_state = model.layers[name], run.state.get(name, {})
+        names = [n for unit in listed(layer, layer_state, (name,), orders) for n in unit.names]
+        trainable = set(trained(layer, (name,), orders))
         # Sort by the names in the file: the same layer has another variable name in fkeras.
         pairs = zip((path.removeprefix(f"{group}/") for path in stored), names, strict=False)
-        found += [(word, path) for word, path in pairs if path in wanted]
-    return [path for _, path in sorted(found)]
+        named_paths += [(stored_name, path) for stored_name, path in pairs if path in trainable]
+    return [path for _, path in sorted(named_paths)]
 
 
-def _in_order(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) -> _Found:
+def _in_order(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) -> _Pairs:
     """Pairs entries with arrays of Keras 3, which have the order of its `.keras` files."""
     if len(arrays) != len(entries):
-        raise _other(f"{len(entries)} arrays for {len(paths)} weights", arrays)
+        raise _mismatch(f"{len(entries)} arrays for {len(paths)} weights", arrays)
     return [(entry, array) for entry, (_, array) in zip(entries, arrays, strict=True)]
 
 
-def _by_name(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) -> _Found:
+def _by_name(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) -> _Pairs:
     """Pairs entries with arrays of Keras 1 and 2 by slot name, because their order varies."""
-    scalars, rest = _split(arrays, len(paths))
+    scalars, slot_arrays = _split(arrays, len(paths))
     count = scalars[0] if scalars else 0.0
     if not 0 <= count < 2**31 - 1:
         raise FileError(f"expected a number of steps, received {count}. The file is damaged.")
-    found = [(entry, np.asarray(int(count))) for entry in entries if entry.whole]
+    pairs = [(entry, np.asarray(int(count))) for entry in entries if entry.whole]
     # A second scalar is Nadam's momentum product, the only other scalar besides the step count.
     products = [entry for entry in entries if entry.what == "product"]
     if len(scalars) > 1:
-        found += [(entry, np.asarray(scalars[1], "float32")) for entry in products]
-    kept = [entry for entry in entries if entry.weight and entry.keys and entry not in products]
-    slots = list(dict.fromkeys(entry.what for entry in kept))
-    groups = _groups(rest, len(paths))
+        pairs += [(entry, np.asarray(scalars[1], "float32")) for entry in products]
+    slot_entries = [
+        entry for entry in entries if entry.weight and entry.keys and entry not in products
+    ]
+    slots = list(dict.fromkeys(entry.what for entry in slot_entries))
+    groups = _groups(slot_arrays, len(paths))
     for number, slot in enumerate(slots):
         # Positions are the fallback for files whose names contain no known slot.
         group = groups.get(slot, groups.get(number))
         if group is None:
-            each = f"{len(slots)} arrays for each of {len(paths)} weights"
-            raise _other(f"{each} ({', '.join(slots)})", arrays)
+            expected_arrays = f"{len(slots)} arrays for each of {len(paths)} weights"
+            raise _mismatch(f"{expected_arrays} ({', '.join(slots)})", arrays)
         by_path: dict[str | None, np.ndarray] = dict(zip(paths, group, strict=True))
-        found += [(entry, by_path[entry.weight]) for entry in kept if entry.what == slot]
-    return found
+        pairs += [(entry, by_path[entry.weight]) for entry in slot_entries if entry.what == slot]
+    return pairs
 
 
-def _other(expected: str, arrays: _Arrays) -> FileError:
+def _mismatch(expected: str, arrays: _Arrays) -> FileError:
     return FileError(
-        f"expected {expected}, received {len(arrays)} in all. It is the state of another "
+        f"expected {expected}, received {len(arrays)} in all. The state belongs to another "
         "optimizer; load the model with fk.load_model, and make a Trainer."
     )
 
@@ -189,7 +191,7 @@ def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, 
     """Splits off the leading scalars, such as the step count, from the slots of the weights."""
     scalars: list[float] = []
     rest = list(arrays)
-    known = ("iter", "learning_rate", "m_schedule", "momentum_cache", "variable")
+    scalar_names = ("iter", "learning_rate", "m_schedule", "momentum_cache", "variable")
     # A slot of a scalar weight has shape () too: a leading scalar counts as a scalar of the
     # optimizer only if its name says so, or if the rest does not divide into whole slots.
     while (
@@ -198,7 +200,7 @@ def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, 
         and (
             not weights
             or len(rest) % weights
-            or any(word in rest[0][0].rsplit("/", 1)[-1].lower() for word in known)
+            or any(word in rest[0][0].rsplit("/", 1)[-1].lower() for word in scalar_names)
         )
     ):
         name, value = rest.pop(0)
@@ -211,10 +213,10 @@ def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, 
 
 def _groups(rest: _Arrays, weights: int) -> dict[Any, list[np.ndarray]]:
     """Groups arrays by slot name, and by position if the file lists one slot after another."""
-    made: dict[Any, list[np.ndarray]] = {}
+    groups: dict[Any, list[np.ndarray]] = {}
     if weights and len(rest) % weights == 0:
         for number in range(len(rest) // weights):
-            made[number] = [v for _, v in rest[number * weights : (number + 1) * weights]]
+            groups[number] = [v for _, v in rest[number * weights : (number + 1) * weights]]
     named: dict[str, list[np.ndarray]] = {}
     for name, value in rest:
         slot = _slot(name)
@@ -222,8 +224,10 @@ def _groups(rest: _Arrays, weights: int) -> dict[Any, list[np.ndarray]]:
             named.setdefault(slot, []).append(value)
     # Use names only if every array has a known slot name; otherwise the positions decide.
     if sum(map(len, named.values())) == len(rest):
-        made |= {slot: found for slot, found in named.items() if len(found) == weights}
-    return made
+        groups |= {
+            slot: slot_arrays for slot, slot_arrays in named.items() if len(slot_arrays) == weights
+        }
+    return groups
 
 
 def _slot(name: str) -> str | None:

@@ -131,11 +131,11 @@ def _layer(config, name):
 REFUSED = {
     "a layer that is not there": (
         {"config": lambda c: _layer(c, "out").update(inbound_nodes=[[["nowhere", 0, 0, {}]]])},
-        r"takes a tensor of the layer 'nowhere'",
+        r"refers to the unknown layer 'nowhere'",
     ),
     "a call that is not there": (
         {"config": lambda c: _layer(c, "out").update(inbound_nodes=[[["joined", 4, 0, {}]]])},
-        r"takes tensor 0 of call 4 of the layer 'joined'",
+        r"refers to tensor 0 of call 4 of the layer 'joined'",
     ),
     "no tensor": (
         {"config": lambda c: _layer(c, "out").update(inbound_nodes=[[]])},
@@ -143,7 +143,7 @@ REFUSED = {
     ),
     "an unknown class": (
         {"config": lambda c: _layer(c, "out").update(class_name="Dence")},
-        "there is no layer 'Dence'",
+        "unknown layer 'Dence'",
     ),
     "no weight": (
         {"weights": lambda arrays: arrays.pop("layers/dense_2/vars/0")},

@@ -112,7 +112,10 @@ REFUSED = {
     ),
     "dunder": (_function("__class__", _x()), "'__class__': unknown function"),
     "builder": (_function("keras.backend.eval", _x()), "unknown function"),
-    "argument": (_function("math.add", _x(y=1.0, out="f")), "unsupported argument 'out'; the supported arguments are x, y"),
+    "argument": (
+        _function("math.add", _x(y=1.0, out="f")),
+        "unsupported argument 'out'; the supported arguments are x, y",
+    ),
     "twice": (
         _function("math.reduce_sum", _x(keepdims=True, keep_dims=True)),
         "argument 'keepdims' twice",

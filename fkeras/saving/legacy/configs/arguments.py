@@ -145,15 +145,15 @@ def ordering(config: Any) -> str:
         >>> ordering({"config": [{"config": {"dim_ordering": "th"}}]})
         'th'
     """
-    waiting = [config]
-    while waiting:
-        item = waiting.pop(0)
+    queue = [config]
+    while queue:
+        item = queue.pop(0)
         if isinstance(item, Mapping):
             if item.get("dim_ordering") in ("th", "tf"):
                 return item["dim_ordering"]
-            waiting[:0] = [v for v in item.values() if isinstance(v, Mapping | list)]
+            queue[:0] = [v for v in item.values() if isinstance(v, Mapping | list)]
         elif isinstance(item, list):
-            waiting[:0] = [v for v in item if isinstance(v, Mapping | list)]
+            queue[:0] = [v for v in item if isinstance(v, Mapping | list)]
     return "tf"
 
 
@@ -173,25 +173,25 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
     """
     name = config.get("name")
     table = {**(_GENERAL if origin.major == 1 else {}), **_OWN.get(kind, {})}
-    made: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for key, value in config.items():
         # `input_dim` is an argument of Embedding; elsewhere Keras 1 used it for the input shape.
         if key in _SILENT or (key == "input_dim" and not kind.endswith("Embedding")):
             continue
-        new = table.get(key, key)
+        keras3_name = table.get(key, key)
         # Otherwise the order of keys in the file would decide which value counts.
-        if new in made:
+        if keras3_name in options:
             raise origin.error(
-                f"the argument {new!r} stands there twice, also as {key!r}. The file is damaged.",
+                f"received the argument {keras3_name!r} twice, also as {key!r}. The file is damaged.",
                 name if isinstance(name, str) else None,
             )
-        made[new] = value
-    for sides in _SIDES:
-        if all(side in made for side in sides):
-            made["kernel_size"] = [made.pop(side) for side in sides]
-    if isinstance(made.get("data_format"), str):
-        made["data_format"] = FORMATS.get(made["data_format"], made["data_format"])
-    return made
+        options[keras3_name] = value
+    for axis_names in _SIDES:
+        if all(side in options for side in axis_names):
+            options["kernel_size"] = [options.pop(side) for side in axis_names]
+    if isinstance(options.get("data_format"), str):
+        options["data_format"] = FORMATS.get(options["data_format"], options["data_format"])
+    return options
 
 
 def kept(
@@ -202,10 +202,10 @@ def kept(
     Raises:
         FileError: for an argument that the layer lacks and that would change its output.
     """
-    made = {}
+    options = {}
     for key, value in config.items():
         if key in fields:
-            made[key] = value
+            options[key] = value
         elif (kind in _INHERITING and key in _INHERITED) or (
             key in _NEUTRAL and any(value is v or value == v for v in _NEUTRAL[key])
         ):
@@ -214,10 +214,10 @@ def kept(
         elif value is not None:
             raise origin.error(
                 f"{kind} has no argument {key!r} (received {value!r:.80}). Save the model without "
-                f"it, or pass a class of your own: {custom_code(kind, 'YourLayer')}.",
+                f"it, or pass your own class: {custom_code(kind, 'YourLayer')}.",
                 name,
             )
-    return made
+    return options
 
 
 def adjusted(kind: str, config: dict[str, Any], origin: Origin, name: str | None) -> dict[str, Any]:
@@ -225,8 +225,8 @@ def adjusted(kind: str, config: dict[str, Any], origin: Origin, name: str | None
     where = origin.place(name)
     if kind in _LOOKUPS and config.get("vocabulary") is None:
         raise origin.error(
-            f"{kind} without a vocabulary, which Keras leaves out of HDF5 where the layer has learned "
-            "it. Save the model as .keras.",
+            f"expected the vocabulary of {kind}, received none: Keras omits a learned vocabulary from "
+            "HDF5 files. Save the model as .keras.",
             name,
         )
     if kind == "BatchNormalization" and not config.get("renorm"):
@@ -256,8 +256,8 @@ def _single(value: Any, origin: Origin, name: str | None) -> Any:
     entries = list(value.values()) if isinstance(value, Mapping) else value
     if len(entries) != 1 or not isinstance(entries[0], int):
         raise origin.error(
-            f"expected one axis, received {value!r:.80}. Such a layer cannot be read; normalize one "
-            "axis.",
+            f"expected one axis, received {value!r:.80}. fkeras does not support several axes here; "
+            "save the model with one axis.",
             name,
         )
     return entries[0]

@@ -92,8 +92,8 @@ class Converter:
     def all_objects(self) -> dict[str, Any]:
         """The user's objects and the generated names in `extra`."""
         # A key that names a Lambda layer must not replace a class or function of the same name.
-        mine = {k: v for k, v in self.custom_objects.items() if k not in self.lambdas}
-        return CustomObjects({**self.extra, **mine})
+        user_objects = {k: v for k, v in self.custom_objects.items() if k not in self.lambdas}
+        return CustomObjects({**self.extra, **user_objects})
 
     def model(self, config: Any) -> dict[str, Any]:
         """Converts the configuration of a whole model.
@@ -108,9 +108,9 @@ class Converter:
         if _OLD_CLASSES.get(kind, kind) not in _GRAPH:
             with within("class_name"):
                 raise self.origin.error(
-                    f"expected a functional model or a Sequential, received the class {kind!r:.80}. A "
-                    "file holds no code of a subclass: pass it as "
-                    f"{custom_code(kind, 'YourModel')}, or save what its layers compute as fk.Model."
+                    f"expected a functional model or a Sequential, received the class {kind!r:.80}. "
+                    "Files hold no code of subclasses: pass the class as "
+                    f"{custom_code(kind, 'YourModel')}, or save a functional model of its layers."
                 )
         if self.origin.major == 1:
             self.ordering = arguments.ordering(config)
@@ -133,65 +133,65 @@ class Converter:
         name = _name_of(item)
         if kind in self.custom_objects and kind != "Lambda":
             return {"class_name": kind, "config": _renamed(config, name)}
-        today = _OLD_CLASSES.get(kind, kind)
-        if today == "Sequential":
+        class_name = _OLD_CLASSES.get(kind, kind)
+        if class_name == "Sequential":
             return self._sequential(config, name, path)
-        if today == "Functional":
+        if class_name == "Functional":
             return self._functional(
                 check(config, dict, "the 'config' of a model", **origin.place(name)), name, path
             )
         check(config, dict, "the configuration of a layer", **origin.place(name))
         if kind == "Merge":
-            today, config = merging.merge(config, origin)
-        if today == "InputLayer":
+            class_name, config = merging.merge(config, origin)
+        if class_name == "InputLayer":
             return self._input(config, name)
-        if today == "Lambda":
-            made = lambda_layer(config, name, origin, self.custom_objects, self.extra)
+        if class_name == "Lambda":
+            converted = lambda_layer(config, name, origin, self.custom_objects, self.extra)
             if name is not None:
                 self.lambdas.add(name)
-            return _item("Lambda", made) if "function" in made else made
+            return _item("Lambda", converted) if "function" in converted else converted
         # ReLU is a layer and an operation of Keras 3; only layers write `trainable`.
         if origin.major == 3 and "trainable" not in config:
             operation = _operation(kind)
             if operation is not None:
                 return {"module": operation, "class_name": kind, "config": dict(config)}
-        cls = getattr(catalogue, today, None) if today in catalogue.__all__ else None
-        if not (isinstance(cls, type) and issubclass(cls, Layer)) or today in _FOREIGN:
+        cls = getattr(catalogue, class_name, None) if class_name in catalogue.__all__ else None
+        if not (isinstance(cls, type) and issubclass(cls, Layer)) or class_name in _FOREIGN:
             raise origin.error(
-                f"there is no layer {kind!r:.80} here.{suggest(kind, catalogue.__all__)} Pass a class "
-                f"of your own for it: {custom_code(kind, 'YourLayer')}.",
+                f"unknown layer {kind!r:.80}.{suggest(kind, catalogue.__all__)} Pass your own class: "
+                f"{custom_code(kind, 'YourLayer')}.",
                 name,
             )
-        return _item(today, self._config(kind, today, cls, config, name, path))
+        return _item(class_name, self._config(kind, class_name, cls, config, name, path))
 
     def _config(
-        self, kind: str, today: str, cls: type, config: Mapping, name: str | None, path: tuple
+        self, kind: str, class_name: str, cls: type, config: Mapping, name: str | None, path: tuple
     ) -> dict[str, Any]:
         origin = self.origin
-        made = arguments.renamed(today, config, origin)
+        options = arguments.renamed(class_name, config, origin)
         if kind.startswith("CuDNN"):
-            made = {**_CUDNN, **made}
+            options = {**_CUDNN, **options}
             # cuDNN's GRU always applies the reset gate after the matrix product.
-            if today == "GRU":
-                made["reset_after"] = True
+            if class_name == "GRU":
+                options["reset_after"] = True
         if kind == "ThresholdedReLU":
-            made["threshold"] = made.pop("theta", 1.0)
-        if today in arguments.UNORDERED and origin.major == 1:
-            made.setdefault("data_format", arguments.FORMATS[self.ordering])
-        made = arguments.adjusted(today, made, origin, name)
+            options["threshold"] = options.pop("theta", 1.0)
+        if class_name in arguments.UNORDERED and origin.major == 1:
+            options.setdefault("data_format", arguments.FORMATS[self.ordering])
+        options = arguments.adjusted(class_name, options, origin, name)
         fields = frozenset(f.name for f in dataclasses.fields(cls) if f.init) | {"layer", "cell"}
-        if today == "Bidirectional":
+        if class_name == "Bidirectional":
             fields |= {"backward_layer", "merge_mode"}
         # From here on, unknown arguments with an effect are errors instead of being dropped.
-        made = arguments.kept(today, made, fields, origin, name)
-        for key, value in made.items():
+        options = arguments.kept(class_name, options, fields, origin, name)
+        for key, value in options.items():
             with within("config"), within(key):
-                made[key] = self._value(key, value, name, path)
+                options[key] = self._value(key, value, name, path)
         if quantization(config.get("dtype")) is not None:
-            made["quantization_config"] = config.get("quantization_config")
+            options["quantization_config"] = config.get("quantization_config")
         if name is not None:
-            made["name"] = safe_name(name)
-        return made
+            options["name"] = safe_name(name)
+        return options
 
     def _value(self, key: str, value: Any, name: str | None, path: tuple) -> Any:
         """Converts one value of a layer's configuration."""
@@ -225,7 +225,7 @@ class Converter:
                 return self._plain(value.get("value"), key, name)
             if "class_name" in value:
                 raise self.origin.error(
-                    f"expected numbers and words as {key!r:.80}, received an object "
+                    f"expected numbers or strings as {key!r:.80}, received an object "
                     f"{value.get('class_name')!r:.80}. Save the model without it.",
                     name,
                 )
@@ -237,7 +237,8 @@ class Converter:
         for key in ("sparse", "ragged"):
             if config.get(key):
                 raise origin.error(
-                    f"a {key} input; arrays here are dense. Save the model with a dense input.",
+                    f"expected a dense input, received a {key} input; fkeras has dense arrays only. "
+                    "Save the model with a dense input.",
                     name,
                 )
         key = "batch_shape" if "batch_shape" in config else "batch_input_shape"
@@ -250,8 +251,11 @@ class Converter:
         # A mixed policy is no dtype of an input: Keras feeds such models float32.
         if dtype and dtype.startswith("mixed"):
             dtype = None
-        made = {"batch_shape": shape, "dtype": dtype or "float32"}
-        return _item("InputLayer", made if name is None else {**made, "name": safe_name(name)})
+        input_config = {"batch_shape": shape, "dtype": dtype or "float32"}
+        return _item(
+            "InputLayer",
+            input_config if name is None else {**input_config, "name": safe_name(name)},
+        )
 
     # -- networks -----------------------------------------------------------------------------
 
@@ -260,23 +264,23 @@ class Converter:
         options: Mapping = config if isinstance(config, dict) else {}
         with within("config"):
             items = field(config, "layers", list, **where) if options else config
-        made = []
-        for place, item in enumerate(items):
-            with within("config"), within("layers"), within(place):
-                made.append(self.layer(item, (*path, _name_of(item) or "")))
-        self._remember(path, made)
+        layer_items = []
+        for index, item in enumerate(items):
+            with within("config"), within("layers"), within(index):
+                layer_items.append(self.layer(item, (*path, _name_of(item) or "")))
+        self._record_order(path, layer_items)
         # Many versions of Keras list no InputLayer: the first layer holds the input shape.
-        if made and made[0]["class_name"] != "InputLayer":
+        if layer_items and layer_items[0]["class_name"] != "InputLayer":
             shape = _first_shape(items[0]) or options.get("build_input_shape")
             if shape is not None:
-                entry = {"batch_input_shape": shape, "dtype": _first_dtype(items[0])}
+                input_config = {"batch_input_shape": shape, "dtype": _first_dtype(items[0])}
                 key = "build_input_shape" if _first_shape(items[0]) is None else "batch_input_shape"
                 with within("config"), within(key):
-                    made.insert(0, self._input(entry, None))
-        result: dict[str, Any] = {"layers": made, "trainable": _trainable(options)}
-        own = name or options.get("name")
-        if own is not None:
-            result["name"] = safe_name(check(own, str, "the name of a model", **where))
+                    layer_items.insert(0, self._input(input_config, None))
+        result: dict[str, Any] = {"layers": layer_items, "trainable": _trainable(options)}
+        model_name = name or options.get("name")
+        if model_name is not None:
+            result["name"] = safe_name(check(model_name, str, "the name of a model", **where))
         return _item("Sequential", result)
 
     def _functional(self, config: Mapping, name: str | None, path: tuple) -> dict[str, Any]:
@@ -284,24 +288,29 @@ class Converter:
         with within("config"):
             items = field(config, "layers", list, **where)
         names = []
-        for place, item in enumerate(items):
-            with _within_layer(place):
+        for index, item in enumerate(items):
+            with _within_layer(index):
                 names.append(_own_name(item, origin))
-        twice = next((n for i, n in enumerate(names) if n in names[:i]), None) if names else None
+        duplicate = (
+            next((n for i, n in enumerate(names) if n in names[:i]), None) if names else None
+        )
         # `safe_name` can map two different names to one: references would be ambiguous.
-        if twice is not None or len({safe_name(n) for n in names}) < len(names):
-            raise origin.error(f"two layers of one name, {twice or names!r:.80}. It is damaged.")
-        made, all_nodes = [], []
-        for place, (item, own) in enumerate(zip(items, names, strict=True)):
-            with _within_layer(place):
+        if duplicate is not None or len({safe_name(n) for n in names}) < len(names):
+            raise origin.error(
+                f"expected unique names of layers, received {duplicate or names!r:.80}. The file is "
+                "damaged."
+            )
+        layer_items, all_nodes = [], []
+        for index, (item, layer_name) in enumerate(zip(items, names, strict=True)):
+            with _within_layer(index):
                 if origin.major == 2 and is_function(item, self.custom_objects):
-                    made.append(
-                        {**item, "config": field(item, "config", dict, **origin.place(own))}
+                    layer_items.append(
+                        {**item, "config": field(item, "config", dict, **origin.place(layer_name))}
                     )
                 else:
-                    made.append(self.layer(item, (*path, safe_name(own))))
-                all_nodes.append(field(item, "inbound_nodes", list, [], **origin.place(own)))
-        self._remember(path, made)
+                    layer_items.append(self.layer(item, (*path, safe_name(layer_name))))
+                all_nodes.append(field(item, "inbound_nodes", list, [], **origin.place(layer_name)))
+        self._record_order(path, layer_items)
         result = {
             "name": safe_name(name) if name else config.get("name"),
             "trainable": _trainable(config),
@@ -310,26 +319,26 @@ class Converter:
             ends = {key: field(config, key, (list, dict), **where) for key in _ENDS}
         # The form of the calls decides: another program may have rewritten the file's version.
         if has_argument_nodes(all_nodes, origin.major == 3):
-            joined = [
+            called_items = [
                 {**m, "name": safe_name(n), "inbound_nodes": nodes}
-                for m, n, nodes in zip(made, names, all_nodes, strict=True)
+                for m, n, nodes in zip(layer_items, names, all_nodes, strict=True)
             ]
-            return _item("Functional", {**result, "layers": joined, **ends})
-        kinds = {n: m["class_name"] for n, m in zip(names, made, strict=True)}
+            return _item("Functional", {**result, "layers": called_items, **ends})
+        class_names = {n: m["class_name"] for n, m in zip(names, layer_items, strict=True)}
         counts = {
-            n: 1 if kinds[n] == "InputLayer" else len(nodes)
+            n: 1 if class_names[n] == "InputLayer" else len(nodes)
             for n, nodes in zip(names, all_nodes, strict=True)
         }
-        graph = Graph(counts, frozenset(n for n in names if is_network(kinds[n])), origin)
+        graph = Graph(counts, frozenset(n for n in names if is_network(class_names[n])), origin)
         # All references must be recorded before the first conversion, see `Graph.meet`.
         graph.meet([all_nodes, list(ends.values())])
         constants = {n: _constants(i) for n, i in zip(names, items, strict=True)}
 
         def call(layer: str, node: Any) -> dict[str, Any]:
             with _within_layer(names.index(layer)), within("inbound_nodes"):
-                return graph.node(node, kinds[layer], layer, constants[layer])
+                return graph.node(node, class_names[layer], layer, constants[layer])
 
-        by_name = dict(zip(names, made, strict=True))
+        by_name = dict(zip(names, layer_items, strict=True))
         calls = dict(zip(names, all_nodes, strict=True))
         result["layers"] = operations(graph, by_name, calls, self.custom_objects, self.extra, call)
         for key, what in _ENDS.items():
@@ -337,15 +346,15 @@ class Converter:
                 result[key] = graph.ends(ends[key], what)
         return _item("Functional", result)
 
-    def _remember(self, path: tuple, made: list[dict[str, Any]]) -> None:
-        names = (m["config"].get("name") for m in made if m["class_name"] != "InputLayer")
+    def _record_order(self, path: tuple, layer_items: list[dict[str, Any]]) -> None:
+        names = (m["config"].get("name") for m in layer_items if m["class_name"] != "InputLayer")
         self.orders[path] = tuple(n for n in names if isinstance(n, str))
 
 
 @contextlib.contextmanager
-def _within_layer(place: int) -> Iterator[None]:
+def _within_layer(index: int) -> Iterator[None]:
     """Adds the keys of a layer in a model's configuration to exceptions from the block."""
-    with within("config"), within("layers"), within(place):
+    with within("config"), within("layers"), within(index):
         yield
 
 
@@ -399,7 +408,10 @@ def _shape(value: Any, origin: Origin, name: str | None) -> list[int | None]:
     for size in value:
         check(size, (int, type(None)), "a size", **origin.place(name))
         if size is not None and not 0 <= size < 1 << 40:
-            raise origin.error(f"expected sizes of a shape, received {size}. It is damaged.", name)
+            raise origin.error(
+                f"expected sizes of 0 or more in a shape, received {size}. The file is damaged.",
+                name,
+            )
     return value
 
 

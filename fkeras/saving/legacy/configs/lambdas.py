@@ -10,7 +10,7 @@ from fkeras.saving.legacy.files.graphs import safe_name
 from fkeras.saving.quirks.origin import Origin
 
 
-class _Given:
+class _Replacement:
     """Replaces a `Lambda` by a layer from `custom_objects`."""
 
     def __init__(self, layer: Layer):
@@ -49,26 +49,32 @@ def lambda_layer(
     if isinstance(function, Mapping) and isinstance(function.get("config"), str):
         function = function["config"]
     # A string is a function's name in Keras 1 and 2; long strings can be encoded bytecode.
-    word = function if isinstance(function, str) and len(function) < 200 else None
-    given = custom_objects.get(name) if name else None
-    given = custom_objects.get(word) if given is None and word else given
-    if given is None:
+    function_name = function if isinstance(function, str) and len(function) < 200 else None
+    replacement = custom_objects.get(name) if name else None
+    replacement = (
+        custom_objects.get(function_name) if replacement is None and function_name else replacement
+    )
+    if replacement is None:
         key = name or "lambda"
-        known = f" It is called {word!r}." if word and word.isidentifier() else ""
+        is_name = function_name is not None and function_name.isidentifier()
+        name_note = f" The function's name is {function_name!r}." if is_name else ""
         raise origin.error(
-            "a Lambda layer; its function stands in the file as Python bytecode or not at all, and "
-            f"is never run.{known} Pass the function, or a layer that computes the same: "
-            f"custom_objects={{{key[:80]!r}: lambda x: ...}}.",
+            "the file stores the function of this Lambda layer as Python bytecode or not at all, and "
+            f"fkeras never runs bytecode.{name_note} Pass the function, or a layer that computes the "
+            f"same result: custom_objects={{{key[:80]!r}: lambda x: ...}}.",
             name,
         )
     # A key with spaces cannot collide with the name of a class or function in the file.
     key = f"lambda of {name}"
-    own = safe_name(name) if name else None
-    if isinstance(given, Layer):
-        extra[key] = _Given(given)
-        return {"class_name": key, "config": {"name": own or given.name}}
-    extra[key] = given
-    made: dict[str, Any] = {"function": key, "trainable": config.get("trainable") is not False}
+    layer_name = safe_name(name) if name else None
+    if isinstance(replacement, Layer):
+        extra[key] = _Replacement(replacement)
+        return {"class_name": key, "config": {"name": layer_name or replacement.name}}
+    extra[key] = replacement
+    lambda_config: dict[str, Any] = {
+        "function": key,
+        "trainable": config.get("trainable") is not False,
+    }
     if isinstance(config.get("arguments"), Mapping):
-        made["arguments"] = dict(config["arguments"])
-    return {**made, "name": own} if own else made
+        lambda_config["arguments"] = dict(config["arguments"])
+    return {**lambda_config, "name": layer_name} if layer_name else lambda_config

@@ -34,19 +34,19 @@ def merge(config: Mapping[str, Any], origin: Origin) -> tuple[str, dict[str, Any
     # "raw" means that the mode is a name; otherwise the mode is a function, stored as bytecode.
     if config.get("mode_type", "raw") != "raw":
         raise origin.error(
-            "a Merge layer by a function of the user's, which stands in the file as bytecode and is "
-            f"never run. Pass a layer of yours for it: {custom_code(name, 'the_layer')}.",
+            "the file stores the function of this Merge layer as bytecode, which fkeras never runs. "
+            f"Pass a layer that computes the same result: {custom_code(name, 'the_layer')}.",
             name,
         )
     mode = field(config, "mode", str, **where)
-    made: dict[str, Any] = {"name": name}
+    options: dict[str, Any] = {"name": name}
     if mode in _PLAIN:
-        return _PLAIN[mode], made
+        return _PLAIN[mode], options
     if mode == "concat":
-        return "Concatenate", {**made, "axis": field(config, "concat_axis", int, -1, **where)}
+        return "Concatenate", {**options, "axis": field(config, "concat_axis", int, -1, **where)}
     if mode in ("dot", "cos"):
         axes = field(config, "dot_axes", (int, list), -1, **where)
-        return "Dot", {**made, "axes": axes, "normalize": mode == "cos"}
+        return "Dot", {**options, "axes": axes, "normalize": mode == "cos"}
     raise origin.error(
         f"expected a mode of Merge (sum, mul, ave, max, concat, dot or cos), received {mode!r:.80}. "
         "The file is damaged.",

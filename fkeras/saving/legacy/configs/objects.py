@@ -19,7 +19,7 @@ from fkeras.saving.quirks.origin import Origin
 #: name of Keras 2's hard sigmoid in converted configurations
 HARD_SIGMOID = "keras2_hard_sigmoid"
 
-_ROOMS = types.MappingProxyType(
+_LIBRARIES = types.MappingProxyType(
     {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}
 )
 _OLD_NAMES = types.MappingProxyType(
@@ -74,8 +74,8 @@ def part(
     where = origin.place(layer)
     # Keras 1 wrote {"name": ..., arguments} instead of {"class_name": ..., "config": ...}.
     if isinstance(value, Mapping) and "class_name" not in value and "name" in value:
-        rest = {k: v for k, v in value.items() if k != "name"}
-        value = {"class_name": value["name"], "config": rest}
+        options = {k: v for k, v in value.items() if k != "name"}
+        value = {"class_name": value["name"], "config": options}
     if isinstance(value, str):
         name, config = value, {}
     else:
@@ -84,47 +84,51 @@ def part(
     if name in custom_objects:
         # The user's class keeps its configuration: only the user knows its arguments.
         return {"class_name": name, "config": dict(config)}
-    room = _ROOMS[kind]
-    found = getattr(room, _OLD_NAMES.get(name, name), None)
+    library = _LIBRARIES[kind]
+    component = getattr(library, _OLD_NAMES.get(name, name), None)
     # `getattr` finds any attribute that the file names: accept only configurable classes.
-    if not (isinstance(found, type) and issubclass(found, Configurable)):
-        found = _by_word(room, _OLD_NAMES.get(name, name))
-    if found is None:
+    if not (isinstance(component, type) and issubclass(component, Configurable)):
+        component = _class_by_name(library, _OLD_NAMES.get(name, name))
+    if component is None:
         raise origin.error(
             f"expected the name of an {kind} of Keras, received {name!r:.80}."
-            f"{suggest(name, room.__all__)} For your own pass {custom_code(name)}.",
+            f"{suggest(name, library.__all__)} Pass a custom {kind} by {custom_code(name)}.",
             layer,
         )
     return {
         "module": f"keras.{kind}s",
-        "class_name": found.__name__,
-        "config": _settings(found.__name__, config),
+        "class_name": component.__name__,
+        "config": _convert_options(component.__name__, config),
         "registered_name": None,
     }
 
 
-def _by_word(room: Any, name: str) -> Any:
+def _class_by_name(library: Any, name: str) -> Any:
     """Returns the class for a name such as "glorot_uniform"."""
-    word = name.replace("_", "").lower()
-    for public in room.__all__:
-        found = getattr(room, public)
-        if isinstance(found, type) and public.lower() == word and issubclass(found, Configurable):
-            return found
+    lower_name = name.replace("_", "").lower()
+    for public_name in library.__all__:
+        candidate = getattr(library, public_name)
+        if (
+            isinstance(candidate, type)
+            and public_name.lower() == lower_name
+            and issubclass(candidate, Configurable)
+        ):
+            return candidate
     return None
 
 
-def _settings(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    made = {k: v for k, v in config.items() if k not in _SILENT}
+def _convert_options(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    options = {k: v for k, v in config.items() if k not in _SILENT}
     # Keras 2 drew truncated samples under the word "normal".
-    if name == "VarianceScaling" and made.get("distribution") == "normal":
-        made["distribution"] = "truncated_normal"
-    if name == "MaxNorm" and "m" in made:
-        made["max_value"] = made.pop("m")
+    if name == "VarianceScaling" and options.get("distribution") == "normal":
+        options["distribution"] = "truncated_normal"
+    if name == "MaxNorm" and "m" in options:
+        options["max_value"] = options.pop("m")
     if name == "Identity" and config.get("gain") is None:
-        made.pop("gain", None)
-    if name == "Orthogonal" and "scale" in made:
-        made["gain"] = made.pop("scale")
-    return made
+        options.pop("gain", None)
+    if name == "Orthogonal" and "scale" in options:
+        options["gain"] = options.pop("scale")
+    return options
 
 
 def activation(
@@ -153,7 +157,7 @@ def activation(
     except ValueError as error:
         raise origin.error(
             f"expected the name of an activation, received {value!r:.80}."
-            f"{suggest(value, activations.__all__)} For a function of your own pass "
+            f"{suggest(value, activations.__all__)} Pass a custom function by "
             f"{custom_code(value, 'the_function')}.",
             layer,
         ) from error

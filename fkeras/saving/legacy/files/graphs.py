@@ -55,25 +55,25 @@ class Graph:
         Raises:
             FileError: for an unknown layer or call.
         """
-        found = self.value(entry, layer)
+        value = self.value(entry, layer)
         return (
-            found if isinstance(found, dict) or not self.constant else self.constant(found, layer)
+            value if isinstance(value, dict) or not self.constant else self.constant(value, layer)
         )
 
     def value(self, entry: Sequence[Any], layer: str | None) -> Any:
         """Returns `reference`, or the constant that a TensorFlow function returns."""
         name, index, tensor = self.coordinates(entry, layer)
-        made = self.values.get((name, index))
-        if isinstance(made, list):
-            if tensor >= len(made):
+        result = self.values.get((name, index))
+        if isinstance(result, list):
+            if tensor >= len(result):
                 raise self.origin.error(
-                    f"takes tensor {tensor} of {name!r:.80}, which makes {len(made)}. The file is "
-                    "damaged.",
+                    f"refers to tensor {tensor} of {name!r:.80}, which returns {len(result)} tensors. "
+                    "The file is damaged.",
                     layer,
                 )
-            return made[tensor]
-        if made is not None:
-            return made
+            return result[tensor]
+        if result is not None:
+            return result
         # Shape and dtype are placeholders: the loader infers both by calling the layers.
         config = {"shape": None, "dtype": "float32", "keras_history": [name, index, tensor]}
         return {"class_name": "__keras_tensor__", "config": config}
@@ -87,8 +87,8 @@ class Graph:
         tensor = check(entry[2], int, "the number of a tensor", **where)
         if name not in self.counts:
             raise origin.error(
-                f"takes a tensor of the layer {name!r:.80}, and no layer of the file has that 'name'. Its layers "
-                f"are {', '.join(map(repr, list(self.counts)[:12]))}. The file is damaged.",
+                f"refers to the unknown layer {name!r:.80}. The layers of the file are "
+                f"{', '.join(map(repr, list(self.counts)[:12]))}. The file is damaged.",
                 layer,
             )
         if name in self.networks and self.first.get(name, 0) == 1:
@@ -96,7 +96,7 @@ class Graph:
         # Python would accept negative indices and count calls from the end.
         if not 0 <= index < self.counts[name] or not 0 <= tensor < 10_000:
             raise origin.error(
-                f"takes tensor {tensor} of call {index} of the layer {name!r}, which has "
+                f"refers to tensor {tensor} of call {index} of the layer {name!r}, which has "
                 f"{self.counts[name]} calls in its 'inbound_nodes'. The file is damaged.",
                 layer,
             )
@@ -112,15 +112,15 @@ class Graph:
             constants: number of trailing tensors that are constants of a recurrent layer.
         """
         check(node, (list, dict), "a call", **self.origin.place(layer))
-        value = self._inputs(node, layer)
+        inputs = self._inputs(node, layer)
         kwargs = self._options(node, layer)
-        made = self._arguments(value, kwargs, kind, layer, constants)
+        call = self._arguments(inputs, kwargs, kind, layer, constants)
         # Only Keras 3 writes `training` for calls that did not set it: here the user set it.
         if "training" in kwargs:
-            made["training"] = check(
+            call["training"] = check(
                 kwargs.pop("training"), bool, "'training'", **self.origin.place(layer)
             )
-        return made
+        return call
 
     def _arguments(
         self, value: Any, kwargs: dict[str, Any], kind: str, layer: str, constants: int
@@ -159,8 +159,8 @@ class Graph:
             return {}
         options = check(entry[3], dict, "the options of a call", **self.origin.place(layer))
         # None means the default: Keras fills in arguments that the user's call did not set.
-        given = {k: v for k, v in options.items() if v is not None}
-        return {k: self._option(v, layer) for k, v in given.items()}
+        explicit_options = {k: v for k, v in options.items() if v is not None}
+        return {k: self._option(v, layer) for k, v in explicit_options.items()}
 
     def _option(self, value: Any, layer: str) -> Any:
         if _is_tensor(value) and value[0] in self.counts:
@@ -171,7 +171,7 @@ class Graph:
             # Objects could name code to import; a call needs only data.
             if "class_name" in value:
                 raise self.origin.error(
-                    "an object among the options of a call; expected numbers, words and tensors. "
+                    "expected numbers, strings and tensors as options of a call, received an object. "
                     "Save the model again with Keras 3.",
                     layer,
                 )
@@ -188,8 +188,8 @@ class Graph:
             return self.reference(value, None)["config"]["keras_history"]
         if not value:
             raise self.origin.error(f"a model without {what}. The file is damaged.")
-        found = [self.ends(v, what) for v in value]
-        return found[0] if len(found) == 1 else found
+        converted = [self.ends(v, what) for v in value]
+        return converted[0] if len(converted) == 1 else converted
 
 
 def _constant(value: Any) -> Any:
@@ -214,17 +214,17 @@ def _is_entry(value: Any) -> bool:
 
 def _entries(nodes: Any) -> Iterator[Sequence[Any]]:
     """Yields every `[name, node, tensor, ...]` in a structure."""
-    waiting = [nodes]
-    while waiting:
-        item = waiting.pop()
+    stack = [nodes]
+    while stack:
+        item = stack.pop()
         if _is_entry(item):
             yield item
             # The keyword arguments of a call may contain further tensors.
-            waiting.extend(v for v in item[3:] if isinstance(v, list | Mapping))
+            stack.extend(v for v in item[3:] if isinstance(v, list | Mapping))
         elif isinstance(item, Mapping):
-            waiting.extend(item.values())
+            stack.extend(item.values())
         elif isinstance(item, list):
-            waiting.extend(reversed(item))
+            stack.extend(reversed(item))
 
 
 def has_argument_nodes(nodes: Sequence[Any], default: bool) -> bool:

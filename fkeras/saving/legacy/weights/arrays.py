@@ -16,7 +16,7 @@ from fkeras.saving.quirks.origin import Origin
 #: order of the gates in Keras 3 as indices into Keras 1's order, which is i, c, f, o for LSTM
 _GATES = (("LSTM", (0, 2, 1, 3)), ("ConvLSTM2D", (0, 2, 1, 3)), ("GRU", (0, 1, 2)))
 #: layers whose kernels Theano flips
-_TURNED = ("Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose", "ConvLSTM2D")
+_FLIPPED = ("Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose", "ConvLSTM2D")
 
 Shape = tuple[int, ...]
 
@@ -50,22 +50,26 @@ def converted(
     Returns:
         One array for each shape; the caller checks the shapes.
     """
-    kind, made = type(layer).__name__, list(arrays)
-    if not made:
-        return made
+    class_name, converted_arrays = type(layer).__name__, list(arrays)
+    if not converted_arrays:
+        return converted_arrays
     # Gates are joined first: the steps after it expect one kernel at index 0.
     if origin.major == 1:
-        made = _gates_together(kind, made, len(shapes))
-        made[0] = _first_kernel(layer, kind, made[0], shapes[0])
-        if kind == "ConvLSTM2D" and len(made) > 1 and _first(layer):
-            made[1] = np.transpose(made[1], (2, 3, 1, 0)) if made[1].ndim == 4 else made[1]
-    if origin.backend == "theano" and kind in _TURNED:
+        converted_arrays = _join_gates(class_name, converted_arrays, len(shapes))
+        converted_arrays[0] = _first_kernel(layer, class_name, converted_arrays[0], shapes[0])
+        if class_name == "ConvLSTM2D" and len(converted_arrays) > 1 and _is_channels_first(layer):
+            converted_arrays[1] = (
+                np.transpose(converted_arrays[1], (2, 3, 1, 0))
+                if converted_arrays[1].ndim == 4
+                else converted_arrays[1]
+            )
+    if origin.backend == "theano" and class_name in _FLIPPED:
         # The recurrent kernel of a ConvLSTM2D is a convolution kernel too.
-        for place in (0, 1) if kind == "ConvLSTM2D" else (0,):
-            made[place] = turned(made[place])
-    if kind in ("LSTM", "GRU") and len(made) == 3:
-        return from_cudnn(kind, made)
-    return made
+        for index in (0, 1) if class_name == "ConvLSTM2D" else (0,):
+            converted_arrays[index] = turned(converted_arrays[index])
+    if class_name in ("LSTM", "GRU") and len(converted_arrays) == 3:
+        return from_cudnn(class_name, converted_arrays)
+    return converted_arrays
 
 
 def turned(kernel: np.ndarray) -> np.ndarray:
@@ -79,11 +83,11 @@ def turned(kernel: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(kernel[(slice(None, None, -1),) * spatial])
 
 
-def _first(layer: Layer) -> bool:
+def _is_channels_first(layer: Layer) -> bool:
     return getattr(layer, "data_format", None) == "channels_first"
 
 
-def _gates_together(kind: str, arrays: list[np.ndarray], count: int) -> list[np.ndarray]:
+def _join_gates(kind: str, arrays: list[np.ndarray], count: int) -> list[np.ndarray]:
     """Concatenates the gates: one kernel, recurrent kernel and bias from one of each per gate."""
     order = dict(_GATES).get(kind)
     if order is None or count == 0 or len(arrays) != count * len(order):
@@ -93,18 +97,18 @@ def _gates_together(kind: str, arrays: list[np.ndarray], count: int) -> list[np.
 
 def _first_kernel(layer: Layer, kind: str, kernel: np.ndarray, shape: Shape) -> np.ndarray:
     """Returns a kernel of Keras 1 with the axes (spatial..., c, f)."""
-    first = _first(layer)
+    channels_first = _is_channels_first(layer)
     if kind == "Conv1D" and kernel.ndim == 4:
         # Keras 1 ran Conv1D as a 2D convolution: its kernel has an extra spatial axis of size 1.
         if kernel.shape[:2] != (shape[0], 1) or kernel.shape[3] != shape[-1]:
             kernel = np.transpose(kernel, (2, 3, 1, 0))  # Keras before 1.2: (f, c, length, 1)
         return kernel[:, 0]
     # With channels_first, Keras 1 stored kernels in Theano's order (f, c, spatial...).
-    if kind in ("Conv2D", "ConvLSTM2D") and first and kernel.ndim == 4:
+    if kind in ("Conv2D", "ConvLSTM2D") and channels_first and kernel.ndim == 4:
         return np.transpose(kernel, (2, 3, 1, 0))
     if kind == "Conv2DTranspose" and kernel.ndim == 4:
-        return np.transpose(kernel, (2, 3, 0, 1) if first else (0, 1, 3, 2))
-    if kind == "Conv3D" and first and kernel.ndim == 5:
+        return np.transpose(kernel, (2, 3, 0, 1) if channels_first else (0, 1, 3, 2))
+    if kind == "Conv3D" and channels_first and kernel.ndim == 5:
         return np.transpose(kernel, (2, 3, 4, 1, 0))
     return kernel
 
@@ -138,5 +142,5 @@ def from_cudnn(kind: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     kernel = np.hstack([input_gate(k) for k in np.hsplit(kernel, gates)])
     recurrent = np.hstack([k.T for k in np.hsplit(recurrent, gates)])
     # An LSTM only adds the biases; a GRU resets between them, so both are needed.
-    two = bias.reshape(2, width)
-    return [kernel, recurrent, two.sum(0) if kind == "LSTM" else two]
+    biases = bias.reshape(2, width)
+    return [kernel, recurrent, biases.sum(0) if kind == "LSTM" else biases]

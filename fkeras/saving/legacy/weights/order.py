@@ -51,39 +51,43 @@ def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders
         >>> [unit.names for unit in listed(model, model.init_state(), (), {})][2]
         ('batch_normalization/moving_mean', 'batch_normalization/moving_variance')
     """
-    trained, rest = _halves(layer, state, path, orders)
-    return _joined([*trained, *rest])
+    trained, rest = _trainable_and_rest(layer, state, path, orders)
+    return _merge_adjacent([*trained, *rest])
 
 
 def trained(layer: Layer, path: tuple[str, ...], orders: Orders) -> list[str]:
     """Returns the paths of the trainable weights in `layer`, in the order of a legacy file."""
-    return [name for unit in _halves(layer, {}, path, orders)[0] for name in unit.names]
+    return [name for unit in _trainable_and_rest(layer, {}, path, orders)[0] for name in unit.names]
 
 
 def ordered(network: Network, path: tuple[str, ...], orders: Orders) -> list[str]:
     """Returns the names of a network's layers in the file's order, else in the network's order."""
     names = list(network.layers)
-    known = {name: i for i, name in enumerate(orders.get(path, ()))}
+    file_positions = {name: i for i, name in enumerate(orders.get(path, ()))}
     # Layers without a name in the file got other names: the file's order does not apply.
-    if not set(known) <= set(names):
+    if not set(file_positions) <= set(names):
         return list(getattr(network, "order", names))
-    own = list(getattr(network, "order", names))
-    return sorted(own, key=lambda name: known.get(name, -1)) if known else own
+    network_order = list(getattr(network, "order", names))
+    return (
+        sorted(network_order, key=lambda name: file_positions.get(name, -1))
+        if file_positions
+        else network_order
+    )
 
 
-def _halves(
+def _trainable_and_rest(
     layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders: Orders
 ) -> tuple[list[Unit], list[Unit]]:
-    own = _own(layer, state, path)
+    own_units = _own_units(layer, state, path)
     if isinstance(layer, Network):
-        inner = [(name, layer.layers[name]) for name in ordered(layer, path, orders)]
+        inner_layers = [(name, layer.layers[name]) for name in ordered(layer, path, orders)]
     else:
-        inner = list(children(layer))
+        inner_layers = list(children(layer))
     pairs = [
-        _halves(child, _below(state, name), (*path, *name.split("/")), orders)
-        for name, child in inner
+        _trainable_and_rest(child, _child_state(state, name), (*path, *name.split("/")), orders)
+        for name, child in inner_layers
     ]
-    weights, others = own
+    weights, others = own_units
     trained = [weights] if weights.names else []
     rest = [others] if others.names else []
     if layer.trainable:
@@ -100,39 +104,39 @@ def _early_first(layer: Layer, units: list[Unit], path: tuple[str, ...]) -> list
     early = {"/".join((*path, name)) for name in layer.keras_form.early_weights}
     if not early:
         return units
-    parts = [_part(unit, early, inside) for inside in (True, False) for unit in units]
+    parts = [_select(unit, early, inside) for inside in (True, False) for unit in units]
     return [unit for unit in parts if unit.names]
 
 
-def _part(unit: Unit, names: set[str], inside: bool) -> Unit:
+def _select(unit: Unit, names: set[str], members: bool) -> Unit:
     pairs = zip(unit.names, unit.kinds, strict=True)
-    chosen = [(name, kind) for name, kind in pairs if (name in names) == inside]
-    return Unit(unit.layer, tuple(n for n, _ in chosen), tuple(k for _, k in chosen))
+    selected = [(name, kind) for name, kind in pairs if (name in names) == members]
+    return Unit(unit.layer, tuple(n for n, _ in selected), tuple(k for _, k in selected))
 
 
-def _below(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = state.get(name, {})
-    return found if isinstance(found, Mapping) else {}
+def _child_state(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    child_state = state.get(name, {})
+    return child_state if isinstance(child_state, Mapping) else {}
 
 
-def _own(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple[Unit, Unit]:
+def _own_units(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple[Unit, Unit]:
     arrays = layer_arrays(layer, state, path)
     weights = [array for array in arrays if array.kind == "weight"]
-    fixed = [array for array in weights if array.name in layer.weight_roles.untrained]
-    trained = tuple(array.path for array in weights if array not in fixed)
+    untrained = [array for array in weights if array.name in layer.weight_roles.untrained]
+    trained = tuple(array.path for array in weights if array not in untrained)
     # Keras stores moving statistics as non-trainable weights, but not the carry of an RNN.
     states = [a for a in arrays if a.kind == "state" and layer.keras_form.stores_state]
-    rest = tuple(array.path for array in (*fixed, *states))
-    kinds = ("weight",) * len(fixed) + ("state",) * len(states)
+    rest = tuple(array.path for array in (*untrained, *states))
+    kinds = ("weight",) * len(untrained) + ("state",) * len(states)
     return Unit(layer, trained, ("weight",) * len(trained)), Unit(layer, rest, kinds)
 
 
-def _joined(units: list[Unit]) -> list[Unit]:
+def _merge_adjacent(units: list[Unit]) -> list[Unit]:
     """Merges adjacent units of the same layer."""
-    made: list[Unit] = []
+    merged: list[Unit] = []
     for unit in units:
-        if made and made[-1].layer is unit.layer:
-            last = made.pop()
+        if merged and merged[-1].layer is unit.layer:
+            last = merged.pop()
             unit = Unit(unit.layer, last.names + unit.names, last.kinds + unit.kinds)
-        made.append(unit)
-    return made
+        merged.append(unit)
+    return merged

@@ -49,46 +49,60 @@ def legacy_source(
         FileError: if the file is damaged.
     """
     group = group_of(store)
-    stored = {safe_name(name): found for name, found in file_layers(store).items()}
-    paths = {name: found[1] for name, found in stored.items()}
-    origin = with_backend(origin_of(store, group), [p for all_ in paths.values() for p in all_])
+    stored = {safe_name(name): layer for name, layer in file_layers(store).items()}
+    paths = {name: layer[1] for name, layer in stored.items()}
+    origin = with_backend(
+        origin_of(store, group), [p for layer_paths in paths.values() for p in layer_paths]
+    )
     leaves = weights_by_path(model)
     units = {
         name: listed(model.layers[name], state_of(state, name), (name,), {})
         for name in own_layers(model, state, {})
     }
-    specs = {name: specs_of(own, leaves, state) for name, own in units.items()}
-    labels = {p: _label(name, p, stored[name][0]) for name, all_ in paths.items() for p in all_}
-    kept = [name for name in units if not all(skips(path) for _, path in specs[name])]
-    left = [name for name in paths if not all(skips(labels[p]) for p in paths[name])]
-    pairs = [(name, name) for name in kept if name in left]
+    specs = {name: specs_of(layer_units, leaves, state) for name, layer_units in units.items()}
+    labels = {
+        p: _label(name, p, stored[name][0])
+        for name, layer_paths in paths.items()
+        for p in layer_paths
+    }
+    model_names = [name for name in units if not all(skips(path) for _, path in specs[name])]
+    file_names = [name for name in paths if not all(skips(labels[p]) for p in paths[name])]
+    pairs = [(name, name) for name in model_names if name in file_names]
     # Keras numbers automatic names ("dense_3") by process, so equal models can differ in names.
-    if len(pairs) < len(kept) == len(left):
-        rows = list(zip(kept, left, strict=True))
-        if not pairs or all(_alike(store, units[o], specs[o], paths[f]) for o, f in rows):
-            pairs = rows
+    if len(pairs) < len(model_names) == len(file_names):
+        pairs_in_order = list(zip(model_names, file_names, strict=True))
+        if not pairs or all(
+            _same_size(store, units[o], specs[o], paths[f]) for o, f in pairs_in_order
+        ):
+            pairs = pairs_in_order
     arrays: dict[str, Stored] = {}
-    rest = dict(labels)
-    for own, name in pairs:
-        found, used = _layer(
-            store, own, stored[name][0], paths[name], units[own], specs[own], origin
+    unmatched_labels = dict(labels)
+    for model_name, name in pairs:
+        arrays_by_key, used_paths = _read_layer(
+            store,
+            model_name,
+            stored[name][0],
+            paths[name],
+            units[model_name],
+            specs[model_name],
+            origin,
         )
-        for path in used:
-            rest.pop(path, None)
-        for key, value in found.items():
+        for path in used_paths:
+            unmatched_labels.pop(path, None)
+        for key, value in arrays_by_key.items():
             arrays[_key(*key)] = Stored(
                 value.shape, value.dtype, functools.partial(np.asarray, value)
             )
     # Unmatched arrays keep their paths in the file and are read only on demand.
-    arrays |= {path: unread(store, path) for path in rest}
+    arrays |= {path: unread(store, path) for path in unmatched_labels}
     names = {_key(*key): key[1] for keys in specs.values() for key in keys}
-    known = names | rest
+    all_labels = names | unmatched_labels
     return Source(
         str(origin.file),
         arrays,
         lambda place: key if (key := _key(place.kind, place.name)) in names else None,
         member=origin.member,
-        label=lambda key: known[key],
+        label=lambda key: all_labels[key],
     )
 
 
@@ -103,17 +117,17 @@ def _label(layer: str, path: str, group: str) -> str:
     return "/".join((layer, *parts))
 
 
-def _alike(
+def _same_size(
     store: Store, units: Sequence[Unit], specs: Mapping[Key, Any], paths: Sequence[str]
 ) -> bool:
     """Whether a layer in the file and a layer of the model have equally many elements."""
     if any(type(unit.layer).__name__ in ("LSTM", "GRU") for unit in units):
         return True  # a cuDNN layer in the file has one more bias
-    wanted = sum(math.prod(spec.shape) for spec in specs.values())
-    return wanted == sum(math.prod(store.shape(path)) for path in paths)
+    element_count = sum(math.prod(spec.shape) for spec in specs.values())
+    return element_count == sum(math.prod(store.shape(path)) for path in paths)
 
 
-def _layer(
+def _read_layer(
     store: Store,
     name: str,
     group: str,
@@ -126,10 +140,12 @@ def _layer(
     if counts_of(units, len(paths), origin) is not None:
         return read_layer(store, name, group, paths, units, specs, origin), list(paths)
     # Another number of arrays: match single arrays by name, if each array can be read alone.
-    changed = origin.major == 1 or origin.backend == "theano" or len(units) > 1
-    if changed or any(type(unit.layer).__name__ in ("LSTM", "GRU") for unit in units):
+    needs_conversion = origin.major == 1 or origin.backend == "theano" or len(units) > 1
+    if needs_conversion or any(type(unit.layer).__name__ in ("LSTM", "GRU") for unit in units):
         return {}, []  # the conversion needs all arrays of the layer
-    own = {base_name(path): (kind, path) for kind, path in specs}
-    found = {base_name(path): path for path in paths}
-    both = [word for word in own if word in found]
-    return {own[word]: store.read(found[word]) for word in both}, [found[word] for word in both]
+    model_keys = {base_name(path): (kind, path) for kind, path in specs}
+    file_paths = {base_name(path): path for path in paths}
+    common_names = [array_name for array_name in model_keys if array_name in file_paths]
+    return {
+        model_keys[array_name]: store.read(file_paths[array_name]) for array_name in common_names
+    }, [file_paths[array_name] for array_name in common_names]

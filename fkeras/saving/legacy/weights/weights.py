@@ -45,20 +45,20 @@ def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
             number += 1
         if not parts:
             raise origin.at(f"/{group}").error(
-                f"the attribute {name!r} is missing. The group is damaged, or of another kind of "
-                "file."
+                f"the attribute {name!r} is missing. The group is damaged, or the file is not a file "
+                "of weights."
             )
-    found: list[str] = []
+    strings: list[str] = []
     for part in parts:
         part = (part,) if isinstance(part, str) else part
         if part is None or (isinstance(part, np.ndarray) and part.size == 0):
             continue
         if not isinstance(part, tuple | list) or not all(isinstance(w, str) for w in part):
             raise origin.at(f"/{group}").error(
-                f"expected {name!r} as a list of strings, received {part!r:.80}. It is damaged."
+                f"expected {name!r} as a list of strings, received {part!r:.80}. The file is damaged."
             )
-        found.extend(part)
-    return found
+        strings.extend(part)
+    return strings
 
 
 def group_of(store: Store) -> str:
@@ -88,24 +88,26 @@ def place_legacy_weights(
     if origin.major == 3:
         # The arrays, not the configuration, show which attention projections are quantized.
         model = with_stored_codes(model, _find_in(store))
-    pairs = stored_layers(store, model, state, orders)
-    origin = with_backend(origin, [path for *_, paths in pairs for path in paths])
+    layer_rows = stored_layers(store, model, state, orders)
+    origin = with_backend(origin, [path for *_, paths in layer_rows for path in paths])
     leaves = weights_by_path(model)
     # Keras 3.11 to 3.13 stored some codes in another form, recognizable by the shape.
-    old = _old_codes(model)
-    for own, stored, paths in pairs:
-        units = listed(model.layers[own], state_of(state, own), (own,), orders)
+    old_codes = _old_codes(model)
+    for layer_name, layer_group, paths in layer_rows:
+        units = listed(model.layers[layer_name], state_of(state, layer_name), (layer_name,), orders)
         specs = specs_of(units, leaves, state)
-        for key, value in read_layer(store, own, stored, paths, units, specs, origin).items():
-            layer, name, shape = old.get(key[1], (None, "", None))
+        for key, value in read_layer(
+            store, layer_name, layer_group, paths, units, specs, origin
+        ).items():
+            layer, name, shape = old_codes.get(key[1], (None, "", None))
             if layer is not None and value.shape == shape:
                 value = renewed(layer, name, value)
-            _check_array(key[1], specs[key], value, origin.at(f"/{stored}"), own)
+            _check_array(key[1], specs[key], value, origin.at(f"/{layer_group}"), layer_name)
             changes[key] = value
     # One warning for the whole model: NaN in a file is legal, but rarely intended.
-    unusual = [name for (_, name), value in changes.items() if not is_finite(value)]
-    warn_not_finite(unusual, origin.file)
-    return _placed(model, state, leaves, changes)
+    nonfinite_names = [name for (_, name), value in changes.items() if not is_finite(value)]
+    warn_not_finite(nonfinite_names, origin.file)
+    return _with_changes(model, state, leaves, changes)
 
 
 def _find_in(store: Store) -> Find:
@@ -113,8 +115,10 @@ def _find_in(store: Store) -> Find:
     arrays = [path for _, paths in file_layers(store).values() for path in paths]
 
     def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
-        own = f"/{layer.name}/{getattr(layer, field).name}/"
-        return {base_name(path): unread(store, path) for path in arrays if own in f"/{path}"}
+        projection_path = f"/{layer.name}/{getattr(layer, field).name}/"
+        return {
+            base_name(path): unread(store, path) for path in arrays if projection_path in f"/{path}"
+        }
 
     return find
 
@@ -129,8 +133,8 @@ def _old_codes(model: Network) -> dict[str, tuple[Any, str, tuple[int, ...]]]:
 
 
 def state_of(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = state.get(name, {})
-    return found if isinstance(found, Mapping) else {}
+    layer_state = state.get(name, {})
+    return layer_state if isinstance(layer_state, Mapping) else {}
 
 
 def with_backend(origin: Origin, paths: Sequence[str]) -> Origin:
@@ -151,20 +155,23 @@ def stored_layers(
     """
     stored = file_layers(store)
     origin = origin_of(store, group_of(store))
-    own = own_layers(model, state, orders)
+    model_layers = own_layers(model, state, orders)
     names = {safe_name(name): name for name in stored}
-    if set(names) == set(own):
-        return [(name, *stored[names[name]]) for name in own]
-    if len(stored) != len(own):
-        missing = [n for n in own if n not in names]
-        other = [n for n in names if n not in own]
+    if set(names) == set(model_layers):
+        return [(name, *stored[names[name]]) for name in model_layers]
+    if len(stored) != len(model_layers):
+        missing = [n for n in model_layers if n not in names]
+        unexpected = [n for n in names if n not in model_layers]
         raise origin.error(
-            f"expected weights of {len(own)} layers, received those of {len(stored)}. Not in the "
+            f"expected weights of {len(model_layers)} layers, received those of {len(stored)}. Not in the "
             f"file: {', '.join(missing[:8]) or 'none'}; not in the model: "
-            f"{', '.join(other[:8]) or 'none'}. Load it into the model that it was saved from."
+            f"{', '.join(unexpected[:8]) or 'none'}. Load it into the model that it was saved from."
         )
     # Keras itself loads by order; equal counts with other names are usual for automatic names.
-    return [(name, *found) for name, found in zip(own, stored.values(), strict=True)]
+    return [
+        (name, *stored_layer)
+        for name, stored_layer in zip(model_layers, stored.values(), strict=True)
+    ]
 
 
 def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
@@ -177,19 +184,19 @@ def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
     origin = origin_of(store, group)
     stored: dict[str, tuple[str, list[str]]] = {}
     for name in words(store, group, "layer_names", origin):
-        inside = f"{group}/{name}" if group else name
+        layer_group = f"{group}/{name}" if group else name
         # The list comes from the file: check each name before reading from its path.
-        if inside not in _known_groups(store, inside):
+        if layer_group not in _existing_group(store, layer_group):
             raise origin.error(
-                f"the list of layers names {name!r:.80}, of which there is no group. The file is "
-                "damaged.",
+                f"the list of layers contains {name!r:.80}, but the file has no group of that name. "
+                "The file is damaged.",
                 name,
             )
-        weights = words(store, inside, "weight_names", origin)
+        weights = words(store, layer_group, "weight_names", origin)
         if name in stored or len(set(weights)) < len(weights):
-            raise origin.error("a name that stands twice. The file is damaged.", name)
+            raise origin.error("the file lists a name twice. The file is damaged.", name)
         if weights:
-            stored[name] = (inside, [f"{inside}/{w}" for w in weights])
+            stored[name] = (layer_group, [f"{layer_group}/{w}" for w in weights])
     return stored
 
 
@@ -202,9 +209,9 @@ def own_layers(model: Network, state: Mapping[str, Any], orders: Orders) -> list
     ]
 
 
-def _known_groups(store: Store, path: str) -> tuple[str, ...]:
-    above, _, name = path.rpartition("/")
-    return (path,) if name in store.groups(above) else ()
+def _existing_group(store: Store, path: str) -> tuple[str, ...]:
+    parent, _, name = path.rpartition("/")
+    return (path,) if name in store.groups(parent) else ()
 
 
 def specs_of(
@@ -221,8 +228,8 @@ def specs_of(
 def counts_of(units: Sequence[Unit], count: int, origin: Origin) -> list[int] | None:
     """Splits a layer's `count` arrays in a file among its units; None if `count` does not fit."""
     # Keras 1's option consume_less="gpu" stored the gates together, its other values apart.
-    for apart in (True, False):
-        counts = [arrays.stored_count(u.layer, len(u.names), origin, apart) for u in units]
+    for separate_gates in (True, False):
+        counts = [arrays.stored_count(u.layer, len(u.names), origin, separate_gates) for u in units]
         if sum(counts) == count:
             return counts
     return None
@@ -254,21 +261,23 @@ def read_layer(
     origin = origin.at(f"/{group}")
     counts = counts_of(units, len(paths), origin)
     if counts is None:
-        shown = ", ".join(n for u in units for n in u.names[:4])
+        expected_names = ", ".join(n for u in units for n in u.names[:4])
         raise origin.error(
-            f"expected {len(specs)} arrays ({shown}), received {len(paths)}. The weights belong to "
+            f"expected {len(specs)} arrays ({expected_names}), received {len(paths)}. The weights belong to "
             "another model.",
             name,
         )
     _check_names(paths, [n for u in units for n in u.names], origin, name)
-    start, found = 0, {}
+    start, arrays_by_key = 0, {}
     for unit, count in zip(units, counts, strict=True):
         keys = list(zip(unit.kinds, unit.names, strict=True))
         shapes = [tuple(specs[key].shape) for key in keys]
         values = [store.read(path) for path in paths[start : start + count]]
         start += count
-        found |= zip(keys, arrays.converted(unit.layer, values, shapes, origin), strict=True)
-    return found
+        arrays_by_key |= zip(
+            keys, arrays.converted(unit.layer, values, shapes, origin), strict=True
+        )
+    return arrays_by_key
 
 
 def _lookup(state: Mapping[str, Any], path: str) -> Any:
@@ -283,7 +292,7 @@ def _keys(state: Mapping[str, Any], path: str) -> list[str]:
     rest = path
     while rest:
         # The longest key first: another key may be its prefix.
-        found = next(
+        key = next(
             (
                 k
                 for k in sorted(state, key=len, reverse=True)
@@ -291,10 +300,10 @@ def _keys(state: Mapping[str, Any], path: str) -> list[str]:
             ),
             None,
         )
-        if found is None:
+        if key is None:
             raise KeyError(path)
-        keys.append(found)
-        state, rest = state[found], rest[len(found) + 1 :]
+        keys.append(key)
+        state, rest = state[key], rest[len(key) + 1 :]
         if not isinstance(state, Mapping):
             break
     return keys
@@ -326,40 +335,41 @@ def _check_names(paths: Sequence[str], names: Sequence[str], origin: Origin, lay
     """Rejects arrays whose names contradict the order; equal shapes would hide the mistake."""
     if len(paths) != len(names):
         return
-    stored, own = [base_name(p) for p in paths], [base_name(n) for n in names]
-    for number, (one, other) in enumerate(zip(stored, own, strict=True)):
+    stored_names, model_names = [base_name(p) for p in paths], [base_name(n) for n in names]
+    for number, (stored_name, model_name) in enumerate(zip(stored_names, model_names, strict=True)):
         # Names that only differ (an old "W" for "kernel") prove nothing; swapped names do.
-        if one != other and one in own and other in stored:
+        if stored_name != model_name and stored_name in model_names and model_name in stored_names:
             raise origin.error(
-                f"expected {names[number]!r} as array {number}, received one that is called {one!r}. "
-                "The order of the file is not that of the layer; save the model again.",
+                f"expected {names[number]!r} as array {number}, received an array named "
+                f"{stored_name!r}. The file and the layer have different orders; save the model "
+                "again.",
                 layer,
             )
 
 
-def _placed(
+def _with_changes(
     model: Network, state: Mapping[str, Any], leaves: dict[str, Any], changes: Mapping
 ) -> tuple[Network, dict[str, Any]]:
     skeleton = skeleton_of(model)
     for (kind, path), value in changes.items():
         if kind == "weight":
             leaves[path] = jnp.asarray(value, leaves[path].dtype)
-    made = skeleton.join(tuple(leaves[name] for name in skeleton.names))
+    filled_model = skeleton.join(tuple(leaves[name] for name in skeleton.names))
     states = {tuple(_keys(state, p)): v for (kind, p), v in changes.items() if kind == "state"}
-    return made, _filled(state, states, ())
+    return filled_model, _filled_state(state, states, ())
 
 
-def _filled(state: Mapping[str, Any], values: Mapping, at: tuple[str, ...]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _filled_state(state: Mapping[str, Any], values: Mapping, at: tuple[str, ...]) -> dict[str, Any]:
+    filled: dict[str, Any] = {}
     for key, value in state.items():
-        place = (*at, key)
+        key_path = (*at, key)
         if isinstance(value, Mapping):
-            made[key] = _filled(value, values, place)
-        elif place in values:
-            made[key] = jnp.asarray(values[place], value.dtype)
+            filled[key] = _filled_state(value, values, key_path)
+        elif key_path in values:
+            filled[key] = jnp.asarray(values[key_path], value.dtype)
         elif isinstance(value, jax.ShapeDtypeStruct):
             # Legacy files hold no carry of stateful layers; zeros are the initial carry.
-            made[key] = jnp.zeros(value.shape, value.dtype)
+            filled[key] = jnp.zeros(value.shape, value.dtype)
         else:
-            made[key] = value
-    return made
+            filled[key] = value
+    return filled
