@@ -54,12 +54,12 @@ def replacing(path: Any) -> Iterator[BinaryIO]:
         >>> place.read_text()
         'whole'
     """
-    place = os.path.realpath(as_path(path))
-    if os.path.isdir(place):
+    target = os.path.realpath(as_path(path))
+    if os.path.isdir(target):
         raise IsADirectoryError(
-            f"{path}: expected a file's name, and a folder stands there. Give a name inside it."
+            f"{path}: expected the path of a file, received a folder. Append a file name."
         )
-    folder, name = os.path.split(place)
+    folder, name = os.path.split(target)
     os.makedirs(folder, exist_ok=True)
     # a random name for each writer: concurrent writers leave one complete file; the same directory,
     # since a rename is atomic only within a file system
@@ -72,15 +72,15 @@ def replacing(path: Any) -> Iterator[BinaryIO]:
             # data must reach the disk before the rename does, or a power loss leaves an empty file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, place)
+        os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    _keep_name(folder)
+    _flush_folder(folder)
 
 
-def _keep_name(folder: str) -> None:
+def _flush_folder(folder: str) -> None:
     """Flushes a directory to the disk, so that a rename in the directory survives a power loss."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows cannot open directories
         return

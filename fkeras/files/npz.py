@@ -80,22 +80,22 @@ def check_about(about: Any) -> dict[str, np.dtype]:
     if about.get("format") != FORMAT or not isinstance(version, int) or version > VERSION:
         raise ValueError(
             f"expected the format {FORMAT!r}, version {VERSION}, received "
-            f"{str(about.get('format'))[:40]!r}, version {str(version)[:20]}. Read it with the "
-            "program that wrote it."
+            f"{str(about.get('format'))[:40]!r}, version {str(version)[:20]}. Read the file with "
+            "the program that wrote it."
         )
     dtypes = about.get("dtypes", {})
     names = dtypes.items() if isinstance(dtypes, Mapping) else [("dtypes", dtypes)]
-    found = {}
+    dtypes_by_name = {}
     for name, dtype in names:
         # a name from the file: only scalar types of ml_dtypes are accepted
-        known = getattr(ml_dtypes, dtype, None) if isinstance(dtype, str) else None
-        if not isinstance(known, type) or not issubclass(known, np.generic):
+        dtype_class = getattr(ml_dtypes, dtype, None) if isinstance(dtype, str) else None
+        if not isinstance(dtype_class, type) or not issubclass(dtype_class, np.generic):
             raise ValueError(
                 f"expected a dtype such as 'bfloat16' for {name!r}, received {str(dtype)[:40]!r}. "
                 "The file is damaged."
             )
-        found[name] = np.dtype(known)
-    return found
+        dtypes_by_name[name] = np.dtype(dtype_class)
+    return dtypes_by_name
 
 
 def read_header(file: Readable, size: int) -> tuple[tuple[int, ...], np.dtype, bool]:
@@ -111,9 +111,11 @@ def read_header(file: Readable, size: int) -> tuple[tuple[int, ...], np.dtype, b
     """
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"expected .npy version 1 or 2, received {version}. Save it again.")
-    first = version == (1, 0)
-    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+        raise ValueError(f"expected .npy version 1 or 2, received {version}. Save the file again.")
+    is_version_1 = version == (1, 0)
+    read = (
+        np.lib.format.read_array_header_1_0 if is_version_1 else np.lib.format.read_array_header_2_0
+    )
     shape, fortran, dtype = read(file)
     # unpickling objects runs code from the file
     if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None:
@@ -125,8 +127,8 @@ def read_header(file: Readable, size: int) -> tuple[tuple[int, ...], np.dtype, b
     stored, claimed = size - file.tell(), math.prod(shape) * dtype.itemsize
     if any(n < 0 for n in shape) or stored != claimed:
         raise ValueError(
-            f"an array of shape {shape}, {claimed} bytes, of which {stored} are stored. It is cut "
-            "off or damaged."
+            f"expected {claimed} bytes for an array of shape {shape}, received {stored} bytes. The "
+            "file is truncated or damaged."
         )
     return shape, dtype, fortran
 
@@ -154,7 +156,7 @@ def read_array(file: Readable, size: int) -> np.ndarray:
     count = math.prod(shape) * dtype.itemsize
     data = file.read(count)
     if len(data) != count:
-        raise ValueError(f"expected {count} bytes, received {len(data)}. It is cut off.")
+        raise ValueError(f"expected {count} bytes, received {len(data)}. The file is truncated.")
     array = np.frombuffer(data, dtype)
     array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
     # JAX rejects arrays in a foreign byte order
@@ -171,7 +173,11 @@ def viewed(array: np.ndarray, dtype: Any) -> np.ndarray:
         array([0], dtype=bfloat16)
     """
     # NumPy loads bfloat16 as raw bytes (kind "V"), and `write` stores unsigned integers
-    wanted = np.dtype(dtype)
-    stands = array.dtype.kind == "V" or array.dtype.kind == "u" != wanted.kind
-    small = wanted.kind == "V" or wanted.name.startswith(("bfloat", "float8"))
-    return array.view(wanted) if stands and small and array.itemsize == wanted.itemsize else array
+    target = np.dtype(dtype)
+    is_raw = array.dtype.kind == "V" or array.dtype.kind == "u" != target.kind
+    is_small_float = target.kind == "V" or target.name.startswith(("bfloat", "float8"))
+    return (
+        array.view(target)
+        if is_raw and is_small_float and array.itemsize == target.itemsize
+        else array
+    )

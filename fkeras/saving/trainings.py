@@ -64,11 +64,11 @@ def load_training(
             return legacy.load_training(store, path, custom_objects, limits)
 
     # a continuation: the archive is open only inside `keras_file.read`
-    finish = functools.partial(_training, limits)
+    finish = functools.partial(_read_training, limits)
     return keras_file.read(path, custom_objects, limits, finish)
 
 
-def _training(limits: Limits, opened: keras_file.Opened) -> tuple[Trainer, TrainState]:
+def _read_training(limits: Limits, opened: keras_file.Opened) -> tuple[Trainer, TrainState]:
     model, state, config, store = opened.model, opened.state, opened.config, opened.store
     # a converter marks an archive of tf.keras, whose optimizers have other variables
     if opened.converter is not None:
@@ -77,9 +77,9 @@ def _training(limits: Limits, opened: keras_file.Opened) -> tuple[Trainer, Train
     compiled = field(config, "compile_config", (dict, type(None)), None, **place)
     trainer = read_trainer(compiled, opened.custom_objects, store.file, store)
     if trainer is None or not model.built:
-        word = "compiled" if trainer is None else "built"
+        missing_step = "compiled" if trainer is None else "built"
         raise FileError(
-            f"the model was never {word} ('compile_config' is empty, or the input is unknown), so "
+            f"the model was never {missing_step} ('compile_config' is empty, or the input is unknown), so "
             "the file holds no training to resume. Load the model with "
             "model, state = fk.load_model(path), and train it with your own Trainer.",
             **place,

@@ -88,137 +88,144 @@ class Archive:
             raise FileError(
                 f"expected a zip archive, received {file_type.describe(start, size)}.", file=file
             )
-        listed, begin = self._list(size)
-        self._check_end(begin, size)
+        infos, directory_start = self._read_directory(size)
+        self._check_end(directory_start, size)
         self._entries: dict[str, tuple[zipfile.ZipInfo, int]] = {}
         # sorted by offset, so that comparing each entry with the end of the previous one finds
         # every overlap: zip bombs list one block of compressed data as many entries
-        reached = 0
+        previous_end = 0
         total = 0
-        for info in sorted(listed, key=lambda i: i.header_offset):
+        for info in sorted(infos, key=lambda i: i.header_offset):
             name = info.orig_filename
             self._check_entry(info, name)
             if name in self._entries:
-                raise self._refuse(name, "stands twice in the archive. Save the model again.")
+                raise self._error(name, "occurs twice in the archive. Save the model again.")
             data = self._data_start(info, name, size)
-            if info.header_offset < reached or data + info.compress_size > begin:
-                raise self._refuse(
+            if info.header_offset < previous_end or data + info.compress_size > directory_start:
+                raise self._error(
                     name,
-                    "shares its place in the archive with another entry. It is damaged, or made "
-                    "to fill the memory.",
+                    "overlaps another entry of the archive. The file is damaged, or crafted to "
+                    "exhaust memory.",
                 )
-            reached = data + info.compress_size
+            previous_end = data + info.compress_size
             total += info.file_size
             self._entries[name] = (info, data)
         # many entries below the limit could fill the memory together
         if total > limits.member_bytes:
             raise FileError(
-                f"entries of {total} bytes in all, expected at most {limits.member_bytes}. If you "
-                "trust the file, pass limits=fk.Limits(member_bytes=...).",
+                f"expected entries of at most {limits.member_bytes} bytes in total, received "
+                f"{total} bytes. If you trust the file, pass limits=fk.Limits(member_bytes=...).",
                 file=file,
             )
-        self.names = tuple(i.orig_filename for i in listed if not i.orig_filename.endswith("/"))
+        self.names = tuple(i.orig_filename for i in infos if not i.orig_filename.endswith("/"))
 
-    def _refuse(self, name: str, problem: str) -> FileError:
+    def _error(self, name: str, problem: str) -> FileError:
         return FileError(problem, file=self.file, member=ascii(name[:100])[1:-1])
 
-    def _list(self, size: int) -> tuple[list[zipfile.ZipInfo], int]:
+    def _read_directory(self, size: int) -> tuple[list[zipfile.ZipInfo], int]:
         try:
             # not closed: ZipFile does not own a file object that it received
             opened = zipfile.ZipFile(self._source)
         except Exception as error:
             raise FileError(
-                f"a zip archive without a readable list of its entries ({error}). It is cut off "
-                "or damaged; save or download it again.",
+                f"cannot read the directory of the zip archive ({error}). The file is truncated or "
+                "damaged; save or download it again.",
                 file=self.file,
             ) from error
-        listed = opened.infolist()
-        if len(listed) > min(self._limits.members, size):
+        infos = opened.infolist()
+        if len(infos) > min(self._limits.members, size):
             raise FileError(
-                f"{len(listed)} entries, expected at most {self._limits.members}. If you trust "
-                "the file, pass limits=fk.Limits(members=...).",
+                f"expected at most {self._limits.members} entries, received {len(infos)}. If you "
+                "trust the file, pass limits=fk.Limits(members=...).",
                 file=self.file,
             )
-        return listed, opened.start_dir
+        return infos, opened.start_dir
 
-    def _check_end(self, begin: int, size: int) -> None:
+    def _check_end(self, directory_start: int, size: int) -> None:
         """Rejects a second end record: another reader might use the other directory."""
         # the end record must be the only one, and its comment must end with the file
-        self._source.seek(begin)
-        tail = self._source.read(size - begin)
+        self._source.seek(directory_start)
+        tail = self._source.read(size - directory_start)
         at = tail.find(_END)
         comment = int.from_bytes(tail[at + 20 : at + 22], "little") if at >= 0 else 0
         if at < 0 or tail.count(_END) != 1 or at + 22 + comment != len(tail):
             raise FileError(
-                "a zip archive whose list of entries can be read in two ways. Save it again.",
+                "expected a single directory at the end of the zip archive, received an ambiguous "
+                "end. Save the model again.",
                 file=self.file,
             )
 
     def _check_entry(self, info: zipfile.ZipInfo, name: str) -> None:
         parts = name.removesuffix("/").split("/")
         # nothing is unpacked here, but users and other tools join such names to a folder
-        climbing = any(part in ("", ".", "..") for part in parts)
-        if climbing or "\\" in name or ":" in name or not name.isprintable() or len(name) > 1024:
-            raise self._refuse(
+        escapes = any(part in ("", ".", "..") for part in parts)
+        if escapes or "\\" in name or ":" in name or not name.isprintable() or len(name) > 1024:
+            raise self._error(
                 name,
-                "a name that leads out of the archive or is no plain name; expected one such as "
-                "'assets/words.txt'. Save the model again.",
+                "expected a plain relative name such as 'assets/words.txt'. Save the model again.",
             )
         # the upper half holds the Unix mode, or 0 if the writer set none
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or (kind == stat.S_IFDIR) > name.endswith(
             "/"
         ):
-            raise self._refuse(
-                name, "a link or a device; expected a plain file. Save the model again."
+            raise self._error(
+                name, "expected a plain file, received a link or a device. Save the model again."
             )
         if info.flag_bits & _ENCRYPTED:
-            raise self._refuse(name, "it is encrypted. Unpack it with its password first.")
+            raise self._error(
+                name, "the entry is encrypted. Unpack the archive with its password first."
+            )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise self._refuse(
+            raise self._error(
                 name,
-                f"packed by method {info.compress_type}; only stored and deflated entries are "
-                "read. Save the model again.",
+                "expected a stored or deflated entry, received the compression method "
+                f"{info.compress_type}. Save the model again.",
             )
         if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
-            raise self._refuse(
+            raise self._error(
                 name,
-                f"stored as it is, and listed with {info.compress_size} and {info.file_size} "
-                "bytes. It is damaged.",
+                "expected equal sizes for an uncompressed entry, received "
+                f"{info.compress_size} and {info.file_size} bytes. The file is damaged.",
             )
         # deflate expands at most 1032-fold; weights and JSON of real models stay far below that
-        packed = max(info.compress_size * self._limits.ratio, _SMALL)
-        if info.file_size > min(packed, self._limits.member_bytes):
-            raise self._refuse(
+        allowed_size = max(info.compress_size * self._limits.ratio, _SMALL)
+        if info.file_size > min(allowed_size, self._limits.member_bytes):
+            raise self._error(
                 name,
-                f"{info.compress_size} bytes that become {info.file_size}. If you trust the file, "
-                "pass limits=fk.Limits(ratio=..., member_bytes=...).",
+                f"the entry expands from {info.compress_size} to {info.file_size} bytes, above the "
+                "limits. If you trust the file, pass limits=fk.Limits(ratio=..., member_bytes=...).",
             )
 
     def _data_start(self, info: zipfile.ZipInfo, name: str, size: int) -> int:
         """Returns the offset of an entry's data, and compares its header with the directory."""
         if not 0 <= info.header_offset <= size - _LOCAL.size:
-            raise self._refuse(name, "listed outside of the archive. It is cut off or damaged.")
+            raise self._error(
+                name, "the entry starts outside the archive. The file is truncated or damaged."
+            )
         self._source.seek(info.header_offset)
         raw = self._source.read(_LOCAL.size)
         sign, _, flags, method, _, _, crc, packed, full, n, m = _LOCAL.unpack(raw)
         if sign != file_type.ZIP:
-            raise self._refuse(name, "there is no entry where the list has it. It is damaged.")
-        own = self._source.read(n)
-        written = own.decode("utf-8" if flags & 0x800 else "cp437", "replace")
-        later = flags & 0x8  # streamed entry: zeros here, sizes and checksum follow the data
-        sizes = (crc, packed, full) == (info.CRC, info.compress_size, info.file_size)
+            raise self._error(
+                name, "no entry at the offset that the directory lists. The file is damaged."
+            )
+        raw_name = self._source.read(n)
+        header_name = raw_name.decode("utf-8" if flags & 0x800 else "cp437", "replace")
+        sizes_follow = flags & 0x8  # streamed entry: zeros here, sizes and checksum follow the data
+        sizes_match = (crc, packed, full) == (info.CRC, info.compress_size, info.file_size)
         # zip64: the sizes are in the extra field, which is not compared; `read` checks the length
-        large = packed == 0xFFFFFFFF or full == 0xFFFFFFFF
+        is_zip64 = packed == 0xFFFFFFFF or full == 0xFFFFFFFF
         if (
-            written != name
+            header_name != name
             or method != info.compress_type
             or flags & _ENCRYPTED
-            or not (sizes or later or (large and crc == info.CRC))
+            or not (sizes_match or sizes_follow or (is_zip64 and crc == info.CRC))
         ):
-            raise self._refuse(
+            raise self._error(
                 name,
-                f"calls itself {written[:100]!a} or has other sizes than listed. It is damaged.",
+                f"the entry's header has the name {header_name[:100]!a}, or other sizes than the "
+                "directory. The file is damaged.",
             )
         return info.header_offset + _LOCAL.size + n + m
 
@@ -231,8 +238,10 @@ class Archive:
 
     def _find(self, name: str) -> tuple[zipfile.ZipInfo, int]:
         if name not in self._entries:
-            known = ", ".join(self.names[:12]) or "nothing"
-            raise self._refuse(name, f"is missing; the archive has {known}. Save the model again.")
+            available = ", ".join(self.names[:12]) or "nothing"
+            raise self._error(
+                name, f"is missing; the archive has {available}. Save the model again."
+            )
         return self._entries[name]
 
     def read(self, name: str) -> bytes:
@@ -244,14 +253,14 @@ class Archive:
         info, start = self._find(name)
         with reading(self.file, name):
             self._source.seek(start)
-            data = self._exactly(info.compress_size)
+            data = self._read_exactly(info.compress_size)
             if info.compress_type == zipfile.ZIP_DEFLATED:
                 # max_length bounds the memory; the extra byte reveals data beyond the listed size
                 data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.file_size + 1)
             if len(data) > info.file_size:
                 raise FileError(
-                    f"unpacks to more than the {info.file_size} bytes that are listed. It is "
-                    "damaged, or made to fill the memory."
+                    f"unpacks to more than the {info.file_size} bytes that are listed. The file is "
+                    "damaged, or crafted to exhaust memory."
                 )
             if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
                 raise self._damaged(name)
@@ -277,19 +286,18 @@ class Archive:
             )
 
     def _damaged(self, name: str) -> FileError:
-        return self._refuse(
+        return self._error(
             name,
-            "its bytes are not those it was saved with (the checksum differs). It is damaged; "
-            "save or download it again.",
+            "the checksum differs. The file is damaged; save or download it again.",
         )
 
-    def _exactly(self, length: int) -> bytes:
+    def _read_exactly(self, length: int) -> bytes:
         # an unbuffered file may return fewer bytes than requested
         parts = []
         while length:
             part = self._source.read(length)
             if not part:
-                raise FileError("it ends too early. It is cut off; save or download it again.")
+                raise FileError("the file is truncated; save or download it again.")
             parts.append(part)
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -297,14 +305,14 @@ class Archive:
     def _checksum(self, start: int, length: int) -> int:
         self._source.seek(start)
         block = memoryview(bytearray(min(length, _STEP) or 1))
-        found = 0
+        checksum = 0
         while length:
             count = self._source.readinto(block[: min(length, _STEP)])
             if not count:
-                raise FileError("it ends too early. It is cut off; save or download it again.")
-            found = zlib.crc32(block[:count], found)
+                raise FileError("the file is truncated; save or download it again.")
+            checksum = zlib.crc32(block[:count], checksum)
             length -= count
-        return found
+        return checksum
 
 
 class Window(io.RawIOBase):
@@ -329,21 +337,21 @@ class Window(io.RawIOBase):
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         base = (0, self._at, self._length)[whence]
         if base + offset < 0:
-            raise ValueError(f"a place before the beginning: {base + offset}.")
+            raise ValueError(f"expected a position of 0 or more, received {base + offset}.")
         self._at = base + offset
         return self._at
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        wanted = max(0, min(len(view), self._length - self._at))
-        done = 0
+        requested = max(0, min(len(view), self._length - self._at))
+        received = 0
         # windows share the position of the source: seek before every read
-        if wanted:
+        if requested:
             self._source.seek(self._start + self._at)
-        while done < wanted:
-            count = self._source.readinto(view[done:wanted])
+        while received < requested:
+            count = self._source.readinto(view[received:requested])
             if not count:
                 break
-            done += count
-        self._at += done
-        return done
+            received += count
+        self._at += received
+        return received

@@ -61,10 +61,10 @@ class FileError(ValueError):
         super().__init__(f"{where}: {problem}" if where else problem)
 
     def __reduce__(self) -> Any:
-        return (_again, (self.problem, self.file, self.member, self.layer), self.__dict__)
+        return (_rebuild, (self.problem, self.file, self.member, self.layer), self.__dict__)
 
 
-def _again(problem: str, file: str | None, member: str | None, layer: str | None) -> FileError:
+def _rebuild(problem: str, file: str | None, member: str | None, layer: str | None) -> FileError:
     return FileError(problem, file=file, member=member, layer=layer)
 
 
@@ -112,7 +112,7 @@ def reading(
     except Exception as error:
         # a damaged file can trigger any exception in parsers and layer constructors
         raise FileError(
-            _described(error),
+            _describe(error),
             file=file,
             member=member,
             layer=_layer_name(getattr(error, "layer", None)) or layer or _named_layer(error),
@@ -122,21 +122,21 @@ def reading(
 
 def _layer_name(layer: Any) -> str | None:
     """Returns the layer's name from an error's place: "'dense' (Dense)" and "'dense', call 0"."""
-    found = re.match(r"'([^']+)'", layer) if isinstance(layer, str) else None
-    return found[1] if found else layer
+    match = re.match(r"'([^']+)'", layer) if isinstance(layer, str) else None
+    return match[1] if match else layer
 
 
 def _named_layer(error: Exception) -> str | None:
     """Returns the layer's name at the start of a message, as `Layer.where` writes it."""
-    found = re.match(r"(?:deserialize: )?'([^']+)' \(", str(error))
-    return found[1] if found else None
+    match = re.match(r"(?:deserialize: )?'([^']+)' \(", str(error))
+    return match[1] if match else None
 
 
-def _described(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     text = str(error).strip()
     if isinstance(error, RecursionError):
         return (
-            "objects are nested too deeply to be read; a model has a few dozen levels at most. "
+            "the objects are nested too deeply; a model has a few dozen levels at most. "
             "Limits(depth=...) bounds the depth."
         )
     if isinstance(error, MemoryError):

@@ -45,9 +45,9 @@ def describe(start: bytes, size: int | None = None) -> str:
     """
     if not start or size == 0:
         return "an empty file. Save or download it again"
-    for sign, word, remedy in _KINDS:
-        if start.startswith(sign):
-            return f"{word}. {remedy}"
+    for signature, name, remedy in _KINDS:
+        if start.startswith(signature):
+            return f"{name}. {remedy}"
     if start[4:8] == b"TFL3":
         return "a TensorFlow Lite model. Open the model that it was made from"
     if start[257:262] == b"ustar":
@@ -73,9 +73,13 @@ def open_regular(path: Any) -> io.FileIO:
     # checked before opening: opening a named pipe blocks until another process writes
     status = os.stat(file)
     if stat.S_ISDIR(status.st_mode):
-        saved = os.path.exists(os.path.join(file, "saved_model.pb"))
-        kind = "a SavedModel folder of TensorFlow" if saved else "a folder"
-        remedy = "Load it with TensorFlow, and save it as .keras" if saved else "Give a file in it"
+        is_saved_model = os.path.exists(os.path.join(file, "saved_model.pb"))
+        kind = "a SavedModel folder of TensorFlow" if is_saved_model else "a folder"
+        remedy = (
+            "Load it with TensorFlow, and save it as .keras"
+            if is_saved_model
+            else "Give a file in it"
+        )
         raise FileError(f"expected a file, received {kind}. {remedy}.", file=file)
     if not stat.S_ISREG(status.st_mode):
         raise FileError(

@@ -121,7 +121,7 @@ class Store:
         self._groups: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._arrays: set[str] = set()
         # offset -> (length, path) of the data that was read: no two arrays may share bytes
-        self._taken: dict[int, tuple[int, str]] = {}
+        self._read_ranges: dict[int, tuple[int, str]] = {}
         self._total = 0
         self._heap: int | None = None
         self._walk()
@@ -129,7 +129,7 @@ class Store:
     def _place(self, path: str) -> str:
         return f"{self.member}:/{path}" if self.member else f"/{path}"
 
-    def _refuse(self, path: str, problem: str) -> FileError:
+    def _error(self, path: str, problem: str) -> FileError:
         return FileError(problem, file=self.file, member=self._place(path))
 
     def _walk(self) -> None:
@@ -138,79 +138,83 @@ class Store:
         # hard links to one object have one address, so an address seen twice is a cycle or an
         # alias; a walk into a cycle would not end
         seen = {root.addr: ""}
-        waiting = [("", 0)]
-        while waiting:
-            path, depth = waiting.pop()
+        stack = [("", 0)]
+        while stack:
+            path, depth = stack.pop()
             group = h5py.h5g.open(self._root, path.encode() or b"/")
             groups, arrays = [], []
             # `_links` has rejected all other links: `get_info` below would follow them
             for name, address in self._links(group, path):
-                below = f"{path}/{name}" if path else name
+                child_path = f"{path}/{name}" if path else name
                 if address in seen:
-                    raise self._refuse(
-                        below,
-                        f"the same object as /{seen[address]}, reached a second time; a model's "
-                        "file is a tree. Save the model again.",
+                    raise self._error(
+                        child_path,
+                        f"expected a tree of groups, received a second path to the object "
+                        f"/{seen[address]}. Save the model again.",
                     )
-                seen[address] = below
+                seen[address] = child_path
                 if len(seen) > self._limits.objects:
-                    raise self._refuse(
-                        below,
-                        f"more than {self._limits.objects} groups and arrays. If you trust the "
-                        "file, pass limits=fk.Limits(objects=...).",
+                    raise self._error(
+                        child_path,
+                        f"expected at most {self._limits.objects} groups and arrays, received more. "
+                        "If you trust the file, pass limits=fk.Limits(objects=...).",
                     )
                 kind = h5py.h5o.get_info(group, name.encode()).type
                 if kind == _GROUP:
                     if depth >= self._limits.depth:
-                        raise self._refuse(
-                            below,
-                            f"groups nested deeper than {self._limits.depth} levels. If you trust "
-                            "the file, pass limits=fk.Limits(depth=...).",
+                        raise self._error(
+                            child_path,
+                            f"expected at most {self._limits.depth} levels of groups, received "
+                            "more. If you trust the file, pass limits=fk.Limits(depth=...).",
                         )
                     groups.append(name)
-                    waiting.append((below, depth + 1))
+                    stack.append((child_path, depth + 1))
                 elif kind == _ARRAY:
                     arrays.append(name)
-                    self._arrays.add(below)
+                    self._arrays.add(child_path)
                 else:
-                    raise self._refuse(
-                        below,
+                    raise self._error(
+                        child_path,
                         "expected a group or an array, received a stored data type. Save the "
                         "model again.",
                     )
             self._groups[path] = (tuple(groups), tuple(arrays))
 
     def _links(self, group: Any, path: str) -> list[tuple[str, int]]:
-        found: list[tuple[bytes, int, int]] = []
+        links: list[tuple[bytes, int, int]] = []
 
         def visit(raw: bytes, info: Any) -> bool | None:
-            found.append((raw, info.type, info.u))
-            return True if len(found) > self._limits.objects else None  # True ends the iteration
+            links.append((raw, info.type, info.u))
+            return True if len(links) > self._limits.objects else None  # True ends the iteration
 
         group.links.iterate(visit, info=True)
-        if len(found) > self._limits.objects:
-            raise self._refuse(
+        if len(links) > self._limits.objects:
+            raise self._error(
                 path,
-                f"more than {self._limits.objects} objects in one group. If you trust the file, "
-                "pass limits=fk.Limits(objects=...).",
+                f"expected at most {self._limits.objects} objects in a group, received more. If you "
+                "trust the file, pass limits=fk.Limits(objects=...).",
             )
-        return [(self._name(raw, path, kind), address) for raw, kind, address in found]
+        return [(self._name(raw, path, kind), address) for raw, kind, address in links]
 
     def _name(self, raw: bytes, path: str, kind: int) -> str:
         try:
             name = raw.decode("utf-8")
         except UnicodeDecodeError:
-            raise self._refuse(path, f"the name {raw[:80]!r} is no UTF-8. It is damaged.") from None
+            raise self._error(
+                path, f"expected a name in UTF-8, received {raw[:80]!r}. The file is damaged."
+            ) from None
         if name in ("", ".", "..") or "/" in name or not name.isprintable():
-            raise self._refuse(
-                path, f"the name {name[:80]!r}, which stands for another place. It is damaged."
+            raise self._error(
+                path, f"expected a plain name, received {name[:80]!r}. The file is damaged."
             )
         if kind != _HARD:
-            word = {_SOFT: "a soft link", _EXTERNAL: "a link to another file"}.get(kind, "a link")
-            raise self._refuse(
+            link_kind = {_SOFT: "a soft link", _EXTERNAL: "a link to another file"}.get(
+                kind, "a link"
+            )
+            raise self._error(
                 f"{path}/{name}" if path else name,
-                f"{word}; expected a group or an array that is stored here. It would read another "
-                "place than it names; save the model again without links.",
+                f"expected a stored group or array, received {link_kind}, which can point elsewhere. "
+                "Save the model again without links.",
             )
         return name
 
@@ -292,8 +296,8 @@ class Store:
             claimed = math.prod(dims) * dtype.itemsize
             if claimed > self._limits.array_bytes:
                 raise FileError(
-                    f"an array of {claimed} bytes, expected at most {self._limits.array_bytes}. If "
-                    "you trust the file, pass limits=fk.Limits(array_bytes=...)."
+                    f"expected an array of at most {self._limits.array_bytes} bytes, received "
+                    f"{claimed} bytes. If you trust the file, pass limits=fk.Limits(array_bytes=...)."
                 )
             return read_array(item, dims, dtype, self._size, self._limits, self._take(path))
 
@@ -303,19 +307,19 @@ class Store:
         def take(start: int, length: int) -> None:
             if start < 0 or start + length > self._size:
                 raise FileError(
-                    f"bytes {start} to {start + length} of a file of {self._size}. It is cut off "
-                    "or damaged."
+                    f"the array needs bytes {start} to {start + length} of a file of {self._size} "
+                    "bytes. The file is truncated or damaged."
                 )
             # reading an array again is allowed: its range is counted once
-            if start not in self._taken:
+            if start not in self._read_ranges:
                 self._total += length
-            known = self._taken.setdefault(start, (length, path))
+            owner = self._read_ranges.setdefault(start, (length, path))
             # ranges that overlap at different offsets add up to more than the file when many arrays
             # share one block, which is the case that would fill the memory
-            if known != (length, path) or self._total > self._size:
+            if owner != (length, path) or self._total > self._size:
                 raise FileError(
-                    f"bytes that another array has too (/{known[1]}). Each has its own; the file "
-                    "is damaged, or made to fill the memory."
+                    f"the array shares bytes with the array /{owner[1]}. The file is damaged, or "
+                    "crafted to exhaust memory."
                 )
 
         return take
@@ -329,7 +333,9 @@ class Store:
             return h5py.h5d.open(self._root, path.encode())
 
     def _absent(self, path: str) -> FileError:
-        above = path.rpartition("/")[0]
-        known = ", ".join((self.groups(above) + self.datasets(above))[:12]) or "nothing"
-        word = "is a group" if path in self._groups else "does not exist"
-        return self._refuse(path, f"expected an array, and it {word}; /{above} has {known}.")
+        parent = path.rpartition("/")[0]
+        siblings = ", ".join((self.groups(parent) + self.datasets(parent))[:12]) or "nothing"
+        problem = "is a group" if path in self._groups else "does not exist"
+        return self._error(
+            path, f"expected an array, but the path {problem}; /{parent} contains {siblings}."
+        )

@@ -57,22 +57,22 @@ def read_array(
             file does not store.
     """
     h5d = load_h5py("Reading an HDF5 file").h5d
-    plan = item.get_create_plist()
-    layout = plan.get_layout()
+    properties = item.get_create_plist()
+    layout = properties.get_layout()
     # external storage would read any file that the process may read
-    if plan.get_external_count():
+    if properties.get_external_count():
         raise FileError(
-            "its numbers are in another file, and no file may send its reader to another. Save "
-            "the model again."
+            "expected an array stored in this file, received a reference to another file. Save the "
+            "model again."
         )
     if layout not in (h5d.CONTIGUOUS, h5d.CHUNKED, h5d.COMPACT):
         raise FileError(
-            "a virtual array, put together from other places. Save the model again with the "
-            "numbers themselves."
+            "expected a stored array, received a virtual array. Save the model again with stored "
+            "arrays."
         )
     claimed = math.prod(dims) * dtype.itemsize
     if layout == h5d.CHUNKED and claimed:
-        return _read_pieces(item, plan, dims, dtype, size, limits, take)
+        return _read_chunks(item, properties, dims, dtype, size, limits, take)
     # HDF5 returns fill values for an array whose storage was never allocated: such an array of
     # any size takes a few bytes in the file
     stored = item.get_storage_size()
@@ -84,8 +84,8 @@ def read_array(
             take(offset, stored)
     if stored != claimed or claimed > size:
         raise FileError(
-            f"claims an array of shape {dims} and {claimed} bytes, and {stored} bytes are stored "
-            f"in a file of {size}. It is cut off, or made to fill the memory."
+            f"claims an array of shape {dims} and {claimed} bytes, but {stored} bytes are stored "
+            f"in a file of {size}. The file is truncated, or crafted to exhaust memory."
         )
     out = aligned(dims, dtype)
     if claimed:
@@ -102,77 +102,79 @@ def _read_into(item: Any, out: np.ndarray) -> None:
     item.read(h5py.h5s.ALL, h5py.h5s.ALL, raw, memory)
 
 
-def _read_pieces(
+def _read_chunks(
     item: Any,
-    plan: Any,
+    properties: Any,
     dims: tuple[int, ...],
     dtype: np.dtype,
     size: int,
     limits: Limits,
     take: Take,
 ) -> np.ndarray:
-    piece = tuple(int(n) for n in plan.get_chunk())
-    filters = [plan.get_filter(i) for i in range(plan.get_nfilters())]
+    chunk_shape = tuple(int(n) for n in properties.get_chunk())
+    filters = [properties.get_filter(i) for i in range(properties.get_nfilters())]
     kinds = [f[0] for f in filters]
     unknown = next((f for f in filters if f[0] not in (_DEFLATE, _SHUFFLE, _FLETCHER32)), None)
     if unknown is not None or len(set(kinds)) != len(kinds):
         name = unknown[3].decode("latin-1")[:40] if unknown else "the same filter twice"
         raise FileError(
-            f"packed with a filter that is not read here ({name!r}). Save it unpacked, or with "
-            "gzip."
+            f"unsupported compression filter ({name!r}). Save the model uncompressed, or with gzip."
         )
-    if len(piece) != len(dims) or min(piece) < 1:
-        raise FileError(f"pieces of shape {piece} in an array of shape {dims}. It is damaged.")
-    counts = [-(-n // m) for n, m in zip(dims, piece, strict=True)]
-    number, length = math.prod(counts), math.prod(piece) * dtype.itemsize
+    if len(chunk_shape) != len(dims) or min(chunk_shape) < 1:
+        raise FileError(
+            f"received chunks of shape {chunk_shape} in an array of shape {dims}. The file is "
+            "damaged."
+        )
+    counts = [-(-n // m) for n, m in zip(dims, chunk_shape, strict=True)]
+    chunk_count, chunk_bytes = math.prod(counts), math.prod(chunk_shape) * dtype.itemsize
     ratio = limits.ratio if _DEFLATE in kinds else 1
     # two checks before the loop over chunks: the index needs at least 16 bytes per chunk, and the
     # decompressed size is bounded by the size of the file times the ratio
-    if number * 16 > size or number * length > size * ratio:
+    if chunk_count * 16 > size or chunk_count * chunk_bytes > size * ratio:
         raise FileError(
-            f"claims an array of shape {dims} in {number} pieces of {length} bytes, and the whole "
-            f"file has {size} bytes. It is cut off, or made to fill the memory; if you trust it, "
-            "pass limits=fk.Limits(ratio=...)."
+            f"claims an array of shape {dims} in {chunk_count} chunks of {chunk_bytes} bytes, but "
+            f"the file has {size} bytes. The file is truncated, or crafted to exhaust memory; if "
+            "you trust it, pass limits=fk.Limits(ratio=...)."
         )
     # HDF5 returns fill values for a missing chunk: all chunks must be stored, and their sizes in
     # the file bound the array, before the array is allocated
     entries = []
     for index in itertools.product(*(range(n) for n in counts)):
-        place = tuple(i * m for i, m in zip(index, piece, strict=True))
-        entries.append((place, _entry(item, place, dims, take)))
+        offset = tuple(i * m for i, m in zip(index, chunk_shape, strict=True))
+        entries.append((offset, _chunk_info(item, offset, dims, take)))
     stored = sum(entry.size for _, entry in entries)
-    if number * length > max(stored, 64) * ratio:
+    if chunk_count * chunk_bytes > max(stored, 64) * ratio:
         raise FileError(
-            f"{stored} bytes that become {number * length}, more than {ratio} times as much. If "
-            "you trust the file, pass limits=fk.Limits(ratio=...)."
+            f"expands from {stored} to {chunk_count * chunk_bytes} bytes, more than {ratio}-fold. "
+            "If you trust the file, pass limits=fk.Limits(ratio=...)."
         )
     out = aligned(dims, dtype)
     # raw chunks are in the byte order of the file; the assignment to `target` converts
     source = item.dtype if dtype.kind not in "V" else dtype
     source = dtype if source.itemsize != dtype.itemsize or source.kind == "V" else source
-    for place, _ in entries:
-        mask, raw = item.read_direct_chunk(place)
-        data = _unpack(raw, filters, mask, length, dtype.itemsize)
-        block = np.frombuffer(data, source).reshape(piece)
-        inside = tuple(slice(p, p + m) for p, m in zip(place, piece, strict=True))
+    for offset, _ in entries:
+        mask, raw = item.read_direct_chunk(offset)
+        data = _unpack(raw, filters, mask, chunk_bytes, dtype.itemsize)
+        block = np.frombuffer(data, source).reshape(chunk_shape)
+        region = tuple(slice(p, p + m) for p, m in zip(offset, chunk_shape, strict=True))
         # chunks at the edge extend beyond the array
-        target = out[inside]
+        target = out[region]
         target[...] = block[tuple(slice(0, n) for n in target.shape)]
     return out
 
 
-def _entry(item: Any, place: tuple[int, ...], dims: tuple[int, ...], take: Take) -> Any:
+def _chunk_info(item: Any, offset: tuple[int, ...], dims: tuple[int, ...], take: Take) -> Any:
     try:
-        entry = item.get_chunk_info_by_coord(place)
+        info = item.get_chunk_info_by_coord(offset)
     except Exception:
-        entry = None
-    if entry is None or entry.byte_offset is None or not entry.size:
+        info = None
+    if info is None or info.byte_offset is None or not info.size:
         raise FileError(
-            f"claims an array of shape {dims}, and the numbers from {place} on are not stored. It "
-            "is cut off, or made to fill the memory."
+            f"claims an array of shape {dims}, but the chunk at {offset} is not stored. The file is "
+            "truncated, or crafted to exhaust memory."
         )
-    take(entry.byte_offset, entry.size)
-    return entry
+    take(info.byte_offset, info.size)
+    return info
 
 
 def _unpack(raw: bytes, filters: list, mask: int, length: int, itemsize: int) -> bytes:
@@ -183,26 +185,28 @@ def _unpack(raw: bytes, filters: list, mask: int, length: int, itemsize: int) ->
         kind = filters[number][0]
         if kind == _FLETCHER32:
             if len(raw) < 4 or _fletcher32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
-                raise FileError("its checksum is wrong. It is damaged.")
+                raise FileError("the checksum of a chunk is wrong. The file is damaged.")
             raw = raw[:-4]
         elif kind == _DEFLATE:
             # max_length bounds the memory, with space for a checksum that another filter appended;
             # a bomb has not reached its end at that length
-            engine = zlib.decompressobj()
-            raw = engine.decompress(raw, length + 16)
-            if not engine.eof:
+            decompressor = zlib.decompressobj()
+            raw = decompressor.decompress(raw, length + 16)
+            if not decompressor.eof:
                 raise FileError(
-                    f"packed numbers that do not end after {length} bytes. It is damaged, or made "
-                    "to fill the memory."
+                    f"a compressed chunk expands beyond {length} bytes. The file is damaged, or "
+                    "crafted to exhaust memory."
                 )
         elif kind == _SHUFFLE and itemsize > 1:
             # shuffled data holds the first bytes of all values, then all second bytes, and so on
             values = np.frombuffer(raw, np.uint8)
-            whole = len(raw) // itemsize * itemsize
-            mixed = values[:whole].reshape(itemsize, -1).T.reshape(-1)
-            raw = mixed.tobytes() + raw[whole:]
+            aligned_length = len(raw) // itemsize * itemsize
+            unshuffled = values[:aligned_length].reshape(itemsize, -1).T.reshape(-1)
+            raw = unshuffled.tobytes() + raw[aligned_length:]
     if len(raw) != length:
-        raise FileError(f"a piece of {len(raw)} bytes, expected {length}. It is damaged.")
+        raise FileError(
+            f"expected a chunk of {length} bytes, received {len(raw)}. The file is damaged."
+        )
     return raw
 
 

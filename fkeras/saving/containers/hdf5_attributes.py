@@ -40,15 +40,17 @@ def read_attributes(
     # no attribute takes less than 8 bytes, so a larger count is damage
     count = h5a.get_num_attrs(item)
     if count * 8 > size or count > limits.objects:
-        raise FileError(f"claims {count} attributes in a file of {size} bytes. It is damaged.")
-    found = {}
+        raise FileError(
+            f"claims {count} attributes in a file of {size} bytes. The file is damaged."
+        )
+    values = {}
     for number in range(count):
         attribute = h5a.open(item, index=number)
         name = _text(attribute.name, "the name of an attribute")
-        if name in found:
-            raise FileError(f"the attribute {name!r} stands twice. It is damaged.")
-        found[name] = _value(attribute, name, heap, size, limits)
-    return found
+        if name in values:
+            raise FileError(f"the attribute {name!r} occurs twice. The file is damaged.")
+        values[name] = _value(attribute, name, heap, size, limits)
+    return values
 
 
 def _text(value: Any, what: str) -> str:
@@ -58,7 +60,9 @@ def _text(value: Any, what: str) -> str:
     try:
         return bytes(value).decode("utf-8")
     except UnicodeDecodeError:
-        raise FileError(f"expected {what} in UTF-8, received other bytes. It is damaged.") from None
+        raise FileError(
+            f"expected {what} in UTF-8, received other bytes. The file is damaged."
+        ) from None
 
 
 def _value(attribute: Any, name: str, heap: Callable[[], int], size: int, limits: Limits) -> Any:
@@ -70,12 +74,12 @@ def _value(attribute: Any, name: str, heap: Callable[[], int], size: int, limits
     dims = tuple(int(n) for n in space.get_simple_extent_dims())
     kind = attribute.get_type()
     # compare the claimed size with the file before allocating `out`
-    number = math.prod(dims)
-    claimed = number * kind.get_size()
+    element_count = math.prod(dims)
+    claimed = element_count * kind.get_size()
     if claimed > min(size, limits.attribute_bytes):
         raise FileError(
             f"the attribute {name!r} claims {claimed} bytes; the file has {size}, and "
-            f"{limits.attribute_bytes} are allowed. It is damaged; if you trust it, pass "
+            f"{limits.attribute_bytes} are allowed. The file is damaged; if you trust it, pass "
             "limits=fk.Limits(attribute_bytes=...)."
         )
     if kind.get_class() != h5t.STRING:
@@ -84,10 +88,13 @@ def _value(attribute: Any, name: str, heap: Callable[[], int], size: int, limits
         attribute.read(out, h5t.py_create(dtype))
         return out if dims else out.item()
     if len(dims) > 1:
-        raise FileError(f"the attribute {name!r} is a table of strings, expected one or a list.")
+        raise FileError(
+            f"expected a string or a list of strings as the attribute {name!r}, received "
+            f"{len(dims)} axes."
+        )
     if kind.is_variable_str():
         # the claimed size above counts pointers, not the strings that they refer to
-        _check_heap(name, number, heap(), limits)
+        _check_heap(name, element_count, heap(), limits)
         out = np.empty(dims, object)
         attribute.read(out, h5t.py_create(h5t.string_dtype()))
     else:
@@ -97,16 +104,20 @@ def _value(attribute: Any, name: str, heap: Callable[[], int], size: int, limits
     return texts if dims else texts[0]
 
 
-def _check_heap(name: str, number: int, longest: int, limits: Limits) -> None:
+def _check_heap(name: str, string_count: int, longest: int, limits: Limits) -> None:
     """Rejects a list of many strings that may all refer to one long string.
 
     A string of variable length is a pointer into a heap, so a list of n strings can request n times
     the memory of the longest string of the file.
     """
-    if number * longest > 16 * limits.attribute_bytes and longest * 2 > limits.attribute_bytes // 8:
+    if (
+        string_count * longest > 16 * limits.attribute_bytes
+        and longest * 2 > limits.attribute_bytes // 8
+    ):
         raise FileError(
-            f"the attribute {name!r} lists {number} strings of up to {longest} bytes. It is made "
-            "to fill the memory; if you trust it, pass limits=fk.Limits(attribute_bytes=...)."
+            f"the attribute {name!r} lists {string_count} strings of up to {longest} bytes. The "
+            "file is crafted to exhaust memory; if you trust it, pass "
+            "limits=fk.Limits(attribute_bytes=...)."
         )
 
 
@@ -122,10 +133,10 @@ def longest_heap(source: Any, size: int) -> int:
     while position < size:
         source.seek(position)
         block = tail + source.read(_STEP)
-        begin = position - len(tail)
+        block_start = position - len(tail)
         at = block.find(_HEAP)
         while at >= 0:
-            longest = max(longest, _heap_size(source, begin + at, size))
+            longest = max(longest, _heap_size(source, block_start + at, size))
             at = block.find(_HEAP, at + 1)
         # keep the last bytes: a signature may cross the boundary of two blocks
         position += _STEP
@@ -144,13 +155,13 @@ def _heap_size(source: Any, start: int, size: int) -> int:
     at = 16
     while at + 16 <= len(heap):
         index = int.from_bytes(heap[at : at + 2], "little")
-        taken = int.from_bytes(heap[at + 8 : at + 16], "little")
+        entry_size = int.from_bytes(heap[at + 8 : at + 16], "little")
         if index:  # index 0 is free space, whose size includes its header
-            taken = 16 + -(-taken // 8) * 8
-        if taken < 16 or at + taken > len(heap):
+            entry_size = 16 + -(-entry_size // 8) * 8
+        if entry_size < 16 or at + entry_size > len(heap):
             raise FileError(
-                f"a heap of strings whose entry at {start + at} does not fit into it. The file is "
+                f"the entry at byte {start + at} of a heap of strings exceeds the heap. The file is "
                 "damaged; save or download it again."
             )
-        at += taken
+        at += entry_size
     return length

@@ -44,31 +44,30 @@ def array_dtype(kind: Any, named: Any = None) -> np.dtype:
     size = kind.get_size()
     family = kind.get_class()
     # only these types: h5py maps variable-length and reference types to Python objects
-    found = None
+    dtype = None
     if (family == h5t.INTEGER and size in (1, 2, 4, 8)) or (
         family == h5t.FLOAT and size in (2, 4, 8)
     ):
-        found = kind.dtype
+        dtype = kind.dtype
     # h5py stores booleans as an enum and complex numbers as a compound of two floats
     elif family == h5t.ENUM and size == 1 and kind.get_nmembers() == 2:
-        found = kind.dtype if kind.dtype == np.bool_ else None
+        dtype = kind.dtype if kind.dtype == np.bool_ else None
     elif family == h5t.COMPOUND and size in (8, 16) and kind.get_nmembers() == 2:
-        found = kind.dtype if kind.dtype.kind == "c" else None
+        dtype = kind.dtype if kind.dtype.kind == "c" else None
     elif family == h5t.OPAQUE and size <= 2 and named in _SMALL_FLOATS:
-        found = np.dtype(getattr(ml_dtypes, named))
+        dtype = np.dtype(getattr(ml_dtypes, named))
     elif family == h5t.STRING and not kind.is_variable_str() and 0 < size <= 1 << 16:
-        found = np.dtype(f"S{size}")
-    if found is None or found.itemsize != size or found.hasobject:
+        dtype = np.dtype(f"S{size}")
+    if dtype is None or dtype.itemsize != size or dtype.hasobject:
         raise FileError(
-            "an array of numbers that no weight has: expected integers, floats, complex numbers or "
-            f"truth values of at most 8 bytes, received an HDF5 type {type(kind).__name__} of "
-            f"{size} bytes. Save it as float32."
+            "expected integers, floats, complex numbers or booleans of at most 8 bytes, received "
+            f"the HDF5 type {type(kind).__name__} of {size} bytes. Save the array as float32."
         )
     # HDF5 allows any widths of exponent and mantissa; NumPy would read other values
-    if found.kind in "iuf" and found.name not in _SMALL_FLOATS:
-        if not kind.equal(h5t.py_create(found)):
+    if dtype.kind in "iuf" and dtype.name not in _SMALL_FLOATS:
+        if not kind.equal(h5t.py_create(dtype)):
             raise FileError(
-                f"numbers of {size} bytes in a format that no processor computes with. Save them "
-                "as float32."
+                f"expected a standard number format, received a custom format of {size} bytes. Save "
+                "the array as float32."
             )
-    return found.newbyteorder("=")
+    return dtype.newbyteorder("=")

@@ -53,11 +53,13 @@ class Writer:
         """Writes an array; stores bfloat16 as raw bytes with the dtype's name as an attribute."""
         array = np.asarray(array)
         # HDF5 has no types for these floats; this is Keras's form of storing them
-        small = array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8"))
-        stored = array.view(f"V{array.dtype.itemsize}") if small else array
+        is_small_float = array.dtype.kind == "V" or array.dtype.name.startswith(
+            ("bfloat", "float8")
+        )
+        stored = array.view(f"V{array.dtype.itemsize}") if is_small_float else array
         # without times, so that equal models give equal files
         item = self._opened.create_dataset(path, data=stored, track_times=False)
-        if small:
+        if is_small_float:
             item.attrs["dtype"] = array.dtype.name
 
     def attribute(self, path: str, name: str, value: Any) -> None:

@@ -40,52 +40,56 @@ def parse(
     """
     limits = limits or Limits()
 
-    def refuse(problem: str) -> FileError:
+    def file_error(problem: str) -> FileError:
         return FileError(problem, file=file, member=member)
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique_pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         # JSON does not define which of two equal keys counts, so readers differ
-        made = dict(items)
-        if len(made) != len(items):
+        mapping = dict(items)
+        if len(mapping) != len(items):
             seen: set[str] = set()
             name = next(k for k, _ in items if k in seen or seen.add(k))
-            raise refuse(
-                f"the key {name[:80]!r} stands twice in one object of the JSON, so that two readers "
-                "would read two models. Remove one."
+            raise file_error(
+                f"the key {name[:80]!r} occurs twice in one JSON object: readers differ in the value "
+                "that they use. Remove one of the two."
             )
-        return made
+        return mapping
 
-    def whole(digits: str) -> int:
+    def parse_integer(digits: str) -> int:
         if len(digits) > _DIGITS:
-            raise refuse(f"a number of {len(digits)} digits; expected at most {_DIGITS}.")
+            raise file_error(
+                f"expected a number of at most {_DIGITS} digits, received {len(digits)} digits."
+            )
         return int(digits)
 
     if len(data) > limits.config_bytes:
-        raise refuse(
-            f"a JSON text of {len(data)} bytes, expected at most {limits.config_bytes}. If you "
+        raise file_error(
+            f"expected at most {limits.config_bytes} bytes of JSON, received {len(data)}. If you "
             "trust the file, pass limits=fk.Limits(config_bytes=...)."
         )
     try:
         text = data if isinstance(data, str) else bytes(data).decode("utf-8")
-        value = json.loads(text, object_pairs_hook=pairs, parse_int=whole)
+        value = json.loads(text, object_pairs_hook=unique_pairs, parse_int=parse_integer)
     except FileError:
         raise
     except UnicodeDecodeError as error:
-        raise refuse(
-            f"expected JSON in UTF-8, received other bytes at {error.start}. It is damaged."
+        raise file_error(
+            f"expected JSON in UTF-8, received other bytes at {error.start}. The file is damaged."
         ) from error
     except RecursionError as error:  # the parser recurses before `_check_depth` can look
         raise _too_deep(limits, file, member) from error
     except ValueError as error:
-        raise refuse(f"expected JSON, and it is none: {error}. It is damaged.") from error
+        raise file_error(
+            f"expected JSON, received invalid JSON: {error}. The file is damaged."
+        ) from error
     _check_depth(value, limits, file, member)
     return value
 
 
 def _too_deep(limits: Limits, file: str | None, member: str | None) -> FileError:
     return FileError(
-        f"JSON nested deeper than {limits.depth} levels. If you trust the file, pass "
-        "limits=fk.Limits(depth=...).",
+        f"expected at most {limits.depth} levels of nested JSON, received more. If you trust the "
+        "file, pass limits=fk.Limits(depth=...).",
         file=file,
         member=member,
     )
@@ -98,13 +102,13 @@ def _check_depth(value: Any, limits: Limits, file: str | None, member: str | Non
     while level:
         if depth > limits.depth:
             raise _too_deep(limits, file, member)
-        below = []
+        next_level = []
         for item in level:
             if isinstance(item, dict):
-                below.extend(v for v in item.values() if isinstance(v, dict | list))
+                next_level.extend(v for v in item.values() if isinstance(v, dict | list))
             elif isinstance(item, list):
-                below.extend(v for v in item if isinstance(v, dict | list))
-        level = below
+                next_level.extend(v for v in item if isinstance(v, dict | list))
+        level = next_level
         depth += 1
 
 

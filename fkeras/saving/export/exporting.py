@@ -103,20 +103,20 @@ def export(
         )
     if model.reads_strings and isinstance(model, Network):
         raise FKerasError(
-            f"export, {model.where}: begins with strings, which no program of a device takes. "
-            "Export what comes after them: host, device = fk.split_host(model).",
+            f"export, {model.where}: expected numeric inputs, received strings, which devices do "
+            "not support. Export the device part: host, device = fk.split_host(model).",
             layer=model.where,
         )
     names, specs = _inputs(model, shapes)
     impl = str(jax.random.key_impl(jax.random.key(0)))
-    words = jax.random.key_data(jax.random.key(0)).shape
+    key_shape = jax.random.key_data(jax.random.key(0)).shape
 
     # the exported program receives the key as raw words, the trace below a typed key
     def compute(x: Any, *, mask: Any = None, key: Any = None, state: Any = state) -> Any:
-        typed = key
+        typed_key = key
         if key is not None and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-            typed = jax.random.wrap_key_data(key, impl=impl)
-        out = model.apply(x, state=state, training=training, key=typed, mask=mask)
+            typed_key = jax.random.wrap_key_data(key, impl=impl)
+        out = model.apply(x, state=state, training=training, key=typed_key, mask=mask)
         return (out.value, {**(state or {}), **out.updates}) if updates else out.value
 
     # inputs and masks in one scope: a name such as "t" must mean the same size in both
@@ -129,9 +129,9 @@ def export(
         )
     # trace with a key, and keep the argument only if the program draws random numbers: callers of
     # a deterministic program need not pass a key
-    typed = jax.eval_shape(lambda: jax.random.key(0))
-    if _draws(program.trace(model.where, compute, (x,), {**options, "key": typed})):
-        options["key"] = jax.ShapeDtypeStruct(words, "uint32")
+    typed_key = jax.eval_shape(lambda: jax.random.key(0))
+    if _draws(program.trace(model.where, compute, (x,), {**options, "key": typed_key})):
+        options["key"] = jax.ShapeDtypeStruct(key_shape, "uint32")
     exported = program.lower(model.where, compute, (x,), options, platforms)
     outputs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     about = {
@@ -235,24 +235,24 @@ def export_step(
     arrays = {name: _plain(jnp.asarray(array)) for name, array in _flat(core).items()}
     specs = jax.tree.map(_batch_spec, parts)
     rows = _structs(specs, constraints)
-    given = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in arrays.items()}
+    specs_by_name = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in arrays.items()}
     where = f"the step of {run.model.where}"
-    exported = program.lower(where, step, (given, *rows), {}, platforms)
+    exported = program.lower(where, step, (specs_by_name, *rows), {}, platforms)
     new, logs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     # a step is called with its own outputs, so shapes and dtypes must not change
-    for name, spec in given.items():
+    for name, spec in specs_by_name.items():
         if new[name].shape != spec.shape or new[name].dtype != spec.dtype:
             raise FKerasError(
-                f"export, {where}: a step makes {name!r} {new[name]} of {spec}, so that it could "
-                "be called once only. Take a step with the trainer first, and export that run."
+                f"export, {where}: expected a step that preserves {name!r} as {spec}, received "
+                f"{new[name]}. Take a step with the trainer first, and export the new run."
             )
     about = {
         "kind": "step",
         "model": run.model.name or type(run.model).__name__,
         "call": f"run, logs = program.call(run, {', '.join(('x', 'y', 'sample_weight')[: len(rows)])})",
         "constraints": list(constraints),
-        "run": program.describe(list(given.values()), list(given)),
-        "views": {n: d.name for n, d in dtypes.items() if given[n].dtype != d},
+        "run": program.describe(list(specs_by_name.values()), list(specs_by_name)),
+        "views": {n: d.name for n, d in dtypes.items() if specs_by_name[n].dtype != d},
         "key": run.impl,
         "batch": program.describe(*_named(rows)),
         "logs": program.describe(list(logs.values()), list(logs)),
@@ -265,32 +265,32 @@ def export_step(
 def _inputs(model: Layer, shapes: Any) -> tuple[list[str], Any]:
     """Returns the names of the inputs and the tree of their specs."""
     graph = model.graph if isinstance(model, Network) else None
-    given = None if shapes is None else as_specs(shapes)
+    passed_specs = None if shapes is None else as_specs(shapes)
     if graph is None:
-        if given is None:
+        if passed_specs is None:
             raise FKerasError(
-                f"export, {model.where}: a layer does not keep the shapes of its inputs. Give "
-                "them with the batch: shapes=(None, 8).",
+                f"export, {model.where}: a layer does not store the shapes of its inputs. Pass "
+                "them with the batch axis: shapes=(None, 8).",
                 layer=model.where,
             )
-        return _named(given)[1], given
-    own = structure.fill(graph.inputs, graph.specs)
+        return _named(passed_specs)[1], passed_specs
+    model_specs = structure.fill(graph.inputs, graph.specs)
     names = [graph.coords[slot].layer for slot in jax.tree.leaves(_slots(graph.inputs))]
-    if given is None:
-        return names, own
-    found = structure.match(graph.inputs, given)
-    if found is None or any(not isinstance(spec, Spec) for spec in found):
+    if passed_specs is None:
+        return names, model_specs
+    matched_specs = structure.match(graph.inputs, passed_specs)
+    if matched_specs is None or any(not isinstance(spec, Spec) for spec in matched_specs):
         raise FKerasError(
             f"export, {model.where}: expected shapes in the structure of the inputs, "
             f"{structure.draw(graph.inputs, lambda slot: graph.coords[slot].layer)}, received "
-            f"{shapes!r}. Give a shape with the batch for each.",
+            f"{shapes!r}. Pass a shape with the batch axis for each input.",
             layer=model.where,
         )
     # shapes come from the caller, dtypes from the model
     slots = [leaf.index for leaf in structure.leaves(graph.inputs)]
     values = {
         slot: Spec(spec.dims, graph.specs[slot].dtype)
-        for slot, spec in zip(slots, found, strict=True)
+        for slot, spec in zip(slots, matched_specs, strict=True)
     }
     return names, structure.fill(graph.inputs, values)
 

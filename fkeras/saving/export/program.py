@@ -58,15 +58,15 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
         FKerasError: if a layer calls back to Python or depends on an unknown size.
     """
     # the supported versions of JAX define this class in jax.core or in jax.errors
-    home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
-    inconclusive: type[Exception] = getattr(home, "InconclusiveDimensionOperation")  # noqa: B009
+    module = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
+    inconclusive: type[Exception] = getattr(module, "InconclusiveDimensionOperation")  # noqa: B009
     try:
         traced = jax.jit(function).trace(*args, **kwargs)
     except inconclusive as error:
         raise FKerasError(
-            f"export, {where}: a layer decides by a size that is unknown: "
-            f"{str(error).splitlines()[0]} Say what is known of it, constraints=('d1 >= 8',), or "
-            "fix the size, shapes=(None, 16, 8)."
+            f"export, {where}: a layer depends on an unknown size: "
+            f"{str(error).splitlines()[0]} Constrain the size, constraints=('d1 >= 8',), or fix it, "
+            "shapes=(None, 16, 8)."
         ) from error
     for name, layer in _callbacks(traced.jaxpr, ""):
         raise FKerasError(
@@ -83,13 +83,13 @@ def _callbacks(program: Any, path: str) -> Iterator[tuple[str, str]]:
     program = getattr(program, "jaxpr", program)
     for equation in getattr(program, "eqns", ()):
         # layers open named scopes, so the name stack is the path of the layer
-        inner = "/".join(p for p in (path, str(equation.source_info.name_stack)) if p)
+        layer_path = "/".join(p for p in (path, str(equation.source_info.name_stack)) if p)
         if equation.primitive.name in _CALLBACKS:
-            yield equation.primitive.name, inner
+            yield equation.primitive.name, layer_path
         # control flow and jit keep their nested programs among the parameters
         for value in equation.params.values():
             for part in value if isinstance(value, list | tuple) else (value,):
-                yield from _callbacks(part, inner)
+                yield from _callbacks(part, layer_path)
 
 
 def lower(
@@ -116,7 +116,7 @@ def lower(
         raise FKerasError(
             f"export, {where}: cannot be lowered for {', '.join(platforms)}: "
             f"{str(error).splitlines()[0]} Export it for fewer platforms, platforms=('cpu',), or "
-            "without the layer that is at fault."
+            "without the unsupported layer."
         ) from error
 
 

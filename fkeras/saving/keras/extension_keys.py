@@ -16,7 +16,7 @@ from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import check
 from fkeras.saving.quirks.layer_configs import ATTENTION, MERGES, change_layers, is_keras_layer
 
-_BESIDE = "fkeras"
+_EXTENSION_KEY = "fkeras"
 # options by class that Keras may ignore: its own rules for masks and frozen layers then apply, and
 # the file remains valid for inference
 _OPTIONS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
@@ -42,11 +42,11 @@ def put_beside(config: Mapping[str, Any]) -> Any:
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
         # a custom class of the same name keeps its configuration
         names = _OPTIONS.get(item["class_name"], ()) if is_keras_layer(item) else ()
-        found = {name: item["config"][name] for name in names if name in item["config"]}
-        if not found:
+        extensions = {name: item["config"][name] for name in names if name in item["config"]}
+        if not extensions:
             return item
-        rest = {k: v for k, v in item["config"].items() if k not in found}
-        return {**item, "config": rest, _BESIDE: found}
+        keras_config = {k: v for k, v in item["config"].items() if k not in extensions}
+        return {**item, "config": keras_config, _EXTENSION_KEY: extensions}
 
     return change_layers(config, change)
 
@@ -68,23 +68,23 @@ def put_back(config: Mapping[str, Any], file: str | None = None, member: str | N
     """
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
-        if _BESIDE not in item:
+        if _EXTENSION_KEY not in item:
             return item
         name = item["config"].get("name")
         place = {"file": file, "member": member, "layer": name if isinstance(name, str) else None}
-        beside = check(item[_BESIDE], dict, f"the options in {_BESIDE!r}", **place)
-        known = _OPTIONS.get(item["class_name"], ())
+        options = check(item[_EXTENSION_KEY], dict, f"the options in {_EXTENSION_KEY!r}", **place)
+        option_names = _OPTIONS.get(item["class_name"], ())
         # reject unknown options: ignoring an option of a later version would change the outputs
-        for key, value in beside.items():
-            if key not in known:
+        for key, value in options.items():
+            if key not in option_names:
                 raise FileError(
-                    f"expected {', '.join(known) or 'no option'} in {_BESIDE!r} of a "
+                    f"expected {', '.join(option_names) or 'no option'} in {_EXTENSION_KEY!r} of a "
                     f"{item['class_name']:.80}, received {key!r:.80}. The file is damaged, or of a "
                     "later version.",
                     **place,
                 )
             check(value, str, f"the option {key!r}", **place)
-        rest = {k: v for k, v in item.items() if k != _BESIDE}
-        return {**rest, "config": {**item["config"], **beside}}
+        other_keys = {k: v for k, v in item.items() if k != _EXTENSION_KEY}
+        return {**other_keys, "config": {**item["config"], **options}}
 
     return change_layers(config, change)

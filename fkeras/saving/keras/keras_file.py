@@ -81,29 +81,29 @@ def read(
     # the user's objects override those of old Keras versions
     custom_objects = CustomObjects({**legacy.OBJECTS, **(custom_objects or {})})
     with open_archive(path, limits) as archive:
-        stored, origin = read_config(archive, limits)
+        stored_config, origin = read_config(archive, limits)
         with open_store(archive.open(WEIGHTS), archive.file, WEIGHTS, limits) as store:
             with reading(archive.file, CONFIG):
-                stored = with_vocabularies(stored, archive, store)
-                config, converter = _current_form(stored, origin, custom_objects)
+                stored_config = with_vocabularies(stored_config, archive, store)
+                config, converter = _current_form(stored_config, origin, custom_objects)
                 if converter is not None:
                     custom_objects = converter.all_objects
                 model = _model(config, origin, custom_objects, archive.file)
-                shapes = _shapes(model, stored, archive.file)
+                shapes = _shapes(model, stored_config, archive.file)
                 # before `fill_from_store` allocates: a few bytes of JSON can request a carry of
                 # any size, and no data in the file bounds that size
                 if shapes is not None:
                     check_state(*shapes, limits)
             with reading(archive.file, WEIGHTS):
                 # a model without known inputs stays unbuilt, without weights
-                groups = None if converter is None else legacy.archive_groups(stored, store)
+                groups = None if converter is None else legacy.archive_groups(stored_config, store)
                 if shapes is None:
                     state = {}
                 else:
                     model, state = fill_from_store(*shapes, store, groups)
             if finish is None:
                 return model, state
-            return finish(Opened(model, state, stored, store, custom_objects, converter))
+            return finish(Opened(model, state, stored_config, store, custom_objects, converter))
 
 
 def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Origin | None]:
@@ -204,8 +204,8 @@ def write(
         )
     if not model.built:
         raise ValueError(
-            f"{model.where}: save_model needs a built model, and this one has no weights. Build "
-            "it: `model = model.build(jax.random.key(0))`."
+            f"save_model, {model.where}: expected a built model, received a model without weights. "
+            "Build it: `model = model.build(jax.random.key(0))`."
         )
     state = {} if state is None else state
     _check_state(model, state)
@@ -213,8 +213,8 @@ def write(
     model = plain(model)
     config = {**put_beside(serialize(model)), "build_config": _build_config(model)}
     config["compile_config"] = dict(compiled or {})
-    moment = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d@%H:%M:%S")
-    metadata = {"keras_version": _KERAS, "date_saved": moment, _MARK: True}
+    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d@%H:%M:%S")
+    metadata = {"keras_version": _KERAS, "date_saved": date, _MARK: True}
 
     def write_weights(file: Any) -> None:
         with new_store(file) as store:
@@ -263,7 +263,7 @@ def _check_state(model: Network, state: Mapping[str, Any]) -> None:
     missing = set(abstract_build(model)[1]) - set(state) if model.stateful else set()
     if missing:
         raise ValueError(
-            f"{model.where}: save_model expected the state of {', '.join(sorted(missing))}, "
-            f"received that of {', '.join(sorted(state)) or 'no layer'}. Pass it: "
+            f"save_model, {model.where}: expected the state of {', '.join(sorted(missing))}, "
+            f"received the state of {', '.join(sorted(state)) or 'no layer'}. Pass the state: "
             "`fk.save_model(path, model, state)`, or run.state of a training."
         )

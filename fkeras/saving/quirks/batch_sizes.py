@@ -32,13 +32,13 @@ def with_any_batch(config: Any, origin: Origin, custom: frozenset[str] = frozens
         return config
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
-        inner = dict(item["config"])
+        layer_config = dict(item["config"])
         # the keys of Keras 3, of Keras 1 and 2, and of a Sequential without Input
         for key in ("batch_shape", "batch_input_shape", "build_input_shape"):
-            shape = inner.get(key)
+            shape = layer_config.get(key)
             # not isinstance: True would pass as an integer
             if isinstance(shape, list) and shape and type(shape[0]) is int:
-                inner[key] = [None, *shape[1:]]
-        return {**item, "config": inner}
+                layer_config[key] = [None, *shape[1:]]
+        return {**item, "config": layer_config}
 
     return change_layers(config, change)

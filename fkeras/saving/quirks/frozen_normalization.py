@@ -49,15 +49,19 @@ def _change(item: Any, origin: Origin, custom: frozenset[str], frozen: bool) -> 
         return [_change(part, origin, custom, frozen) for part in item]
     if not isinstance(item, Mapping):
         return item
-    kind, config = item.get("class_name"), item.get("config")
-    if isinstance(kind, str) and kind in custom:  # the user's class defines its configuration
+    class_name, config = item.get("class_name"), item.get("config")
+    if (
+        isinstance(class_name, str) and class_name in custom
+    ):  # the user's class defines its configuration
         return item
-    if isinstance(kind, str) and isinstance(config, Mapping):
+    if isinstance(class_name, str) and isinstance(config, Mapping):
         # a frozen model or wrapper freezes the layers inside
         frozen = frozen or config.get("trainable") is False
-        if kind in _CLASSES:
-            by_batch = frozen and uses_batch(kind, config, origin)
-            return {**item, "config": {**config, "frozen": "batch"}} if by_batch else item
+        if class_name in _CLASSES:
+            uses_batch_statistics = frozen and uses_batch(class_name, config, origin)
+            return (
+                {**item, "config": {**config, "frozen": "batch"}} if uses_batch_statistics else item
+            )
     return {key: _change(value, origin, custom, frozen) for key, value in item.items()}
 
 
@@ -84,5 +88,5 @@ def uses_batch(kind: str, config: Mapping[str, Any], origin: Origin) -> bool:
     if not origin.tensorflow or origin.version < (2, 2) or kind == "BatchNormalizationV1":
         return True
     initializers = [config.get(f"{name}_initializer") for name in _INITIALIZERS]
-    settings = [one.get("config") for one in initializers if isinstance(one, Mapping)]
-    return any(isinstance(one, Mapping) and "dtype" in one for one in settings)
+    configs = [entry.get("config") for entry in initializers if isinstance(entry, Mapping)]
+    return any(isinstance(entry, Mapping) and "dtype" in entry for entry in configs)

@@ -63,22 +63,26 @@ def origin_of(store: Store, group: str = "", file: str | None = None) -> Origin:
         FileError: for an attribute that is not a version of Keras 1, 2 or 3.
     """
     attributes = store.attributes(group)
-    written = attributes.get("keras_version", "1")
+    version_text = attributes.get("keras_version", "1")
     backend = attributes.get("backend")
     origin = Origin(file=file or store.file, member=f"/{group}")
     # bounded numbers of digits: the text comes from an untrusted file
-    match = re.match(r"\d{1,4}(\.\d{1,4}){0,2}", written) if isinstance(written, str) else None
+    match = (
+        re.match(r"\d{1,4}(\.\d{1,4}){0,2}", version_text)
+        if isinstance(version_text, str)
+        else None
+    )
     if match is None:
         raise origin.error(
-            f"expected keras_version such as '2.3.1', received {written!r:.80}. The file is damaged."
+            f"expected keras_version such as '2.3.1', received {version_text!r:.80}. The file is damaged."
         )
     version = tuple(int(number) for number in match[0].split("."))
     if not 1 <= version[0] <= 3:
         raise origin.error(
-            f"expected a file of Keras 1, 2 or 3, received one of Keras {written:.20}. Save it again "
-            "with a version between these."
+            f"expected a file of Keras 1, 2 or 3, received a file of Keras {version_text:.20}. Save "
+            "the model again with one of these versions."
         )
     # TensorFlow writes "2.2.4-tf"; from 2.4 on, all versions of Keras 2 are those of TensorFlow
-    inside = "tf" in written or (version[0] == 2 and version >= (2, 4))
+    is_tensorflow = "tf" in version_text or (version[0] == 2 and version >= (2, 4))
     backend = backend if isinstance(backend, str) else None
-    return dataclasses.replace(origin, version=version, tensorflow=inside, backend=backend)
+    return dataclasses.replace(origin, version=version, tensorflow=is_tensorflow, backend=backend)

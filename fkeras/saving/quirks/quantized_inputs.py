@@ -33,10 +33,10 @@ def with_quantized_inputs(config: Any, origin: Origin, custom: frozenset[str] = 
     quantized_inputs = serialize(Int4QuantizationConfig(None, AbsMaxQuantizer(), None))
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
-        inner = item["config"]
-        policy = quantization(inner.get("dtype")) or {}
-        if policy.get("mode") != "int4" or inner.get("quantization_config") is not None:
+        layer_config = item["config"]
+        policy = quantization(layer_config.get("dtype")) or {}
+        if policy.get("mode") != "int4" or layer_config.get("quantization_config") is not None:
             return item
-        return {**item, "config": {**inner, "quantization_config": quantized_inputs}}
+        return {**item, "config": {**layer_config, "quantization_config": quantized_inputs}}
 
     return change_layers(config, change)

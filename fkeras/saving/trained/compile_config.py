@@ -80,7 +80,7 @@ def read_trainer(
             optimizer = optimizers.LossScaleOptimizer(optimizer)
         weights = field(compiled, "loss_weights", (list, dict, float, type(None)), None)
         loss, unweighted, weighted = (
-            _tree(compiled.get(key), functools.partial(convert, given=objects), key)
+            _tree(compiled.get(key), functools.partial(convert, custom_objects=objects), key)
             for key, convert in (
                 ("loss", _loss),
                 ("metrics", _metric),

@@ -54,7 +54,7 @@ def attribute_groups(
     if not fields:
         return None
     by_field, by_list = _groups_by_field(fields), _groups_of_model(network, fields)
-    chosen = by_list if not group else {**by_list, **by_field}
+    groups_by_name = by_list if not group else {**by_list, **by_field}
     if has is not None:
         start = f"{group}/" if group else ""
         # only a functional model lists its InputLayer: the model in the file was not subclassed
@@ -62,12 +62,12 @@ def attribute_groups(
             return None
         # layers without a group of their own attribute are in the group of the list
         stored = noted(f"{start}{_LIST}")
-        left = [n for n in by_list if not (n in by_field and has(f"{start}{by_field[n]}"))]
+        ungrouped = [n for n in by_list if not (n in by_field and has(f"{start}{by_field[n]}"))]
         # if the file stores the names of all these layers, names and not numbers give the groups
-        if all(name in stored for name in left):
-            by_list.update({name: f"{_LIST}/{stored[name]}" for name in left})
-        chosen = {n: by_list[n] if n in left else by_field[n] for n in by_list}
-    return [(name, chosen[name]) for name in network.layers if name in chosen]
+        if all(name in stored for name in ungrouped):
+            by_list.update({name: f"{_LIST}/{stored[name]}" for name in ungrouped})
+        groups_by_name = {n: by_list[n] if n in ungrouped else by_field[n] for n in by_list}
+    return [(name, groups_by_name[name]) for name in network.layers if name in groups_by_name]
 
 
 def second_groups(network: Any) -> Iterator[tuple[str, str]]:
@@ -88,39 +88,41 @@ def second_groups(network: Any) -> Iterator[tuple[str, str]]:
 
 
 def _fields(network: Any) -> dict[str, Any]:
-    composed = isinstance(network, Model) and type(network) is not Model
-    return field_layers(network) if composed and network.graph is not None else {}
+    is_composed = isinstance(network, Model) and type(network) is not Model
+    return field_layers(network) if is_composed and network.graph is not None else {}
 
 
 def _groups_by_field(fields: Mapping[str, Any]) -> dict[str, str]:
     """Returns the first group of each layer, by layer name, for a `keras.layers.Layer`."""
-    found: dict[str, str] = {}
-    for field in sorted(fields, key=_place):
-        _visit(fields[field], field, found)
-    return found
+    groups_by_name: dict[str, str] = {}
+    for field in sorted(fields, key=_sort_key):
+        _visit(fields[field], field, groups_by_name)
+    return groups_by_name
 
 
 def _groups_of_model(network: Any, fields: Mapping[str, Any]) -> dict[str, str]:
     """Returns the first group of each layer, by layer name, for a `keras.Model`."""
-    found: dict[str, str] = {}
-    order = sorted(fields, key=_place)
-    for field in (field for field in order if _place(field) < _LIST):
-        _visit(fields[field], field, found)
+    groups_by_name: dict[str, str] = {}
+    order = sorted(fields, key=_sort_key)
+    for field in (field for field in order if _sort_key(field) < _LIST):
+        _visit(fields[field], field, groups_by_name)
     in_fields = (layer for value in fields.values() for _, layer in layers_in(value))
     by_name = {str(layer.name): layer for layer in in_fields}
-    listed = list(by_name)
+    names = list(by_name)
     # layers that `call` makes have no attribute; Keras has no such layers
     ignored = InputLayer | Operation
-    listed += [
-        n for n, one in network.layers.items() if n not in listed and not isinstance(one, ignored)
+    names += [
+        n
+        for n, child in network.layers.items()
+        if n not in names and not isinstance(child, ignored)
     ]
-    layers = [network.layers.get(name, by_name.get(name)) for name in listed]
-    for name, group in zip(listed, group_names(layers), strict=True):
-        found.setdefault(name, f"{_LIST}/{group}")
-    return found
+    layers = [network.layers.get(name, by_name.get(name)) for name in names]
+    for name, group in zip(names, group_names(layers), strict=True):
+        groups_by_name.setdefault(name, f"{_LIST}/{group}")
+    return groups_by_name
 
 
-def _place(field: str) -> str:
+def _sort_key(field: str) -> str:
     # Keras visits private attributes last, and "~" sorts after all letters
     return f"~{field}" if field.startswith("_") else field
 

@@ -69,23 +69,29 @@ def fill(
         file: path of the file, for the warning.
     """
     # keyed by kind too: a weight and an entry of the state may have equal names
-    wanted: dict[tuple[str, str], Place] = {}
+    places_by_key: dict[tuple[str, str], Place] = {}
     for place in places(model, state, groups):
         # Keras stores some weights twice; the later place, of the weight's own layer, is read
-        wanted[place.kind, place.name] = place
-    found = {key: _fitted(place, read(place)) for key, place in wanted.items() if place.path}
-    warn_not_finite([name for (_, name), array in found.items() if not is_finite(array)], file)
+        places_by_key[place.kind, place.name] = place
+    arrays_by_key = {
+        key: _cast(place, read(place)) for key, place in places_by_key.items() if place.path
+    }
+    warn_not_finite(
+        [name for (_, name), array in arrays_by_key.items() if not is_finite(array)], file
+    )
     # one transfer of all arrays: a call of device_put per array costs far more for small arrays
-    device = dict(zip(found, jax.device_put(list(found.values())), strict=True))
+    device_arrays = dict(
+        zip(arrays_by_key, jax.device_put(list(arrays_by_key.values())), strict=True)
+    )
     skeleton = skeleton_of(model)
     # a weight that the configuration leaves out (use_bias=False) is None
-    model = skeleton.join(tuple(device.get(("weight", name)) for name in skeleton.names))
-    if any(place.path is None for place in wanted.values()):
+    model = skeleton.join(tuple(device_arrays.get(("weight", name)) for name in skeleton.names))
+    if any(place.path is None for place in places_by_key.values()):
         state = model.init_state()  # state that no file stores starts anew
-    return model, _with_arrays(state, device, ())
+    return model, _with_arrays(state, device_arrays, ())
 
 
-def _fitted(place: Place, array: np.ndarray) -> np.ndarray:
+def _cast(place: Place, array: np.ndarray) -> np.ndarray:
     # as in Keras, the dtype of the model decides, so that a file of another dtype policy loads
     dtype = place.value.dtype
     return array if array.dtype == dtype else array.astype(dtype)
@@ -120,13 +126,13 @@ def plain(layer: Any) -> Any:
 
 def noted_groups(store: Any, path: str) -> dict[str | None, str]:
     """Returns the groups inside a group by their stored layer names; None for no name."""
-    noted: dict[str | None, str] = {}
+    groups_by_name: dict[str | None, str] = {}
     for group in store.groups(path):
         inner = f"{path}/{group}/vars"
         # an attribute of a file may have any type: only strings are names
         name = store.attributes(inner).get("name") if store.has(inner) else None
-        noted.setdefault(name if isinstance(name, str) else None, group)
-    return noted
+        groups_by_name.setdefault(name if isinstance(name, str) else None, group)
+    return groups_by_name
 
 
 def stored_groups(store: Any) -> Groups:
@@ -134,12 +140,12 @@ def stored_groups(store: Any) -> Groups:
     names = functools.cache(functools.partial(noted_groups, store))
 
     def find(path: str, layers: Sequence[Layer]) -> Sequence[str]:
-        noted = names(path)
+        groups_by_name = names(path)
         # the layers of a network have unique names; the layers of a list may share a name
         if len({layer.name for layer in layers}) == len(layers):
-            found = [noted.get(layer.name) for layer in layers]
-            if all(group is not None for group in found):
-                return [str(group) for group in found]
+            known_groups = [groups_by_name.get(layer.name) for layer in layers]
+            if all(group is not None for group in known_groups):
+                return [str(group) for group in known_groups]
         return by_class(path, layers)
 
     return Groups(find, store.has, names)
@@ -175,22 +181,22 @@ def fill_from_store(
     model = with_stored_codes(model, find_in(store, model, groups))
 
     in_file = path_in(store)
-    elsewhere = moved(model, store, groups, in_file)
+    replacements = moved(model, store, groups, in_file)
 
     def find(place: Place) -> str:
         path = str(place.path)
-        other = elsewhere.get(path)
-        return other if isinstance(other, str) else in_file(path)
+        replacement = replacements.get(path)
+        return replacement if isinstance(replacement, str) else in_file(path)
 
     def read(place: Place) -> np.ndarray:
-        path, made = find(place), elsewhere.get(str(place.path))
-        if isinstance(made, np.ndarray):
-            return made
+        path, replacement = find(place), replacements.get(str(place.path))
+        if isinstance(replacement, np.ndarray):
+            return replacement
         if not store.has(path):
             raise FileError(
-                f"no array for {place.name!r}, expected one of shape "
-                f"{tuple(place.value.shape)}. The weights are of another model; rebuild that one, "
-                "or load what fits with fk.load_weights(..., skip=[...]).",
+                f"expected an array of shape {tuple(place.value.shape)} for {place.name!r}, "
+                "received none. The weights belong to another model; rebuild that model, or load "
+                "the other weights with fk.load_weights(..., skip=[...]).",
                 file=store.file,
                 member=f"{store.member}:/{path}" if store.member else f"/{path}",
                 layer=place.name.rpartition("/")[0] or None,
@@ -201,7 +207,7 @@ def fill_from_store(
         if not fits(array.dtype, place.value.dtype):
             raise FileError(
                 f"expected {np.dtype(place.value.dtype).name} for {place.name!r}, received "
-                f"{array.dtype.name}. The weights are of another model, or the file is damaged.",
+                f"{array.dtype.name}. The weights belong to another model, or the file is damaged.",
                 file=store.file,
                 member=f"{store.member}:/{path}" if store.member else f"/{path}",
                 layer=place.name.rpartition("/")[0] or None,
@@ -213,15 +219,16 @@ def fill_from_store(
         used.update(with_copies(find(place), copies) if place.path else ())
     # Unexpected arrays are an error only in groups of layers. Other groups hold the optimizer's
     # state, and the weights of lookup layers, which are part of the configuration here.
-    left = [path for path in stored_arrays(store) if path not in used]
-    left = [path for path in left if "layers/" in path or f"{OLD_LAYERS}/" in path]
-    left = [path for path in left if not path.startswith("optimizer/")]
-    left = [path for path in left if not path.endswith(IDF_WEIGHTS)]
-    if left:
-        shown = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
+    unexpected = [path for path in stored_arrays(store) if path not in used]
+    unexpected = [path for path in unexpected if "layers/" in path or f"{OLD_LAYERS}/" in path]
+    unexpected = [path for path in unexpected if not path.startswith("optimizer/")]
+    unexpected = [path for path in unexpected if not path.endswith(IDF_WEIGHTS)]
+    if unexpected:
+        shown = ", ".join(unexpected[:5]) + (", ..." if len(unexpected) > 5 else "")
         raise FileError(
-            f"{len(left)} arrays that no layer of the model takes: {shown}. The weights are of "
-            "another model, or of a layer that this version does not know; rebuild that model.",
+            f"received {len(unexpected)} arrays that belong to no layer of the model: {shown}. The "
+            "weights belong to another model, or to a layer that this version does not support; "
+            "rebuild that model.",
             file=store.file,
             member=store.member,
         )

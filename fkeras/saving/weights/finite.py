@@ -47,11 +47,11 @@ def is_finite(array: Any) -> bool:
         (True, False)
     """
     # NumPy gives most dtypes of ml_dtypes the kind "V"
-    small = array.dtype.name.startswith(("bfloat", "float8"))
-    if array.dtype.kind not in "fc" and not small:
+    is_small_float = array.dtype.name.startswith(("bfloat", "float8"))
+    if array.dtype.kind not in "fc" and not is_small_float:
         return True
     with np.errstate(over="ignore", invalid="ignore"):
         # one pass without a temporary; the sum of finite numbers may overflow
-        if not small and np.isfinite(np.sum(array)):
+        if not is_small_float and np.isfinite(np.sum(array)):
             return True
         return bool(np.isfinite(array).all())

@@ -21,8 +21,8 @@ def has_arrays(store: Any, path: str) -> bool:
     """Returns whether a weight file has arrays in a group, or in a group inside the group."""
     if not store.has(path):
         return False
-    below = (f"{path}/{name}" for name in store.groups(path))
-    return bool(store.datasets(path)) or any(has_arrays(store, group) for group in below)
+    subgroups = (f"{path}/{name}" for name in store.groups(path))
+    return bool(store.datasets(path)) or any(has_arrays(store, group) for group in subgroups)
 
 
 def path_in(store: Any) -> Callable[[str], str]:
@@ -34,17 +34,17 @@ def path_in(store: Any) -> Callable[[str], str]:
     Args:
         store: weight file.
     """
-    old = has_old_layers(store)
+    is_old = has_old_layers(store)
 
     def path(path: str) -> str:
         parts = path.split("/")
-        if old:
+        if is_old:
             parts = [OLD_LAYERS if part == "layers" else part for part in parts]
         # the new name first: a layer of the user may have an attribute of a projection's name
         if any(part in PROJECTIONS for part in parts) and not store.has("/".join(parts)):
-            hidden = "/".join(f"_{part}" if part in PROJECTIONS else part for part in parts)
-            if store.has(hidden):
-                return hidden
+            private_path = "/".join(f"_{part}" if part in PROJECTIONS else part for part in parts)
+            if store.has(private_path):
+                return private_path
         return "/".join(parts)
 
     return path

@@ -42,7 +42,7 @@ from fkeras.saving.weights.weight_source import Stored, unread
 
 # arrays after kernel and bias, in Keras's order: of integer codes, or of float8 training
 _CODES = ("kernel_scale", "kernel_zero", "g_idx")
-_METERS = tuple(
+_FLOAT8_NAMES = tuple(
     f"{name}_{kind}"
     for name in ("inputs", "kernel", "outputs_grad")
     for kind in ("scale", "amax_history")
@@ -59,16 +59,16 @@ def with_stored_codes(model: Any, find: Find) -> Any:
         find: returns the arrays of a projection in the file, by name.
     """
     # most models have no attention layer: leave before the arrays of the file are listed
-    inside = [layer for _, layer in sublayers(model)]
-    if not any(isinstance(layer, ProjectedAttention) for layer in inside):
+    all_layers = [layer for _, layer in sublayers(model)]
+    if not any(isinstance(layer, ProjectedAttention) for layer in all_layers):
         return model
     # Keras quantizes all layers of a model alike: other layers complete the configuration
-    told = {
+    configs_by_mode = {
         layer.quantization.policy_mode: layer.quantization
-        for layer in inside
+        for layer in all_layers
         if isinstance(layer, Quantized)
     }
-    found: dict[str, dict[str, Any]] = {}
+    configs_by_path: dict[str, dict[str, Any]] = {}
     for _, keys, layer in walk_groups(model):
         if not isinstance(layer, ProjectedAttention) or layer.quantization is not None:
             continue
@@ -79,13 +79,15 @@ def with_stored_codes(model: Any, find: Find) -> Any:
             # the exact class: a subclass may compute something else
             if type(child) is EinsumDense
         }
-        known = {name: config for name, config in configs.items() if config is not None}
-        found["/".join(keys)] = {n: told.get(c.policy_mode, c) for n, c in known.items()}
-    if not any(found.values()):
+        quantized_configs = {name: config for name, config in configs.items() if config is not None}
+        configs_by_path["/".join(keys)] = {
+            n: configs_by_mode.get(c.policy_mode, c) for n, c in quantized_configs.items()
+        }
+    if not any(configs_by_path.values()):
         return model
 
-    def coded(path: str, layer: Any) -> Any:
-        configs = found.get(path)
+    def quantize_projections(path: str, layer: Any) -> Any:
+        configs = configs_by_path.get(path)
         if not configs:
             return None
         children = {
@@ -94,7 +96,7 @@ def with_stored_codes(model: Any, find: Find) -> Any:
         }
         return layer.replace(quantization=configs, **children)
 
-    return replace_layers(model, coded)
+    return replace_layers(model, quantize_projections)
 
 
 def find_in(store: Any, model: Any, groups: Groups) -> Find:
@@ -102,18 +104,20 @@ def find_in(store: Any, model: Any, groups: Groups) -> Find:
 
     # lazily, and once: the walk visits all groups of the file
     @functools.cache
-    def at() -> dict[tuple[str, ...], str]:
+    def groups_by_keys() -> dict[tuple[str, ...], str]:
         return {keys: group for group, keys, _ in walk_groups(model, groups)}
 
     def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
-        group = f"{at()[keys]}/{layer.keras_form.groups.get(field, field)}/vars"
+        group = f"{groups_by_keys()[keys]}/{layer.keras_form.groups.get(field, field)}/vars"
         if not store.has(group):
             return {}
         numbers = [n for n in store.datasets(group) if n.isdecimal()]
-        own = ["kernel"] if getattr(layer, field).bias is None else ["kernel", "bias"]
+        base_names = ["kernel"] if getattr(layer, field).bias is None else ["kernel", "bias"]
         # six arrays after kernel and bias identify float8
-        more = _METERS if len(numbers) == len(own) + len(_METERS) else _CODES
-        names = dict(zip(map(str, range(len(numbers))), (*own, *more), strict=False))
+        extra_names = (
+            _FLOAT8_NAMES if len(numbers) == len(base_names) + len(_FLOAT8_NAMES) else _CODES
+        )
+        names = dict(zip(map(str, range(len(numbers))), (*base_names, *extra_names), strict=False))
         return {name: unread(store, f"{group}/{n}") for n, name in names.items() if n in numbers}
 
     return find
@@ -138,10 +142,13 @@ def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
     if index is None or len(index.shape) != 1:
         return Int4QuantizationConfig(block_size=None)
     # g_idx holds the block of each input: the number of inputs in block 0 is the block size
-    size, usual = max(1, int(np.sum(index.read() == 0))), Int4QuantizationConfig()
+    block_size, default_config = max(1, int(np.sum(index.read() == 0))), Int4QuantizationConfig()
     # a single block may be any block size that covers all inputs: assume the default
-    whole = usual.block_size is not None and index.shape[0] == size <= usual.block_size
-    return usual if whole else Int4QuantizationConfig(block_size=size)
+    is_default = (
+        default_config.block_size is not None
+        and index.shape[0] == block_size <= default_config.block_size
+    )
+    return default_config if is_default else Int4QuantizationConfig(block_size=block_size)
 
 
 def _old_shape(layer: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -173,8 +180,8 @@ def renewed(layer: Any, name: str, array: np.ndarray) -> np.ndarray:
     """
     equation, shape = equation_of(layer.layer), layer.kernel_shape
     # True for contracted axes: only a leading run of these can be unpacked as rows of a matrix
-    summed = [n not in equation.output for n in equation.kernel]
-    if summed != sorted(summed, reverse=True):
+    is_contracted = [n not in equation.output for n in equation.kernel]
+    if is_contracted != sorted(is_contracted, reverse=True):
         raise ValueError(
             f"{layer.where}: expected an equation that sums over the first axes of its kernel, "
             f"received {layer.layer.equation!r} with 4-bit codes of Keras 3.11 to 3.13, which cannot "
@@ -201,43 +208,48 @@ def moved(
     Raises:
         FileError: for asymmetric codes without zero points.
     """
-    found: dict[str, str | np.ndarray] = {}
+    replacements: dict[str, str | np.ndarray] = {}
     if not any(isinstance(layer, QuantizedDense) for _, layer in sublayers(model)):
-        return found
+        return replacements
     for group, keys, layer in walk_groups(model, groups):
         if not isinstance(layer, QuantizedDense):
             continue
-        at = f"{group}/" if group else ""
-        own = {p.name.rpartition("/")[2]: f"{at}{p.path}" for p in places(layer, {}, groups)}
+        prefix = f"{group}/" if group else ""
+        paths_by_name = {
+            p.name.rpartition("/")[2]: f"{prefix}{p.path}" for p in places(layer, {}, groups)
+        }
         # the shape alone distinguishes the versions: files do not store the packing
         for name, shape in old_shapes(layer).items():
-            path = find(own[name])
+            path = find(paths_by_name[name])
             if store.has(path) and tuple(store.shape(path)) == shape:
-                found[own[name]] = renewed(layer, name, store.read(path, shape))
+                replacements[paths_by_name[name]] = renewed(layer, name, store.read(path, shape))
         if isinstance(layer.quantization, GPTQConfig | AWQConfig):
-            found |= _lost_zeros(layer, "/".join(keys), own, store, find)
-    return found
+            replacements |= _lost_zeros(layer, "/".join(keys), paths_by_name, store, find)
+    return replacements
 
 
 def _lost_zeros(
-    layer: Any, name: str, own: Mapping[str, str], store: Any, find: Callable[[str], str]
+    layer: Any, name: str, paths_by_name: Mapping[str, str], store: Any, find: Callable[[str], str]
 ) -> dict[str, str | np.ndarray]:
     """Returns the zero points of symmetric codes, and the shifted paths of later arrays."""
-    config, paths = layer.quantization, list(own.values())
+    config, paths = layer.quantization, list(paths_by_name.values())
     # arrays are numbered: without the zero points, exactly the last number is missing
     if store.has(find(paths[-1])) or not store.has(find(paths[-2])):
         return {}
     if not getattr(config, "symmetric", False):
         raise FileError(
             f"expected the zero points of the codes of {config.policy_mode!r}, received a file of "
-            "Keras 3.15, which leaves them out; the weights cannot be restored. Quantize with "
+            "Keras 3.15, which omits them; the weights cannot be restored. Quantize with "
             "symmetric=True, or save with another version.",
             file=store.file,
             member=store.member,
             layer=name or None,
         )
-    start = list(own).index("kernel_zero")
+    start = list(paths_by_name).index("kernel_zero")
     # the zero point of symmetric codes is the middle of the range, by definition
-    middle = np.full(layer.kernel_zero.shape, 1 << (config.weight_bits - 1), "uint8")
-    behind = zip(paths[start + 1 :], paths[start:], strict=False)
-    return {paths[start]: middle, **{path: find(before) for path, before in behind}}
+    zero_points = np.full(layer.kernel_zero.shape, 1 << (config.weight_bits - 1), "uint8")
+    shifted_paths = zip(paths[start + 1 :], paths[start:], strict=False)
+    return {
+        paths[start]: zero_points,
+        **{path: find(previous_path) for path, previous_path in shifted_paths},
+    }

@@ -84,8 +84,8 @@ def open_table(path: str, limits: Limits) -> Iterator[dict[str, Stored]]:
             opened = stack.enter_context(library.safe_open(path, framework="numpy"))
         except library.SafetensorError as error:
             raise FileError(
-                f"a table that does not describe the file ({error}). It is cut off or damaged, or "
-                "made to mislead; save or download it again.",
+                f"expected a table that describes every byte of the file ({error}). The file is "
+                "truncated, damaged or crafted; save or download it again.",
                 file=path,
                 member=_TABLE,
             ) from error
@@ -99,28 +99,28 @@ def _check_table(path: str, limits: Limits) -> None:
         length = int.from_bytes(file.read(8), "little")
         if length > limits.config_bytes:
             raise FileError(
-                f"a table of {length} bytes, expected at most {limits.config_bytes}. If you trust "
-                "the file, pass limits=fk.Limits(config_bytes=...).",
+                f"expected a table of at most {limits.config_bytes} bytes, received {length} bytes. "
+                "If you trust the file, pass limits=fk.Limits(config_bytes=...).",
                 file=path,
                 member=_TABLE,
             )
         table = parse(file.read(length), path, _TABLE, limits)
     if len(table) > limits.objects:
         raise FileError(
-            f"{len(table)} arrays, expected at most {limits.objects}. If you trust the file, pass "
-            "limits=fk.Limits(objects=...).",
+            f"expected at most {limits.objects} arrays, received {len(table)}. If you trust the "
+            "file, pass limits=fk.Limits(objects=...).",
             file=path,
         )
 
 
 def _stored(opened: Any, name: str, path: str, limits: Limits) -> Stored:
-    part = opened.get_slice(name)
-    word, shape = part.get_dtype(), tuple(part.get_shape())
-    dtype = next((np.dtype(kind) for key, kind in _DTYPES if key == word), None)
+    array_slice = opened.get_slice(name)
+    dtype_name, shape = array_slice.get_dtype(), tuple(array_slice.get_shape())
+    dtype = next((np.dtype(kind) for key, kind in _DTYPES if key == dtype_name), None)
     if dtype is None:
         raise FileError(
-            f"expected a dtype among {', '.join(key for key, _ in _DTYPES)}, received {word}. "
-            "Save it as float32.",
+            f"expected a dtype among {', '.join(key for key, _ in _DTYPES)}, received {dtype_name}. "
+            "Save the array as float32.",
             file=path,
             member=name[:200],
         )
@@ -128,22 +128,22 @@ def _stored(opened: Any, name: str, path: str, limits: Limits) -> Stored:
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > limits.array_bytes:
         raise FileError(
-            f"an array of {claimed} bytes, expected at most {limits.array_bytes}. If you trust "
-            "the file, pass limits=fk.Limits(array_bytes=...).",
+            f"expected an array of at most {limits.array_bytes} bytes, received {claimed} bytes. If "
+            "you trust the file, pass limits=fk.Limits(array_bytes=...).",
             file=path,
             member=name[:200],
         )
-    if word.startswith("F8"):
-        return Stored(shape, dtype, functools.partial(_small, path, name, dtype))
+    if dtype_name.startswith("F8"):
+        return Stored(shape, dtype, functools.partial(_read_float8, path, name, dtype))
     return Stored(shape, dtype, functools.partial(opened.get_tensor, name))
 
 
-def _small(path: str, name: str, dtype: np.dtype) -> np.ndarray:
+def _read_float8(path: str, name: str, dtype: np.dtype) -> np.ndarray:
     """Reads an array of 8-bit floats, which the library does not convert to NumPy."""
     # `deserialize` needs the bytes of the whole file: slow, but files with 8-bit floats are rare
     with open(path, "rb") as file:
-        row = dict(_library().deserialize(file.read()))[name]
-    return np.frombuffer(row["data"], dtype).reshape(row["shape"])
+        record = dict(_library().deserialize(file.read()))[name]
+    return np.frombuffer(record["data"], dtype).reshape(record["shape"])
 
 
 def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> None:
@@ -168,13 +168,13 @@ def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, 
         ...     table["dense/bias"].read()
         array([0., 0.], dtype=float32)
     """
-    known = [np.dtype(kind) for _, kind in _DTYPES]
+    dtypes = [np.dtype(kind) for _, kind in _DTYPES]
     for name, array in arrays.items():
-        if array.dtype.newbyteorder("=") not in known:
+        if array.dtype.newbyteorder("=") not in dtypes:
             raise TypeError(
-                f"save_weights: safetensors has no dtype {array.dtype} ({name!r}). Save it as "
+                f"save_weights: safetensors has no dtype {array.dtype} ({name!r}). Save the model as "
                 ".npz or .weights.h5."
             )
     # the library writes the memory of an array and ignores strides: make the arrays contiguous
-    dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    file.write(_library().numpy.save(dense, dict(about)))
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    file.write(_library().numpy.save(contiguous, dict(about)))

@@ -57,47 +57,54 @@ def stored_weights(model: Layer) -> Iterator[tuple[str, np.ndarray]]:
     for group, _, layer in walk_groups(model):
         if type(layer).__name__ in _LOOKUPS and layer.output_mode == "tf_idf":  # type: ignore
             # Keras's TextVectorization contains a StringLookup, whose group Keras reads too
-            inside = ("", "_lookup_layer") if type(layer).__name__ == "TextVectorization" else ("",)
-            for name in inside:
+            subgroups = (
+                ("", "_lookup_layer") if type(layer).__name__ == "TextVectorization" else ("",)
+            )
+            for name in subgroups:
                 yield posixpath.join(group, name, IDF_WEIGHTS), layer.index_weights  # type: ignore
 
 
 def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
-    inner = item.get("config") if isinstance(item, Mapping) else None
-    if not isinstance(inner, Mapping):
+    item_config = item.get("config") if isinstance(item, Mapping) else None
+    if not isinstance(item_config, Mapping):
         return item
     if item.get("class_name") in _LOOKUPS:
-        return {**item, "config": _filled(item["class_name"], inner, group, archive, store)}
-    layers = inner.get("layers")
+        return {
+            **item,
+            "config": _with_vocabulary(item["class_name"], item_config, group, archive, store),
+        }
+    layers = item_config.get("layers")
     if not isinstance(layers, list):
         return item
-    old = any(name.startswith(f"assets/{OLD_LAYERS}/") for name in archive.names)
-    at = posixpath.join(group, OLD_LAYERS if old else "layers")
+    is_old = any(name.startswith(f"assets/{OLD_LAYERS}/") for name in archive.names)
+    list_group = posixpath.join(group, OLD_LAYERS if is_old else "layers")
     counts: dict[str, int] = {}
-    made = []
+    converted_layers = []
     for layer in layers:
         # Keras gives operations of the graph no group: they are not numbered
         name = layer.get("class_name") if isinstance(layer, Mapping) else None
         if not isinstance(name, str) or str(layer.get("module")).startswith(_OPERATIONS):
-            made.append(_in_model(layer, at, archive, store))
+            converted_layers.append(_in_model(layer, list_group, archive, store))
             continue
         name = snake_case(name)
         number = counts.get(name, 0)  # "integer_lookup", "integer_lookup_1"
-        place = posixpath.join(at, f"{name}_{number}" if number else name)
+        layer_group = posixpath.join(list_group, f"{name}_{number}" if number else name)
         # Keras 2.12 and 2.13 count layers with weights or learned tokens twice
-        counts[name] = number + (2 if old and _holds(place, archive, store) else 1)
-        made.append(_in_model(layer, place, archive, store))
-    return {**item, "config": {**inner, "layers": made}}
+        counts[name] = number + (2 if is_old and _has_content(layer_group, archive, store) else 1)
+        converted_layers.append(_in_model(layer, layer_group, archive, store))
+    return {**item, "config": {**item_config, "layers": converted_layers}}
 
 
-def _holds(group: str, archive: Archive, store: Store) -> bool:
+def _has_content(group: str, archive: Archive, store: Store) -> bool:
     """Returns whether a file has arrays or assets for the layer of a group."""
     if any(name.startswith(f"assets/{group}/") for name in archive.names):
         return True
     return has_arrays(store, group)
 
 
-def _filled(kind: str, config: Mapping, group: str, archive: Archive, store: Store) -> Mapping:
+def _with_vocabulary(
+    kind: str, config: Mapping, group: str, archive: Archive, store: Store
+) -> Mapping:
     member = posixpath.join("assets", group, "vocabulary.txt")
     if config.get("vocabulary") is not None or member not in archive:
         return config

@@ -99,10 +99,10 @@ def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) ->
         ['layers/layer_normalization/vars/1', 'layers/dense/vars/0', 'layers/dense/vars/1']
     """
     leaves = weights_by_path(layer)
-    found = []
+    model_places = []
     for group, keys, owner in walk_groups(layer, groups):
-        found.extend(_own(owner, _lookup(state, keys), group, keys, leaves))
-    return found
+        model_places.extend(_own_places(owner, _lookup(state, keys), group, keys, leaves))
+    return model_places
 
 
 def walk_groups(
@@ -123,8 +123,8 @@ def walk_groups(
         ['', 'layer']
     """
     yield group, keys, layer
-    for below, field, child in _children(layer, groups, group):
-        yield from walk_groups(child, groups, below, (*keys, field))
+    for child_group, field, child in _children(layer, groups, group):
+        yield from walk_groups(child, groups, child_group, (*keys, field))
 
 
 def copied_groups(layer: Layer, groups: Groups = BY_CLASS) -> list[tuple[str, str]]:
@@ -133,12 +133,12 @@ def copied_groups(layer: Layer, groups: Groups = BY_CLASS) -> list[tuple[str, st
     Keras looks for a layer of a nested model in one of two groups, which depends on Keras's class
     of the model. Written files therefore have both groups. The innermost groups come first.
     """
-    found = []
-    for group, _, one in walk_groups(layer, groups):
+    copies = []
+    for group, _, nested in walk_groups(layer, groups):
         # the outermost model is always a keras.Model: its groups have no alternative
         if group:
-            found += [(join_path(group, a), join_path(group, b)) for a, b in second_groups(one)]
-    return found[::-1]
+            copies += [(join_path(group, a), join_path(group, b)) for a, b in second_groups(nested)]
+    return copies[::-1]
 
 
 def with_copies(path: str, copies: Sequence[tuple[str, str]]) -> list[str]:
@@ -149,10 +149,10 @@ def with_copies(path: str, copies: Sequence[tuple[str, str]]) -> list[str]:
         ['block/out/vars/0', 'block/layers/dense_1/vars/0']
     """
     # `found` grows in the loop: a path inside two copied groups has four forms
-    found = [path]
+    paths = [path]
     for group, copy in copies:
-        found += [copy + p[len(group) :] for p in found if p.startswith(f"{group}/")]
-    return found
+        paths += [copy + p[len(group) :] for p in paths if p.startswith(f"{group}/")]
+    return paths
 
 
 def _lookup(state: Mapping[str, Any], keys: tuple[str, ...]) -> Mapping[str, Any]:
@@ -161,38 +161,38 @@ def _lookup(state: Mapping[str, Any], keys: tuple[str, ...]) -> Mapping[str, Any
     return state
 
 
-def _own(
+def _own_places(
     layer: Layer, state: Mapping, group: str, keys: tuple[str, ...], leaves: Mapping
 ) -> Iterator[Place]:
     """Yields the arrays in the group `vars` of one layer."""
     form, name = layer.keras_form, "/".join(keys)
     arrays = layer_arrays(layer, state, keys)
-    early = (join_path(name, last) for last in form.early_weights)
+    early_paths = (join_path(name, last) for last in form.early_weights)
     # a form may list alternatives, such as the kernels of several classes: keep the existing ones
-    weights = [path for path in early if path in leaves]
+    weights = [path for path in early_paths if path in leaves]
     weights += [array.path for array in arrays if array.kind == "weight"]
-    at = join_path(group, form.groups.get("", ""))
+    vars_group = join_path(group, form.groups.get("", ""))
     for number, path in enumerate(weights):
-        yield Place(join_path(at, f"vars/{number}"), "weight", path, leaves[path])
+        yield Place(join_path(vars_group, f"vars/{number}"), "weight", path, leaves[path])
     # Keras numbers state after weights, in the same group
     entries = [array for array in arrays if array.kind == "state"]
     for number, array in enumerate(entries, len(weights)):
-        place = join_path(group, f"vars/{number}") if form.stores_state else None
-        yield Place(place, "state", array.path, array.value)
+        file_path = join_path(group, f"vars/{number}") if form.stores_state else None
+        yield Place(file_path, "state", array.path, array.value)
 
 
 def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, str, Layer]]:
     """Yields `(path of the group, path in the layer, child)` for each child of a layer."""
     if isinstance(layer, Network):
-        found = attribute_groups(layer, groups.has, groups.noted, group)
-        if found is not None:
-            yield from ((join_path(group, path), name, layer.layers[name]) for name, path in found)
+        pairs = attribute_groups(layer, groups.has, groups.noted, group)
+        if pairs is not None:
+            yield from ((join_path(group, path), name, layer.layers[name]) for name, path in pairs)
             return
         at = join_path(group, "layers")
         members = counted(layer)
         names = groups(at, [layer.layers[name] for name in members])
-        for name, found in zip(members, names, strict=True):
-            yield join_path(at, found), name, layer.layers[name]
+        for name, child_group in zip(members, names, strict=True):
+            yield join_path(at, child_group), name, layer.layers[name]
         return
     for field in skeleton_of(layer).children:
         at = join_path(group, layer.keras_form.groups.get(field, field))
@@ -204,4 +204,4 @@ def counted(network: Network) -> list[str]:
     # operations are layers of the graph only: Keras gives them no group
     if isinstance(network, Sequential):
         return list(network.order)
-    return [name for name, one in network.layers.items() if not isinstance(one, Operation)]
+    return [name for name, inner in network.layers.items() if not isinstance(inner, Operation)]

@@ -55,8 +55,8 @@ def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | St
     elif start.startswith(file_type.HDF5):
         with open_store(path, limits=limits) as store:
             # Keras 1 and 2 list the layers in an attribute, and split long lists
-            legacy = any(n in ("layer_names", "layer_names0") for n in store.attributes(""))
-            yield store if legacy or "model_weights" in store.groups() else _keras(store, skips)
+            is_legacy = any(n in ("layer_names", "layer_names0") for n in store.attributes(""))
+            yield store if is_legacy or "model_weights" in store.groups() else _keras(store, skips)
     elif start.startswith(file_type.ZIP):
         with open_archive(path, limits) as archive:
             if _KERAS in archive:
@@ -65,10 +65,10 @@ def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | St
             else:
                 with reading(path):
                     arrays = _npz(archive, limits)
-                yield Source(path, arrays, own_path_by_kind, label=_inside)
-    elif start.lstrip().startswith(b"{") and b"weight_map" in _whole(path, size, limits):
+                yield Source(path, arrays, own_path_by_kind, label=_without_kind)
+    elif start.lstrip().startswith(b"{") and b"weight_map" in _read_text(path, size, limits):
         with contextlib.ExitStack() as stack:
-            yield _shards(path, _whole(path, size, limits), limits, skips, stack)
+            yield _shards(path, _read_text(path, size, limits), limits, skips, stack)
     else:
         raise FileError(
             "expected weights (.weights.h5, .h5, .safetensors, .npz, .keras), received "
@@ -77,7 +77,7 @@ def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | St
         )
 
 
-def _whole(path: str, size: int, limits: Limits) -> bytes:
+def _read_text(path: str, size: int, limits: Limits) -> bytes:
     # one byte more than the limit: the parser then reports the excess
     with file_type.open_regular(path) as file:
         return file.read(min(size, limits.config_bytes + 1))
@@ -85,9 +85,9 @@ def _whole(path: str, size: int, limits: Limits) -> bytes:
 
 def _keras(store: Store, skips: Skips) -> Source:
     """Returns the arrays of a store in Keras's layout, without the optimizer's arrays."""
-    found = {path: unread(store, path) for path in stored_arrays(store) if _is_weight(path)}
-    label = functools.partial(_noted, store)
-    return Source(str(store.file), found, _key(store), _groups(store, skips), store.member, label)
+    arrays = {path: unread(store, path) for path in stored_arrays(store) if _is_weight(path)}
+    label = functools.partial(_stored_label, store)
+    return Source(str(store.file), arrays, _key(store), _groups(store, skips), store.member, label)
 
 
 def _is_weight(path: str) -> bool:
@@ -107,7 +107,7 @@ def _key(store: Store) -> Callable[[Place], str | None]:
     return key
 
 
-def _noted(store: Store, path: str) -> str:
+def _stored_label(store: Store, path: str) -> str:
     """Returns the path of an array with the layer names that the file stores: "encoder/dense/0"."""
     parts = path.split("/")
     names = []
@@ -115,8 +115,8 @@ def _noted(store: Store, path: str) -> str:
         if part in ("layers", OLD_LAYERS, "vars"):
             continue
         inner = "/".join((*parts[: number + 1], "vars"))
-        listed = number and parts[number - 1] in ("layers", OLD_LAYERS)
-        name = store.attributes(inner).get("name") if listed and store.has(inner) else None
+        is_listed = number and parts[number - 1] in ("layers", OLD_LAYERS)
+        name = store.attributes(inner).get("name") if is_listed and store.has(inner) else None
         names.append(name if isinstance(name, str) else part)
     return "/".join(names)
 
@@ -127,16 +127,18 @@ def _groups(store: Store, skips: Skips) -> Groups:
 
     def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
         # "kernel" is any name inside the layer: patterns such as "head" match all weights inside
-        kept = [layer for layer in layers if not (layer.name and skips(f"{layer.name}/kernel"))]
-        if len(kept) == len(layers):
+        unskipped = [
+            layer for layer in layers if not (layer.name and skips(f"{layer.name}/kernel"))
+        ]
+        if len(unskipped) == len(layers):
             return find(path, layers)
-        noted = noted_groups(store, path)
+        groups_by_name = noted_groups(store, path)
         names = [layer.name for layer in layers]
-        known = kept and all(layer.name in noted for layer in kept)
-        if not known or len(set(names)) < len(names):
+        all_named = unskipped and all(layer.name in groups_by_name for layer in unskipped)
+        if not all_named or len(set(names)) < len(names):
             return find(path, layers)
         # a skipped layer that the file lacks gets a group that no file has
-        return [noted.get(name, f"{name} (skipped)") for name in names]
+        return [groups_by_name.get(name, f"{name} (skipped)") for name in names]
 
     return Groups(groups, store.has, find.noted)
 
@@ -149,10 +151,12 @@ def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
         with reading(archive.file, npz.ABOUT), archive.open(f"{npz.ABOUT}.npy") as file:
             size = archive.size(f"{npz.ABOUT}.npy")
             if size > limits.config_bytes:
-                raise FileError(f"a text of {size} bytes; at most {limits.config_bytes}.")
+                raise FileError(
+                    f"expected a text of at most {limits.config_bytes} bytes, received {size} bytes."
+                )
             text = str(npz.read_array(file, size))
             dtypes = npz.check_about(parse(text, archive.file, npz.ABOUT, limits))
-    found = {}
+    arrays = {}
     for member in names:
         name = member.removesuffix(".npy")
         if name.partition("/")[0] not in ("weights", "state"):
@@ -161,25 +165,25 @@ def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
             size = archive.size(member)
             if size > limits.array_bytes:
                 raise FileError(
-                    f"an array of {size} bytes, expected at most {limits.array_bytes}. If you "
-                    "trust the file, pass limits=fk.Limits(array_bytes=...)."
+                    f"expected an array of at most {limits.array_bytes} bytes, received {size} "
+                    "bytes. If you trust the file, pass limits=fk.Limits(array_bytes=...)."
                 )
             # the header only: arrays are read after all shapes have been compared
             with archive.open(member) as file:
                 shape, dtype, _ = npz.read_header(file, size)
         dtype = dtypes.get(name, dtype)
         read = functools.partial(_read_npz, archive, member, size, dtype)
-        found[name] = Stored(shape, dtype, read)
-    if not found:
+        arrays[name] = Stored(shape, dtype, read)
+    if not arrays:
         raise FileError(
             "expected a .npz file with entries such as 'weights/dense/kernel', received "
             f"{', '.join(archive.names[:6]) or 'none'}. Write one with fk.save_weights.",
             file=archive.file,
         )
-    return found
+    return arrays
 
 
-def _inside(name: str) -> str:
+def _without_kind(name: str) -> str:
     return name.partition("/")[2]
 
 
@@ -193,48 +197,50 @@ def _shards(
 ) -> Source:
     """Returns the arrays of the files listed in Keras's `weights.json`, in the same folder."""
     table = parse(text, path, None, limits)
-    listed: dict[str, None] = {}
+    shard_names: dict[str, None] = {}
     for group, names in field(table, "weight_map", dict, file=path).items():
         for name in names if isinstance(names, list) else [names]:
             check(name, str, f"the file of {group[:80]!r}", file=path)
             if not _SHARD.fullmatch(name):
                 raise FileError(
-                    f"expected the files of shards beside this one, such as "
+                    f"expected names of shards in the same folder, such as "
                     f"'model_00000.weights.h5', received {name[:80]!r}. Save the weights again.",
                     file=path,
                     member="weight_map",
                 )
-            listed[name] = None  # a dictionary as an ordered set
-    if not 0 < len(listed) <= limits.members:
+            shard_names[name] = None  # a dictionary as an ordered set
+    if not 0 < len(shard_names) <= limits.members:
         raise FileError(
-            f"{len(listed)} files of shards; expected 1 to {limits.members}.",
+            f"expected 1 to {limits.members} shards, received {len(shard_names)}.",
             file=path,
             member="weight_map",
         )
     folder = os.path.dirname(path)
     arrays: dict[str, Stored] = {}
     stores = []
-    for name in listed:
+    for name in shard_names:
         stores.append(stack.enter_context(open_store(os.path.join(folder, name), limits=limits)))
         for key, stored in _keras(stores[-1], skips).arrays.items():
             if key in arrays:
                 raise FileError(
-                    "it is in two shards. Save the weights again.", file=path, member=key
+                    "the array is in two shards. Save the weights again.", file=path, member=key
                 )
             arrays[key] = stored
-    holder = {key: store for store in stores for key in stored_arrays(store)}
+    store_by_key = {key: store for store in stores for key in stored_arrays(store)}
 
     def label(key: str) -> str:
-        return _noted(holder[key], key)
+        return _stored_label(store_by_key[key], key)
 
-    return Source(path, arrays, lambda place: place.path, _over(stores, skips), label=label)
+    return Source(
+        path, arrays, lambda place: place.path, _merged_groups(stores, skips), label=label
+    )
 
 
-def _over(stores: Sequence[Store], skips: Skips) -> Groups:
+def _merged_groups(stores: Sequence[Store], skips: Skips) -> Groups:
     """Returns the groups of layers in several stores, by the names in the most complete store."""
 
     def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
-        whole = max(stores, key=lambda store: len(store.groups(path)))
-        return _groups(whole, skips)(path, layers)
+        most_complete = max(stores, key=lambda store: len(store.groups(path)))
+        return _groups(most_complete, skips)(path, layers)
 
     return Groups(groups, lambda path: any(store.has(path) for store in stores))

@@ -86,9 +86,9 @@ def fits(stored: np.dtype, wanted: Any) -> bool:
 
     def kind(dtype: Any) -> int:
         # NumPy gives most dtypes of ml_dtypes the kind "V"
-        small = np.dtype(dtype).name.startswith(("bfloat", "float8"))
-        letter = "f" if small else np.dtype(dtype).kind
-        return next((rank for rank, letters in enumerate(_KINDS) if letter in letters), -1)
+        is_small_float = np.dtype(dtype).name.startswith(("bfloat", "float8"))
+        kind_letter = "f" if is_small_float else np.dtype(dtype).kind
+        return next((rank for rank, letters in enumerate(_KINDS) if kind_letter in letters), -1)
 
     if stored.kind == "V" and stored.itemsize == np.dtype(wanted).itemsize:
         return np.dtype(wanted).kind == "V"  # np.savez writes bfloat16 as raw bytes

@@ -317,7 +317,7 @@ REFUSALS = [
     ),
     (
         _weights(lambda arrays: arrays.update({"layers/dense_1/vars/0": np.zeros(2)})),
-        r"model.weights.h5.*1 arrays that no layer.*layers/dense_1/vars/0",
+        r"model.weights.h5.*1 arrays that belong to no layer.*layers/dense_1/vars/0",
     ),
     (
         _weights(lambda arrays: arrays.pop("layers/batch_normalization/vars/3")),
@@ -370,9 +370,9 @@ def test_saving_names_missing_arguments(tmp_path):
     path = tmp_path / "m.keras"
     x = fk.Input((3,))
     model = fk.Model(x, layers.BatchNormalization(name="norm")(x))
-    with pytest.raises(ValueError, match="needs a built model"):
+    with pytest.raises(ValueError, match="expected a built model"):
         fk.save_model(path, model)
-    with pytest.raises(ValueError, match=r"state of norm, received that of no layer"):
+    with pytest.raises(ValueError, match=r"state of norm, received the state of no layer"):
         fk.save_model(path, model.build(KEY))
     with pytest.raises(TypeError, match="expected fk.Model or fk.Sequential, received Dense"):
         fk.save_model(path, layers.Dense(2).build(KEY, (None, 3)))

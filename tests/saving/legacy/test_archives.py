@@ -147,11 +147,11 @@ REFUSED = {
     ),
     "no weight": (
         {"weights": lambda arrays: arrays.pop("layers/dense_2/vars/0")},
-        "no array for 'out/kernel'",
+        "for 'out/kernel', received none",
     ),
     "a weight too many": (
         {"weights": lambda arrays: arrays.update({"layers/dense_7/vars/0": np.ones(2)})},
-        "1 arrays that no layer of the model takes: layers/dense_7/vars/0",
+        "1 arrays that belong to no layer of the model: layers/dense_7/vars/0",
     ),
     "an old version": ({"keras_version": "1.2.2"}, "expected 'keras_version' of Keras 2 or 3"),
     "a new version": ({"keras_version": "20.1"}, "expected 'keras_version' of Keras 2 or 3"),

@@ -203,7 +203,7 @@ def test_arrays_whose_names_contradict_their_places_are_refused():
     }
     names = ("beta:0", "gamma:0", "moving_mean:0", "moving_variance:0")
     weights = {"b": {name: np.ones(2, "float32") for name in names}}
-    with pytest.raises(fk.FileError, match="'b/gamma'.*called 'beta'"):
+    with pytest.raises(fk.FileError, match="'b/gamma'.*named 'beta'"):
         load(model_file(config, weights))
 
 

@@ -181,5 +181,5 @@ def test_wrong_arguments_of_model_checkpoint(tmp_path):
     with pytest.raises(OSError, match="ModelCheckpoint: expected filepath as a folder that can be"):
         ModelCheckpoint(tmp_path / "file" / "a.npz").on_train_begin(RUN)
     (tmp_path / "folder.npz").mkdir()
-    with pytest.raises(OSError, match="a folder stands there"):
+    with pytest.raises(OSError, match="received a folder"):
         ModelCheckpoint(tmp_path / "folder.npz").on_epoch_end(0, RUN, {})
