@@ -369,4 +369,4 @@ def test_objects_inside_objects_without_end(tmp_path):
     nested = sequential(entry("Dense", DENSE))
     for number in range(40):
         nested = sequential({**nested, "config": {**nested["config"], "name": f"m{number}"}})
-    refused(archive(tmp_path / "n.keras", nested), "deep")
+    refused(archive(tmp_path / "n.keras", nested), "depth")

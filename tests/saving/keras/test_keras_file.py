@@ -309,7 +309,7 @@ def _metadata(text):
 REFUSALS = [
     (
         _weights(lambda arrays: arrays.pop("layers/dense/vars/1")),
-        r"model.weights.h5:/layers/dense/vars/1.*layer 'dense'.*'dense/bias'.*\(2,\)",
+        r"model.weights.h5:/layers/dense/vars/1.*layer 'dense'.*\(2,\) for 'dense/bias'",
     ),
     (
         _weights(lambda arrays: arrays.update({"layers/dense/vars/1": np.zeros(5)})),
