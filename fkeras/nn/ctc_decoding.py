@@ -138,7 +138,7 @@ def _advance(beam: tuple, scores: jax.Array, blank: int) -> tuple:
     are distinct, but an extended sequence may equal another sequence of the beam that remains
     unchanged: `parent` finds these pairs, and their probabilities are added.
     """
-    paths, sizes, blank_ends, label_ends = beam  # ends: the last step was a blank
+    paths, sizes, blank_ends, label_ends = beam  # blank_ends: the last step was a blank
     width, steps = paths.shape
     classes = scores.shape[0]
     total = jnp.logaddexp(blank_ends, label_ends)

@@ -241,11 +241,13 @@ def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
     values, index_arrays = jnp.asarray(values), jnp.moveaxis(jnp.asarray(indices), -1, 0)
     # as in Keras, values with equal indices add up
     return (
-        jnp.zeros(shape, values.dtype).at[_places("scatter", index_arrays, len(shape))].add(values)
+        jnp.zeros(shape, values.dtype)
+        .at[_index_tuple("scatter", index_arrays, len(shape))]
+        .add(values)
     )
 
 
-def _places(name: str, indices: jax.Array, axes: int) -> tuple[jax.Array, ...]:
+def _index_tuple(name: str, indices: jax.Array, axes: int) -> tuple[jax.Array, ...]:
     """Checks indices (k, n) and returns them as a tuple with one array per axis."""
     if indices.shape[0] > axes:
         raise ValueError(
@@ -274,7 +276,7 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
         Array([1., 6., 1.], dtype=float32)
     """
     inputs, index_arrays = jnp.asarray(inputs), jnp.transpose(jnp.asarray(indices))
-    target = inputs.at[_places("scatter_update", index_arrays, inputs.ndim)]
+    target = inputs.at[_index_tuple("scatter_update", index_arrays, inputs.ndim)]
     updates = to_array(updates)
     # each case is one scatter primitive; with equal indices and None, the winner is undefined
     match reduction.lower() if isinstance(reduction, str) else reduction:

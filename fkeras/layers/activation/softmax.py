@@ -99,13 +99,14 @@ class Softmax(Layer):
         # a mask of all axes (an attention mask) is not a time step mask for later layers
         is_step_mask = mask.ndim < x.ndim or mask.ndim < 3
         return Output(
-            masked_softmax(x, self._kept(mask, x), axes), mask=mask if is_step_mask else None
+            masked_softmax(x, self._checked_mask(mask, x), axes),
+            mask=mask if is_step_mask else None,
         )
 
-    def _kept(self, mask: jax.Array, x: jax.Array) -> jax.Array:
+    def _checked_mask(self, mask: jax.Array, x: jax.Array) -> jax.Array:
         """Returns the mask as Booleans, with trailing axes of size 1 up to the rank of `x`."""
         shape = (*mask.shape, *(1,) * (x.ndim - mask.ndim))
-        pairs = [p for p in zip(shape, x.shape, strict=False) if all(map(_known, p))]
+        pairs = [p for p in zip(shape, x.shape, strict=False) if all(map(_is_static, p))]
         if mask.ndim > x.ndim or any(m not in (1, n) for m, n in pairs):
             raise ValueError(
                 f"{self.where}: expected a mask whose axes have the sizes of {format_shape(x.shape)}"
@@ -118,7 +119,7 @@ class Softmax(Layer):
         return jnp.reshape(mask, shape)
 
 
-def _known(size: Any) -> bool:
+def _is_static(size: Any) -> bool:
     return isinstance(size, int)
 
 

@@ -11,7 +11,7 @@ from jax.core import Tracer
 from fkeras.engine.values.arrays import is_array_like, read_array
 
 
-def refuse_fractions(ids: Any, where: str) -> None:
+def reject_fractions(ids: Any, where: str) -> None:
     """Rejects ids with fractions; accepts traced arrays and values that are not arrays.
 
     Raises:
@@ -19,7 +19,7 @@ def refuse_fractions(ids: Any, where: str) -> None:
         ValueError: for a fraction, infinity or NaN.
 
     Example:
-        >>> refuse_fractions(jnp.array([1.0, 2.0]), "embedding")
+        >>> reject_fractions(jnp.array([1.0, 2.0]), "embedding")
     """
     # a compiled program cannot raise an error for values; its result for fractions is NaN
     if not is_array_like(ids) or isinstance(ids, Tracer):

@@ -14,7 +14,7 @@ from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Regularizer
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.spec import SpecLike
-from fkeras.layers.common.id_checks import refuse_fractions
+from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.core.masking import both_masks
 from fkeras.nn.numerics.indices import unsigned_indices
 
@@ -103,7 +103,7 @@ class Embedding(Layer):
     def apply(self, *inputs: Any, **options: Any) -> Output:
         """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in inputs:
-            refuse_fractions(ids, self.where)
+            reject_fractions(ids, self.where)
         return super().apply(*inputs, **options)
 
     def build(self, key: jax.Array, ids: SpecLike) -> Self:

@@ -31,21 +31,21 @@ def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
     return jnp.any(x != jnp.asarray(mask_value, x.dtype), axis=-1)
 
 
-def both_masks(earlier: jax.Array | None, found: jax.Array | None) -> jax.Array | None:
+def both_masks(earlier: jax.Array | None, later: jax.Array | None) -> jax.Array | None:
     """Returns the conjunction of two masks; None means True everywhere.
 
-    `earlier` may have fewer axes than `found`: it is repeated over the missing axes at the end.
+    `earlier` may have fewer axes than `later`: it is repeated over the missing axes at the end.
 
     Example:
         >>> import jax.numpy as jnp
         >>> both_masks(jnp.array([[True, False]]), jnp.array([[True, True]]))
         Array([[ True, False]], dtype=bool)
     """
-    if earlier is None or found is None:
-        return found if earlier is None else earlier
+    if earlier is None or later is None:
+        return later if earlier is None else earlier
     # trailing axes of size 1: NumPy's broadcasting would align a mask (b,) with the last axis
-    earlier = jnp.reshape(earlier, (*earlier.shape, *(1,) * (found.ndim - earlier.ndim)))
-    return jnp.logical_and(earlier, found)
+    earlier = jnp.reshape(earlier, (*earlier.shape, *(1,) * (later.ndim - earlier.ndim)))
+    return jnp.logical_and(earlier, later)
 
 
 class Masking(Layer):

@@ -22,7 +22,7 @@ from fkeras.engine.config.field_types import (
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.spec import SpecLike
-from fkeras.layers.common.id_checks import refuse_fractions
+from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.core.embedding import embed
 from fkeras.layers.core.masking import both_masks
 from fkeras.nn.numerics.axes import format_shape
@@ -123,7 +123,7 @@ class ReversibleEmbedding(Layer):
     def apply(self, *inputs: Any, **options: Any) -> Output:
         """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in () if options.get("reverse") else inputs:
-            refuse_fractions(ids, self.where)
+            reject_fractions(ids, self.where)
         return super().apply(*inputs, **options)
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:

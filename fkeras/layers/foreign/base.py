@@ -99,17 +99,17 @@ class ForeignLayer(Layer):
         self.__post_init__()
         if params is None and state is None:
             return
-        for name, value in self._held(params, state).items():
+        for name, value in self._fields_of(params, state).items():
             set_field(self, name, value)
         set_field(self, "_built", True)
         if state is not None:
             leaves = jax.tree.leaves(state)
-            set_field(self, "state", tuple(ArrayConstant(self._stored(v)) for v in leaves))
+            set_field(self, "state", tuple(ArrayConstant(self._as_variable(v)) for v in leaves))
 
-    def _held(self, params: Any, state: Any) -> dict[str, Any]:
+    def _fields_of(self, params: Any, state: Any) -> dict[str, Any]:
         arrays, structure = named_leaves(params, self.where)
         _, state_structure = named_leaves(state, self.where)
-        variables = {name: self._stored(leaf) for name, leaf in arrays.items()}
+        variables = {name: self._as_variable(leaf) for name, leaf in arrays.items()}
         parameters = {
             # integer arrays, such as counters, have no gradient
             name: Parameter(
@@ -123,7 +123,7 @@ class ForeignLayer(Layer):
             "state_structure": state_structure,
         }
 
-    def _stored(self, leaf: Any) -> jax.Array:
+    def _as_variable(self, leaf: Any) -> jax.Array:
         array = jnp.asarray(leaf)
         # integers and keys keep their dtype; the dtype policy is for floats only
         if jnp.issubdtype(array.dtype, jnp.floating):
@@ -139,7 +139,7 @@ class ForeignLayer(Layer):
         if self.built:
             return self
         params, state = self.initialize(subkey(key, "params"), _placeholders(x))
-        return self.replace(**self._held(params, state), _built=True)
+        return self.replace(**self._fields_of(params, state), _built=True)
 
     def unbuilt(self) -> Self:
         """Returns a copy without weights and state."""
@@ -156,7 +156,7 @@ class ForeignLayer(Layer):
         else:
             _, state = self.initialize(jax.random.key(0), _placeholders(x))
         arrays, _ = named_leaves(state, self.where)
-        return {name: self._stored(leaf) for name, leaf in arrays.items()}
+        return {name: self._as_variable(leaf) for name, leaf in arrays.items()}
 
     def forward(self, context: Context, x: Any) -> Output:
         dtype = self.policy.compute_dtype

@@ -18,9 +18,9 @@ _INIT = ("rng", "inputs", "training")
 _INIT_DEFAULT = ("rng", "inputs")
 
 
-def _function(none: bool = False) -> Callable[[Any], Any]:
+def _function(optional: bool = False) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
-        if (callable(value) and not isinstance(value, type)) or (value is None and none):
+        if (callable(value) and not isinstance(value, type)) or (value is None and optional):
             return value
         hint = ""
         if isinstance(value, str):
@@ -107,7 +107,7 @@ class JaxLayer(ForeignLayer):
     """
 
     call_fn: Callable = option(convert=_function())
-    init_fn: Callable | None = option(default=None, convert=_function(none=True))
+    init_fn: Callable | None = option(default=None, convert=_function(optional=True))
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
     call_arguments: Words = option(default=_CALL, convert=_arguments(_CALL), kw_only=True)
     init_arguments: Words = option(default=_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True)

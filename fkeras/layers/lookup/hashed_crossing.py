@@ -14,7 +14,7 @@ from fkeras.engine.config.converters import boolean
 from fkeras.engine.config.field_types import Integer
 from fkeras.layers.lookup.hashing import bins, index_dtype, read_dtype, write_dtype
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
-from fkeras.layers.preprocessing.host import HostLayer, as_data, read_strings, refuse_sparse
+from fkeras.layers.preprocessing.host import HostLayer, as_data, read_strings, reject_sparse
 from fkeras.nn.hashing.decimals import as_int32, widen
 from fkeras.nn.hashing.fingerprints import cross, hash_strings
 from fkeras.nn.hashing.wide import Wide
@@ -56,7 +56,7 @@ class HashedCrossing(HostLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_sparse(self.sparse, self.where)
+        reject_sparse(self.sparse, self.where)
 
     def read(self, value: Any) -> Any:
         self._check_count(value)

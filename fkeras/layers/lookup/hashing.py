@@ -15,7 +15,7 @@ from fkeras.engine.config.field_types import Integer, OptionalPair
 from fkeras.engine.values.spec import canonical_dtype
 from fkeras.layers.lookup.lookup import two_integers
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
-from fkeras.layers.preprocessing.host import HostLayer, read_strings, refuse_sparse
+from fkeras.layers.preprocessing.host import HostLayer, read_strings, reject_sparse
 from fkeras.nn.hashing.decimals import as_int32, hash_integers
 from fkeras.nn.hashing.fingerprints import hash_strings
 
@@ -96,7 +96,7 @@ class Hashing(HostLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_sparse(self.sparse, self.where)
+        reject_sparse(self.sparse, self.where)
 
     @property
     def _buckets(self) -> tuple[int, bool]:

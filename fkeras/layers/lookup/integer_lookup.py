@@ -18,7 +18,7 @@ from fkeras.engine.config.field_types import (
     OptionalPair,
     OptionalReals,
 )
-from fkeras.layers.common.id_checks import refuse_fractions
+from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats, two_integers
 from fkeras.layers.lookup.vocabulary import find, in_order, integers_of
 from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, output_mode
@@ -100,7 +100,7 @@ class IntegerLookup(LookupLayer):
                 f"{self.where}: expected integers, received an array of {array.dtype}. Strings go "
                 "through StringLookup."
             )
-        refuse_fractions(array, self.where)
+        reject_fractions(array, self.where)
         if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64.max:
             raise ValueError(
                 f"{self.where}: expected integers of 64 bits with a sign, received "
@@ -116,7 +116,7 @@ class IntegerLookup(LookupLayer):
         in_vocabulary, position = find(ids, keys, positions, np)
         masked = np.zeros(ids.shape, bool) if self.mask_token is None else ids == self.mask_token
         if self.num_oov_indices == 0 and not (in_vocabulary | masked).all():
-            self._refuse_unknown(ids[~(in_vocabulary | masked)].tolist())
+            self._reject_unknown(ids[~(in_vocabulary | masked)].tolist())
         buckets = self.num_oov_indices
         oov_indices = np.full(ids.shape, self._oov_start if buckets else -1)
         if buckets > 1 and self.oov_method == "floormod":

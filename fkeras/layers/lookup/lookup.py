@@ -21,7 +21,7 @@ from fkeras.engine.values.spec import canonical_dtype
 from fkeras.layers.lookup import vocabulary as vocabularies
 from fkeras.layers.preprocessing.batches import is_whole, iterate
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host
-from fkeras.layers.preprocessing.host import HostLayer, refuse_sparse
+from fkeras.layers.preprocessing.host import HostLayer, reject_sparse
 
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 # resource limit of the number of indices for unknown tokens
@@ -97,7 +97,7 @@ class LookupLayer(HostLayer, LookupFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_sparse(self.sparse, self.where)
+        reject_sparse(self.sparse, self.where)
         if self.pad_to_max_tokens and self.max_tokens is None:
             raise ValueError(
                 f"{self.where}: pad_to_max_tokens=True needs max_tokens, the size to pad to."
@@ -276,7 +276,7 @@ class LookupLayer(HostLayer, LookupFields):
             return (counts * align(jnp.asarray(self.index_weights), counts.ndim)).astype(dtype)
         return encode(ids, self._depth, self.output_mode, dtype)
 
-    def _refuse_unknown(self, tokens: Any) -> None:
+    def _reject_unknown(self, tokens: Any) -> None:
         examples = ", ".join(repr(t) for t in list(dict.fromkeys(tokens))[:5])
         raise ValueError(
             f"{self.where}: num_oov_indices=0 lets no unknown token pass, received {examples}. Give "

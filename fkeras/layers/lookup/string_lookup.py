@@ -164,7 +164,7 @@ class StringLookup(LookupLayer):
         if self.num_oov_indices == 0 and (ids < 0).any():
             unknown = [t for t, i in zip(texts, ids, strict=True) if i < 0 and t not in special]
             if unknown:
-                self._refuse_unknown(unknown)
+                self._reject_unknown(unknown)
         return self._encode_on_host(ids.reshape(x.shape))
 
     def _invert(self, ids: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ from fkeras.layers.lookup.string_lookup import find_strings
 from fkeras.layers.lookup.texts import STANDARDS, join_words, pad_rows, split_words, standardize
 from fkeras.layers.lookup.vocabulary import strings_of
 from fkeras.layers.preprocessing.encoding import encode_on_host, output_mode
-from fkeras.layers.preprocessing.host import as_data, read_strings, refuse_sparse
+from fkeras.layers.preprocessing.host import as_data, read_strings, reject_sparse
 
 _convert = strings_of("TextVectorization: vocabulary")
 
@@ -123,7 +123,7 @@ class TextVectorization(LookupLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_sparse(self.ragged, self.where, "ragged")
+        reject_sparse(self.ragged, self.where, "ragged")
         length = self.output_sequence_length
         if length is None:
             return

@@ -121,17 +121,17 @@ def in_order(tokens: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return keys[positions], positions
 
 
-def find(ids: Any, keys: Any, places: Any, xp: Any) -> tuple[Any, Any]:
+def find(ids: Any, keys: Any, positions: Any, xp: Any) -> tuple[Any, Any]:
     """Looks up integers in sorted keys.
 
     Args:
         ids: integers of any shape.
         keys: the sorted keys, at least one.
-        places: original position of each key.
+        positions: original position of each key.
         xp: `numpy` or `jax.numpy`.
 
     Returns:
-        `(found, place)`: whether each id is a key, and the position of the key.
+        `(is_key, position)`: whether each id is a key, and the position of the key.
 
     Example:
         >>> import numpy as np
@@ -140,7 +140,7 @@ def find(ids: Any, keys: Any, places: Any, xp: Any) -> tuple[Any, Any]:
     """
     # searchsorted returns len(keys) for an id above all keys: compare with the last key instead
     index = xp.minimum(xp.searchsorted(keys, ids), len(keys) - 1)
-    return keys[index] == ids, places[index]
+    return keys[index] == ids, positions[index]
 
 
 # Learning of a vocabulary from data
@@ -182,14 +182,14 @@ def learn(
 
 
 def document_weights(
-    weights: Sequence[float], led: bool, front: int, size: int | None
+    weights: Sequence[float], has_special: bool, special_count: int, size: int | None
 ) -> np.ndarray:
     """Returns the weight of each index: special tokens have the mean weight, padding has 0.
 
     Args:
         weights: weights of the vocabulary.
-        led: whether `weights` starts with the weights of the special tokens.
-        front: number of special tokens.
+        has_special: whether `weights` starts with the weights of the special tokens.
+        special_count: number of special tokens.
         size: size to pad to; None for no padding.
 
     Example:
@@ -197,9 +197,9 @@ def document_weights(
         [2.0, 1.0, 3.0, 0.0]
     """
     all_weights = np.asarray(weights, "float64")
-    if not led:
+    if not has_special:
         # Keras gives unknown tokens the mean weight
-        all_weights = np.concatenate([np.full(front, all_weights.mean()), all_weights])
+        all_weights = np.concatenate([np.full(special_count, all_weights.mean()), all_weights])
     if size is not None:
         all_weights = np.concatenate([all_weights, np.zeros(size - len(all_weights))])
     return all_weights.astype("float32")

@@ -70,7 +70,7 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
                 "Pass one array, np.asarray(data), or an iterable of batches."
             )
         x = read_array(x, "Normalization: adapt")
-        sizes = _kept_sizes(x.shape, axes)
+        sizes = _feature_sizes(x.shape, axes)
         if first_sizes is not None and sizes != first_sizes:
             raise ValueError(
                 f"Normalization: adapt: expected batches with sizes {first_sizes} on axis {tuple(axes)}, "
@@ -108,7 +108,7 @@ def _sums(x: Any, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return np.squeeze(mean, axes), np.sum(np.square(x - mean), axes)
 
 
-def _kept_sizes(shape: Sequence[Any], axes: Sequence[int]) -> tuple:
+def _feature_sizes(shape: Sequence[Any], axes: Sequence[int]) -> tuple:
     ndim = len(shape)
     positive_axes = {a % ndim for a in axes if -ndim <= a < ndim}
     if len(positive_axes) != len(axes):
@@ -236,7 +236,7 @@ class Normalization(Layer):
         """Returns the initial values of Keras's weights: mean 0, variance 1, count 0."""
         if self.mean is not None:
             return {}
-        sizes = _kept_sizes(x.shape, self.axis)
+        sizes = _feature_sizes(x.shape, self.axis)
         if None in sizes:
             raise ValueError(
                 f"{self.where}: expected an input with known sizes on axis {self.axis}, received "
@@ -250,7 +250,7 @@ class Normalization(Layer):
         }
 
     def forward(self, context: Context, x: jax.Array) -> Output:
-        _kept_sizes(x.shape, self.axis)
+        _feature_sizes(x.shape, self.axis)
         dtype = self.policy.compute_dtype
         wide = wide_dtype(dtype)
         if self.mean is None:

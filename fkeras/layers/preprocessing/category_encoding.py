@@ -14,9 +14,9 @@ from fkeras.engine import Layer, Output, option
 from fkeras.engine.call.calls import symbolic_arguments
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Integer
-from fkeras.layers.common.id_checks import refuse_fractions
+from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.preprocessing.encoding import INVALID, encode, output_mode
-from fkeras.layers.preprocessing.host import as_data, refuse_sparse
+from fkeras.layers.preprocessing.host import as_data, reject_sparse
 from fkeras.nn.numerics.indices import valid_indices
 
 
@@ -63,7 +63,7 @@ class CategoryEncoding(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_sparse(self.sparse, self.where)
+        reject_sparse(self.sparse, self.where)
 
     def apply(
         self,
@@ -91,7 +91,7 @@ class CategoryEncoding(Layer):
         is_concrete = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, Tracer)
         if not is_concrete or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
             return
-        refuse_fractions(ids, self.where)
+        reject_fractions(ids, self.where)
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= self.num_tokens:
             raise ValueError(

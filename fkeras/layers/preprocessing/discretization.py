@@ -17,7 +17,7 @@ from fkeras.engine.config.field_types import OptionalInteger, OptionalReals, Rea
 from fkeras.engine.values.spec import canonical_dtype
 from fkeras.layers.preprocessing.batches import iterate
 from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, encode, output_mode
-from fkeras.layers.preprocessing.host import as_data, refuse_sparse
+from fkeras.layers.preprocessing.host import as_data, reject_sparse
 from fkeras.layers.preprocessing.quantiles import find_boundaries, merge, summarize
 
 _numbers = several(real(infinite=True), "a list of numbers that grow", optional=True, least=0)
@@ -80,7 +80,7 @@ class Discretization(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_sparse(self.sparse, self.where)
+        reject_sparse(self.sparse, self.where)
         if (self.bin_boundaries is None) == (self.num_bins is None):
             raise ValueError(
                 f"{self.where}: expected either bin_boundaries or num_bins, received "

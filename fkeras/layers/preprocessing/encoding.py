@@ -65,17 +65,19 @@ def encode(
     matches = jnp.expand_dims(ids, -1) == indices
     invalid = jnp.expand_dims(ids == INVALID, -1)
     if mode == "one_hot":
-        return _void(matches.astype(dtype), invalid)
+        return _mark_invalid(matches.astype(dtype), invalid)
     invalid = jnp.any(invalid, axis=-2)
     if mode == "multi_hot":
-        return _void(jnp.any(matches, axis=-2).astype(dtype), invalid)
+        return _mark_invalid(jnp.any(matches, axis=-2).astype(dtype), invalid)
     if count_weights is None:
-        return _void(jnp.sum(matches, axis=-2, dtype="int32").astype(dtype), invalid)
+        return _mark_invalid(jnp.sum(matches, axis=-2, dtype="int32").astype(dtype), invalid)
     weights = count_weights.astype(dtype).reshape((*ids.shape, 1))
-    return _void(jnp.sum(jnp.where(matches, weights, jnp.zeros_like(weights)), axis=-2), invalid)
+    return _mark_invalid(
+        jnp.sum(jnp.where(matches, weights, jnp.zeros_like(weights)), axis=-2), invalid
+    )
 
 
-def _void(vectors: jax.Array, invalid: jax.Array) -> jax.Array:
+def _mark_invalid(vectors: jax.Array, invalid: jax.Array) -> jax.Array:
     if not jnp.issubdtype(vectors.dtype, jnp.floating):
         return vectors
     return jnp.where(invalid, jnp.full_like(vectors, jnp.nan), vectors)

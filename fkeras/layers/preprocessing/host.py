@@ -70,11 +70,11 @@ def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:
     return decoded
 
 
-def refuse_sparse(sparse: bool, where: str, word: str = "sparse") -> None:
+def reject_sparse(sparse: bool, where: str, argument: str = "sparse") -> None:
     """Raises an error if a sparse (or ragged) result is requested: JAX's arrays are dense."""
     if sparse:
         raise ValueError(
-            f"{where}: {word}=True is not there: the arrays of JAX are dense. Leave it out; "
+            f"{where}: {argument}=True is not there: the arrays of JAX are dense. Leave it out; "
             'output_mode="int" is the compact form.'
         )
 

@@ -22,7 +22,7 @@ def _placed(array: Any) -> Any:
     return jax.device_put(array) if isinstance(array, np.ndarray) else array
 
 
-def _bare(value: Any) -> Any:
+def _unbuilt(value: Any) -> Any:
     if not isinstance(value, Layer):
         received = value.__name__ if isinstance(value, type) else type(value).__name__
         raise ValueError(
@@ -41,7 +41,7 @@ class Quantized(Layer):
     """
 
     # an instance of exactly one of the classes in `twins`
-    layer: Any = option(convert=_bare)
+    layer: Any = option(convert=_unbuilt)
     quantization: Any = option(default="int8", convert=get)
 
     # the inner layer is configuration, not a child: the quantized weights are fields of this layer

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Context, Layer, Output, weight
-from fkeras.layers.common.id_checks import refuse_fractions
+from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.core.einsum_dense import Equation
 from fkeras.layers.core.embedding import Embedding, embed
 from fkeras.layers.core.masking import both_masks
@@ -74,7 +74,7 @@ class QuantizedEmbedding(Quantized):
     def apply(self, *inputs: Any, **options: Any) -> Output:
         """Returns the `Output` of the layer; rejects concrete ids with fractions."""
         for ids in () if options.get("reverse") else inputs:
-            refuse_fractions(ids, self.where)
+            reject_fractions(ids, self.where)
         return super().apply(*inputs, **options)
 
     def encode(self, layer: Any) -> Self:

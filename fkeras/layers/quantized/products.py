@@ -30,21 +30,21 @@ def finished(layer: Any, y: jax.Array, bias: jax.Array | None) -> jax.Array:
     return y if layer.activation is None else layer.activation(y)
 
 
-def arrange(array: Any, have: str, want: str) -> Any:
-    """Reorders the axes `have` of an array to `want`, for broadcasting.
+def arrange(array: Any, axes: str, target_axes: str) -> Any:
+    """Reorders the axes of an array to `target_axes`, for broadcasting.
 
-    Axes missing in `want` must have size 1. Axes missing in `have` are added with size 1.
+    Axes missing in `target_axes` must have size 1. Axes missing in `axes` are added with size 1.
 
     Example:
         >>> import jax.numpy as jnp
         >>> arrange(jnp.ones((1, 4, 3)), "abc", "xcb").shape
         (1, 3, 4)
     """
-    sizes = dict(zip(have, array.shape, strict=True))
-    shared = [letter for letter in have if letter in want]
+    sizes = dict(zip(axes, array.shape, strict=True))
+    shared = [letter for letter in axes if letter in target_axes]
     array = array.reshape([sizes[letter] for letter in shared])
-    array = array.transpose([shared.index(letter) for letter in want if letter in shared])
-    return array.reshape([sizes.get(letter, 1) for letter in want])
+    array = array.transpose([shared.index(letter) for letter in target_axes if letter in shared])
+    return array.reshape([sizes.get(letter, 1) for letter in target_axes])
 
 
 def dequantize(codes: jax.Array, scale: jax.Array, equation: Equation) -> jax.Array:

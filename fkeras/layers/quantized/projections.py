@@ -70,7 +70,7 @@ def policy_map(
     where: str,
     name: str | None,
     dtype: DTypePolicy,
-    found: Mapping[str, Any],
+    configs: Mapping[str, Any],
     dtypes: Mapping[str, DTypePolicy],
 ) -> dict:
     """Returns the dtype policies of an attention layer and its projections in Keras's format.
@@ -80,7 +80,7 @@ def policy_map(
     """
     policies = {}
     # Keras's map stores only policy names, which imply the default configuration of a mode
-    for field, config in found.items():
+    for field, config in configs.items():
         if policy_config(config.policy("float32")["config"]) != config and config.mode not in (
             "gptq",
             "awq",
@@ -96,7 +96,7 @@ def policy_map(
         policies[f"(.*/)?{layer_pattern}/{_NAMES[field]}"] = config.policy(source)
     layer_pattern = "[^/]+" if name is None else re.escape(name)
     for field, policy in dtypes.items():
-        if field not in found:
+        if field not in configs:
             policies[f"(.*/)?{layer_pattern}/{_NAMES[field]}"] = serialize(policy)
     return {
         "module": "keras.dtype_policies",

@@ -21,7 +21,7 @@ from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.naming import snake_case
 from fkeras.engine.values.spec import SpecLike
-from fkeras.layers.recurrent.states import as_state, from_state, given_states
+from fkeras.layers.recurrent.states import as_state, convert_initial_state, from_state
 from fkeras.nn.recurrence import Step, scan_sequence
 
 
@@ -119,7 +119,7 @@ class Recurrent(Layer):
         zeros = self.first_states(x)
         # an explicit initial state takes precedence over a stored carry, as in Keras
         if initial_state is not None:
-            first_states = given_states(self.where, initial_state, zeros)
+            first_states = convert_initial_state(self.where, initial_state, zeros)
         elif self.stateful:
             first_states = from_state(self.where, context.state, zeros)
         else:

@@ -23,14 +23,14 @@ def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.
     return [jnp.zeros((batch, *shape), dtype) for shape in shapes]
 
 
-def given_states(where: str, given: Any, like: Any) -> Any:
+def convert_initial_state(where: str, initial_state: Any, like: Any) -> Any:
     """Converts the caller's `initial_state` to the structure and dtypes of the layer's states.
 
     Raises:
         ValueError: for a wrong number of states, or a wrong shape.
     """
     expected, structure = jax.tree.flatten(like)
-    received = jax.tree.leaves(given)
+    received = jax.tree.leaves(initial_state)
     if len(received) != len(expected):
         raise ValueError(
             f"{where}: expected {len(expected)} states in initial_state, of shapes "

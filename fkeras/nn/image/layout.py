@@ -94,7 +94,7 @@ def as_batch(
         data_format: "channels_last" (also None) or "channels_first".
 
     Returns:
-        `(batch, back)`: the array (b, h, w, c), and a function that converts an array (b, h2, w2,
+        `(batch, unbatch)`: the array (b, h, w, c), and a function that converts an array (b, h2, w2,
         c2) to the layout of `images`.
 
     Example:

@@ -12,7 +12,7 @@ from fkeras.nn.image.filters import correlate_line, gaussian_weights
 from fkeras.nn.image.layout import as_batch
 
 
-def _alike(function: str, first: Any, second: Any) -> tuple[jax.Array, jax.Array, Any]:
+def _checked_pair(function: str, first: Any, second: Any) -> tuple[jax.Array, jax.Array, Any]:
     first, second = jnp.asarray(first), jnp.asarray(second)
     if first.shape != second.shape:
         raise ValueError(
@@ -61,7 +61,7 @@ def ssim(
         Wang et al., 2004, Image quality assessment: from error visibility to structural
         similarity, https://ieeexplore.ieee.org/document/1284395
     """
-    first, second, dtype = _alike("ssim", image1, image2)
+    first, second, dtype = _checked_pair("ssim", image1, image2)
     # float32 or float64: the variance is a small difference of two large means
     x, y = (as_batch(v, data_format)[0] for v in (first, second))
     if min(x.shape[1:3]) < filter_size:
@@ -104,7 +104,7 @@ def psnr(x1: Any, x2: Any, max_val: float) -> jax.Array:
         >>> print(round(float(psnr(jnp.zeros((2, 2)), jnp.full((2, 2), 0.1), 1.0)), 3))
         20.0
     """
-    first, second, dtype = _alike("psnr", x1, x2)
+    first, second, dtype = _checked_pair("psnr", x1, x2)
     error = jnp.mean(jnp.square(first.astype(dtype) - second.astype(dtype)))
     # log10(0) has an infinite gradient, which `where` alone would turn into NaN
     differ = error > 0

@@ -321,7 +321,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
         Array([[0.5, 0.5],
                [0. , 1. ]], dtype=float32)
     """
-    return jax.nn.softmax(_with_a_score(x, axis), axis=axis)
+    return jax.nn.softmax(_clear_masked_rows(x, axis), axis=axis)
 
 
 @op
@@ -338,10 +338,10 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
         >>> fk.ops.log_softmax([0.0, 1000.0])
         Array([-1000.,     0.], dtype=float32)
     """
-    return jax.nn.log_softmax(_with_a_score(x, axis), axis=axis)
+    return jax.nn.log_softmax(_clear_masked_rows(x, axis), axis=axis)
 
 
-def _with_a_score(x: Any, axis: int | tuple[int, ...]) -> Any:
+def _clear_masked_rows(x: Any, axis: int | tuple[int, ...]) -> Any:
     """Returns the scores with zeros in rows that hold only -inf."""
     x = jnp.asarray(to_array(x))
     # integers hold no -inf

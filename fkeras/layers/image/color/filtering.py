@@ -18,7 +18,7 @@ from fkeras.nn.image.filters import gaussian_blur, sharpen
 _two_sizes = sizes(2)
 
 
-def _odd(value: Any) -> tuple[int, ...]:
+def _odd_sizes(value: Any) -> tuple[int, ...]:
     window_sizes = _two_sizes(value)
     if not all(size % 2 for size in window_sizes):
         raise ValueError(
@@ -58,7 +58,7 @@ class RandomGaussianBlur(RandomImageLayer):
     """
 
     factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    kernel_size: Pair = option(default=3, convert=_odd)
+    kernel_size: Pair = option(default=3, convert=_odd_sizes)
     sigma: Range = option(default=1.0, convert=factor_range(0, 1))
     value_range: Range = option(default=(0, 255), convert=value_range)
     data_format: DataFormat = option(default=None, convert=data_format_name)
