@@ -69,7 +69,7 @@ def dot_product_attention(
         if x.ndim != 4:
             raise ValueError(
                 f"dot_product_attention: expected {name} of shape (b, t, heads, d), received "
-                f"{x.shape}. Give one head an axis of its own: x[:, :, None, :]."
+                f"{x.shape}. For one head add an axis: x[:, :, None, :]."
             )
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     mask, bias = (None if x is None else _four_axes(x) for x in (mask, bias))
@@ -197,8 +197,9 @@ def _exponentials(
     heads, groups = query.shape[-2], key.shape[-2]
     if heads % groups:
         raise ValueError(
-            f"attention: expected heads in equal groups, received {heads} heads of queries and "
-            f"{groups} of keys. Give as many heads, or a divisor of {heads}."
+            "attention: expected a number of query heads divisible by the number of key heads, "
+            f"received {heads} query heads and {groups} key heads. Give a number of key heads that "
+            f"divides {heads}."
         )
     grouped = heads != groups
     # splitting the query's heads into (groups, heads per group) avoids copying the keys

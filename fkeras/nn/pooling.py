@@ -152,8 +152,8 @@ def _check_count(size: int, count: int) -> None:
     """Rejects a number of windows that would exhaust memory."""
     if count > max(_WINDOWS, size):
         raise ValueError(
-            f"adaptive pooling: expected an output_size of at most {_WINDOWS}, or of the axis, "
-            f"received {count}. Use UpSampling or Resizing to enlarge an axis."
+            f"adaptive pooling: expected an output_size of at most {_WINDOWS}, or the size of the "
+            f"axis, received {count}. Use UpSampling or Resizing to enlarge an axis."
         )
 
 
@@ -166,9 +166,9 @@ def _windows(size: Any, count: int) -> tuple[Any, Any]:
     _check_count(size if static else 0, count)
     if static and size + count > _CELLS:
         raise ValueError(
-            f"adaptive pooling: an axis of {size} cells in {count} windows, whose "
-            f"indices are more than {_CELLS} numbers. Give a number of windows that divides the "
-            "axis, or cut it first."
+            f"adaptive pooling: pooling an axis of {size} cells to {count} windows needs more than "
+            f"{_CELLS} indices. Give a number of windows that divides the axis, or crop the axis "
+            "first."
         )
     xp = np if static else jnp
     index = xp.arange(count)

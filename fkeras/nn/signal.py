@@ -219,7 +219,7 @@ def window_of(window: Any, sequence_length: int, fft_length: int, dtype: Any) ->
         if window not in offsets:
             raise ValueError(
                 f"window: expected 'hann', 'hamming', None or an array, received {window!r}. For "
-                "another window pass its numbers."
+                "another window pass its values."
             )
         offset = offsets[window]
         angles = 2 * np.pi * np.arange(sequence_length) / sequence_length
@@ -351,8 +351,8 @@ def istft(
 def _check_stride(name: str, stride: Any) -> None:
     if not isinstance(stride, int) or stride <= 0:
         raise ValueError(
-            f"{name}: sequence_stride: expected a positive integer, received {stride!r}. It is the "
-            "distance of two frames in steps: give 1 or more."
+            f"{name}: sequence_stride: expected a positive integer, received {stride!r}. Give the "
+            "distance of two frames in steps, 1 or more."
         )
 
 

@@ -61,8 +61,8 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
         false_tensors = structure.match(template, false_outputs)
         if false_tensors is None:
             raise ValueError(
-                "cond: expected the same structure from both functions, received two. Return as "
-                "many tensors from one as from the other."
+                "cond: expected the same structure from both functions, received different "
+                "structures. Return the same number of tensors from both."
             )
         pairs = zip(true_tensors, false_tensors, strict=True)
         return structure.fill(template, [where(pred, a, b) for a, b in pairs])

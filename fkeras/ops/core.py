@@ -86,8 +86,8 @@ def convert_to_numpy(x: Any) -> np.ndarray:
     """
     if is_symbolic(x):
         raise TypeError(
-            "convert_to_numpy: expected an array, received a symbolic tensor, which has no numbers "
-            "yet. Make a model and call it on arrays first."
+            "convert_to_numpy: expected an array, received a symbolic tensor, which has no "
+            "values. Create a model and call it on arrays first."
         )
     # a copy: `np.asarray` of a JAX array is read-only
     return np.array(x)

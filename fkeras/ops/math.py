@@ -80,8 +80,8 @@ def _segments(name: str, function: Any, doc: str, shown: list[int]) -> Op:
         # as with Keras on JAX: under jit, the size of a result cannot depend on values
         if num_segments is None:
             raise ValueError(
-                f"{name}: expected num_segments, received None. It is a size of the result, which "
-                "must be known: give num_segments=largest id + 1."
+                f"{name}: expected num_segments, received None. The size of the result must be "
+                "static: give num_segments=largest id + 1."
             )
         if segment_ids.ndim != 1:
             raise ValueError(

@@ -234,7 +234,7 @@ def test_numbers_that_are_not_trained():
         ),
         (
             lambda: layers.JaxLayer(call_affine, init_affine, call_arguments=("params",)),
-            r"'inputs' among them",
+            r"include 'inputs'",
         ),
         (
             lambda: layers.JaxLayer(

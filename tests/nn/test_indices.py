@@ -104,9 +104,9 @@ def test_indices_of_large_tables_and_wide_dtypes():
 def test_fractions_are_refused_where_they_are_known(kind):
     for layer in (embedding(kind), fk.quantize(embedding(kind), "int8")):
         for index in (np.array([0.0, 1.7]), jnp.array([0.0, 1.7])):
-            with pytest.raises(ValueError, match=r"expected whole ids, received 1\.7.* at \[1\]"):
+            with pytest.raises(ValueError, match=r"expected integer ids, received 1\.7.* at \[1\]"):
                 layer(index)
-        with pytest.raises(TypeError, match="expected whole ids, received an array of complex64"):
+        with pytest.raises(TypeError, match="expected integer ids, received an array of complex64"):
             layer(np.array([1j], "complex64"))
         assert np.isnan(layer(np.array([-1, 5]))).all()
         assert np.isnan(jax.jit(layer)(jnp.array([1.5]))).all()

@@ -34,7 +34,9 @@ def prelu(x: jax.Array, alpha: jax.Array) -> jax.Array:
     return jax.nn.relu(x) - jnp.expand_dims(alpha, 0) * jax.nn.relu(-x)
 
 
-_shared = axes(batch=False, optional=True, hint="For one slope a channel of an image give (1, 2).")
+_shared = axes(
+    batch=False, optional=True, hint="For one slope per channel of an image give (1, 2)."
+)
 
 
 def _axes(value: Any) -> tuple[int, ...] | None:

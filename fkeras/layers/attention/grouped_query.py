@@ -102,8 +102,8 @@ class GroupQueryAttention(ProjectedAttention):
         if self.num_query_heads % self.num_key_value_heads:
             raise ValueError(
                 f"{self.where}: expected num_query_heads to be a multiple of num_key_value_heads, "
-                f"received {self.num_query_heads} and {self.num_key_value_heads}. Each key serves "
-                "equally many queries: give a divisor."
+                f"received {self.num_query_heads} and {self.num_key_value_heads}. Each key head "
+                "serves the same number of query heads: give a divisor of num_query_heads."
             )
         check_flash(self.where, self.flash_attention, self.dropout)
 
@@ -118,7 +118,7 @@ class GroupQueryAttention(ProjectedAttention):
         if query.ndim != 3:
             raise ValueError(
                 f"{self.where}: expected a query of shape (b, t, d), received "
-                f"{format_shape(query.shape)}. For more axes there is MultiHeadAttention."
+                f"{format_shape(query.shape)}. For inputs with more axes use MultiHeadAttention."
             )
         regularizer = self.activity_regularizer
         options = {**projection_options(self), "activity_regularizer": regularizer}

@@ -156,7 +156,7 @@ class MultiHeadAttention(ProjectedAttention):
         if any(not 1 <= a % rank < rank - 1 for a in self.attention_axes):
             raise ValueError(
                 f"{self.where}: expected attention_axes from 1 to {rank - 2} for inputs of {rank} "
-                f"axes, received {self.attention_axes}. The first axis is the batch, the last one "
+                f"axes, received {self.attention_axes}. The first axis is the batch, the last axis "
                 "the features."
             )
         return tuple(a % rank for a in self.attention_axes)

@@ -262,9 +262,9 @@ class ProjectedAttention(Layer):
             return None
         if len(axes) != 1:
             raise ValueError(
-                f"{self.where}: expected one axis of attention where the order of steps counts "
-                f"(use_causal_mask, sliding_window), received the axes {axes}. Set "
-                "attention_axes to the axis of time, or give an attention_mask."
+                f"{self.where}: expected one attention axis with use_causal_mask or "
+                f"sliding_window, which depend on the order of steps, received the axes {axes}. "
+                "Set attention_axes to the time axis, or give an attention_mask."
             )
         sizes = query[axes[0]], value[axes[0]]
         mask = causal_mask(*sizes) if use_causal_mask else None
@@ -276,14 +276,14 @@ class ProjectedAttention(Layer):
     def _check_inputs(self, query: Any, value: Any) -> None:
         if value is None:
             raise ValueError(
-                f"{self.where}: expected query and value, received one input. For attention of a "
-                "sequence to itself: layer(x, x)."
+                f"{self.where}: expected query and value, received one input. For self-attention "
+                "write layer(x, x)."
             )
         if query.ndim < 3 or value.ndim != query.ndim:
             shapes = f"{format_shape(query.shape)} and {format_shape(value.shape)}"
             raise ValueError(
                 f"{self.where}: expected query and value of shapes (b, t, d) and (b, s, f), or "
-                f"with more axes alike, received {shapes}. Add the missing axis, or reshape."
+                f"both of one higher rank, received {shapes}. Add the missing axis, or reshape."
             )
 
 
@@ -308,7 +308,7 @@ def check_flash(where: str, flash_attention: bool | None, dropout: float) -> Non
     if flash_attention and dropout > 0:
         raise ValueError(
             f"{where}: expected dropout=0 beside flash_attention=True, received {dropout}. The "
-            "fused kernel drops nothing: turn one of both off."
+            "fused kernel has no dropout: turn off one of the two."
         )
 
 

@@ -28,7 +28,7 @@ def query_value_key(where: str, inputs: Any) -> tuple[Any, Any, Any]:
         received = f"a list of {len(inputs)}" if isinstance(inputs, list | tuple) else "one tensor"
         raise ValueError(
             f"{where}: expected a list [query, value] or [query, value, key], received {received}. "
-            "For attention of a sequence to itself: layer([x, x])."
+            "For self-attention write layer([x, x])."
         )
     return inputs[0], inputs[1], inputs[-1]
 
@@ -97,7 +97,8 @@ def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
     if isinstance(query, int) and isinstance(key, int) and query != key:
         raise ValueError(
             f"{where}: expected query and key with last axes of one size, received {query} and "
-            f"{key}. Bring one to the size of the other, such as with Dense({query})."
+            f"{key}. Project the query or the key to the size of the other, for example with "
+            f"Dense({query})."
         )
 
 

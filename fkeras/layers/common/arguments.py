@@ -29,8 +29,8 @@ def drawn_shape(where: str, noise_shape: Any, shape: Any) -> tuple:
         return tuple(shape)
     if len(noise_shape) != len(shape):
         raise ValueError(
-            f"{where}: expected an input of {len(noise_shape)} axes, as "
-            f"noise_shape={noise_shape} has, received {format_shape(shape)}. Give "
-            "noise_shape one entry an axis, the batch included."
+            f"{where}: expected an input of {len(noise_shape)} axes, as noise_shape={noise_shape} "
+            f"has, received {format_shape(shape)}. Give noise_shape one entry per axis, including "
+            "the batch axis."
         )
     return tuple(d if n is None else n for n, d in zip(noise_shape, shape, strict=True))

@@ -27,7 +27,7 @@ def reject_fractions(ids: Any, where: str) -> None:
     ids = read_array(ids, where, complex_numbers=True)
     if jnp.issubdtype(ids.dtype, jnp.complexfloating):
         raise TypeError(
-            f"{where}: expected whole ids, received an array of {ids.dtype}. Pass integers: "
+            f"{where}: expected integer ids, received an array of {ids.dtype}. Pass integers: "
             "ids.real.astype('int32')."
         )
     if not jnp.issubdtype(ids.dtype, jnp.floating):
@@ -38,6 +38,6 @@ def reject_fractions(ids: Any, where: str) -> None:
     if not is_integer.all():
         index = tuple(map(int, np.argwhere(~is_integer)[0]))
         raise ValueError(
-            f"{where}: expected whole ids, received {values[index]} at {list(index)}. Round them, "
-            "or pass integers: ids.astype('int32')."
+            f"{where}: expected integer ids, received {values[index]} at {list(index)}. Round "
+            "them, or pass integers: ids.astype('int32')."
         )

@@ -63,8 +63,9 @@ class _Convolution(Layer):
         if self.filters % self.groups:
             raise ValueError(
                 f"{self.where}: expected filters to be a multiple of groups={self.groups}, "
-                f"received filters={self.filters}. Every group makes filters / groups of them: "
-                f"give filters={_next_multiple(self.filters, self.groups)}, or other groups."
+                f"received filters={self.filters}. Each group computes filters / groups of the "
+                f"filters: give filters={_next_multiple(self.filters, self.groups)}, or other "
+                "groups."
             )
         check_steps(self.where, self.strides, self.dilation_rate)
 
@@ -81,9 +82,9 @@ class _Convolution(Layer):
         channels = known_channels(self.where, x, axis)
         if channels % self.groups:
             raise ValueError(
-                f"{self.where}: expected channels on axis {axis} that fall into groups="
-                f"{self.groups}, received {x} with {channels}. Give a divisor of {channels} as "
-                "groups, or another number of channels."
+                f"{self.where}: expected channels on axis {axis} divisible by "
+                f"groups={self.groups}, received {x} with {channels}. Give a divisor of {channels} "
+                "as groups, or another number of channels."
             )
         # Keras's kernel layout for both data formats, so that weight files need no transposition
         shape = (*self.kernel_size, channels // self.groups, self.filters)

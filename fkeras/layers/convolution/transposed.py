@@ -65,8 +65,8 @@ class _TransposedConvolution(Layer):
         if any(pad >= stride for pad, stride in pairs):
             raise ValueError(
                 f"{self.where}: expected output_padding below strides={self.strides} along each "
-                f"axis, received output_padding={self.output_padding}. A stride decides among as "
-                "many sizes as it has cells: give less, or None."
+                f"axis, received output_padding={self.output_padding}. A stride of n has n "
+                "possible output sizes: give a smaller number, or None."
             )
 
     @property

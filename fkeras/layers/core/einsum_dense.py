@@ -95,15 +95,19 @@ class Equation:
     def _check(self, text: str) -> None:
         io_letters = set(self.input) | set(self.output)
         for letters, source, where in (
-            (self.kernel, io_letters, "the kernel has it, and neither input nor output"),
-            (self.output, set(self.input) | set(self.kernel), "only the output has it"),
+            (
+                self.kernel,
+                io_letters,
+                "it occurs in the kernel, but neither in the input nor in the output",
+            ),
+            (self.output, set(self.input) | set(self.kernel), "it occurs only in the output"),
         ):
             unsized_letter = next((letter for letter in letters if letter not in source), None)
             if unsized_letter is not None:
                 raise ValueError(
                     f"EinsumDense: equation: expected sizes for every axis, received {text!r}, "
-                    f"where {unsized_letter!r} has none: {where}. Name the axis in the input or the output "
-                    "of the kernel too."
+                    f"where {unsized_letter!r} has no size: {where}. Add the letter to another "
+                    "term, such as the input."
                 )
 
     def sizes(self, shape: Sequence[Any], output_shape: Sequence[Any], where: str) -> dict:
@@ -116,7 +120,7 @@ class Equation:
         if ellipsis_rank < 0 or (ellipsis_rank and self.ellipsis is None):
             raise ValueError(
                 f"{where}: expected an input with the axes {self.input!r}, received "
-                f"{format_shape(shape)}. Give the equation a letter an axis, or an ellipsis."
+                f"{format_shape(shape)}. Write one letter per axis, or an ellipsis."
             )
         # output_shape has no batch axis, which an ellipsis on the left covers
         batched = 0 if self.ellipsis == "left" and ellipsis_rank else 1
@@ -139,7 +143,7 @@ class Equation:
             input_size = sizes.get(letter)
             if size is not None and isinstance(input_size, int) and size != input_size:
                 raise ValueError(
-                    f"{where}: expected the axis {letter!r} of one size in input and output, "
+                    f"{where}: expected the same size of axis {letter!r} in input and output, "
                     f"received {input_size} in the input {format_shape(shape)} and {size} in "
                     f"output_shape={tuple(output_shape)}. Give None there."
                 )

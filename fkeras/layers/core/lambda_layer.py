@@ -20,16 +20,16 @@ from fkeras.nn.numerics.axes import format_shape
 def _function(value: Any) -> Callable:
     if isinstance(value, str):
         raise ValueError(
-            f"expected a function, received its name {value!r}. A file holds a function's "
-            f"name only: load it with {custom_code(value, 'the_function')}; for an "
-            f"activation write layers.Activation({value!r})."
+            f"expected a function, received its name {value!r}. Files store only a function's "
+            f"name: load it with {custom_code(value, 'the_function')}; for an activation write "
+            f"layers.Activation({value!r})."
         )
     # Keras unmarshals this bytecode into a function: a file could then run any code on loading
     if isinstance(value, Mapping):
         raise ValueError(
-            "expected a function, received a description of one (Python bytecode in a "
-            "Keras file, which is never run here). Define the function with `def`, make the layer "
-            "with it, and pass it on loading with custom_objects."
+            "expected a function, received Python bytecode of a Keras file, which is "
+            "never run here. Define the function with `def`, create the layer with it, "
+            "and pass it on loading with custom_objects."
         )
     if not callable(value) or isinstance(value, type):
         raise TypeError(

@@ -174,8 +174,8 @@ class ForeignLayer(Layer):
         if tuple(arrays) != names:
             raise ValueError(
                 f"{self.where}: expected the state to keep its structure {names}, received "
-                f"{tuple(arrays)} after the call. Return a new state with the same entries, "
-                f"{structure} has others."
+                f"{tuple(arrays)} after the call. Return a state with the same entries as before; "
+                f"{structure} has other entries."
             )
         # `compute` returns unchanged arrays themselves: identity detects a state without updates
         changed = any(a is not b for a, b in zip(arrays.values(), old, strict=True))

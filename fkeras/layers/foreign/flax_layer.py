@@ -39,7 +39,9 @@ class HashedModule:
         object.__setattr__(self, "module", module)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("A HashedModule cannot change. Make a new one of the new module.")
+        raise AttributeError(
+            "A HashedModule is immutable. Create a new HashedModule from the new module."
+        )
 
     def init(self, *args: Any, **kwargs: Any) -> Any:
         return self.module.init(*args, **kwargs)
@@ -176,9 +178,8 @@ class FlaxLayer(ForeignLayer):
             if "argument" in str(error):
                 error.add_note(
                     f"{self.where}: the module was called with one array and "
-                    f"training_argument={self.training_argument!r}. Where it has an argument that "
-                    "says whether it trains, name it: training_argument='train', or 'not "
-                    "deterministic'."
+                    f"training_argument={self.training_argument!r}. If the module has a training "
+                    "flag, name it: training_argument='train', or 'not deterministic'."
                 )
             raise
         return _split(variables)

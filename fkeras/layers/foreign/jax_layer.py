@@ -24,7 +24,7 @@ def _function(optional: bool = False) -> Callable[[Any], Any]:
             return value
         hint = ""
         if isinstance(value, str):
-            hint = f" A file holds its name only: load it with custom_objects={{{value!r}: f}}."
+            hint = f" A file stores only its name: load it with custom_objects={{{value!r}: f}}."
         raise TypeError(
             f"expected a function, received {describe_value(value)}."
             f"{hint or ' Pass the function itself, such as model.apply.'}"
@@ -45,8 +45,8 @@ def _arguments(allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
                 )
         if "inputs" not in names or len(set(names)) != len(names):
             raise ValueError(
-                f"expected different names with 'inputs' among them, received "
-                f"{names}. For f(params, inputs) give ('params', 'inputs')."
+                f"expected unique names that include 'inputs', received {names}. For f(params, "
+                "inputs) give ('params', 'inputs')."
             )
         return names
 
@@ -160,8 +160,8 @@ class JaxLayer(ForeignLayer):
         if self.init_fn is None:
             if {"params", "state"} & set(self.call_arguments):
                 raise ValueError(
-                    f"{self.where}: expected init_fn to make new weights, received None. Pass "
-                    "init_fn=model.init, or use the layer with the params it was made with."
+                    f"{self.where}: expected init_fn to initialize new weights, received None. "
+                    "Pass init_fn=model.init, or keep the params of the constructor."
                 )
             return None, None
         arguments = {"rng": key, "inputs": inputs, "training": True}

@@ -75,13 +75,13 @@ class HashedCrossing(HostLayer):
         first = shapes[0]
         if len(first) > 2 or (len(first) == 2 and first[1] != 1):
             raise ValueError(
-                f"{self.where}: expected one value an example, of shape (b,) or (b, 1), received "
+                f"{self.where}: expected one value per sample, of shape (b,) or (b, 1), received "
                 f"{first}. Cross the columns one by one."
             )
         if any(shape != first for shape in shapes):
             raise ValueError(
                 f"{self.where}: expected features of one shape, received "
-                f"{', '.join(map(str, shapes))}. Give each example a value of each feature."
+                f"{', '.join(map(str, shapes))}. Each sample needs one value of every feature."
             )
 
     def _word(self, feature: np.ndarray) -> np.ndarray:
@@ -91,8 +91,8 @@ class HashedCrossing(HostLayer):
             return flat.astype("uint64")
         if feature.dtype.kind in "fb":
             raise TypeError(
-                f"{self.where}: expected strings or integers, received {feature.dtype}. Numbers "
-                "with fractions become integers with Discretization."
+                f"{self.where}: expected strings or integers, received {feature.dtype}. Convert "
+                "floats to integers with Discretization first."
             )
         return hash_strings([t.encode() for t in read_strings(flat, "utf-8", self.where)])
 
@@ -113,7 +113,7 @@ class HashedCrossing(HostLayer):
             if feature.dtype.kind not in "iu":
                 raise TypeError(
                     f"{self.where}: expected integers on the device, received {feature.dtype}. "
-                    "Numbers with fractions become integers with Discretization."
+                    "Convert floats to integers with Discretization first."
                 )
         words = [widen(as_int32(feature, self.where)) for feature in x]
         start = Wide.of(_START, words[0].low)

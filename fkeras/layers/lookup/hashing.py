@@ -25,7 +25,7 @@ _INT32 = np.iinfo("int32")
 bins = integer(
     minimum=1,
     maximum=2**31 - 1,
-    hint="It is the number of indices: give 1 or more, less than 2**31.",
+    hint="Give the number of indices, from 1 to 2**31 - 1.",
 )
 
 

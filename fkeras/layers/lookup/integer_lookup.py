@@ -87,8 +87,8 @@ class IntegerLookup(LookupLayer):
         super().__post_init__()
         if self.salt is not None and self.oov_method != "farmhash":
             raise ValueError(
-                f"{self.where}: salt is the key of a hash, and oov_method is 'floormod', which "
-                "hashes nothing. Choose oov_method='farmhash'."
+                f"{self.where}: expected salt=None with oov_method='floormod', which uses no hash, "
+                "received a salt. Choose oov_method='farmhash'."
             )
 
     # Host
@@ -97,14 +97,14 @@ class IntegerLookup(LookupLayer):
         array = np.asarray(as_data(data, self.where))
         if array.dtype.kind not in "iuf":
             raise TypeError(
-                f"{self.where}: expected integers, received an array of {array.dtype}. Strings go "
-                "through StringLookup."
+                f"{self.where}: expected integers, received an array of {array.dtype}. For strings "
+                "use StringLookup."
             )
         reject_fractions(array, self.where)
         if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64.max:
             raise ValueError(
-                f"{self.where}: expected integers of 64 bits with a sign, received "
-                f"{int(array.max())}. Map the integers into this range first."
+                f"{self.where}: expected signed 64-bit integers, received {int(array.max())}. Map "
+                "the integers into this range first."
             )
         return array.astype("int64")
 
@@ -140,8 +140,8 @@ class IntegerLookup(LookupLayer):
             values = values.astype("int32")
         elif xp is jnp:
             raise ValueError(
-                f"{self.where}: its vocabulary holds integers that int32 cannot, so invert=True "
-                "works on the host: give the indices as a NumPy array, outside of jit."
+                f"{self.where}: the vocabulary has integers beyond int32, so invert=True works "
+                "only on the host: pass the indices as a NumPy array, outside of jit."
             )
         oov = xp.asarray(self.oov_token, values.dtype)
         in_range = (ids >= 0) & (ids < len(values))

@@ -30,7 +30,7 @@ _OOV = 1 << 20
 _WRITTEN = ("vocabulary_size", "has_input_vocabulary")
 
 
-_pair = several(integer(), "an integer or two", single=True, optional=True)
+_pair = several(integer(), "an integer or a pair of integers", single=True, optional=True)
 
 
 def two_integers(value: Any) -> tuple[int, int] | None:
@@ -43,8 +43,8 @@ def two_integers(value: Any) -> tuple[int, int] | None:
     pair = _pair(value)
     if pair is not None and len(pair) > 2:
         raise ValueError(
-            f"expected an integer or two, received {value!r}. It is the key of the hash: give "
-            "(133, 137), or None for a hash without a key."
+            f"expected an integer or a pair of integers, received {value!r}. Give the key of the "
+            "hash, such as (133, 137), or None for a hash without a key."
         )
     return None if pair is None else (pair[0], pair[-1])
 
@@ -109,8 +109,8 @@ class LookupLayer(HostLayer, LookupFields):
             )
         if self.invert and self.oov_token is None:
             raise ValueError(
-                f"{self.where}: invert=True gives oov_token for an unknown index, and it is None. "
-                "Give a token."
+                f"{self.where}: invert=True returns oov_token for unknown indices, received "
+                "oov_token=None. Give a token."
             )
         self._check_vocabulary()
 
@@ -118,28 +118,29 @@ class LookupLayer(HostLayer, LookupFields):
         weights = self.idf_weights
         if weights is not None and self.output_mode != "tf_idf":
             raise ValueError(
-                f"{self.where}: idf_weights belong to output_mode 'tf_idf', received "
+                f"{self.where}: expected output_mode='tf_idf' with idf_weights, received "
                 f"{self.output_mode!r}. Leave them out, or change the mode."
             )
         if self.vocabulary is None:
             return
         if self.output_mode == "tf_idf" and weights is None:
             raise ValueError(
-                f"{self.where}: output_mode 'tf_idf' needs idf_weights beside the vocabulary, one "
-                "a token. Give them, or find both with adapt."
+                f"{self.where}: output_mode 'tf_idf' needs one idf weight per token of the "
+                "vocabulary. Give idf_weights, or compute both with adapt."
             )
         if weights is not None and len(weights) != len(self.vocabulary):
             raise ValueError(
                 f"{self.where}: expected as many idf_weights as tokens, {len(self.vocabulary)}, "
-                f"received {len(weights)}. Give one a token of the vocabulary."
+                f"received {len(weights)}. Give one weight per token of the vocabulary."
             )
         tokens = self._tokens
         if len(vocabularies.table(tokens)) != len(tokens):
             seen: set = set()
             repeated = [t for t in tokens if t in seen or seen.add(t)]
             raise ValueError(
-                f"{self.where}: each token of a vocabulary has one index, and these are repeated: "
-                f"{', '.join(map(repr, repeated[:5]))}. Remove them: list(dict.fromkeys(tokens))."
+                f"{self.where}: expected unique tokens in the vocabulary, received repeated "
+                f"tokens: {', '.join(map(repr, repeated[:5]))}. Remove them: "
+                "list(dict.fromkeys(tokens))."
             )
         reserved = [("mask_token", self.mask_token)]
         if self.invert:
@@ -147,13 +148,14 @@ class LookupLayer(HostLayer, LookupFields):
         for name, token in reserved:
             if token is not None and token in vocabularies.table(tokens):
                 raise ValueError(
-                    f"{self.where}: {name} {token!r} stands among the tokens. Leave the special "
-                    f"tokens out, or put all of them first: {list(self._special)}."
+                    f"{self.where}: expected a vocabulary without special tokens, received "
+                    f"{name}={token!r} in it. Leave the special tokens out, or put all of them "
+                    f"first: {list(self._special)}."
                 )
         if self.max_tokens is not None and self.vocabulary_size() > self.max_tokens:
             raise ValueError(
-                f"{self.where}: expected at most max_tokens={self.max_tokens} tokens with the "
-                f"special ones, received {self.vocabulary_size()}. Raise max_tokens, or leave it "
+                f"{self.where}: expected at most max_tokens={self.max_tokens} tokens including "
+                f"special tokens, received {self.vocabulary_size()}. Raise max_tokens, or leave it "
                 "out."
             )
 
@@ -236,8 +238,8 @@ class LookupLayer(HostLayer, LookupFields):
         tokens, weights = vocabularies.learn(documents, special, limit)
         if not tokens:
             raise ValueError(
-                f"{self.where}: adapt found no token. Give data with tokens, and with max_tokens "
-                "room for more than the special ones; an iterator that was read before is empty."
+                f"{self.where}: adapt received no tokens. Give data with tokens, and max_tokens "
+                "above the number of special tokens; an exhausted iterator has no data."
             )
         return self.replace(
             vocabulary=tokens, idf_weights=weights if self.output_mode == "tf_idf" else None
@@ -279,8 +281,8 @@ class LookupLayer(HostLayer, LookupFields):
     def _reject_unknown(self, tokens: Any) -> None:
         examples = ", ".join(repr(t) for t in list(dict.fromkeys(tokens))[:5])
         raise ValueError(
-            f"{self.where}: num_oov_indices=0 lets no unknown token pass, received {examples}. Give "
-            "it an index with num_oov_indices=1, or add it to the vocabulary."
+            f"{self.where}: expected only tokens of the vocabulary with num_oov_indices=0, "
+            f"received {examples}. Set num_oov_indices=1, or add them to the vocabulary."
         )
 
     @classmethod
@@ -290,8 +292,9 @@ class LookupLayer(HostLayer, LookupFields):
         # security: a config comes from a file, and must not name other files to read
         if isinstance(config.get("vocabulary"), str):
             raise ValueError(
-                f"{cls.__name__}.from_config: the vocabulary is the path {config['vocabulary']!r}, "
-                "and a configuration opens no files. Read the file: layer.set_vocabulary(path)."
+                f"{cls.__name__}.from_config: expected a list of tokens as vocabulary, received "
+                f"the path {config['vocabulary']!r}; a configuration never opens files. Read the "
+                "file with layer.set_vocabulary(path)."
             )
         arguments = {key: value for key, value in config.items() if key not in _WRITTEN}
         return super().from_config(arguments, custom_objects)

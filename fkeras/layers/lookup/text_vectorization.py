@@ -43,7 +43,7 @@ _widths = either(
     integer(minimum=1),
     several(integer(minimum=1), "a tuple of positive integers"),
     optional=True,
-    hint="2 makes words and pairs, (2,) pairs alone.",
+    hint="2 gives words and pairs, (2,) only pairs.",
 )
 
 
@@ -129,8 +129,9 @@ class TextVectorization(LookupLayer):
             return
         if self.output_mode != "int":
             raise ValueError(
-                f"{self.where}: output_sequence_length is the length of sequences of indices, and "
-                f"output_mode is {self.output_mode!r}. Leave it out, or choose 'int'."
+                f"{self.where}: expected output_sequence_length=None with "
+                f"output_mode={self.output_mode!r}, received a length. Leave it out, or choose "
+                "output_mode='int'."
             )
 
     def call(self, x: jax.Array) -> jax.Array:
@@ -151,8 +152,8 @@ class TextVectorization(LookupLayer):
             result = np.asarray(self.standardize(shaped))
             if result.shape != array.shape:
                 raise ValueError(
-                    f"{self.where}: standardize returned the shape {result.shape} for texts of "
-                    f"{array.shape}. It maps each text to one: return an array of the same shape."
+                    f"{self.where}: standardize returned an array of shape {result.shape} for "
+                    f"texts of shape {array.shape}. Return one text per input text."
                 )
             strings = read_strings(result, self.encoding, self.where)
         elif self.standardize is not None:
@@ -173,7 +174,7 @@ class TextVectorization(LookupLayer):
         if len(shape) > 1 and shape[-1] != 1:
             raise ValueError(
                 f"{self.where}: expected texts of shape (b,) or (b, 1) to split, received {shape}. "
-                "For texts that are split already choose split=None."
+                "For texts that are already split set split=None."
             )
         if self.split == "character":
             return [list(text) for text in texts]

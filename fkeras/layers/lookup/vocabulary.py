@@ -21,8 +21,8 @@ def read_file(path: str, where: str) -> list[str]:
     """
     if not os.path.isfile(path):
         raise ValueError(
-            f"{where}: there is no vocabulary file {path!r}. Give the path of a text file with a "
-            "token a line, or a list of the tokens."
+            f"{where}: vocabulary file {path!r} not found. Give the path of a text file with one "
+            "token per line, or a list of tokens."
         )
     with open(path, encoding="utf-8") as file:
         lines = file.read().split("\n")
@@ -43,7 +43,8 @@ def _tokens(value: Any, where: str) -> list[Any]:
     tokens = array.ravel().tolist() if isinstance(array, np.ndarray) else list(array)
     if not tokens:
         raise ValueError(
-            f"{where}: the vocabulary is empty. Give at least one token, or None and then adapt."
+            f"{where}: the vocabulary is empty. Give at least one token, or None and then call "
+            "adapt."
         )
     return tokens
 
@@ -58,8 +59,8 @@ def strings_of(where: str) -> Callable[[Any], tuple[str, ...] | None]:
         invalid = [t for t in tokens if not isinstance(t, str)]
         if invalid:
             raise TypeError(
-                f"{where}: expected strings, received {invalid[0]!r} ({type(invalid[0]).__name__}). Integers "
-                "have IntegerLookup."
+                f"{where}: expected strings, received {invalid[0]!r} "
+                f"({type(invalid[0]).__name__}). For integers use IntegerLookup."
             )
         return tuple(map(str, tokens))
 
@@ -81,7 +82,7 @@ def integers_of(where: str) -> Callable[[Any], tuple[int, ...] | None]:
             if str(error).startswith(where):
                 raise
             raise ValueError(
-                f"{where}: expected integers, received {value!r:.80}. Strings have StringLookup."
+                f"{where}: expected integers, received {value!r:.80}. For strings use StringLookup."
             ) from None
         return numbers
 

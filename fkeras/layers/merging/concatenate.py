@@ -44,8 +44,8 @@ def check_concatenate(where: str, inputs: Sequence[jax.Array], axis: int) -> int
         if other != front and len(known_sizes(inputs, other)) > 1:
             raise ValueError(
                 f"{where}: expected inputs of equal size on every axis but {axis}, received "
-                f"{describe_inputs(inputs)}; they differ on axis {other}. Concatenate on axis {other}, "
-                "or bring that axis to one size first."
+                f"{describe_inputs(inputs)}; they differ on axis {other}. Concatenate on axis "
+                f"{other}, or make its sizes equal first."
             )
     return front
 

@@ -68,8 +68,8 @@ def _axes(value: Any) -> int | tuple[int, int]:
         )
     if 0 in axes:
         raise ValueError(
-            f"expected axes after the batch axis 0, received {value!r}. The product is taken "
-            "within an example: count axes from 1."
+            f"expected axes after the batch axis 0, received {value!r}. The product is computed "
+            "per sample: count axes from 1."
         )
     return axes[0] if is_single else (axes[0], axes[1])
 
@@ -121,9 +121,9 @@ class Dot(Layer):
                     f"received {received}. Give axes as a pair where the tensors differ in rank."
                 )
         for requirement, sizes in (
-            ("batches of one size", [x.shape[0] for x in tensors]),
+            ("equal batch sizes", [x.shape[0] for x in tensors]),
             (
-                f"axis {axes[0]} of input 0 and axis {axes[1]} of input 1 of one size",
+                f"equal sizes of axis {axes[0]} of input 0 and axis {axes[1]} of input 1",
                 [x.shape[a] for x, a in zip(tensors, axes, strict=True)],
             ),
         ):
@@ -131,5 +131,5 @@ class Dot(Layer):
             if all(isinstance(n, int) for n in sizes) and sizes[0] != sizes[1]:
                 raise ValueError(
                     f"{self.where}: expected {requirement}, received {received}. Choose other axes "
-                    f"(axes={self.axes} now), or bring the tensors to one size."
+                    f"(now axes={self.axes}), or make the sizes equal."
                 )

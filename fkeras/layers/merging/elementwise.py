@@ -55,8 +55,7 @@ def check_list(where: str, inputs: tuple, count: int | None = None) -> list[jax.
     if len(inputs) != 1 or not isinstance(inputs[0], list | tuple):
         shapes = ", ".join(format_shape(x.shape) for x in jax.tree.leaves(inputs))
         raise ValueError(
-            f"{where}: expected {expected}, received {shapes} without a list around. Write "
-            "layer([a, b])."
+            f"{where}: expected {expected}, received {shapes} without a list. Write layer([a, b])."
         )
     tensors = list(inputs[0])
     if not tensors or (count is not None and len(tensors) != count):
@@ -89,9 +88,9 @@ def check_broadcast(where: str, inputs: Sequence[jax.Array]) -> None:
         sizes = {n for n in known_sizes(padded, axis) if n != 1}
         if len(sizes) > 1:
             raise ValueError(
-                f"{where}: expected inputs of one shape (a size of 1 "
-                f"repeats), received {describe_inputs(inputs)}; they differ on axis {axis}. Bring "
-                "them to one size, for example with a Dense layer, or join them with Concatenate."
+                f"{where}: expected inputs of equal shape (axes of size 1 are broadcast), received "
+                f"{describe_inputs(inputs)}; they differ on axis {axis}. Make their sizes equal, "
+                "for example with a Dense layer, or join them with Concatenate."
             )
 
 

@@ -43,6 +43,6 @@ def check_weight_sizes(
     if weight.shape != sizes:
         raise ValueError(
             f"{layer.where}: expected sizes {weight.shape} on axis {axis}, received "
-            f"{format_shape(shape)}. Its weights are for these sizes; use another layer for other "
-            "sizes."
+            f"{format_shape(shape)}. The layer's weights have these sizes; use another layer for "
+            "other sizes."
         )

@@ -43,7 +43,7 @@ from fkeras.nn.normalization import (
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.numerics.dtypes import wide_dtype
 
-_one_axis = integer(hint="It is the axis of the features: -1, or 1 for channels first.")
+_one_axis = integer(hint="Give the feature axis: -1, or 1 for channels first.")
 
 
 def _axis(value: Any) -> int:
@@ -53,8 +53,8 @@ def _axis(value: Any) -> int:
 def _unsynchronized(value: Any) -> bool:
     if boolean(value):
         raise ValueError(
-            "expected False, received True. Leave it out: under jax.jit the statistics of a batch "
-            "that is sharded over devices are those of the whole batch already."
+            "expected False, received True. Leave it out: under jax.jit, the statistics of a "
+            "batch sharded over devices already cover the whole batch."
         )
     return False
 
@@ -72,7 +72,7 @@ def _clipping(value: Any) -> Mapping[str, float]:
     if (rmin is not None and rmax is not None and rmax < rmin) or (dmax is not None and dmax < 0):
         raise ValueError(
             "BatchNormalization: renorm_clipping: expected rmin <= rmax and dmax >= 0, received "
-            f"{value}. The paper ends with rmax=3, rmin=1/3, dmax=5."
+            f"{value}. The paper's final values are rmax=3, rmin=1/3, dmax=5."
         )
     return value
 

@@ -73,9 +73,9 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
         sizes = _feature_sizes(x.shape, axes)
         if first_sizes is not None and sizes != first_sizes:
             raise ValueError(
-                f"Normalization: adapt: expected batches with sizes {first_sizes} on axis {tuple(axes)}, "
-                f"as in the first one, received {format_shape(x.shape)}. Give every batch the same "
-                "features."
+                f"Normalization: adapt: expected batches with sizes {first_sizes} on axis "
+                f"{tuple(axes)}, as in the first batch, received {format_shape(x.shape)}. Give "
+                "every batch the same features."
             )
         first_sizes = sizes
         reduced_axes = tuple(a for a in range(x.ndim) if a not in {b % x.ndim for b in axes})
@@ -92,7 +92,7 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
     if count == 0:
         raise ValueError(
             "Normalization: adapt: expected data, received none. Pass an array, or an iterable "
-            "with at least one batch; a generator that was read before is empty."
+            "with at least one batch; an exhausted generator has no data."
         )
     return mean, squares / count
 
@@ -115,12 +115,14 @@ def _feature_sizes(shape: Sequence[Any], axes: Sequence[int]) -> tuple:
         raise ValueError(
             f"Normalization: expected an input with the axes {tuple(axes)}, each once, received "
             f"{format_shape(shape)}. Use axes from {-ndim} to {ndim - 1}, or axis=None for one "
-            "mean of all numbers."
+            "mean over all elements."
         )
     return tuple(shape[a] for a in sorted(positive_axes))
 
 
-_axes = axes(optional=True, hint="For a mean a feature give -1, for one mean of all numbers None.")
+_axes = axes(
+    optional=True, hint="For one mean per feature give -1, for one mean over all elements None."
+)
 
 
 def _axis(value: Any) -> tuple[int, ...]:
@@ -128,7 +130,9 @@ def _axis(value: Any) -> tuple[int, ...]:
     return () if axis is None else (axis,) if isinstance(axis, int) else axis
 
 
-_number = numeric(optional=True, hint="Give one a feature, or let layer.adapt(data) find them.")
+_number = numeric(
+    optional=True, hint="Give one number per feature, or let layer.adapt(data) compute them."
+)
 
 
 def _numbers(value: Any) -> Any:
@@ -186,7 +190,7 @@ class Normalization(Layer):
             missing = "mean" if self.mean is None else "variance"
             raise ValueError(
                 f"{self.where}: expected mean and variance, or neither, received no {missing}. "
-                "Give both, or let layer.adapt(data) find them."
+                "Give both, or let layer.adapt(data) compute them."
             )
         if self.mean is None:
             return
@@ -194,8 +198,8 @@ class Normalization(Layer):
         if mean_shape != variance_shape or len(mean_shape) > len(self.axis):
             raise ValueError(
                 f"{self.where}: expected mean and variance of one shape with at most "
-                f"{len(self.axis)} axes, as axis={self.axis} has, received {mean_shape} and {variance_shape}. "
-                "Give a number each, or one a feature."
+                f"{len(self.axis)} axes, as axis={self.axis} has, received {mean_shape} and "
+                f"{variance_shape}. Give one number, or one number per feature."
             )
 
     def adapt(self, data: Any) -> Self:
@@ -224,7 +228,7 @@ class Normalization(Layer):
         if not np.isfinite(mean).all() or not np.isfinite(variance).all():
             raise ValueError(
                 f"{self.where}: adapt: expected finite numbers, received data with NaN or "
-                "infinity. Fill or leave out these examples: x[np.isfinite(x).all(axis=-1)]."
+                "infinity. Replace or remove these samples: x[np.isfinite(x).all(axis=-1)]."
             )
         return self.replace(mean=mean.tolist(), variance=variance.tolist())
 

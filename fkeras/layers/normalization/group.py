@@ -17,7 +17,7 @@ from fkeras.nn.normalization import group_normalization
 _axis = either(
     integer(minimum=1),
     integer(maximum=-1),
-    hint="It is the axis of the channels: -1, or 1 for channels first; axis 0 is that of the batch.",
+    hint="Give the channel axis: -1, or 1 for channels first; axis 0 is the batch axis.",
 )
 
 
@@ -56,7 +56,10 @@ class GroupNormalization(Layer):
         convert=integer(
             minimum=1,
             also=(-1,),
-            hint="-1 is a group a channel; give a number that divides the channels.",
+            hint=(
+                "-1 means one group per channel; otherwise give a divisor of the number of "
+                "channels."
+            ),
         ),
     )
     axis: Integer = option(default=-1, convert=_axis)

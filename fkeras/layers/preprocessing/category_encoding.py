@@ -104,13 +104,14 @@ class CategoryEncoding(Layer):
         if count_weights is not None:
             if self.output_mode != "count":
                 raise ValueError(
-                    f"{self.where}: count_weights was given, and output_mode is "
-                    f"{self.output_mode!r}, which counts nothing. Leave it out, or choose 'count'."
+                    f"{self.where}: expected count_weights=None with "
+                    f"output_mode={self.output_mode!r}, received an array. Leave it out, or choose "
+                    "output_mode='count'."
                 )
             if count_weights.shape != ids.shape:
                 raise ValueError(
                     f"{self.where}: expected count_weights of the shape of the ids, {ids.shape}, "
-                    f"received {count_weights.shape}. Give each id its weight."
+                    f"received {count_weights.shape}. Give one weight per id."
                 )
         indices, valid = valid_indices(ids, self.num_tokens)
         dtype = self.policy.compute_dtype

@@ -20,15 +20,17 @@ from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, encode, outpu
 from fkeras.layers.preprocessing.host import as_data, reject_sparse
 from fkeras.layers.preprocessing.quantiles import find_boundaries, merge, summarize
 
-_numbers = several(real(infinite=True), "a list of numbers that grow", optional=True, least=0)
+_numbers = several(
+    real(infinite=True), "a list of numbers in increasing order", optional=True, least=0
+)
 
 
 def _boundaries(value: Any) -> Any:
     numbers = _numbers(value)
     if numbers is not None and any(b < a for a, b in itertools.pairwise(numbers)):
         raise ValueError(
-            f"expected a list of numbers that grow, received {value!r}. Give them in order: "
-            "[0.0, 1.0, 2.0]."
+            f"expected a list of numbers in increasing order, received {value!r}. Give them in "
+            "order: [0.0, 1.0, 2.0]."
         )
     return numbers
 
@@ -101,8 +103,8 @@ class Discretization(Layer):
         """
         if self.num_bins is None:
             raise ValueError(
-                f"{self.where}: adapt finds boundaries for num_bins bins, and this layer has "
-                "bin_boundaries instead. Write Discretization(num_bins=...).adapt(data)."
+                f"{self.where}: adapt computes boundaries for num_bins bins, but this layer has "
+                "fixed bin_boundaries. Write Discretization(num_bins=...).adapt(data)."
             )
         batches: Iterable = data if isinstance(data, list | tuple) else iterate(data, steps)
         if isinstance(data, list | tuple) and steps is not None:
@@ -115,7 +117,7 @@ class Discretization(Layer):
         if summary.size == 0:
             raise ValueError(
                 f"{self.where}: adapt received no numbers. Give an array, or batches of numbers; "
-                "an iterator that was read before is empty."
+                "an exhausted iterator has no data."
             )
         return self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
 
@@ -136,7 +138,7 @@ class Discretization(Layer):
     def call(self, x: jax.Array) -> jax.Array:
         if self.bin_boundaries is None:
             raise ValueError(
-                f"{self.where}: has no boundaries yet. Find them first: `layer = "
+                f"{self.where}: has no boundaries yet. Compute them first: `layer = "
                 "layer.adapt(data)`, or give bin_boundaries."
             )
         dtype = "float64" if canonical_dtype(x.dtype) == "float64" else "float32"

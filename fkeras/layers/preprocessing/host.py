@@ -64,8 +64,8 @@ def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:
     invalid = [text for text in decoded if not isinstance(text, str)]
     if invalid:
         raise TypeError(
-            f"{where}: expected strings, received {invalid[0]!r} ({type(invalid[0]).__name__}). Numbers go "
-            "through IntegerLookup, or as text: x.astype(str)."
+            f"{where}: expected strings, received {invalid[0]!r} ({type(invalid[0]).__name__}). "
+            "For numbers use IntegerLookup, or convert them to text: x.astype(str)."
         )
     return decoded
 
@@ -74,8 +74,8 @@ def reject_sparse(sparse: bool, where: str, argument: str = "sparse") -> None:
     """Raises an error if a sparse (or ragged) result is requested: JAX's arrays are dense."""
     if sparse:
         raise ValueError(
-            f"{where}: {argument}=True is not there: the arrays of JAX are dense. Leave it out; "
-            'output_mode="int" is the compact form.'
+            f"{where}: expected {argument}=False, received True: JAX arrays are dense. Leave it "
+            'out; output_mode="int" is the compact form.'
         )
 
 
@@ -128,8 +128,9 @@ class HostLayer(Layer):
     def no_strings_here(self) -> FKerasError:
         """Returns the error for a layer of strings on a device, in a graph or in a transform."""
         return FKerasError(
-            f"{self.where}: works on strings, which are on the host only: neither jit nor the middle "
-            "of a graph has any. Call it on texts as they are, or on the fk.Input(shape, "
-            "dtype='string') that a graph begins with; what a model returns is looked up after it.",
+            f"{self.where}: expected strings on the host, received an array of a compiled function "
+            "or of a graph, which hold no strings. Call the layer on texts, or on fk.Input(shape, "
+            "dtype='string') at the start of a graph; look up the outputs of a model after "
+            "calling the model.",
             layer=self.where,
         )

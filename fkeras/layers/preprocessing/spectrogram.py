@@ -105,7 +105,7 @@ class STFTSpectrogram(Layer):
         if self.frame_step is not None and self.frame_step > self.frame_length:
             raise ValueError(
                 f"{self.where}: expected a frame_step of {self.frame_length} or less, the "
-                f"frame_length, received {self.frame_step}. Longer steps leave parts out."
+                f"frame_length, received {self.frame_step}. Longer steps skip parts of the signal."
             )
         if self.fft_length is not None and self.fft_length < self.frame_length:
             raise ValueError(

@@ -57,26 +57,27 @@ class Quantized(Layer):
         class_name, set_field = type(self).__name__, object.__setattr__
         if type(self.layer) not in self.twins:
             raise ValueError(
-                f"{class_name}: layer: expected {' or '.join(t.__name__ for t in self.twins)} itself, "
-                f"received {type(self.layer).__name__}. The computation of a subclass is "
-                "unknown here."
+                f"{class_name}: layer: expected {' or '.join(t.__name__ for t in self.twins)}, not "
+                f"a subclass, received {type(self.layer).__name__}. A subclass may compute "
+                "something else."
             )
         if self.quantization.mode not in self.modes:
             raise ValueError(
                 f"{class_name}: quantization: expected one of {', '.join(self.modes)}, received "
-                f"{self.quantization.mode!r}. The class for it: fk.quantize(layer, "
-                f"{self.quantization.mode!r})."
+                f"{self.quantization.mode!r}. Write fk.quantize(layer, "
+                f"{self.quantization.mode!r}), which selects the class."
             )
         # sums of int8 products exceed float16's range already for a few inputs
         if self.quantization.mode == "int8" and self.layer.policy.compute_dtype == "float16":
             raise ValueError(
-                f"{class_name}: dtype: expected a policy that computes in float32 or bfloat16, received "
-                f"{self.layer.policy.name!r}. Sums of products of 8 bits are beyond float16."
+                f"{class_name}: dtype: expected a policy that computes in float32 or bfloat16, "
+                f"received {self.layer.policy.name!r}. Sums of 8-bit products overflow float16."
             )
         if self.dtype not in (DTypePolicy("float32"), self.layer.dtype):
             raise ValueError(
-                f"{class_name}: dtype: expected that of the layer, {self.layer.dtype.name!r}, received "
-                f"{self.dtype.name!r}. Give it to the layer inside."
+                f"{class_name}: dtype: expected the dtype of the inner layer, "
+                f"{self.layer.dtype.name!r}, received {self.dtype.name!r}. Set the dtype of the "
+                "inner layer."
             )
         set_field(self, "name", self.layer.name if self.name is None else self.name)
         set_field(self, "trainable", self.trainable and self.layer.trainable)

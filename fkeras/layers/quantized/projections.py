@@ -86,9 +86,9 @@ def policy_map(
             "awq",
         ):
             raise ValueError(
-                f"{where}: expected projections with the quantizers of {config.policy_mode!r} "
-                f"itself, received {config!r}. Keras writes only the mode of these: quantize with "
-                f"{config.policy_mode!r}, or leave them floats by `pattern`."
+                f"{where}: expected projections with the default quantizers of "
+                f"{config.policy_mode!r}, received {config!r}. Keras's files store only the mode: "
+                f"quantize with {config.policy_mode!r}, or exclude the projections by `pattern`."
             )
         # a pattern, because the path starts with the names of the enclosing models
         layer_pattern = "[^/]+" if name is None else re.escape(name)
@@ -135,8 +135,8 @@ def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
         sources.add(quantized.get("source_name") or "float32")
     if len(sources) > 1:
         raise ValueError(
-            f"{kind}.from_config: expected one policy of floats in the map, received "
-            f"{', '.join(sorted(map(str, sources)))}. Save the model with one."
+            f"{kind}.from_config: expected one float policy in the map, received "
+            f"{', '.join(sorted(map(str, sources)))}. Save the model with a single float policy."
         )
     return {**config, "dtype": sources.pop(), "quantization": configs}
 

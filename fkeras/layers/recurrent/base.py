@@ -105,8 +105,8 @@ class Recurrent(Layer):
         if batch is None:
             raise ValueError(
                 f"{self.where}: stateful=True needs a known batch size, received sequences of "
-                f"shape {x}. The state holds one row a sample: give "
-                "`fk.Input(..., batch_size=n)`, or init_state a shape such as (32, None, 8)."
+                f"shape {x}. The state has one row per sample: give `fk.Input(..., batch_size=n)`, "
+                "or init_state a shape such as (32, None, 8)."
             )
         return as_state(self.first_states(x), self.policy.variable_dtype)
 
@@ -155,7 +155,7 @@ class Recurrent(Layer):
         mask = context.mask
         if mask is not None and len(mask.shape) != 2:
             raise ValueError(
-                f"{self.where}: expected a mask of shape (b, t), one value a step, received "
+                f"{self.where}: expected a mask of shape (b, t), one value per step, received "
                 f"{len(mask.shape)} axes: {mask.shape}. Reduce it: mask.any(axis=-1)."
             )
 

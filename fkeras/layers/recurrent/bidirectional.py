@@ -235,7 +235,8 @@ class Bidirectional(Layer):
             received = len(initial_state) if isinstance(initial_state, list | tuple) else "one"
             raise ValueError(
                 f"{self.where}: expected an even number of states in initial_state, the forward "
-                f"layer's and then the backward layer's, received {received}. Pass one list of both."
+                f"layer's and then the backward layer's, received {received}. Pass one list with "
+                "the states of both."
             )
         half = len(initial_state) // 2
         return (
@@ -283,9 +284,9 @@ def _check_layer(argument: str, layer: Any) -> None:
 def _check_pair(forward: Any, backward: Any) -> None:
     if forward.go_backwards == backward.go_backwards:
         raise ValueError(
-            "Bidirectional: expected layers of two directions, received go_backwards="
-            f"{forward.go_backwards} in both. Give backward_layer go_backwards="
-            f"{not forward.go_backwards}."
+            "Bidirectional: expected layers of opposite directions, received "
+            f"go_backwards={forward.go_backwards} in both. Set "
+            f"go_backwards={not forward.go_backwards} in backward_layer."
         )
     for name in _SHARED:
         forward_value, backward_value = getattr(forward, name), getattr(backward, name)

@@ -68,8 +68,8 @@ def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[j
     # losses and updates are tracers of the scan's body, which must not escape from it
     if out.updates or out.losses or out.metrics:
         raise ValueError(
-            f"{cell.where}: a cell is called inside of the loop over time, and returned updates, "
-            "losses or metrics there. Keep carried values in the cell's states, and put "
+            f"{cell.where}: expected a cell without updates, losses and metrics, because cells run "
+            "inside of the loop over time. Keep carried values in the cell's states, and put "
             "regularizers on the layer around it."
         )
     if not isinstance(out.value, tuple | list) or len(out.value) != 2:

@@ -110,7 +110,7 @@ class _ConvLSTM(Recurrent):
         if any(d is None for d in dims[2:]):
             raise ValueError(
                 f"{self.where}: stateful=True needs known sizes, received sequences of shape {x}. "
-                "The state holds an array a sample: give fk.Input the sizes of a step."
+                "The state has one array per sample: give fk.Input the sizes of a step."
             )
         dtype = self.policy.compute_dtype
         step = jax.ShapeDtypeStruct((dims[0], *dims[2:]), dtype)

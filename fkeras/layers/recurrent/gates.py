@@ -64,7 +64,7 @@ def without_defaults(config: dict[str, Any], defaults: Mapping[str, Any]) -> dic
 implementation = integer(
     minimum=1,
     maximum=2,
-    hint="It decides whether the gates share their dropout masks (2) or not (1).",
+    hint="With 2 the gates share their dropout masks, with 1 they do not.",
 )
 
 

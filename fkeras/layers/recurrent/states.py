@@ -75,14 +75,14 @@ def _check_batch(where: str, state_name: str, state: Any, expected: Any) -> None
         known_size, unknown_part = (b, "the sequences") if isinstance(b, int) else (n, state_name)
         raise ValueError(
             f"{where}: {state_name} is for {b} samples, received {n} samples; the batch size of "
-            f"{unknown_part} is not known yet. Give it: fk.Input(..., batch_size={known_size}); or leave "
-            "both unknown, with the state an fk.Input of its own."
+            f"{unknown_part} is not known yet. Give it: fk.Input(..., batch_size={known_size}); or "
+            "leave both unknown, with a separate fk.Input for the state."
         )
     if isinstance(b, int) and b != n:
         raise ValueError(
-            f"{where}: {state_name} is for {b} samples, received {n} samples. Each sample has a state "
-            f"of its own that goes from call to call: pass batches of {b} (so a number of samples "
-            f"that {b} divides), or a state for {n}, as from init_state."
+            f"{where}: {state_name} is for {b} samples, received {n} samples. Each sample has a "
+            f"separate state, carried from call to call: pass batches of {b} samples (a total "
+            f"number divisible by {b}), or a state for {n} samples, as from init_state."
         )
 
 

@@ -138,9 +138,9 @@ class TimeDistributed(Wrapper):
             ]
             if len(mask.shape) < 2 or any(a != b for a, b in size_pairs):
                 raise ValueError(
-                    f"{self.where}: expected a mask of shape ({leading_sizes[0]}, {leading_sizes[1]}, ...), one "
-                    f"value a step, received {as_spec(mask)}. Give the mask the batch and time "
-                    "axes of the input."
+                    f"{self.where}: expected a mask of shape ({leading_sizes[0]}, "
+                    f"{leading_sizes[1]}, ...), one value per step, received {as_spec(mask)}. Give "
+                    "the mask the batch and time axes of the input."
                 )
         return mask
 

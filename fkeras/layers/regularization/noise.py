@@ -13,7 +13,7 @@ from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.nn.noise import gaussian_dropout, gaussian_noise
 
 proper_fraction = real(
-    minimum=0, below=1, hint="At 1 the noise would have no bound: give 0.9, or less."
+    minimum=0, below=1, hint="At 1 the noise would be unbounded: give 0.9 or less."
 )
 
 

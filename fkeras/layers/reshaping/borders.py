@@ -28,9 +28,7 @@ def _pairs(rank: int) -> Rule:
 
     # one integer is the same for all axes and both sides
     pair_of_all = integer(minimum=0)
-    words = (
-        f"one integer of 0 or more, or for each of the {rank} axes an integer or (before, after)"
-    )
+    words = f"an integer of 0 or more, or for each of the {rank} axes an integer or (before, after)"
     return Rule("integers", words, parse, limits=(0, rank), hint=f"Give {((1, 1),) * rank}.")
 
 
@@ -62,9 +60,9 @@ def _cropped(layer: Any, x: jax.Array, pairs: Pairs, data_format: str) -> jax.Ar
         size = x.shape[axis]
         if isinstance(size, int) and size <= low + high:
             raise ValueError(
-                f"{layer.where}: expected more than {low + high} cells on axis {axis}, as cropping="
-                f"{layer.cropping} removes so many, received {format_shape(x.shape)}. Crop less, "
-                "or give a larger input."
+                f"{layer.where}: expected more than {low + high} cells on axis {axis}, because "
+                f"cropping={layer.cropping} removes that many, received {format_shape(x.shape)}. "
+                "Crop less, or give a larger input."
             )
     return crop(x, pairs, data_format)
 

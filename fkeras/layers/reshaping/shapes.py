@@ -120,19 +120,18 @@ class Reshape(Layer):
             if not fits:
                 amount = f"a multiple of {known_size}" if has_inferred else str(known_size)
                 raise ValueError(
-                    f"{self.where}: expected {amount} numbers an example, for the shape "
-                    f"{format_shape(('b', *self.target_shape))}, received "
-                    f"{format_shape(x.shape)} with {size}. Change target_shape, or put -1 for the "
-                    "size that may vary."
+                    f"{self.where}: expected {amount} elements per sample, for the shape "
+                    f"{format_shape(('b', *self.target_shape))}, received {format_shape(x.shape)} "
+                    f"with {size}. Change target_shape, or use -1 for one size that varies."
                 )
             sizes = tuple(size // known_size if n == -1 else n for n in self.target_shape)
             return jnp.reshape(x, (x.shape[0], *sizes))
         # a symbolic size cannot be compared with a fixed number of elements
         if not has_inferred:
             raise ValueError(
-                f"{self.where}: expected an input of known size, as target_shape="
-                f"{self.target_shape} has no -1, received {format_shape(x.shape)}. Put -1 for the "
-                "axis that varies, or give the input's axes sizes in fk.Input."
+                f"{self.where}: expected an input of known size, as "
+                f"target_shape={self.target_shape} has no -1, received {format_shape(x.shape)}. "
+                "Use -1 for the axis that varies, or give all sizes in fk.Input."
             )
         return jnp.reshape(x, (x.shape[0], *self.target_shape))
 
@@ -144,8 +143,8 @@ def _dims(value: Any) -> tuple[int, ...]:
     dims = _order(value)
     if sorted(dims) != list(range(1, len(dims) + 1)):
         raise ValueError(
-            f"expected each of the axes 1 to {len(dims)} once, received {value!r}. Axes count from "
-            "1, as the batch axis 0 stays: (2, 1) swaps the axes of (b, t, d)."
+            f"expected each of the axes 1 to {len(dims)} once, received {value!r}. Axis 0, the "
+            "batch, is fixed, so axes count from 1: (2, 1) swaps the axes of (b, t, d)."
         )
     return dims
 

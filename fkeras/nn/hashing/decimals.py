@@ -44,7 +44,7 @@ def as_int32(x: jax.Array, where: str) -> jax.Array:
         return x
     raise TypeError(
         f"{where}: expected int32 on the device, received {x.dtype}. Cast it: x.astype('int32'); "
-        "larger numbers go through the layer on the host, as a NumPy array or a list."
+        "for larger numbers call the layer on the host, with a NumPy array or a list."
     )
 
 

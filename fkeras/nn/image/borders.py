@@ -24,8 +24,8 @@ def _edges(
     received = ", ".join(f"{name}={value}" for name, value in zip(names, sizes, strict=True))
     if sizes.count(None) != 1:
         raise ValueError(
-            f"{function}: expected exactly two of {', '.join(names)}, received {received}. Two of them "
-            f"and the {axis} of the images fix the third."
+            f"{function}: expected exactly two of {', '.join(names)}, received {received}. Two of "
+            f"them and the {axis} of the images determine the third."
         )
     if any(isinstance(value, int) and value < 0 for value in sizes):
         raise ValueError(
@@ -78,9 +78,9 @@ def pad_images(
     height, width = batch.shape[1] + top + bottom, batch.shape[2] + left + right
     if min(top, bottom, left, right) < 0:
         raise ValueError(
-            f"pad_images: expected a target of at least the size of the images with the padding that is "
-            f"padded, received images of {batch.shape[1]} x {batch.shape[2]} and a target of "
-            f"{height} x {width}. Crop them with crop_images, or pad less."
+            "pad_images: expected a target of at least the size of the padded images, received "
+            f"images of {batch.shape[1]} x {batch.shape[2]} and a target of {height} x {width}. "
+            "Crop them with crop_images, or pad less."
         )
     return unbatch(cut(batch, (-top, -left, height, width)))
 

@@ -231,6 +231,6 @@ def _variance(variance: Sequence[float], deltas: jax.Array) -> jax.Array:
     if factors.shape != (4,):
         raise ValueError(
             f"variance: expected four numbers, received the shape {factors.shape}. Give one for "
-            "each number of a box, for example (0.1, 0.1, 0.2, 0.2)."
+            "each coordinate of a box, for example (0.1, 0.1, 0.2, 0.2)."
         )
     return jnp.reshape(factors, (1,) * (deltas.ndim - 1) + (4,))

@@ -67,8 +67,8 @@ def convert_format(
     boxes = jnp.asarray(boxes).astype(dtype)
     if boxes.shape[-1] != 4:
         raise ValueError(
-            f"boxes: expected four numbers on the last axis, received the shape {boxes.shape}. "
-            f"A box in the format {source!r} has four."
+            f"boxes: expected four numbers on the last axis, received the shape {boxes.shape}. A "
+            f"box in the format {source!r} has four numbers."
         )
     if source == target:
         return boxes
@@ -76,7 +76,8 @@ def convert_format(
     if any(relative) and (height is None or width is None):
         raise ValueError(
             f"convert_format from {source!r} to {target!r}: expected the size of the images, "
-            f"received height={height}, width={width}. Give both: shares count in them."
+            f"received height={height}, width={width}. Give both: relative coordinates are "
+            "fractions of the size."
         )
     corners = _to_corners(boxes, source.removeprefix("rel_"))
     if relative[0] != relative[1]:
@@ -160,7 +161,8 @@ def clip_to_image_size(
     elif height is None or width is None:
         raise ValueError(
             "clip_to_image_size: expected the size of the images for 'xyxy', received "
-            f"height={height}, width={width}. Give both, or boxes in shares ('rel_xyxy')."
+            f"height={height}, width={width}. Give both, or boxes in relative coordinates "
+            "('rel_xyxy')."
         )
     clipped = crop(boxes, 0, 0, height, width)
     labels = bounding_boxes.get("labels")

@@ -62,8 +62,9 @@ def correlate_line(images: jax.Array, weights: Any, axis: int, padding: str = "s
     count = len(weights) if isinstance(weights, Sequence) else weights.shape[-1]
     if count > _LONGEST:
         raise ValueError(
-            f"expected a window of at most {_LONGEST} cells, as each is a step of the program, "
-            f"received one of {count}. Make the images smaller before they are filtered."
+            f"expected a window of at most {_LONGEST} cells, because each cell adds an operation "
+            f"to the program, received {count} cells. Make the images smaller before they are "
+            "filtered."
         )
     if padding == "same":
         before = (count - 1) // 2

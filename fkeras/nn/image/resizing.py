@@ -103,8 +103,8 @@ def resize(
     size = tuple(size)
     if len(size) != 2 or min(size) < 1:
         raise ValueError(
-            f"resize: expected size=(height, width), both 1 or more, received {size}. An image of "
-            "no pixels has nothing to show."
+            f"resize: expected size=(height, width), both 1 or more, received {size}. An image "
+            "needs at least one pixel."
         )
     images = jnp.asarray(images)
     dtype = images.dtype

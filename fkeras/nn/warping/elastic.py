@@ -97,8 +97,8 @@ def elastic_transform(
     """
     if key is None:
         raise ValueError(
-            "elastic_transform: draws random fields, and no key was given. Pass one: "
-            "key=jax.random.key(0), and another one for each call."
+            "elastic_transform: expected a key for the random fields, received None. Pass "
+            "key=jax.random.key(0), and another key in each call."
         )
     batch, unbatch = as_batch(images, data_format)
     count, height, width, _ = batch.shape

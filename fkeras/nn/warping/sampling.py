@@ -137,8 +137,8 @@ def map_coordinates(
         )
     if rows[0].ndim == 0:
         raise ValueError(
-            "map_coordinates: expected coordinates of 2 axes or more, received one number an "
-            "axis. For a single place give the shape (n, 1)."
+            "map_coordinates: expected coordinates of 2 axes or more, received one number per "
+            "axis. For a single point give the shape (n, 1)."
         )
     if order not in (0, 1):
         raise ValueError(

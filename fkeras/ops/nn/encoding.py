@@ -109,7 +109,7 @@ def _pair(name: str, target: Any, output: Any) -> tuple[jax.Array, jax.Array]:
     if target.shape != output.shape:
         raise ValueError(
             f"{name}: expected a target and an output of one shape, received {target.shape} and "
-            f"{output.shape}. For class numbers take fk.ops.sparse_categorical_crossentropy."
+            f"{output.shape}. For class indices use fk.ops.sparse_categorical_crossentropy."
         )
     return target, output
 

@@ -47,8 +47,8 @@ def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = Fals
     """
     if synchronized:
         raise ValueError(
-            "moments: expected synchronized=False, received True. A sharded array is one array: "
-            "its moments are over all devices anyway. Leave it out."
+            "moments: expected synchronized=False, received True. The moments of a sharded array "
+            "already cover all devices. Leave it out."
         )
     x, axes = to_floats(x), axes_of(axes)
     wide = _wide(x)

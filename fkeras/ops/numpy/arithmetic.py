@@ -236,8 +236,8 @@ def fabs(x: Any) -> Any:
     x = jnp.asarray(x)
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         raise TypeError(
-            f"fabs: expected real numbers, received {x.dtype}. Take fk.ops.absolute(x), which "
-            "gives the length of complex numbers."
+            f"fabs: expected real numbers, received {x.dtype}. For complex numbers use "
+            "fk.ops.absolute(x)."
         )
     return jnp.abs(to_floats(x))
 

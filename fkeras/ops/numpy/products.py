@@ -116,8 +116,9 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
     search = kwargs.get("optimize", "auto")
     if len(arrays) > _SEARCHED and not (search is False or search in ("auto", "greedy")):
         raise ValueError(
-            f"einsum: expected optimize='auto', 'greedy' or False for more than {_SEARCHED} arrays, "
-            f"received {search!r} for {len(arrays)}. Others try more orders than can be tried."
+            f"einsum: expected optimize='auto', 'greedy' or False for more than {_SEARCHED} "
+            f"arrays, received {search!r} for {len(arrays)}. Other strategies would try too many "
+            "orders."
         )
     if arrays and all(x.dtype == jnp.int8 for x in arrays):
         # products of int8 overflow int8; accumulate in int32, as Keras does

@@ -348,8 +348,8 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
     """
     if not isinstance(bins, int) or bins < 0:
         raise TypeError(
-            f"histogram: bins: expected a number of intervals, received {bins!r}. Edges of your "
-            "own go to jnp.histogram."
+            f"histogram: bins: expected a number of intervals, received {bins!r}. For custom edges "
+            "use jnp.histogram."
         )
     return tuple(jnp.histogram(to_array(x), bins=bins, range=range))
 

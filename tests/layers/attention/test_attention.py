@@ -564,9 +564,9 @@ def test_bad_calls(layer, inputs, options, message):
 
 def test_bad_arrays():
     x = jnp.ones((2, 3, 4))
-    with pytest.raises(ValueError, match="Give one head an axis"):
+    with pytest.raises(ValueError, match="For one head add an axis"):
         dot_product_attention(x, x, x)
-    with pytest.raises(ValueError, match="heads in equal groups"):
+    with pytest.raises(ValueError, match="query heads divisible by"):
         dot_product_attention(jnp.ones((1, 2, 3, 4)), *[jnp.ones((1, 2, 2, 4))] * 2)
     with pytest.raises(ValueError, match=r"\[query_mask, value_mask\]"):
         layers.Attention()([x, x], mask=jnp.ones((2, 3), bool))

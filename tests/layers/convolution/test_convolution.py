@@ -266,7 +266,7 @@ def test_a_window_larger_than_the_input_is_an_error():
         layers.Conv2D(4, 3, dilation_rate=2)(fk.Input((8, 4, 3)))
     with pytest.raises(ValueError, match=message.format(3, 1, "pool_size")):
         layers.AveragePooling1D(3)(jnp.ones((1, 2, 3)))
-    with pytest.raises(ValueError, match="more than 4 cells on axis 1, as cropping"):
+    with pytest.raises(ValueError, match="more than 4 cells on axis 1, because cropping"):
         layers.Cropping1D(2)(jnp.ones((1, 4, 3)))
 
 

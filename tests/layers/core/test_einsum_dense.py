@@ -94,8 +94,8 @@ def test_integers_are_taken():
     [
         (lambda: layers.EinsumDense("ab,bc", 3), "expected a form such as"),
         (lambda: layers.EinsumDense("a...b,bc->a...c", 3), "expected a form such as"),
-        (lambda: layers.EinsumDense("ab,bz->a", 3), "the kernel has it"),
-        (lambda: layers.EinsumDense("ab,bc->acz", (3, 4)), "only the output has it"),
+        (lambda: layers.EinsumDense("ab,bz->a", 3), "it occurs in the kernel"),
+        (lambda: layers.EinsumDense("ab,bc->acz", (3, 4)), "it occurs only in the output"),
         (lambda: layers.EinsumDense("ab,bc->ac", 0), "output_shape: expected a positive size"),
         (lambda: layers.EinsumDense("ab,bc->ac", 3, bias_axes="b"), "expected letters of the out"),
         (

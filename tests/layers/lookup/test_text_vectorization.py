@@ -82,9 +82,9 @@ def test_docstrings_name_every_field(cls):
 )
 def test_strings_stay_on_the_host(layer):
     wrong = "string" if layer.makes_strings else "int32"
-    with pytest.raises(fk.FKerasError, match="a graph begins with|expected numbers"):
+    with pytest.raises(fk.FKerasError, match="at the start of a graph|expected numbers"):
         layer(fk.Input((3,), dtype=wrong))
-    with pytest.raises(fk.FKerasError, match="neither jit nor the middle"):
+    with pytest.raises(fk.FKerasError, match="strings on the host, received"):
         jax.jit(layer)(jnp.zeros((2, 3), "int32"))
     with pytest.raises(fk.FKerasError, match="received a mask"):
         layer.apply(["a"], mask=np.ones(1, bool))
@@ -143,7 +143,7 @@ def test_unknown_strings_are_spread():
     assert layer.replace(salt=(9, 11))(x).tolist() == [[3, 1, 0, 1, 2, 2]]  # Keras
     strict = layers.StringLookup(vocabulary=VOCABULARY, num_oov_indices=0)
     assert strict(WORDS[0]).tolist() == [0, 2, 3, 3]
-    with pytest.raises(ValueError, match="lets no unknown token pass, received 'z'"):
+    with pytest.raises(ValueError, match="with num_oov_indices=0, received 'z'"):
         strict(WORDS)
     masked = strict.replace(mask_token="z", output_mode="count")
     assert masked(WORDS).tolist() == [[1, 0, 1, 2], [0, 1, 0, 1]]
@@ -185,10 +185,10 @@ def test_a_vocabulary_is_read_of_a_file(tmp_path):
     assert layers.TextVectorization(vocabulary=path).vocabulary == ("b", "é", "x y")
     path.write_text("3\n-7\n")
     assert layers.IntegerLookup(vocabulary=str(path)).vocabulary == (3, -7)
-    with pytest.raises(ValueError, match="there is no vocabulary file"):
+    with pytest.raises(ValueError, match="vocabulary file .* not found"):
         layers.StringLookup(vocabulary=str(tmp_path / "none.txt"))
     config = layers.StringLookup().get_config() | {"vocabulary": str(path)}
-    with pytest.raises(ValueError, match="a configuration opens no files"):
+    with pytest.raises(ValueError, match="a configuration never opens files"):
         layers.StringLookup.from_config(config)
 
 
@@ -230,9 +230,9 @@ def test_adapt_finds_document_frequencies():
 
 def test_string_lookup_refuses():
     Lookup = layers.StringLookup
-    with pytest.raises(ValueError, match="these are repeated: 'a'"):
+    with pytest.raises(ValueError, match="received repeated tokens: 'a'"):
         Lookup(vocabulary=["a", "b", "a"])
-    with pytest.raises(ValueError, match="mask_token 'a' stands among the tokens"):
+    with pytest.raises(ValueError, match="without special tokens, received mask_token='a'"):
         Lookup(vocabulary=["b", "a"], mask_token="a")
     with pytest.raises(ValueError, match="at most max_tokens=4 tokens"):
         Lookup(max_tokens=4).set_vocabulary(VOCABULARY)
@@ -250,7 +250,7 @@ def test_string_lookup_refuses():
         Lookup(vocabulary=VOCABULARY)([["a"], ["b", "c"]])
     with pytest.raises(ValueError, match="oov_token for an unknown index"):
         Lookup(vocabulary=VOCABULARY, invert=True, oov_token=None)
-    with pytest.raises(ValueError, match="the arrays of JAX are dense"):
+    with pytest.raises(ValueError, match="JAX arrays are dense"):
         Lookup(output_mode="count", sparse=True)
     with pytest.raises(TypeError, match="Did you mean 'vocabulary'"):
         Lookup(vocabulry=VOCABULARY)
@@ -363,9 +363,9 @@ def test_text_vectorization_refuses():
         Text(split="words")
     with pytest.raises(ValueError, match="ngrams: expected a positive integer"):
         Text(ngrams=(1, 0))
-    with pytest.raises(ValueError, match="ragged=True is not there"):
+    with pytest.raises(ValueError, match="expected ragged=False"):
         Text(ragged=True)
-    with pytest.raises(ValueError, match="sparse=True is not there"):
+    with pytest.raises(ValueError, match="expected sparse=False"):
         Text(output_mode="count", sparse=True)
     with pytest.raises(ValueError, match="length of sequences of indices"):
         Text(output_mode="count", output_sequence_length=3)
@@ -375,7 +375,7 @@ def test_text_vectorization_refuses():
         Text(vocabulary=["a"])([["a", "b"]])
     with pytest.raises(ValueError, match="has no vocabulary yet"):
         Text()(["a"])
-    with pytest.raises(ValueError, match="standardize returned the shape"):
+    with pytest.raises(ValueError, match="standardize returned an array of shape"):
         Text(standardize=lambda x: x[:1], vocabulary=["a"])(["a", "b"])
     with pytest.raises(ValueError, match="split returned 1 rows for 2 texts"):
         Text(split=lambda x: [["a"]], vocabulary=["a"])(["a", "b"])

@@ -157,7 +157,7 @@ def test_hashing_refuses():
         layers.Hashing(2**31)
     with pytest.raises(ValueError, match="salt: expected an integer or two"):
         layers.Hashing(3, salt=(1, 2, 3))
-    with pytest.raises(ValueError, match="the arrays of JAX are dense"):
+    with pytest.raises(ValueError, match="JAX arrays are dense"):
         layers.Hashing(3, output_mode="count", sparse=True)
     with pytest.raises(ValueError, match="output_mode: expected"):
         layers.Hashing(3, output_mode="ints")
@@ -218,7 +218,7 @@ def test_known_ids_out_of_range_are_reported():
     for mode in ("multi_hot", "count"):
         samples = jax.jit(layers.CategoryEncoding(2, mode))(jnp.array([[0, 1], [1, 2]]))
         np.testing.assert_array_equal(samples, [[1, 1], [np.nan] * 2])
-    with pytest.raises(ValueError, match=r"expected whole ids, received 1\.7 at \[1\]. Round"):
+    with pytest.raises(ValueError, match=r"expected integer ids, received 1\.7 at \[1\]. Round"):
         layer(np.array([1.0, 1.7]))
 
 
@@ -236,7 +236,7 @@ def test_counts_may_be_weighted():
     np.testing.assert_allclose(model(arrays), expected, rtol=1e-6)
     grads = jax.grad(lambda w: jnp.sum(layer(arrays[0], count_weights=w)[:, 0]))(arrays[1])
     assert grads.tolist() == [[1, 0], [1, 1], [0, 0], [0, 0]]
-    with pytest.raises(ValueError, match="output_mode is 'multi_hot', which counts nothing"):
+    with pytest.raises(ValueError, match="count_weights=None with output_mode='multi_hot'"):
         layers.CategoryEncoding(4)(ids, count_weights=weights)
     with pytest.raises(ValueError, match="count_weights of the shape of the ids"):
         layer(ids, count_weights=[1.0, 2.0])
@@ -254,7 +254,7 @@ def test_a_sample_is_the_last_axis_at_every_rank():
     assert layers.CategoryEncoding(3)(1).tolist() == [0, 1, 0]
     assert layers.CategoryEncoding(3)(np.zeros((2, 0), "int32")).tolist() == [[0] * 3] * 2
     assert layers.CategoryEncoding(300, "one_hot")(np.array([5], "int8")).argmax() == 5
-    with pytest.raises(ValueError, match="the arrays of JAX are dense"):
+    with pytest.raises(ValueError, match="JAX arrays are dense"):
         layers.CategoryEncoding(3, sparse=True)
 
 
@@ -311,13 +311,13 @@ def test_discretization_refuses():
         layers.Discretization()
     with pytest.raises(ValueError, match="received both"):
         layers.Discretization([1.0], num_bins=3)
-    with pytest.raises(ValueError, match="numbers that grow"):
+    with pytest.raises(ValueError, match="in increasing order"):
         layers.Discretization([1.0, 0.0])
     with pytest.raises(ValueError, match="epsilon: expected a number between 0 and 1"):
         layers.Discretization(num_bins=3, epsilon=2.0)
     with pytest.raises(ValueError, match="has no boundaries yet"):
         layers.Discretization(num_bins=3)(DATA)
-    with pytest.raises(ValueError, match="bin_boundaries instead"):
+    with pytest.raises(ValueError, match="fixed bin_boundaries"):
         layers.Discretization([1.0]).adapt(DATA)
     with pytest.raises(ValueError, match="adapt received no numbers"):
         layers.Discretization(num_bins=3).adapt([])

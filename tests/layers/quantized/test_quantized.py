@@ -289,11 +289,14 @@ BAD = {
     "convolution": (lambda: layers.QuantizedDense(layers.Conv2D(3, 3)), "received Conv2D"),
     "class": (lambda: layers.QuantizedDense(layers.Dense), "expected a layer, received Dense"),
     "other class": (lambda: layers.QuantizedDense(Other(2)), "Dense or EinsumDense itself"),
-    "other mode": (lambda: layers.QuantizedDense(layers.Dense(2), "float8"), "The class for it"),
+    "other mode": (
+        lambda: layers.QuantizedDense(layers.Dense(2), "float8"),
+        "which selects the class",
+    ),
     "dtype": (lambda: layers.Dense(2, dtype="int8_from_float32"), "fk.quantize"),
     "half": (
         lambda: fk.quantize(layers.Dense(2, dtype="mixed_float16").build(KEY, X)),
-        "are beyond float16",
+        "overflow float16",
     ),
     "projection": (
         lambda: layers.MultiHeadAttention(2, 3, quantization={"query": "int8"}),

@@ -64,7 +64,7 @@ def test_a_noise_shape_shares_draws():
     y = _call(layers.AlphaDropout(0.5, (None, 1, None)), jnp.ones((8, 5, 7)))
     np.testing.assert_array_equal(y, np.broadcast_to(y[:, :1], y.shape))
     assert len(np.unique(y)) == 2
-    with pytest.raises(ValueError, match=r"3 axes.*\(2, 3\).*batch included"):
+    with pytest.raises(ValueError, match=r"3 axes.*\(2, 3\).*including the batch"):
         _call(layers.AlphaDropout(0.5, (None, 1, None)), jnp.ones((2, 3)))
 
 

@@ -129,7 +129,7 @@ def test_files_of_keras(weights, floats, mode, tmp_path):
     empty = jax.tree.map(np.zeros_like, ours)
     assert fk.load_weights(tmp_path / "k.weights.h5", empty)[0] == ours
     if mode in ("int8 weights", "int4 inputs"):
-        with pytest.raises(ValueError, match="with the quantizers of"):
+        with pytest.raises(ValueError, match="with the default quantizers of"):
             fk.save_model(tmp_path / "o.keras", ours, state)
         ours = fk.dequantize(ours, ["att", "group"])
         expected = [np.asarray(y) for y in ours(IDS)]

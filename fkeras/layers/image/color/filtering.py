@@ -22,8 +22,8 @@ def _odd_sizes(value: Any) -> tuple[int, ...]:
     window_sizes = _two_sizes(value)
     if not all(size % 2 for size in window_sizes):
         raise ValueError(
-            f"expected odd numbers, received {value!r}. A window has its pixel in the middle: "
-            "give 3, or (3, 5)."
+            f"expected odd numbers, received {value!r}. A window is centered on its pixel: give 3, "
+            "or (3, 5)."
         )
     return window_sizes
 

@@ -119,8 +119,8 @@ def _bits(value: Any) -> tuple[int, int]:
     elif _one_to_eight.accepts(value):
         return 1, _one_to_eight(value)
     raise ValueError(
-        "expected a number of bits from 1 to 8, or two of them, received "
-        f"{describe_value(value)}. Give (4, 4) for 4 bits always."
+        "expected a number of bits from 1 to 8, or a pair of numbers, received "
+        f"{describe_value(value)}. For exactly 4 bits give (4, 4)."
     )
 
 

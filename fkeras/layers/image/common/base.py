@@ -186,7 +186,8 @@ class ImageLayer(Layer):
         if images is None:
             raise ValueError(
                 f"{self.where}: expected a dictionary with 'images', received the keys "
-                f"{sorted(entries)}. Give the images by that name: the size of all else is theirs."
+                f"{sorted(entries)}. Pass the images under the key 'images': they determine the "
+                "sizes of the other entries."
             )
         shape = jnp.shape(images)
         if len(shape) not in (3, 4):
@@ -202,7 +203,7 @@ class ImageLayer(Layer):
             raise ValueError(
                 f"{self.where}: expected segmentation_masks with as many axes as the images, "
                 f"received {format_shape(jnp.shape(masks))} beside {format_shape(images.shape)}. "
-                "Masks of one id a pixel have a channel axis of size 1."
+                "Masks with one id per pixel need a channel axis of size 1."
             )
 
     def _checked_boxes(self, value: Any) -> dict[str, jax.Array]:
@@ -214,7 +215,7 @@ class ImageLayer(Layer):
                 received = f"boxes of shape {format_shape(boxes.shape)}"
             raise ValueError(
                 f"{self.where}: expected bounding_boxes={{'boxes': (b, n, 4), 'labels': (b, n)}}, "
-                f"without b for one image, received {received}. Fill up images with fewer boxes by "
+                f"without b for one image, received {received}. Pad images with fewer boxes by "
                 "boxes of zeros with the label -1."
             )
         # float32 also for relative formats: half precision has 11 bits, too few for pixels

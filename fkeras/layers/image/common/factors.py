@@ -43,8 +43,8 @@ def factor_range(low: float, high: float, *, above: bool = False, optional: bool
             else REJECTED
         )
 
-    words = f"{item.expected}, or two of them (lower, upper)"
-    hint = "They are shares, not percentages: 0.2 is one fifth."
+    words = f"{item.expected}, or a pair (lower, upper)"
+    hint = "Factors are fractions, not percentages: 0.2 is one fifth."
     return Rule("range", words, parse, optional=optional, limits=(item,), hint=hint)
 
 

@@ -24,10 +24,10 @@ def _ends(value: Any) -> Any:
 
 value_range = Rule(
     "range",
-    "the lowest and the highest value of a pixel",
+    "the lowest and the highest pixel value",
     _ends,
     limits=(_number,),
-    hint="Give (0, 255) for bytes, or (0, 1) for images that were divided by 255.",
+    hint="Give (0, 255) for bytes, or (0, 1) for images divided by 255.",
 )
 
 
@@ -85,7 +85,7 @@ def check_amounts(where: str, name: str, values: jax.Array, axis: int = -1) -> N
     ids = jnp.issubdtype(values.dtype, jnp.integer)
     if ids and (values.ndim == 1 or values.shape[axis] == 1):
         raise ValueError(
-            f"{where}: expected {name!r} that can be mixed, received {values.dtype} of shape "
-            f"{values.shape}. Between two ids of classes lies another class: give one-hot vectors, "
-            "`jax.nn.one_hot(ids, classes)`, or floating numbers where they are amounts."
+            f"{where}: expected {name!r} that can be averaged, received {values.dtype} of shape "
+            f"{values.shape}. The mean of two class ids is the id of another class: give one-hot "
+            "vectors, `jax.nn.one_hot(ids, classes)`, or floats for quantities."
         )

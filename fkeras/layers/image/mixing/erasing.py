@@ -23,8 +23,8 @@ def _fill_value(value: Any) -> Any:
     numbers = _paint(value)
     if isinstance(numbers, tuple) and len(numbers) not in (1, 3):
         raise ValueError(
-            "expected a number, three of them for red, green and blue, or None for noise, received "
-            f"{value!r}. Give 0 for black."
+            "expected a number, three numbers for red, green and blue, or None for noise, "
+            f"received {value!r}. Give 0 for black."
         )
     return numbers
 

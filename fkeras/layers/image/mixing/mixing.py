@@ -163,6 +163,7 @@ class CutMix(RandomImageLayer):
         self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
     ) -> dict[str, jax.Array]:
         raise ValueError(
-            f"{self.where}: expected images and labels, received 'bounding_boxes' too. A pasted "
-            "rectangle cuts objects apart: leave the boxes out, or use MixUp, which keeps them all."
+            f"{self.where}: expected only images and labels, also received 'bounding_boxes'. A "
+            "pasted rectangle may cut objects: leave the boxes out, or use MixUp, which keeps all "
+            "boxes."
         )
