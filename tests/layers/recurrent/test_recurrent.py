@@ -339,7 +339,7 @@ def test_errors_name_a_remedy():
     _raises(r"mask of shape \(b, t\)", lstm.apply, X, mask=np.ones((2, 6, 3), bool))
     _raises(r"expected a cell, received Dense", layers.RNN, layers.Dense(3))
     _raises(r"expected a list of cells", layers.StackedRNNCells, [])
-    _raises(r"two directions", layers.Bidirectional, layers.GRU(4), backward_layer=layers.GRU(4))
+    _raises(r"opposite directions", layers.Bidirectional, layers.GRU(4), backward_layer=layers.GRU(4))
     _raises(r"merge_mode.*'concat'", layers.Bidirectional, layers.GRU(4), merge_mode="concta")
     _raises(r"expected a recurrent layer, received Dense", layers.Bidirectional, layers.Dense(3))
     other = layers.GRU(4, go_backwards=True, return_sequences=True)
