@@ -26,8 +26,8 @@ def test_the_smallest_models_round_trip(name, tmp_path):
 
 
 def test_the_list_has_every_model_of_keras():
-    found = {n for n in dir(keras.applications) if n[0].isupper()}
-    assert found == set(applications.NAMES)
+    names = {n for n in dir(keras.applications) if n[0].isupper()}
+    assert names == set(applications.NAMES)
 
 
 def test_layers_that_applications_bring_with_them(tmp_path, key):
@@ -42,13 +42,13 @@ def test_layers_that_applications_bring_with_them(tmp_path, key):
         h = convnext.StochasticDepth(0.5)(convnext.LayerScale(0.25, 3)(inputs))
         model = keras.Model(inputs, inception.CustomScaleLayer(0.5)([inputs, h]))
         model.save(theirs)
-        wanted = np.asarray(model(x))
+        expected = np.asarray(model(x))
     model, state = fk.load_model(theirs)
-    np.testing.assert_allclose(model(x), wanted, rtol=1e-6)
-    found = np.asarray(model.apply(x, state=state, training=True, key=key).value)
-    factors = {tuple(row) for row in np.round(found / x, 5).tolist()}
+    np.testing.assert_allclose(model(x), expected, rtol=1e-6)
+    trained = np.asarray(model.apply(x, state=state, training=True, key=key).value)
+    factors = {tuple(row) for row in np.round(trained / x, 5).tolist()}
     assert factors == {(1.0, 1.0, 1.0), (1.25, 1.25, 1.25)}  # of whole rows: x + 0.5 * 0.25 x / 0.5
     fk.save_model(ours, model, state)
     assert fk.load_model(ours)[0] == model
     with keras_rules():
-        np.testing.assert_array_equal(keras.models.load_model(ours)(x), wanted)
+        np.testing.assert_array_equal(keras.models.load_model(ours)(x), expected)

@@ -32,11 +32,11 @@ def _comparable(value):
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: repr(layer)[:90])
 def test_json_goes_both_ways(layer):
     with keras_rules():
-        written = keras.layers.serialize(keras.layers.deserialize(layers.serialize(layer)))
-    again = layers.deserialize(written)
+        config = keras.layers.serialize(keras.layers.deserialize(layers.serialize(layer)))
+    again = layers.deserialize(config)
     assert type(again) is type(layer)
     ours = layers.serialize(again)
     assert layers.deserialize(ours) == again
     with keras_rules():
-        back = keras.layers.serialize(keras.layers.deserialize(ours))
-    assert _comparable(back) == _comparable(written)
+        copy = keras.layers.serialize(keras.layers.deserialize(ours))
+    assert _comparable(copy) == _comparable(config)

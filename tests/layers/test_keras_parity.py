@@ -71,51 +71,58 @@ def test_parity(case):
         )
         return out.value, out.losses, out
 
-    made = keras_layer(case.layer, inputs, case.options)
+    reference = keras_layer(case.layer, inputs, case.options)
     trainable = len(jax.tree.leaves(partition(layer)[0]))
     with keras_rules():
-        made.set_weights(layer.get_weights(state))
-        function = keras_function(made, case.training)
-        extra = dict(case.options) | mask_option(made, mask)
+        reference.set_weights(layer.get_weights(state))
+        function = keras_function(reference, case.training)
+        options = dict(case.options) | mask_option(reference, mask)
 
-        def theirs(weights, floats, others):
-            value, new, losses = function(weights, others, join(floats), extra)
+        def theirs(weights, floats, variables):
+            value, new, losses = function(weights, variables, join(floats), options)
             return value, losses, (value, new, losses)
 
-        assert len(made.trainable_variables) == trainable
-        weights, others = values(made.trainable_variables), values(made.non_trainable_variables)
+        assert len(reference.trainable_variables) == trainable
+        weights, variables = (
+            values(reference.trainable_variables),
+            values(reference.non_trainable_variables),
+        )
 
     @jax.jit  # one program for both
-    def both(layer, weights, floats, others):
-        one = _pull(ours, layer, floats)
+    def compute(layer, weights, floats, variables):
+        actual = _pull(ours, layer, floats)
         with keras_rules():
-            return one, _pull(lambda *args: theirs(*args, others), weights, floats)
+            return actual, _pull(lambda *args: theirs(*args, variables), weights, floats)
 
-    one, other = both(layer, weights, floats, others)
-    out, (grads, input_grads) = one
-    (value, new, losses), (their_grads, their_input_grads) = other
+    actual, expected_array = compute(layer, weights, floats, variables)
+    out, (grads, input_grads) = actual
+    (value, new, losses), (their_grads, their_input_grads) = expected_array
 
-    def close(a, b, what):
+    def close(a, b, subject):
         a, b = np.asarray(a, "float64"), np.asarray(b, "float64")
         scale = max(1.0, float(np.abs(b).max(initial=0.0)))
         error = float(np.abs(a - b).max(initial=0.0)) / scale
-        assert a.shape == b.shape, f"{what}: {a.shape} against {b.shape}"
-        assert error <= case.tolerance, f"{what}: off by {error:.2e}"
+        assert a.shape == b.shape, f"{subject}: {a.shape} against {b.shape}"
+        assert error <= case.tolerance, f"{subject}: off by {error:.2e}"
 
     pairs = zip(jax.tree.leaves(out.value), jax.tree.leaves(value), strict=True)
-    for one, other in pairs:
-        close(one, other, "value")
-    for one, other in zip(partition(grads)[0].get_weights(), their_grads, strict=True):
-        close(one, other, "gradient of a weight")
-    for one, other in zip(input_grads, their_input_grads, strict=True):
-        close(one, other, "gradient of an input")
+    for actual, expected_array in pairs:
+        close(actual, expected_array, "value")
+    for actual, expected_array in zip(partition(grads)[0].get_weights(), their_grads, strict=True):
+        close(actual, expected_array, "gradient of a weight")
+    for actual, expected_array in zip(input_grads, their_input_grads, strict=True):
+        close(actual, expected_array, "gradient of an input")
     close(sum(out.losses, jnp.float32(0)), sum(map(jnp.sum, losses), jnp.float32(0)), "losses")
     if FIRST[type(case.layer)] == case.id:
         eager = ours(layer, floats)[0]
-        for one, other in zip(jax.tree.leaves(eager), jax.tree.leaves(out.value), strict=True):
-            close(one, other, "value outside of jit")
+        for actual, expected_array in zip(
+            jax.tree.leaves(eager), jax.tree.leaves(out.value), strict=True
+        ):
+            close(actual, expected_array, "value outside of jit")
     # weights and state after the call, in Keras's order
-    after = dict(zip(map(id, made.non_trainable_variables), new, strict=True))
-    expected = [after.get(id(v), v.value) for v in made.weights]
-    for one, other in zip(layer.get_weights(state | out.updates), expected, strict=True):
-        close(one, other, "weights and state after the call")
+    values_by_id = dict(zip(map(id, reference.non_trainable_variables), new, strict=True))
+    expected = [values_by_id.get(id(v), v.value) for v in reference.weights]
+    for actual, expected_array in zip(
+        layer.get_weights(state | out.updates), expected, strict=True
+    ):
+        close(actual, expected_array, "weights and state after the call")

@@ -104,13 +104,13 @@ def test_recorded_shapes_are_those_of_the_call(case):
 
 def _trained(layer):
     """How many weights of a layer are trained, where nothing is frozen."""
-    layers_inside = [one for _, one in sublayers(layer)]
-    apart = [
-        getattr(one, name)
-        for one in layers_inside
-        for name in (*one.weight_roles.untrained, *one.weight_roles.overwritten)
+    layers_inside = [layer_inside for _, layer_inside in sublayers(layer)]
+    untrained = [
+        getattr(layer_inside, name)
+        for layer_inside in layers_inside
+        for name in (*layer_inside.weight_roles.untrained, *layer_inside.weight_roles.overwritten)
     ]
-    return len(jax.tree.leaves(layer)) - len(jax.tree.leaves(apart))
+    return len(jax.tree.leaves(layer)) - len(jax.tree.leaves(untrained))
 
 
 @each_case
@@ -136,12 +136,12 @@ def test_jit_grad_and_vmap(case):
         values, grads = jax.eval_shape(members, *fk.partition(built), keys)
         assert values.shape == (2,)
     else:
-        one, two = layer, build(jax.random.key(1))
+        first, second = layer, build(jax.random.key(1))
         # what is drawn eagerly is what vmap draws, says tests/initializers/test_initializers.py
-        both = jax.tree.map(lambda *weights: np.stack(weights), one, two)
-        chex.assert_trees_all_equal_shapes_and_dtypes(both, built)
-        values, grads = jax.jit(members)(*fk.partition(both), keys)
-        value = _score(_call(two, state, arrays, case, keys[1]))
+        stacked = jax.tree.map(lambda *weights: np.stack(weights), first, second)
+        chex.assert_trees_all_equal_shapes_and_dtypes(stacked, built)
+        values, grads = jax.jit(members)(*fk.partition(stacked), keys)
+        value = _score(_call(second, state, arrays, case, keys[1]))
         np.testing.assert_allclose(values[1], value, rtol=1e-4, atol=1e-4)
         chex.assert_tree_all_finite(grads)
     assert jax.tree.structure(grads) == jax.tree.structure(fk.partition(layer)[0])
@@ -179,16 +179,16 @@ def test_configuration_round_trip(case):
 
 @each_case
 def test_equal_builds_are_equal(case):
-    (one, state), (two, other) = case.build(), case.build_again()
-    assert one == two
-    assert hash(one) == hash(two)
-    assert jax.tree.structure(one) == jax.tree.structure(two)
-    chex.assert_trees_all_equal(state, other)
-    if jax.tree.leaves(one):
-        assert one != case.layer
-        assert one.unbuilt() == case.layer
-        weights, _ = one.set_weights([w + 1 for w in one.get_weights()])
-        assert weights != one
+    (first, state), (second, second_state) = case.build(), case.build_again()
+    assert first == second
+    assert hash(first) == hash(second)
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    chex.assert_trees_all_equal(state, second_state)
+    if jax.tree.leaves(first):
+        assert first != case.layer
+        assert first.unbuilt() == case.layer
+        weights, _ = first.set_weights([w + 1 for w in first.get_weights()])
+        assert weights != first
 
 
 @may_have_state
@@ -220,13 +220,13 @@ def test_a_mask_is_taken_or_refused(case):
     if array.ndim < 3 or case.mask is not None:
         return
     mask = np.ones(array.shape[:2], bool)
-    given = [mask] + [None] * (len(first) - 1) if isinstance(first, list) else mask
+    masks = [mask] + [None] * (len(first) - 1) if isinstance(first, list) else mask
     if len(case.inputs) > 1:
-        given = (given, *[None] * (len(case.inputs) - 1))
+        masks = (masks, *[None] * (len(case.inputs) - 1))
     if layer.supports_masking:
         try:
             shapes = jax.eval_shape(
-                lambda s: _call(layer, s, case.arrays(), case, mask=given), state
+                lambda s: _call(layer, s, case.arrays(), case, mask=masks), state
             )
         except ValueError as error:
             assert "expected a mask" in str(error)
@@ -234,7 +234,7 @@ def test_a_mask_is_taken_or_refused(case):
         chex.assert_trees_all_equal_shapes_and_dtypes(shapes.value, _shapes(case).value)
     else:
         with pytest.raises(fk.FKerasError, match=r"mask.*fk\.ops\.unmask"):
-            _call(layer, state, case.arrays(), case, mask=given)
+            _call(layer, state, case.arrays(), case, mask=masks)
 
 
 @each_case
@@ -242,8 +242,8 @@ def test_weight_lists_round_trip(case):
     layer, state = case.build()
     values = layer.get_weights(state)
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
-    stored = [path for path in paths if "state_" not in path]  # no list of Keras has the carries
-    assert len(values) == len(jax.tree.leaves(layer)) + len(stored)
+    listed = [path for path in paths if "state_" not in path]  # no list of Keras has the carries
+    assert len(values) == len(jax.tree.leaves(layer)) + len(listed)
     again, new_state = layer.set_weights(values, state)
     assert again == layer
     chex.assert_trees_all_equal(new_state, state)
@@ -263,18 +263,20 @@ def test_freezing_reaches_every_weight(case):
 
 def _argument_text(cls):
     """The docstring of a class, and those that "Other arguments: those of `Name`" refers to."""
-    doc = inspect.cleandoc(cls.__doc__ or "")
-    references = re.findall(r"[Aa]rguments: those of `(\w+)`", doc)
-    return "\n".join([doc, *(_argument_text(getattr(fk.layers, name)) for name in references)])
+    docstring = inspect.cleandoc(cls.__doc__ or "")
+    references = re.findall(r"[Aa]rguments: those of `(\w+)`", docstring)
+    return "\n".join(
+        [docstring, *(_argument_text(getattr(fk.layers, name)) for name in references)]
+    )
 
 
 def test_docstrings_have_their_parts():
     for cls in {type(case.layer) for case in CASES}:
-        doc = inspect.cleandoc(cls.__doc__ or "")
-        assert doc, f"{cls.__name__} has no docstring"
+        docstring = inspect.cleandoc(cls.__doc__ or "")
+        assert docstring, f"{cls.__name__} has no docstring"
         general = ("name", "trainable", "dtype")
         declared = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in general]
-        assert not declared or "Args:" in doc, f"{cls.__name__}: no Args"
+        assert not declared or "Args:" in docstring, f"{cls.__name__}: no Args"
         for field in declared:
             documented = re.search(rf"\b{field}\b[\w, ]*:", _argument_text(cls))
             assert documented, f"{cls.__name__}: {field} is not documented"

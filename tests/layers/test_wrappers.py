@@ -39,11 +39,11 @@ def test_inference_computes_with_the_bare_kernel_as_keras_does_or_always_divides
     layer = layers.SpectralNormalization(layers.Dense(3)).build(KEY, x)
     state = layer.init_state(x)
     with keras_rules():
-        made = keras.layers.deserialize(layers.serialize(layer.unbuilt()))
-        made.build(x.shape)
-        made.set_weights(layer.get_weights(state))
-        theirs = np.asarray(made(x, training=False))
-        trained = np.asarray(made(x, training=True))
+        reference = keras.layers.deserialize(layers.serialize(layer.unbuilt()))
+        reference.build(x.shape)
+        reference.set_weights(layer.get_weights(state))
+        theirs = np.asarray(reference(x, training=False))
+        trained = np.asarray(reference(x, training=True))
     np.testing.assert_allclose(layer.apply(x, state=state).value, theirs, rtol=1e-5)
     training = layer.apply(x, state=state, training=True)
     np.testing.assert_allclose(training.value, trained, rtol=1e-5)
@@ -82,14 +82,14 @@ def test_weights_of_a_model_come_in_the_order_of_keras():
     inner = layers.SpectralNormalization(layers.Dense(3), name="sn")
     model = fk.Sequential([fk.Input((5,)), inner, layers.Dense(2)]).build(KEY)
     with keras_rules():
-        made = keras.Sequential(
+        reference = keras.Sequential(
             [
                 keras.Input((5,)),
                 keras.layers.SpectralNormalization(keras.layers.Dense(3)),
                 keras.layers.Dense(2),
             ]
         )
-        shapes = [w.shape for w in made.get_weights()]
+        shapes = [w.shape for w in reference.get_weights()]
     values = model.get_weights(model.init_state())
     assert [v.shape for v in values] == shapes == [(5, 3), (1, 3), (3,), (3, 2), (2,)]
     again, _ = model.set_weights(values, model.init_state())
@@ -107,8 +107,8 @@ def test_state_of_the_layer_inside_is_kept():
 
 def test_a_pipeline_is_its_layers_in_a_row():
     x = _data(4, 3)
-    parts = [layers.Dense(5), fk.Sequential([layers.Dense(4)]), layers.BatchNormalization()]
-    pipeline = layers.Pipeline(parts).build(KEY, x)
+    members = [layers.Dense(5), fk.Sequential([layers.Dense(4)]), layers.BatchNormalization()]
+    pipeline = layers.Pipeline(members).build(KEY, x)
     state = pipeline.init_state(x)
     assert list(state) == ["layers/2"]
     out = pipeline.apply(x, state=state, training=True)
@@ -118,7 +118,7 @@ def test_a_pipeline_is_its_layers_in_a_row():
     np.testing.assert_allclose(
         out.updates["layers/2"]["moving_mean"], inner.updates["moving_mean"], rtol=1e-5
     )
-    model = fk.Sequential([fk.Input((3,)), layers.Pipeline(parts)]).build(KEY)
+    model = fk.Sequential([fk.Input((3,)), layers.Pipeline(members)]).build(KEY)
     assert model(x, state=model.init_state()).shape == (4, 4)
 
 
@@ -153,11 +153,11 @@ def test_the_numbers_are_those_of_keras():
     params = init_affine(KEY, x)
     layer = layers.JaxLayer(call_affine, params=params, call_arguments=("params", "inputs"))
     with keras_rules():
-        made = keras.layers.JaxLayer(call_affine, params=params)
-        value, weights = np.asarray(made(x)), made.get_weights()
+        reference = keras.layers.JaxLayer(call_affine, params=params)
+        value, weights = np.asarray(reference(x)), reference.get_weights()
     np.testing.assert_allclose(layer(x), value, rtol=1e-5)
-    for one, other in zip(layer.get_weights(), weights, strict=True):
-        np.testing.assert_allclose(one, other)
+    for actual, expected in zip(layer.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(actual, expected)
     assert list(layer.params) == ["affine.bias.0", "affine.kernel"]
 
 
@@ -183,22 +183,22 @@ def test_state_changes_where_the_function_returns_another():
     assert layer(x, state=state).shape == (4, 5)
     with pytest.raises(ValueError, match="key"):
         layer.apply(x, state=state, training=True)
-    given = layers.JaxLayer(
+    initialized = layers.JaxLayer(
         call_counter, params={"scale": np.ones(5, "float32")}, state={"steps": np.int32(7)}
     )
-    assert given.init_state(x) == {"steps": 7}
-    assert given.init_state(x)["steps"].dtype == jnp.int32
+    assert initialized.init_state(x) == {"steps": 7}
+    assert initialized.init_state(x)["steps"].dtype == jnp.int32
 
 
 def test_seeds_and_short_types():
     x = jnp.zeros((4, 5))
     layer = layers.JaxLayer(call_counter, init_counter).build(KEY, x)
     state = layer.init_state(x)
-    one, two = (
-        made.apply(x, state=state, training=True, key=KEY).value
-        for made in (layer, layer.replace(seed=1))
+    first, second = (
+        l.apply(x, state=state, training=True, key=KEY).value
+        for l in (layer, layer.replace(seed=1))
     )
-    assert not np.array_equal(one, two)
+    assert not np.array_equal(first, second)
     half = layers.JaxLayer(call_counter, init_counter, dtype="mixed_bfloat16").build(KEY, x)
     assert half(x, state=half.init_state(x)).dtype == jnp.bfloat16
     assert {w.dtype for w in jax.tree.leaves(half)} == {jnp.dtype("float32")}
@@ -315,8 +315,10 @@ def test_a_flax_layer_computes_the_outputs_of_its_module():
     )
     again = layer.apply(x, state=state, training=True, key=jax.random.key(1))
     assert not np.array_equal(out.value, again.value)
-    made = layers.FlaxLayer(module, variables=variables, training_argument="train")
-    np.testing.assert_allclose(made(x, state=made.init_state(x)), layer(x, state=state), rtol=1e-5)
+    from_variables = layers.FlaxLayer(module, variables=variables, training_argument="train")
+    np.testing.assert_allclose(
+        from_variables(x, state=from_variables.init_state(x)), layer(x, state=state), rtol=1e-5
+    )
     grads = jax.grad(lambda l: l.apply(x, state=state, training=True, key=KEY).value.sum())(layer)
     assert bool(jnp.isfinite(jnp.concatenate([g.ravel() for g in jax.tree.leaves(grads)])).all())
 
@@ -329,20 +331,20 @@ def test_flax_modules_go_to_json_and_into_models():
     assert layers.deserialize(config, custom_objects={"Network": network}) == layer
     with pytest.raises(ValueError, match=r"'Network'.*custom_objects"):
         layers.deserialize(config)
-    own = layers.FlaxLayer(nn.Sequential([nn.Dense(3), nn.Dense(2, use_bias=False)]))
-    assert layers.deserialize(layers.serialize(own)) == own
+    builtin = layers.FlaxLayer(nn.Sequential([nn.Dense(3), nn.Dense(2, use_bias=False)]))
+    assert layers.deserialize(layers.serialize(builtin)) == builtin
     half = layers.FlaxLayer(network(), network.half)
     assert half.method == "half"
     assert layers.deserialize(layers.serialize(half), custom_objects={"Network": network}) == half
     half = half.build(KEY, (2, 5))
     np.testing.assert_array_equal(half(jnp.ones((2, 5))), 0.5)
-    model = fk.Sequential([fk.Input((5,)), layer, own]).build(KEY)
+    model = fk.Sequential([fk.Input((5,)), layer, builtin]).build(KEY)
     state = model.init_state()
     y = jax.jit(lambda m, s, x: m(x, state=s))(model, state, jnp.ones((3, 5)))
     assert y.shape == (3, 2)
-    drop = layers.FlaxLayer(nn.Dropout(0.5), training_argument="not deterministic")
-    drop = drop.build(KEY, (4, 5))
-    values = drop(jnp.ones((40, 50)), training=True, key=KEY)
+    dropout = layers.FlaxLayer(nn.Dropout(0.5), training_argument="not deterministic")
+    dropout = dropout.build(KEY, (4, 5))
+    values = dropout(jnp.ones((40, 50)), training=True, key=KEY)
     assert sorted(np.unique(values)) == [0.0, 2.0]
 
 

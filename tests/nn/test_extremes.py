@@ -43,13 +43,13 @@ def test_gradients_survive_recomputed_operands(name):
     gradient = jax.jit(jax.grad(loss))
     batches = [batch(seed) for seed in range(20)]
     with jax.disable_jit():  # each operation alone: no operand is computed twice
-        wanted = [jax.grad(loss)(*each) for each in batches[:1]]
-    for found, expected in zip([gradient(*each) for each in batches], wanted, strict=False):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    assert all(np.isfinite(gradient(*each)).all() for each in batches)
+        eager = [jax.grad(loss)(*arrays) for arrays in batches[:1]]
+    for actual, expected in zip([gradient(*arrays) for arrays in batches], eager, strict=False):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+    assert all(np.isfinite(gradient(*arrays)).all() for arrays in batches)
     if name in ("GlobalMaxPooling1D", "min"):
         stacked = jax.jit(jax.vmap(jax.grad(loss)))(*map(np.stack, zip(*batches, strict=True)))
-        np.testing.assert_allclose(stacked[:1], wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(stacked[:1], eager, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -79,9 +79,9 @@ def test_equal_elements_share_the_gradient_as_in_jax():
     for ours, theirs in ((ops.max, jnp.max), (ops.min, jnp.min)):
         for axis, keepdims in cases:
             y, pull = jax.vjp(lambda x, f=ours, a=axis, k=keepdims: f(x, axis=a, keepdims=k), x)
-            z, back = jax.vjp(lambda x, f=theirs, a=axis, k=keepdims: f(x, a, keepdims=k), x)
+            z, pull_jax = jax.vjp(lambda x, f=theirs, a=axis, k=keepdims: f(x, a, keepdims=k), x)
             np.testing.assert_array_equal(y, z)
-            np.testing.assert_allclose(pull(jnp.ones_like(y))[0], back(jnp.ones_like(z))[0])
+            np.testing.assert_allclose(pull(jnp.ones_like(y))[0], pull_jax(jnp.ones_like(z))[0])
     hessian = jax.hessian(lambda x: jnp.sum(ops.max(x, axis=1) ** 3))(x[:2])
     assert np.isfinite(hessian).all()
 
@@ -90,9 +90,9 @@ def test_values_and_dtypes_are_those_of_jax():
     for x in (np.array([[3, 1]]), np.array([[True, False]]), np.float32([[1, np.nan]])):
         x = jnp.asarray(x)
         for ours, theirs in ((ops.amax, jnp.max), (ops.amin, jnp.min)):
-            found, wanted = ours(x, axis=1), theirs(x, axis=1)
-            np.testing.assert_array_equal(found, wanted)
-            assert found.dtype == wanted.dtype
+            actual, expected = ours(x, axis=1), theirs(x, axis=1)
+            np.testing.assert_array_equal(actual, expected)
+            assert actual.dtype == expected.dtype
     assert ops.max(jnp.zeros((2, 0)), axis=1, initial=4.0).tolist() == [4.0, 4.0]
     assert ops.min([3.0, 2.0], initial=1).tolist() == 1.0
     with pytest.raises(ValueError, match="zero-size"):

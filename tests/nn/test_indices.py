@@ -29,35 +29,35 @@ WIDE = (
 )
 
 
-def embedding(kind="Embedding"):
-    layer = getattr(layers, kind)(3, 2).build(KEY, (None,))
+def embedding(class_name="Embedding"):
+    layer = getattr(layers, class_name)(3, 2).build(KEY, (None,))
     return layer.replace(embeddings=jnp.arange(6.0).reshape(3, 2))
 
 
 @pytest.mark.parametrize(("dtype", "values"), WRONG, ids=[d for d, _ in WRONG])
 def test_what_is_no_index_gives_nan_and_no_gradient(dtype, values):
-    good = jnp.asarray(np.array([0, 1, 2, 2]), dtype)
-    index = jnp.concatenate([good, jnp.asarray(np.array(values), dtype)])
+    valid = jnp.asarray(np.array([0, 1, 2, 2]), dtype)
+    index = jnp.concatenate([valid, jnp.asarray(np.array(values), dtype)])
     layer = embedding()
 
     @jax.jit
     def rows(layer, index):
         return layer(index)
 
-    found = rows(layer, index)
-    np.testing.assert_array_equal(found[:4], [[0, 1], [2, 3], [4, 5], [4, 5]])
-    assert np.isnan(found[4:]).all()
+    vectors = rows(layer, index)
+    np.testing.assert_array_equal(vectors[:4], [[0, 1], [2, 3], [4, 5], [4, 5]])
+    assert np.isnan(vectors[4:]).all()
     grads = jax.grad(lambda layer: jnp.sum(rows(layer, index)))(layer).embeddings
     np.testing.assert_array_equal(grads, [[1, 1], [1, 1], [2, 2]])
 
     scores = jnp.tile(jnp.array([[0.1, 0.2, 0.7]]), (len(index), 1))
-    for function, plain in (
+    for function, expected in (
         (fk.losses.sparse_categorical_crossentropy, -np.log([0.1, 0.2, 0.7, 0.7])),
         (fk.metrics.sparse_categorical_accuracy, [0, 0, 1, 1]),
         (fk.metrics.sparse_top_k_categorical_accuracy, [1, 1, 1, 1]),
     ):
         values = jax.jit(function)(index, scores)
-        np.testing.assert_allclose(values[:4], plain, rtol=1e-6)
+        np.testing.assert_allclose(values[:4], expected, rtol=1e-6)
         assert np.isnan(values[4:]).all(), function
     values = fk.losses.CategoricalGeneralizedCrossEntropy(reduction="none")(index, scores)
     assert np.isnan(values).tolist() == [False] * 4 + [True] * (len(index) - 4)
@@ -70,15 +70,15 @@ def test_gradients_of_valid_labels_beside_invalid_ones_are_those_alone():
         losses = fk.losses.sparse_categorical_crossentropy(labels, scores, from_logits=True)
         return losses[0]
 
-    both, alone = (jax.grad(loss)(scores, jnp.array([1, other])) for other in (7, 0))
-    np.testing.assert_array_equal(both, alone)
+    beside_invalid, alone = (jax.grad(loss)(scores, jnp.array([1, label])) for label in (7, 0))
+    np.testing.assert_array_equal(beside_invalid, alone)
 
 
 def test_ignored_classes_are_no_wrong_labels():
     scores = jnp.full((3, 2), 0.5)
     for ignore, labels in ((-1, [0, -1, 5]), (255, np.array([0, 255, 5], "uint8"))):
-        found = fk.losses.sparse_categorical_crossentropy(labels, scores, ignore_class=ignore)
-        np.testing.assert_allclose(found, [np.log(2), 0, np.nan], rtol=1e-6)
+        losses = fk.losses.sparse_categorical_crossentropy(labels, scores, ignore_class=ignore)
+        np.testing.assert_allclose(losses, [np.log(2), 0, np.nan], rtol=1e-6)
     loss = fk.losses.SparseCategoricalCrossentropy(ignore_class=-1)
     np.testing.assert_allclose(loss(np.array([0, 1, 1], "uint8"), scores), np.log(2), rtol=1e-6)
     assert equals(jnp.array([True, False]), 1).tolist() == [True, False]
@@ -86,8 +86,8 @@ def test_ignored_classes_are_no_wrong_labels():
 
 def test_ctc_of_labels_out_of_range():
     scores = jax.random.normal(KEY, (3, 5, 4))
-    found = fk.losses.ctc(jnp.array([[1, 3, 0], [1, 4, 0], [-1, 2, 0]]), scores)
-    assert np.isnan(found).tolist() == [False, True, True]
+    losses = fk.losses.ctc(jnp.array([[1, 3, 0], [1, 4, 0], [-1, 2, 0]]), scores)
+    assert np.isnan(losses).tolist() == [False, True, True]
 
 
 def test_indices_of_large_tables_and_wide_dtypes():
@@ -141,8 +141,8 @@ def test_loops_name_the_row_of_an_id_and_of_a_label(dtype, values):
     for value in values:
         index = np.zeros((COUNT, 2), jnp.dtype(dtype))
         index[4, 1] = value
-        own = "float32" if index.dtype.kind in "fV" else "int32"
-        for call in calls(own, index):
+        input_dtype = "float32" if index.dtype.kind in "fV" else "int32"
+        for call in calls(input_dtype, index):
             with pytest.raises(ValueError, match=r"x(\['ids'\])?, row 4: .* at \[4, 1\]"):
                 call()
         labels = np.zeros(COUNT, jnp.dtype(dtype))
@@ -170,13 +170,13 @@ def test_integers_that_an_integer_input_cannot_hold(monkeypatch):
     x = fk.Input((2,), dtype="uint8")
     model = fk.Model(x, layers.Rescaling(1 / 255)(x))
     run = fk.Trainer("sgd", "mse").init(model, KEY)
-    wrong = np.array([[1, 2], [3, 300]])
+    too_large = np.array([[1, 2], [3, 300]])
     message = r"row 1: input 'input_layer' expected uint8.* received 300 at \[1, 1\]"
-    for array in (wrong, jnp.asarray(wrong), wrong.astype(">u2")):
+    for array in (too_large, jnp.asarray(too_large), too_large.astype(">u2")):
         for call in (lambda a=array: model(a), lambda a=array: TRAINER.predict(run, a)):
             with pytest.raises(ValueError, match=message):
                 call()
-    np.testing.assert_allclose(model(wrong % 256), (wrong % 256) / 255, rtol=1e-6)
+    np.testing.assert_allclose(model(too_large % 256), (too_large % 256) / 255, rtol=1e-6)
     with pytest.raises(
         ValueError, match=r"row 0: .* expected uint8.* received -9223372036854775808"
     ):
@@ -209,10 +209,10 @@ def test_class_weights_need_classes():
         with pytest.raises(ValueError, match=rf"row {row}: expected a class from 0 to 1, received"):
             checks.class_weights({1: 2.0}, np.array(labels), model)
     counted = np.array([1.0, 0.0, 1.0])
-    found = checks.class_weights({1: 2.0}, np.array([1, np.nan, 0]), model, counted)
-    assert found.tolist() == [2, 1, 1]
-    found = checks.class_weights({1: 2.0}, np.array([1, -1, 0]), model, ignore=-1)
-    assert found.tolist() == [2, 1, 1]
+    weights = checks.class_weights({1: 2.0}, np.array([1, np.nan, 0]), model, counted)
+    assert weights.tolist() == [2, 1, 1]
+    weights = checks.class_weights({1: 2.0}, np.array([1, -1, 0]), model, ignore=-1)
+    assert weights.tolist() == [2, 1, 1]
 
 
 SCORES = np.array([[0.2, 0.8], [np.nan, 0.4], [0.3, 0.7]], "float32")
@@ -239,8 +239,8 @@ NAN_METRICS = (
     ("name", "y_true", "y_pred"), NAN_METRICS, ids=[n for n, *_ in NAN_METRICS]
 )
 def test_metrics_of_nan_are_nan(name, y_true, y_pred):
-    kind, _, curve = name.partition(":")
-    metric = getattr(fk.metrics, kind)(**({"curve": curve} if curve else {}))
+    class_name, _, curve = name.partition(":")
+    metric = getattr(fk.metrics, class_name)(**({"curve": curve} if curve else {}))
     state = metric.update(metric.init(), y_true, y_pred)
     assert np.isnan(metric.result(state)).all()
     # a weight of 0 takes the row out

@@ -19,13 +19,13 @@ IMAGES = RNG.uniform(0, 255, (2, 5, 7, 3)).astype("float32")
 BYTES = RNG.integers(0, 256, (2, 5, 7, 3)).astype("uint8")
 
 
-def close(ours, other, tolerance=1e-5):
-    ours, other = np.asarray(ours), np.asarray(other)
-    assert ours.shape == other.shape
-    assert ours.dtype == other.dtype
-    ours, other = ours.astype("float64"), other.astype("float64")
-    scale = max(1.0, np.abs(other).max(initial=0.0))
-    np.testing.assert_allclose(ours / scale, other / scale, atol=tolerance, rtol=0)
+def close(actual, expected, tolerance=1e-5):
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape
+    assert actual.dtype == expected.dtype
+    actual, expected = actual.astype("float64"), expected.astype("float64")
+    scale = max(1.0, np.abs(expected).max(initial=0.0))
+    np.testing.assert_allclose(actual / scale, expected / scale, atol=tolerance, rtol=0)
 
 
 def compiled(function, *args):
@@ -38,19 +38,19 @@ def agree(*calls, tolerance=1e-5):
 
     def all_of_both(arrays):
         ours, theirs = [], []
-        for call, given in zip(calls, arrays, strict=True):
-            args = [given.get(i, a) for i, a in enumerate(call.args)]
+        for call, call_arrays in zip(calls, arrays, strict=True):
+            args = [call_arrays.get(i, a) for i, a in enumerate(call.args)]
             ours.append(call.func(*args, **call.keywords))
             with keras_rules():
-                other = getattr(keras.ops.image, call.func.__name__)
-                theirs.append(other(*args, **call.keywords))
+                expected = getattr(keras.ops.image, call.func.__name__)
+                theirs.append(expected(*args, **call.keywords))
         return ours, theirs
 
     arrays = [
         {i: a for i, a in enumerate(call.args) if isinstance(a, np.ndarray)} for call in calls
     ]
-    for one, other in zip(*compiled(all_of_both, arrays), strict=True):
-        close(one, other, tolerance)
+    for actual, expected in zip(*compiled(all_of_both, arrays), strict=True):
+        close(actual, expected, tolerance)
 
 
 def agrees(ours, *args, tolerance=1e-5, **options):
@@ -92,24 +92,24 @@ def test_scale_and_translate():
 @pytest.mark.parametrize("order", [0, 1])
 def test_map_coordinates(fill_mode, order):
     inputs = RNG.normal(size=(2, 3)).astype("float32")
-    places = RNG.uniform(-9, 14, (2, 9, 8)).astype("float32")
+    coordinates = RNG.uniform(-9, 14, (2, 9, 8)).astype("float32")
     ids = RNG.integers(0, 99, (6,)).astype("int32")
     line = RNG.uniform(-9, 14, (1, 7)).astype("float32")
     agree(
-        partial(sampling.map_coordinates, inputs, places, order, fill_mode, 0.5),
+        partial(sampling.map_coordinates, inputs, coordinates, order, fill_mode, 0.5),
         partial(sampling.map_coordinates, ids, line, order, fill_mode),
     )
 
 
 @pytest.mark.parametrize("fill_mode", sampling.FILL_MODES)
 def test_sampling_one_pixel_far_away_and_at_infinity(fill_mode):
-    places = jnp.array([[-1e30, -jnp.inf, -3.0, 0.0, 0.5, 4.0, 1e30, jnp.inf]])
+    coordinates = jnp.array([[-1e30, -jnp.inf, -3.0, 0.0, 0.5, 4.0, 1e30, jnp.inf]])
 
     def total(pixel):
-        return sampling.map_coordinates(pixel, places, 1, fill_mode, 2.0).sum()
+        return sampling.map_coordinates(pixel, coordinates, 1, fill_mode, 2.0).sum()
 
     def nearest(pixel):
-        return sampling.map_coordinates(pixel.astype("bfloat16"), places, 0, fill_mode, 2.0)
+        return sampling.map_coordinates(pixel.astype("bfloat16"), coordinates, 0, fill_mode, 2.0)
 
     value, slope, half = compiled(
         lambda pixel: (*jax.value_and_grad(total)(pixel), nearest(pixel)),
@@ -139,9 +139,11 @@ def test_affine_transform(images, interpolation, options):
 def test_affine_transform_of_one_image_and_by_one_transform():
     transform = np.array([1.5, 0.2, -1, 0.1, 0.8, 1, 0, 0], "float32")
     agrees(geometry.affine_transform, IMAGES[0], transform)
-    move = geometry.affine_transform
-    both, one = compiled(lambda x, t: (move(x, t), move(x[0], t)), IMAGES, transform)
-    close(both[0], one)
+    transform_images = geometry.affine_transform
+    batched, unbatched = compiled(
+        lambda x, t: (transform_images(x, t), transform_images(x[0], t)), IMAGES, transform
+    )
+    close(batched[0], unbatched)
 
 
 def test_affine_transform_divides_by_the_last_row():
@@ -149,7 +151,7 @@ def test_affine_transform_divides_by_the_last_row():
     start = np.array([[[0, 0], [6, 0], [0, 4], [6, 4]]], "float32")
     end = start + RNG.uniform(-1, 1, (1, 4, 2)).astype("float32")
     line = np.array([1.0, 0, 0, 0, 1, 0, -0.5, 0], "float32")
-    ours, same, outside = compiled(
+    ours, perspective, outside = compiled(
         lambda x, start, end, line: (
             geometry.affine_transform(x[:1], geometry.homography(start, end)),
             geometry.perspective_transform(x[:1], start, end),
@@ -160,7 +162,7 @@ def test_affine_transform_divides_by_the_last_row():
         end,
         line,
     )
-    close(ours, same)
+    close(ours, perspective)
     # a column at infinity shows what is outside
     assert np.isfinite(outside).all()
 
@@ -181,7 +183,7 @@ def test_smooth_fields_are_keras_blurred_noise():
     key, sigma = jax.random.key(3), 1.3
     size = int(6 * sigma) | 1
 
-    def fields(key, later):
+    def fields(key, traced):
         noise = jax.random.normal(key, (2, 2, 6, 8)) * sigma
         with keras_rules():
             blurred = keras.ops.image.gaussian_blur(
@@ -190,15 +192,15 @@ def test_smooth_fields_are_keras_blurred_noise():
         return (
             blurred.reshape(2, 2, 6, 8),
             elastic.smooth_fields(key, (2, 6, 8), sigma),
-            elastic.smooth_fields(key, (2, 6, 8), later, largest=3.0),
+            elastic.smooth_fields(key, (2, 6, 8), traced, largest=3.0),
             elastic.smooth_fields(key, (2, 6, 8), 0.0),
         )
 
-    blurred, known, later, none = compiled(fields, key, np.float32(sigma))
-    np.testing.assert_allclose(known, blurred, atol=1e-5)
+    blurred, static, traced, unblurred = compiled(fields, key, np.float32(sigma))
+    np.testing.assert_allclose(static, blurred, atol=1e-5)
     # a strength known only in the running program gives the same
-    np.testing.assert_allclose(later, known, atol=1e-5)
-    assert not np.any(none)
+    np.testing.assert_allclose(traced, static, atol=1e-5)
+    assert not np.any(unblurred)
 
 
 def test_elastic_transform():
@@ -211,11 +213,11 @@ def test_elastic_transform():
             elastic.elastic_transform(first, 2.0, 1.0, key=key, data_format="channels_first"),
         )
 
-    moved, swapped = jax.device_get(program(jax.random.key(0)))
-    again, other = (np.asarray(program(jax.random.key(i))[0]) for i in (0, 1))
-    assert (moved == again).all()
-    assert not (moved == other).all()
-    close(swapped.transpose(0, 2, 3, 1), moved)
+    elastic_images, swapped = jax.device_get(program(jax.random.key(0)))
+    same_key, other_key = (np.asarray(program(jax.random.key(i))[0]) for i in (0, 1))
+    assert (elastic_images == same_key).all()
+    assert not (elastic_images == other_key).all()
+    close(swapped.transpose(0, 2, 3, 1), elastic_images)
     with pytest.raises(ValueError, match="expected a key"):
         elastic.elastic_transform(IMAGES)
 
@@ -284,8 +286,8 @@ def test_patches(shape, size, options):
 
 def test_patches_are_exact_and_of_any_dtype():
     ids = RNG.integers(-(2**31), 2**31, (1, 6, 6, 1)).astype("int32")
-    found = patches.extract_patches(ids, 3, 1, padding="same")
-    np.testing.assert_array_equal(found[0, 2, 2], ids[0, 1:4, 1:4].ravel())
+    windows = patches.extract_patches(ids, 3, 1, padding="same")
+    np.testing.assert_array_equal(windows[0, 2, 2], ids[0, 1:4, 1:4].ravel())
     volume = RNG.normal(size=(4, 4, 4, 2)).astype("float32")
     agrees(patches.extract_patches_3d, volume, 2)
 
@@ -293,57 +295,59 @@ def test_patches_are_exact_and_of_any_dtype():
 @pytest.mark.parametrize("name", boxes.FORMATS)
 def test_box_formats(name):
     corners = np.sort(RNG.uniform(0, 9, (2, 3, 2, 2)), axis=2).reshape(2, 3, 4).astype("float32")
-    other = {"rel_xywh": "rel_yxyx", "center_yxhw": "rel_center_xywh"}.get(name, "center_xywh")
+    other_format = {"rel_xywh": "rel_yxyx", "center_yxhw": "rel_center_xywh"}.get(
+        name, "center_xywh"
+    )
     convert = keras.utils.bounding_boxes.convert_format
 
-    def both(corners):
+    def compute(corners):
         with keras_rules():
-            given = convert(corners, "xyxy", name, 8, 12)
-            expected = convert(given, name, other, 8, 12)
+            converted = convert(corners, "xyxy", name, 8, 12)
+            expected = convert(converted, name, other_format, 8, 12)
         return (
-            (boxes.convert_format(corners, "xyxy", name, 8, 12), given),
-            (boxes.convert_format(given, name, other, 8, 12), expected),
+            (boxes.convert_format(corners, "xyxy", name, 8, 12), converted),
+            (boxes.convert_format(converted, name, other_format, 8, 12), expected),
         )
 
-    for pair in compiled(both, corners):
+    for pair in compiled(compute, corners):
         close(*pair)
 
 
 def test_clip_crop_and_pad_boxes():
-    given = {
+    data = {
         "boxes": np.array([[[-3, 1, 4, 30], [20, 20, 25, 25], [1, 1, 2, 2]]], "float32"),
         "labels": np.array([[3, 4, 5]], "int32"),
     }
     utils = keras.utils.bounding_boxes
 
-    def both(given):
+    def compute(data):
         with keras_rules():
             theirs = (
-                utils.clip_to_image_size(dict(given), 9, 7),
-                utils.crop(given["boxes"], 1, 2, 5, 6),
-                utils.pad(given["boxes"], 1, 2),
+                utils.clip_to_image_size(dict(data), 9, 7),
+                utils.crop(data["boxes"], 1, 2, 5, 6),
+                utils.pad(data["boxes"], 1, 2),
             )
         ours = (
-            boxes.clip_to_image_size(given, 9, 7),
-            boxes.crop(given["boxes"], 1, 2, 5, 6),
-            boxes.pad(given["boxes"], 1, 2),
+            boxes.clip_to_image_size(data, 9, 7),
+            boxes.crop(data["boxes"], 1, 2, 5, 6),
+            boxes.pad(data["boxes"], 1, 2),
         )
         return ours, theirs
 
-    ours, theirs = compiled(both, given)
+    ours, theirs = compiled(compute, data)
     assert ours[0]["labels"].tolist() == [[3, -1, 5]]
     close(ours[0]["boxes"], theirs[0]["boxes"])
     close(ours[0]["labels"], theirs[0]["labels"])
     close(ours[1], theirs[1])
     close(ours[2], theirs[2])
-    several = {**given, "labels": np.ones((1, 3, 2), "float32")}
-    assert boxes.clip_to_image_size(several, 9, 7)["labels"][0, 1].tolist() == [-1, -1]
+    two_axes = {**data, "labels": np.ones((1, 3, 2), "float32")}
+    assert boxes.clip_to_image_size(two_axes, 9, 7)["labels"][0, 1].tolist() == [-1, -1]
 
 
 def test_boxes_follow_a_transform_even_a_singular_one():
     collapse = jnp.ones((1, 3, 3)) * jnp.array([[[1.0], [1.0], [0.0]]])
-    found = compiled(boxes.follow, np.ones((1, 2, 4), "float32"), collapse)
-    assert np.isfinite(found).all()
+    corners = compiled(boxes.follow, np.ones((1, 2, 4), "float32"), collapse)
+    assert np.isfinite(corners).all()
 
 
 def _corners(*shape):
@@ -354,21 +358,24 @@ def _corners(*shape):
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_overlaps(batch):
     utils = keras.utils.bounding_boxes
-    one, two = _corners(*batch, 3), _corners(4)
-    two[0] = -1
+    boxes1, boxes2 = _corners(*batch, 3), _corners(4)
+    boxes2[0] = -1
 
-    def both(one, two):
-        turned = one[..., ::-1, :]
+    def compute(boxes1, boxes2):
+        mirrored = boxes1[..., ::-1, :]
         with keras_rules():
-            theirs = utils.compute_iou(one, two, "xyxy"), utils.compute_ciou(one, turned, "xywh")
+            theirs = (
+                utils.compute_iou(boxes1, boxes2, "xyxy"),
+                utils.compute_ciou(boxes1, mirrored, "xywh"),
+            )
         return (
-            (box_overlap.compute_iou(one, two, "xyxy"), theirs[0]),
-            (box_overlap.compute_ciou(one, turned, "xywh"), theirs[1]),
-            box_overlap.compute_iou(one, two, "xyxy", True, -7),
-            box_overlap.compute_ciou(0 * one, 0 * one, "xyxy"),
+            (box_overlap.compute_iou(boxes1, boxes2, "xyxy"), theirs[0]),
+            (box_overlap.compute_ciou(boxes1, mirrored, "xywh"), theirs[1]),
+            box_overlap.compute_iou(boxes1, boxes2, "xyxy", True, -7),
+            box_overlap.compute_ciou(0 * boxes1, 0 * boxes1, "xyxy"),
         )
 
-    iou, ciou, masked, points = compiled(both, one, two)
+    iou, ciou, masked, points = compiled(compute, boxes1, boxes2)
     close(*iou)
     close(*ciou)
     assert (masked[..., 0] == -7).all()
@@ -379,17 +386,17 @@ def test_overlaps(batch):
 @pytest.mark.parametrize("encoding", ["center_xywh", "center_yxhw"])
 def test_deltas(encoding):
     utils = keras.utils.bounding_boxes
-    anchors, given = _corners(5), _corners(2, 5)
+    anchors, targets = _corners(5), _corners(2, 5)
     options = {"variance": (0.1, 0.2, 0.3, 0.4), "image_shape": (8, 12, 3)}
     formats = "xyxy", "rel_yxyx", encoding
 
-    def both(anchors, given):
-        given = boxes.convert_format(given, "xyxy", "rel_yxyx", 8, 12)
+    def compute(anchors, targets):
+        targets = boxes.convert_format(targets, "xyxy", "rel_yxyx", 8, 12)
         with keras_rules():
-            expected = utils.encode_box_to_deltas(anchors, given, *formats, **options)
-        deltas = box_overlap.encode_box_to_deltas(anchors, given, *formats, **options)
+            expected = utils.encode_box_to_deltas(anchors, targets, *formats, **options)
+        deltas = box_overlap.encode_box_to_deltas(anchors, targets, *formats, **options)
         levels = box_overlap.decode_deltas_to_boxes({3: anchors}, {3: deltas}, *formats, **options)
-        return (deltas, expected), (levels[3], given)
+        return (deltas, expected), (levels[3], targets)
 
-    for pair in compiled(both, anchors, given):
+    for pair in compiled(compute, anchors, targets):
         close(*pair)

@@ -27,8 +27,8 @@ KERAS = _names(keras.ops) | {f"image.{n}" for n in _names(keras.ops.image)}
 
 
 def _find(ops, name):
-    for part in name.split("."):
-        ops = getattr(ops, part)
+    for name_part in name.split("."):
+        ops = getattr(ops, name_part)
     return ops
 
 
@@ -87,19 +87,19 @@ def _together(*parts):
     failures = {}
 
     def program(arrays):
-        made = {}
+        results = {}
         for part, rows, compute, rules in parts:
             with rules():
                 for row in rows:
                     try:
                         leaves = compute(row, arrays[str(row)])
-                        made[f"{part} {row}"] = [v for v in leaves if hasattr(v, "dtype")]
+                        results[f"{part} {row}"] = [v for v in leaves if hasattr(v, "dtype")]
                     except Exception as error:
                         failures[f"{part} {row}"] = error
-        return made
+        return results
 
-    given = dict(zip(map(str, ROWS), _given(ROWS), strict=True))
-    return jax.device_get(jax.jit(program)(given)) | failures
+    arrays_by_row = dict(zip(map(str, ROWS), _given(ROWS), strict=True))
+    return jax.device_get(jax.jit(program)(arrays_by_row)) | failures
 
 
 @pytest.fixture(scope="module")
@@ -116,22 +116,22 @@ def slopes():
 
 
 def _result(results, part, row):
-    found = results[f"{part} {row}"]
-    if isinstance(found, Exception):
-        raise found
-    return found
+    result = results[f"{part} {row}"]
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def _same(ours, theirs, tolerance):
     assert len(ours) == len(theirs)
-    for one, other in zip(ours, theirs, strict=True):
-        assert np.shape(one) == np.shape(other)
-        if hasattr(other, "dtype"):
-            assert one.dtype == other.dtype
-            one, other = (np.asarray(v).astype("complex64") for v in (one, other))
-            np.testing.assert_allclose(one, other, tolerance, tolerance)
+    for actual, expected in zip(ours, theirs, strict=True):
+        assert np.shape(actual) == np.shape(expected)
+        if hasattr(expected, "dtype"):
+            assert actual.dtype == expected.dtype
+            actual, expected = (np.asarray(v).astype("complex64") for v in (actual, expected))
+            np.testing.assert_allclose(actual, expected, tolerance, tolerance)
         else:
-            assert one == other
+            assert actual == expected
 
 
 @pytest.mark.parametrize("row", PAIRED, ids=str)
@@ -158,23 +158,23 @@ def test_symbolic_calls_know_shape_and_dtype(row, computed):
         fk.Input(batch_shape=a.shape, dtype=str(jax.dtypes.canonicalize_dtype(a.dtype)))
         for a in arrays
     ]
-    found, made = _leaves(_call(row, fk.ops, symbols)), _result(computed, "ours", row)
-    assert [(tuple(f.shape), str(f.dtype)) for f in found] == [
-        (m.shape, str(m.dtype)) for m in made
+    symbolic, arrays_of_row = _leaves(_call(row, fk.ops, symbols)), _result(computed, "ours", row)
+    assert [(tuple(f.shape), str(f.dtype)) for f in symbolic] == [
+        (m.shape, str(m.dtype)) for m in arrays_of_row
     ]
 
 
 def _gradients(row, arrays):
-    places = [i for i, a in enumerate(arrays) if a.dtype == jnp.float32]
+    float_indices = [i for i, a in enumerate(arrays) if a.dtype == jnp.float32]
 
     def total(floats):
         inputs = list(arrays)
-        for place, value in zip(places, floats, strict=True):
-            inputs[place] = value
+        for index, value in zip(float_indices, floats, strict=True):
+            inputs[index] = value
         outputs = [y for y in _leaves(_call(row, fk.ops, inputs)) if hasattr(y, "dtype")]
         return sum((y.sum() for y in outputs if y.dtype == jnp.float32), jnp.float32(0))
 
-    return jax.grad(total)([arrays[i] for i in places])
+    return jax.grad(total)([arrays[i] for i in float_indices])
 
 
 def test_gradients_are_finite(slopes):
@@ -209,9 +209,11 @@ def _defaults(function):
 
 
 def test_arguments_are_those_of_keras():
-    own = {"dot_product_attention": ["empty_rows"]}  # by keyword only
+    extra_names = {"dot_product_attention": ["empty_rows"]}  # by keyword only
     for name in sorted(KERAS):
-        ours = [row for row in _defaults(_find(fk.ops, name)) if row[0] not in own.get(name, ())]
+        ours = [
+            row for row in _defaults(_find(fk.ops, name)) if row[0] not in extra_names.get(name, ())
+        ]
         assert ours == _defaults(_find(keras.ops, name)), name
 
 

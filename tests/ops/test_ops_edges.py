@@ -18,12 +18,12 @@ INF = float("inf")
 def test_a_row_of_minus_infinity_has_a_sum_and_a_slope():
     @jax.jit
     def compute(x):
-        def masked(v):
+        def finite_sum(v):
             return jnp.sum(jnp.where(v.max(1) > -INF, ops.logsumexp(v, 1), 0))
 
         return (
             ops.logsumexp(x, axis=1),
-            jax.grad(masked)(x),
+            jax.grad(finite_sum)(x),
             jax.grad(lambda v: ops.logsumexp(v))(x[0]),
             jax.grad(lambda v: ops.softmax(v)[1, 0])(x[1:]),
         )
@@ -62,23 +62,23 @@ def test_zeros_have_finite_values_and_slopes():
 
 def test_nothing_has_sums():
     @jax.jit
-    def compute(x, none):
+    def compute(x, empty):
         return (
             ops.sum(x),
             ops.logsumexp(x),
             ops.logsumexp(x, axis=0),
             ops.concatenate([x, jnp.ones((1, 3))]),
-            ops.one_hot(none, 3),
+            ops.one_hot(empty, 3),
         )
 
-    none = jnp.zeros(0, "int32")
-    total, log, logs, joined, hot = jax.device_get(compute(np.zeros((0, 3), "float32"), none))
+    empty = jnp.zeros(0, "int32")
+    total, log, logs, joined, hot = jax.device_get(compute(np.zeros((0, 3), "float32"), empty))
     assert total == 0
     assert log == -INF
     assert logs.tolist() == [-INF] * 3
     assert joined.shape == (1, 3)
     assert hot.shape == (0, 3)
-    assert ops.bincount(none, minlength=2).tolist() == [0, 0]
+    assert ops.bincount(empty, minlength=2).tolist() == [0, 0]
 
 
 def test_half_precision_stays_and_is_near():
@@ -122,15 +122,15 @@ def test_control_flow_on_symbolic_tensors_is_a_node():
     last, sums = ops.scan(lambda c, row: (c + row.sum(), c), jnp.zeros(()), ops.reshape(x, (-1, 3)))
     chosen = ops.cond(ops.sum(x) > 0, lambda: {"y": x}, lambda: {"y": -x})["y"]
     loop = ops.while_loop(lambda v: v.sum() < 9, lambda v: v * 2 + 1, x)
-    each = ops.vectorized_map(lambda v: v[0], x)
-    model = fk.Model(x, [last, sums, chosen, loop, each])
+    rows = ops.vectorized_map(lambda v: v[0], x)
+    model = fk.Model(x, [last, sums, chosen, loop, rows])
     image = jnp.full((2, 4, 3), -0.5)
-    last, sums, chosen, loop, each = jax.device_get(jax.jit(model.__call__)(image))
+    last, sums, chosen, loop, rows = jax.device_get(jax.jit(model.__call__)(image))
     assert last == -12
     assert sums.shape == (8,)
     assert (chosen == 0.5).all()
     assert loop.sum() >= 9
-    assert each.shape == (2, 3)
+    assert rows.shape == (2, 3)
 
 
 def test_shapes_of_symbolic_tensors():
@@ -159,8 +159,8 @@ def test_graphs_of_operations_go_to_json_and_back():
     config = json.loads(json.dumps(fk.layers.serialize(model)))
     again = fk.layers.deserialize(config)
     image = jnp.linspace(0.0, 2.0, 96).reshape(2, 4, 4, 3)
-    one, other = jax.jit(lambda x: (model(x), again(x)))(image)
-    assert (np.asarray(one) == np.asarray(other)).all()
+    actual, expected = jax.jit(lambda x: (model(x), again(x)))(image)
+    assert (np.asarray(actual) == np.asarray(expected)).all()
 
 
 @pytest.mark.parametrize(
@@ -213,14 +213,14 @@ def test_beam_search_sums_all_ways_to_write_labels():
     totals = {}
     for path in np.ndindex(3, 3, 3):
         merged = [c for i, c in enumerate(path) if i == 0 or path[i - 1] != c]
-        text = tuple(c for c in merged if c != 0)
+        label_sequence = tuple(c for c in merged if c != 0)
         chance = float(np.exp(sum(logs[0, t, c] for t, c in enumerate(path))))
-        totals[text] = totals.get(text, 0.0) + chance
+        totals[label_sequence] = totals.get(label_sequence, 0.0) + chance
     best = sorted(totals.items(), key=lambda item: -item[1])[:4]
     decode = jax.jit(lambda logs: ops.ctc_decode(logs, [3], "beam_search", 30, 4))
     labels, scores = jax.device_get(decode(logs))
-    found = [tuple(c for c in labels[i, 0].tolist() if c >= 0) for i in range(4)]
-    assert found == [text for text, _ in best]
+    actual = [tuple(c for c in labels[i, 0].tolist() if c >= 0) for i in range(4)]
+    assert actual == [label_sequence for label_sequence, _ in best]
     np.testing.assert_allclose(np.exp(scores[0]), [chance for _, chance in best], 1e-5)
 
 
@@ -241,15 +241,15 @@ def test_overlap_add_is_a_sum_of_frames(length, stride):
     expected = np.zeros((2, length + 3 * stride), "float32")
     for i in range(4):
         expected[:, i * stride : i * stride + length] += frames[:, i]
-    found = jax.jit(lambda frames: signal.overlap_add(frames, stride))(frames)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    actual = jax.jit(lambda frames: signal.overlap_add(frames, stride))(frames)
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 def test_decibels_are_cut_below_the_maximum_of_each_signal():
     layer = fk.layers.MelSpectrogram(16, 8, num_mel_bins=3, sampling_rate=800, top_db=20.0)
     x = np.sin(np.arange(40, dtype="float32") ** 1.3)[None] * np.array([[1.0], [1e-4]], "float32")
-    both, second = jax.jit(lambda x: (layer(x)[1:], layer(x[1:])))(x)
-    np.testing.assert_allclose(both, second, atol=1e-4)
+    in_batch, alone = jax.jit(lambda x: (layer(x)[1:], layer(x[1:])))(x)
+    np.testing.assert_allclose(in_batch, alone, atol=1e-4)
 
 
 def test_spectrograms_reject_impossible_arguments():

@@ -34,10 +34,10 @@ def _reference(query, key, value, mask=None, bias=0.0, scale=None):
         for h in range(heads):
             g = h * groups // heads
             for j in range(t):
-                kept = mask[i, h, j]
-                if kept.any():
+                valid = mask[i, h, j]
+                if valid.any():
                     logits = key[i, :, g].astype("float64") @ query[i, j, h] * scale + bias[i, h, j]
-                    e = np.where(kept, np.exp(logits - logits[kept].max()), 0)
+                    e = np.where(valid, np.exp(logits - logits[valid].max()), 0)
                     y[i, j, h] = e / e.sum() @ value[i, :, g]
     return y
 
@@ -55,9 +55,9 @@ def test_dot_product_attention_against_loops(groups, shape):
             dot_product_attention(*arrays, is_causal=True),
         )
 
-    y, plain, causal = compute(query, key, value)
+    y, unmasked, causal = compute(query, key, value)
     np.testing.assert_allclose(y, _reference(query, key, value, mask, bias, 0.7), atol=2e-6)
-    np.testing.assert_allclose(plain, _reference(query, key, value), atol=2e-6)
+    np.testing.assert_allclose(unmasked, _reference(query, key, value), atol=2e-6)
     lower = np.tril(np.ones((5, 6), bool))
     np.testing.assert_allclose(causal, _reference(query, key, value, lower), atol=2e-6)
 
@@ -88,12 +88,12 @@ def test_values_and_gradients_are_finite(dtype):
         slope = jax.value_and_grad(score, has_aux=True)
         return [slope(arrays, masked, bias) for masked in (mask, None)]
 
-    made = jax.device_get(compute((query, key, value)))
-    for ((total, y), grads), empty in zip(made, (1, 2), strict=True):
+    results = jax.device_get(compute((query, key, value)))
+    for ((total, y), grads), empty in zip(results, (1, 2), strict=True):
         assert all(np.isfinite(x).all() for x in (total, *grads))
         assert (grads[0][:, empty] == 0).all()
         assert y.dtype == dtype
-    (_, masked), (_, biased) = (one[0] for one in made)
+    (_, masked), (_, biased) = (result[0] for result in results)
     assert (masked[:, 1] == 0).all()
     assert (biased[:, 2] == 0).all()
 
@@ -101,43 +101,45 @@ def test_values_and_gradients_are_finite(dtype):
 def test_rows_without_keys_are_those_of_keras():
     x = _draw(2, 4, 6)
     mask = np.array([[True, True, False, False], [False] * 4])
-    both = {"query_mask": mask, "value_mask": mask}
+    masks = {"query_mask": mask, "value_mask": mask}
     rows = [
-        (layers.MultiHeadAttention(2, 3), both),
-        (layers.MultiHeadAttention(2, 3, dropout=0.5), both),
-        (layers.MultiHeadAttention(2, 3), both | {"return_attention_scores": True}),
-        (layers.MultiHeadAttention(2, 3), both | {"use_causal_mask": True}),
-        (layers.GroupQueryAttention(3, 4, 2), both),
+        (layers.MultiHeadAttention(2, 3), masks),
+        (layers.MultiHeadAttention(2, 3, dropout=0.5), masks),
+        (layers.MultiHeadAttention(2, 3), masks | {"return_attention_scores": True}),
+        (layers.MultiHeadAttention(2, 3), masks | {"use_causal_mask": True}),
+        (layers.GroupQueryAttention(3, 4, 2), masks),
     ]
     simple = (layers.Attention(), layers.AdditiveAttention(use_scale=False))
 
     sides = [(layer.build(KEY, x, x), keras_layer(layer, [x, x]), o) for layer, o in rows]
 
     def compute():
-        found = []
-        for built, made, options in sides:
+        pairs = []
+        for built, reference, options in sides:
             weights = [jnp.asarray(w) for w in built.get_weights()]
-            others = values(made.non_trainable_variables)
+            variables = values(reference.non_trainable_variables)
             with keras_rules():
                 query = jnp.asarray(x)  # Keras takes the query's mask from the array alone
                 keras.src.backend.set_keras_mask(query, jnp.asarray(mask))
-                expected = made.stateless_call(weights, others, query, x, **options)[0]
+                expected = reference.stateless_call(weights, variables, query, x, **options)[0]
             ours = built.replace(empty_rows="keras")
-            found.append((ours(x, x, **options), expected))
+            pairs.append((ours(x, x, **options), expected))
         for layer in simple:
-            made = keras_layer(layer, [[x, x]])
-            others = values(made.non_trainable_variables)
+            reference = keras_layer(layer, [[x, x]])
+            variables = values(reference.non_trainable_variables)
             with keras_rules():
-                expected = made.stateless_call([], others, [x, x], mask=[None, jnp.asarray(mask)])[
-                    0
-                ]
+                expected = reference.stateless_call(
+                    [], variables, [x, x], mask=[None, jnp.asarray(mask)]
+                )[0]
             ours = layer.replace(empty_rows="keras")
-            found.append((ours([x, x], mask=[None, mask]), expected))
-        return found
+            pairs.append((ours([x, x], mask=[None, mask]), expected))
+        return pairs
 
     for ours, theirs in jax.jit(compute)():
-        for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5)
+        for actual, expected_array in zip(
+            jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True
+        ):
+            np.testing.assert_allclose(actual, expected_array, atol=1e-5)
 
 
 def _projected(layer):
@@ -154,7 +156,7 @@ def _projected(layer):
 
 def test_a_query_without_a_key_gives_zeros_and_no_gradient():
     query, value = jnp.asarray(_draw(2, 3, 4)), jnp.asarray(_draw(2, 5, 4))
-    kept = np.array([[True] * 5, [False] * 5])  # example 1 has no key
+    value_mask = np.array([[True] * 5, [False] * 5])  # example 1 has no key
     calls = [
         call
         for layer in (layers.MultiHeadAttention(2, 3), layers.GroupQueryAttention(3, 4, 2))
@@ -173,26 +175,26 @@ def test_a_query_without_a_key_gives_zeros_and_no_gradient():
     def run(layer, options, query, value):
         training = {"training": layer.dropout > 0, "key": KEY}
         if "flash_attention" in layer.get_config():
-            options = options | {"value_mask": jnp.asarray(kept)}
-            made = layer.apply(query, value, **training, **options)
+            options = options | {"value_mask": jnp.asarray(value_mask)}
+            out = layer.apply(query, value, **training, **options)
         else:
-            mask = [None, jnp.asarray(kept)]
-            made = layer.apply([query, value], mask=mask, **training, **options)
-        return jax.tree.leaves(made.value)[0]
+            mask = [None, jnp.asarray(value_mask)]
+            out = layer.apply([query, value], mask=mask, **training, **options)
+        return jax.tree.leaves(out.value)[0]
 
     built = [(layer.build(KEY, query, value), options) for layer, options in calls]
     built += [(layer.build(KEY, [query, value]), options) for layer, options in lists]
 
     @jax.jit
     def compute(query, value):
-        def one(call):
+        def differentiate(call):
             def total(q, v):
                 y = run(*call, q, v)
                 return jnp.square(y - 1).sum(), y
 
             return jax.value_and_grad(total, (0, 1), has_aux=True)(query, value)
 
-        return [one(call) for call in built]
+        return [differentiate(call) for call in built]
 
     for (_, y), slopes in compute(query, value):
         assert (y[1] == 0).all()
@@ -252,13 +254,13 @@ def test_queries_without_a_key_in_files(tmp_path):
 
 
 def test_no_steps_at_all():
-    x, none = _draw(2, 3, 4), np.zeros((2, 0, 4), "float32")
+    x, empty = _draw(2, 3, 4), np.zeros((2, 0, 4), "float32")
     layer = layers.MultiHeadAttention(2, 3).build(KEY, x, x)
-    assert layer(none, x).shape == (2, 0, 4)
-    total, grads = jax.jit(jax.value_and_grad(lambda layer: layer(x, none).sum()))(layer)
+    assert layer(empty, x).shape == (2, 0, 4)
+    total, grads = jax.jit(jax.value_and_grad(lambda layer: layer(x, empty).sum()))(layer)
     assert float(total) == 0
     assert all(bool(jnp.isfinite(g).all()) for g in jax.tree.leaves(grads))
-    assert bool((layers.Attention()([x, none]) == 0).all())
+    assert bool((layers.Attention()([x, empty]) == 0).all())
 
 
 def _masks():
@@ -303,8 +305,10 @@ def test_masks_combine_as_in_keras(layer, scores):
         return y, expected
 
     for y, expected in zip(*jax.device_get(compute(x)), strict=True):
-        for one, other in zip(jax.tree.leaves(y), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5)
+        for actual, expected_array in zip(
+            jax.tree.leaves(y), jax.tree.leaves(expected), strict=True
+        ):
+            np.testing.assert_allclose(actual, expected_array, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -330,8 +334,8 @@ def test_lists_of_masks_as_in_keras(layer):
     @jax.jit
     def compute(query, value):
         with keras_rules():
-            given = [[None if m is None else jnp.asarray(m) for m in mask] for mask in masks]
-            expected = [theirs([query, value], mask=m, use_causal_mask=True) for m in given]
+            keras_masks = [[None if m is None else jnp.asarray(m) for m in mask] for mask in masks]
+            expected = [theirs([query, value], mask=m, use_causal_mask=True) for m in keras_masks]
         return [built.apply([query, value], mask=m, use_causal_mask=True) for m in masks], expected
 
     for mask, out, expected in zip(masks, *compute(query, value), strict=True):
@@ -382,11 +386,11 @@ def test_tensors_by_name_and_the_prng_key():
     layer = layers.MultiHeadAttention(2, 3, dropout=0.5).build(KEY, x, x, k)
     np.testing.assert_array_equal(layer(query=x, value=x, key=k), layer(x, x, k))
     np.testing.assert_array_equal(layer.apply(x, value=x, key=k).value, layer(x, x, k))
-    one = layer(x, x, k, training=True, key=KEY)
-    np.testing.assert_array_equal(one, layer(x, x, k, training=True, key=KEY))
-    assert bool((one != layer(x, x, k, training=True, key=jax.random.key(1))).any())
+    value = layer(x, x, k, training=True, key=KEY)
+    np.testing.assert_array_equal(value, layer(x, x, k, training=True, key=KEY))
+    assert bool((value != layer(x, x, k, training=True, key=jax.random.key(1))).any())
     seeded = layer.replace(seed=3)
-    assert bool((one != seeded(x, x, k, training=True, key=KEY)).any())
+    assert bool((value != seeded(x, x, k, training=True, key=KEY)).any())
     q = fk.Input((4, 6))
     assert layers.MultiHeadAttention(2, 3)(query=q, value=q, key=q).shape == (None, 4, 6)
     with pytest.raises(ValueError, match="key="):
@@ -405,10 +409,12 @@ def test_dropout_drops_weights_and_keeps_their_sums():
     x = _draw(1, 40, 6)
     heads = layers.MultiHeadAttention(2, 3, dropout=0.25).build(KEY, x, x)
     options = {"return_attention_scores": True}
-    plain = heads(x, x, **options)
-    drawn = heads(x, x, training=True, key=KEY, **options)
-    np.testing.assert_allclose(drawn[1], plain[1])  # the weights that are returned have no holes
-    assert bool((drawn[0] != plain[0]).any())
+    inference = heads(x, x, **options)
+    training = heads(x, x, training=True, key=KEY, **options)
+    np.testing.assert_allclose(
+        training[1], inference[1]
+    )  # the weights that are returned have no holes
+    assert bool((training[0] != inference[0]).any())
 
 
 def test_unsupported_flash_attention_is_rejected():
@@ -491,19 +497,19 @@ def test_frozen_before_it_is_built():
 
 
 def test_json_of_keras_is_read():
-    for made in (
+    for reference in (
         keras.layers.Attention(use_scale=True, score_mode="concat", dropout=0.1, seed=3),
         keras.layers.AdditiveAttention(use_scale=False, dropout=0.1, seed=4),
         keras.layers.MultiHeadAttention(2, 3, 4, 0.1, output_shape=7, attention_axes=1, seed=5),
         keras.layers.GroupQueryAttention(3, 4, 2, sliding_window=3, use_gate=True),
     ):
-        layer = layers.deserialize(keras.layers.serialize(made))
+        layer = layers.deserialize(keras.layers.serialize(reference))
         with keras_rules():
             again = keras.layers.deserialize(layers.serialize(layer))
-        assert json.dumps(again.get_config()) == json.dumps(made.get_config())
+        assert json.dumps(again.get_config()) == json.dumps(reference.get_config())
         assert layers.deserialize(layers.serialize(layer)) == layer
     assert layer == layers.GroupQueryAttention(
-        3, 4, 2, sliding_window=3, use_gate=True, name=made.name
+        3, 4, 2, sliding_window=3, use_gate=True, name=reference.name
     )
 
 

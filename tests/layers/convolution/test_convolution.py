@@ -30,9 +30,9 @@ def _images(rank, data_format, channels=4):
     )
 
 
-def _close(one, other, tolerance=1e-5):
-    assert one.shape == other.shape
-    np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+def _close(actual, expected, tolerance=1e-5):
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 def _both(ours, theirs, *arrays):
@@ -75,8 +75,8 @@ def test_pooling_is_that_of_keras(rank, size, stride, padding, data_format):
         lambda x: (keras.ops.max_pool(x, *options), keras.ops.average_pool(x, *options)),
         _images(rank, data_format),
     )
-    for one, other in zip(ours, theirs, strict=True):
-        _close(one, other)
+    for actual, expected in zip(ours, theirs, strict=True):
+        _close(actual, expected)
 
 
 @pytest.mark.parametrize("data_format", FORMATS)
@@ -114,10 +114,10 @@ def test_an_average_counts_the_cells_inside():
 def test_a_causal_convolution_sees_no_later_step():
     layer = layers.Conv1D(2, 3, padding="causal", dilation_rate=2).build(KEY, (None, 8, 3))
     x = jnp.asarray(_numbers(1, 8, 3))
-    seen = jax.jit(jax.jacobian(lambda x: layer(x)[0].sum(-1)))(x)
-    seen = np.asarray(seen)[:, 0].sum(-1)
-    assert np.allclose(np.triu(seen, k=1), 0)
-    assert np.abs(np.diag(seen)).min() > 0
+    jacobian = jax.jit(jax.jacobian(lambda x: layer(x)[0].sum(-1)))(x)
+    jacobian = np.asarray(jacobian)[:, 0].sum(-1)
+    assert np.allclose(np.triu(jacobian, k=1), 0)
+    assert np.abs(np.diag(jacobian)).min() > 0
 
 
 def test_max_pooling_keeps_integers():
@@ -135,8 +135,8 @@ def test_the_masked_mean_is_that_of_keras(data_format):
     out = jax.jit(lambda x, mask: layer.apply(x, mask=mask))(x, mask)
     assert out.mask is None
     with keras_rules():
-        made = keras.layers.GlobalAveragePooling1D(data_format)
-        expected = jax.jit(lambda x, mask: made(x, mask=mask))(x, mask)
+        reference = keras.layers.GlobalAveragePooling1D(data_format)
+        expected = jax.jit(lambda x, mask: reference(x, mask=mask))(x, mask)
     _close(out.value, expected)
 
 
@@ -224,8 +224,8 @@ def test_what_keras_writes_can_be_read():
         layers.Cropping3D(name="a"),
         layers.UpSampling2D(interpolation="bilinear", name="a"),
     ]
-    for one, other in zip(ours, theirs, strict=True):
-        assert layers.deserialize(keras.layers.serialize(other)) == one
+    for layer, keras_layer in zip(ours, theirs, strict=True):
+        assert layers.deserialize(keras.layers.serialize(keras_layer)) == layer
 
 
 def test_the_short_names_are_the_same_classes():

@@ -28,9 +28,9 @@ def _images(data_format, *sizes, channels=3):
     return x if data_format == FORMATS[0] else np.moveaxis(x, -1, 1)
 
 
-def _close(one, other, tolerance=1e-5):
-    assert one.shape == other.shape
-    np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+def _close(actual, expected, tolerance=1e-5):
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 def _both(ours, theirs, *arrays):
@@ -65,25 +65,25 @@ def test_convolutions_are_those_of_keras(strides, rates, padding, data_format):
         ),
         *(x, kernel, mix, grouped),
     )
-    for one, other in zip(ours, theirs, strict=True):
-        _close(one, other)
+    for actual, expected in zip(ours, theirs, strict=True):
+        _close(actual, expected)
 
 
 def test_a_separable_convolution_is_one_of_low_rank():
     x, kernel, mix = _numbers(2, 6, 5, 3), _numbers(3, 2, 3, 2), _numbers(1, 1, 6, 4, seed=1)
-    whole = np.einsum("hwcm,cmf->hwcf", kernel, mix.reshape(3, 2, 4))
-    one, other = jax.jit(
-        lambda x: (convolve_separable(x, kernel, mix, (1, 1)), convolve(x, whole, (1, 1)))
+    full_kernel = np.einsum("hwcm,cmf->hwcf", kernel, mix.reshape(3, 2, 4))
+    separable, full = jax.jit(
+        lambda x: (convolve_separable(x, kernel, mix, (1, 1)), convolve(x, full_kernel, (1, 1)))
     )(x)
-    _close(one, other, 1e-4)
+    _close(separable, full, 1e-4)
 
 
 def test_depthwise_channels_do_not_mix():
     layer = layers.DepthwiseConv1D(3, depth_multiplier=2).build(KEY, (None, 5, 3))
-    seen = jax.jit(jax.jacobian(lambda x: layer(x)[0, 0]))(jnp.ones((1, 5, 3)))
-    seen = np.asarray(seen)[:, 0].sum(1)
+    jacobian = jax.jit(jax.jacobian(lambda x: layer(x)[0, 0]))(jnp.ones((1, 5, 3)))
+    jacobian = np.asarray(jacobian)[:, 0].sum(1)
     expected = np.repeat(np.eye(3, dtype=bool), 2, axis=0)
-    np.testing.assert_array_equal(np.asarray(seen) != 0, expected)
+    np.testing.assert_array_equal(np.asarray(jacobian) != 0, expected)
 
 
 @pytest.mark.parametrize("data_format", FORMATS)
@@ -98,8 +98,8 @@ def test_adaptive_pooling_is_that_of_keras(output_size, data_format):
         ],
         x,
     )
-    for one, other in zip(ours, theirs, strict=True):
-        _close(one, other)
+    for actual, expected in zip(ours, theirs, strict=True):
+        _close(actual, expected)
 
 
 @pytest.mark.parametrize("size", [1, 5, 11, 14])
@@ -123,14 +123,14 @@ def test_one_window_a_cell_changes_nothing(size):
 
 def test_adaptive_pooling_of_equal_windows_is_pooling():
     x = _numbers(2, 6, 8, 3)
-    one, other = jax.jit(
+    adaptive, fixed = jax.jit(
         lambda x: (
             (layers.AdaptiveMaxPooling2D((3, 2))(x), layers.AdaptiveAveragePooling2D((3, 2))(x)),
             (layers.MaxPooling2D((2, 4))(x), layers.AveragePooling2D((2, 4))(x)),
         )
     )(x)
-    _close(one[0], other[0])
-    _close(one[1], other[1])
+    _close(adaptive[0], fixed[0])
+    _close(adaptive[1], fixed[1])
 
 
 def test_adaptive_pooling_of_integers_and_infinities():
@@ -167,8 +167,8 @@ def test_unknown_sizes_are_taken_and_all_sizes_run(layer):
     built = layer.build(KEY, (None, None, None, 3))
     for sizes in ((9, 8), (12, 7)):
         x = _numbers(2, *sizes, 3)
-        one, other = jax.eval_shape(lambda x: (model(x), built(x)), x)
-        assert one.shape == other.shape
+        actual, expected = jax.eval_shape(lambda x: (model(x), built(x)), x)
+        assert actual.shape == expected.shape
 
 
 @pytest.mark.parametrize("mode", ["average", "max"])

@@ -18,9 +18,9 @@ def _numbers(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
-def _close(one, other, tolerance=1e-5):
-    assert one.shape == other.shape
-    np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+def _close(actual, expected, tolerance=1e-5):
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 def _both(ours, theirs, *arrays):
@@ -126,19 +126,19 @@ def test_unknown_sizes_grow_and_all_sizes_run():
     assert y.shape == (None, None, None, 4)
     model = fk.Model(inputs, layers.Conv2DTranspose(2, 3, 2, output_padding=1)(y)).build(KEY)
     for sizes in ((8, 6), (4, 10)):
-        grown = tuple(2 * n + 2 for n in sizes)
+        output_sizes = tuple(2 * n + 2 for n in sizes)
         x = np.ones((2, *sizes, 3), "float32")
-        assert jax.eval_shape(lambda x: model(x), x).shape == (2, *grown, 2)
+        assert jax.eval_shape(lambda x: model(x), x).shape == (2, *output_sizes, 2)
 
 
 def test_what_keras_writes_can_be_read():
     options = {"padding": "same", "strides": 2, "activation": "relu", "name": "a"}
     for rank in (1, 2, 3):
         name = f"Conv{rank}DTranspose"
-        for more in ({}, {"output_padding": 1}):
+        for extra_options in ({}, {"output_padding": 1}):
             with keras_rules():
-                theirs = getattr(keras.layers, name)(4, 3, **options, **more)
-            ours = getattr(layers, name)(4, 3, **options, **more)
+                theirs = getattr(keras.layers, name)(4, 3, **options, **extra_options)
+            ours = getattr(layers, name)(4, 3, **options, **extra_options)
             assert layers.deserialize(keras.layers.serialize(theirs)) == ours
 
 

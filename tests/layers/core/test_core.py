@@ -27,8 +27,8 @@ def test_embedding_masks_zero():
     ids = np.array([[1, 2, 0], [0, 3, 3]])
     layer = layers.Embedding(5, 2, mask_zero=True).build(KEY, ids)
     np.testing.assert_array_equal(layer.apply(ids).mask, ids != 0)
-    plain = layers.Embedding(5, 2).build(KEY, ids)
-    assert plain.apply(ids).mask is None
+    unmasked = layers.Embedding(5, 2).build(KEY, ids)
+    assert unmasked.apply(ids).mask is None
 
 
 def test_an_embedding_may_mask_another_id():
@@ -70,14 +70,14 @@ def test_masking_twice_keeps_both_masks():
 def test_dropout_draws_by_key():
     x = jnp.ones((32, 32))
     layer = layers.Dropout(0.25)
-    one = layer.apply(x, training=True, key=KEY).value
-    np.testing.assert_array_equal(one, layer.apply(x, training=True, key=KEY).value)
-    other = layer.apply(x, training=True, key=jax.random.key(1)).value
-    assert (one != other).any()
+    value = layer.apply(x, training=True, key=KEY).value
+    np.testing.assert_array_equal(value, layer.apply(x, training=True, key=KEY).value)
+    other_value = layer.apply(x, training=True, key=jax.random.key(1)).value
+    assert (value != other_value).any()
     seeded = layers.Dropout(0.25, seed=3).apply(x, training=True, key=KEY).value
-    assert (one != seeded).any()
-    assert abs(float((one == 0).mean()) - 0.25) < 0.05
-    np.testing.assert_allclose(np.unique(one), [0.0, 1 / 0.75], rtol=1e-6)
+    assert (value != seeded).any()
+    assert abs(float((value == 0).mean()) - 0.25) < 0.05
+    np.testing.assert_allclose(np.unique(value), [0.0, 1 / 0.75], rtol=1e-6)
 
 
 def test_dropout_without_a_key():
@@ -90,10 +90,10 @@ def test_dropout_without_a_key():
 
 def test_a_shared_dropout_draws_twice():
     inputs = fk.Input((64,))
-    drop = layers.Dropout(0.5)
-    model = fk.Model(inputs, [drop(inputs), drop(inputs)]).build(KEY)
-    one, two = model.apply(jnp.ones((4, 64)), training=True, key=KEY).value
-    assert (one != two).any()
+    dropout = layers.Dropout(0.5)
+    model = fk.Model(inputs, [dropout(inputs), dropout(inputs)]).build(KEY)
+    first, second = model.apply(jnp.ones((4, 64)), training=True, key=KEY).value
+    assert (first != second).any()
 
 
 def test_noise_shape_shares_draws():
@@ -107,17 +107,17 @@ def test_activity_penalties_are_those_of_keras():
     x = _data(4, 3)
     ours = layers.ActivityRegularization(l1=0.1, l2=0.2).apply(x)
     with keras_rules():
-        made = keras.layers.ActivityRegularization(l1=0.1, l2=0.2)
-        made(x)
-        expected = float(made.losses[0])
+        reference = keras.layers.ActivityRegularization(l1=0.1, l2=0.2)
+        reference(x)
+        expected = float(reference.losses[0])
     np.testing.assert_allclose(ours.losses[0], expected, rtol=1e-6)
     layer = layers.Dense(2, activity_regularizer="l1", kernel_regularizer="l2").build(KEY, x)
     with keras_rules():
-        made = keras.layers.Dense(2, activity_regularizer="l1", kernel_regularizer="l2")
-        made.build(x.shape)
-        made.set_weights(layer.get_weights())
-        made(x)
-        expected = sum(float(loss) for loss in made.losses)
+        reference = keras.layers.Dense(2, activity_regularizer="l1", kernel_regularizer="l2")
+        reference.build(x.shape)
+        reference.set_weights(layer.get_weights())
+        reference(x)
+        expected = sum(float(loss) for loss in reference.losses)
     np.testing.assert_allclose(sum(layer.apply(x).losses), expected, rtol=1e-6)
 
 
@@ -171,40 +171,40 @@ def test_lambda_checks_a_declared_shape():
 )
 def test_merged_masks_hold_where_all_hold(layer):
     x, y = _data(2, 3, 4), _data(2, 3, 4, seed=1)
-    one = np.array([[True, True, False]] * 2)
-    two = np.array([[True, False, True]] * 2)
-    np.testing.assert_array_equal(layer.apply([x, y], mask=[one, two]).mask, one & two)
-    np.testing.assert_array_equal(layer.apply([x, y], mask=[None, two]).mask, two)
+    first = np.array([[True, True, False]] * 2)
+    second = np.array([[True, False, True]] * 2)
+    np.testing.assert_array_equal(layer.apply([x, y], mask=[first, second]).mask, first & second)
+    np.testing.assert_array_equal(layer.apply([x, y], mask=[None, second]).mask, second)
     assert layer.apply([x, y], mask=[None, None]).mask is None
     assert layer.apply([x, y]).mask is None
 
 
 def test_masks_of_other_ranks_are_aligned_like_their_tensors():
-    steps, places = np.ones((2, 2, 3, 4), "float32"), np.ones((2, 2, 3, 4), "float32")
+    x, y = np.ones((2, 2, 3, 4), "float32"), np.ones((2, 2, 3, 4), "float32")
     coarse = np.array([[True, False]] * 2)
     fine = np.array([[[True, True, False]] * 2] * 2)
-    out = layers.Add().apply([steps, places], mask=[coarse, fine])
+    out = layers.Add().apply([x, y], mask=[coarse, fine])
     np.testing.assert_array_equal(out.mask, coarse[..., None] & fine)
-    out = layers.Concatenate(axis=2).apply([steps, places], mask=[coarse, fine])
+    out = layers.Concatenate(axis=2).apply([x, y], mask=[coarse, fine])
     expected = np.concatenate([np.broadcast_to(coarse[..., None], fine.shape), fine], 2)
     np.testing.assert_array_equal(out.mask, expected)
-    out = layers.Masking().apply(steps, mask=coarse)
+    out = layers.Masking().apply(x, mask=coarse)
     np.testing.assert_array_equal(out.mask, np.broadcast_to(coarse[..., None], (2, 2, 3)))
     with pytest.raises(ValueError, match=r"each of its 2 inputs, received one array"):
-        layers.Add().apply([steps, places], mask=coarse)
+        layers.Add().apply([x, y], mask=coarse)
 
 
 def test_concatenated_masks():
     x, y = _data(2, 3, 4), _data(2, 3, 5)
-    one = np.array([[True, True, False]] * 2)
-    two = np.array([[True, False, True]] * 2)
+    first = np.array([[True, True, False]] * 2)
+    second = np.array([[True, False, True]] * 2)
     features = layers.Concatenate()
-    np.testing.assert_array_equal(features.apply([x, y], mask=[one, two]).mask, one & two)
-    np.testing.assert_array_equal(features.apply([x, y], mask=[one, None]).mask, one)
-    steps = layers.Concatenate(axis=1).apply([x, x], mask=[one, two])
-    np.testing.assert_array_equal(steps.mask, np.concatenate([one, two], 1))
-    steps = layers.Concatenate(axis=1).apply([x, x], mask=[None, two])
-    np.testing.assert_array_equal(steps.mask, np.concatenate([np.ones_like(one), two], 1))
+    np.testing.assert_array_equal(features.apply([x, y], mask=[first, second]).mask, first & second)
+    np.testing.assert_array_equal(features.apply([x, y], mask=[first, None]).mask, first)
+    steps = layers.Concatenate(axis=1).apply([x, x], mask=[first, second])
+    np.testing.assert_array_equal(steps.mask, np.concatenate([first, second], 1))
+    steps = layers.Concatenate(axis=1).apply([x, x], mask=[None, second])
+    np.testing.assert_array_equal(steps.mask, np.concatenate([np.ones_like(first), second], 1))
 
 
 def test_integers_and_floats_merge():

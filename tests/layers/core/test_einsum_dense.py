@@ -68,9 +68,9 @@ def test_kernels_count_the_axes_that_are_summed_over_as_inputs():
 
 def test_an_order_of_kernel_axes_changes_no_numbers_of_the_product():
     x = _draw(2, 3, 4)
-    one = layers.EinsumDense("abc,cd->abd", (None, 5)).build(KEY, x)
-    two = layers.EinsumDense("abc,dc->abd", (None, 5)).build(KEY, x)
-    np.testing.assert_allclose(one(x), two(x), atol=1e-6)
+    layer = layers.EinsumDense("abc,cd->abd", (None, 5)).build(KEY, x)
+    transposed = layers.EinsumDense("abc,dc->abd", (None, 5)).build(KEY, x)
+    np.testing.assert_allclose(layer(x), transposed(x), atol=1e-6)
 
 
 def test_masks_pass_where_steps_stay():
@@ -131,22 +131,25 @@ def test_bad_arguments(make, message):
 
 
 def test_json_of_keras_is_read():
-    for made in (
+    for reference in (
         keras.layers.EinsumDense("abc,cd->abd", (None, 4), "relu", "d"),
         keras.layers.EinsumDense("...x,xy->...y", 4, activity_regularizer="l2"),
         keras.layers.ReversibleEmbedding(7, 3, False, reverse_dtype="float32", logit_soft_cap=3.0),
         keras.layers.Softmax(axis=[1, 2]),
         keras.layers.Softmax(),
     ):
-        layer = layers.deserialize(keras.layers.serialize(made))
+        layer = layers.deserialize(keras.layers.serialize(reference))
         with keras_rules():
             again = keras.layers.deserialize(layers.serialize(layer))
-        configs = [json.dumps(one.get_config(), sort_keys=True) for one in (again, made)]
+        configs = [
+            json.dumps(keras_layer.get_config(), sort_keys=True)
+            for keras_layer in (again, reference)
+        ]
         assert configs[0] == configs[1]
         assert layers.deserialize(layers.serialize(layer)) == layer
     config = keras.layers.EinsumDense("ab,bc->ac", 4, lora_rank=2).get_config()
-    plain = {k: v for k, v in config.items() if not k.startswith("lora")}
-    assert layers.EinsumDense.from_config(config) == layers.EinsumDense.from_config(plain)
+    supported = {k: v for k, v in config.items() if not k.startswith("lora")}
+    assert layers.EinsumDense.from_config(config) == layers.EinsumDense.from_config(supported)
 
 
 def test_one_embedding_in_both_directions():
@@ -182,9 +185,9 @@ def test_softmax_with_a_mask_is_that_of_keras(axis):
     @jax.jit
     def compute(x):
         with keras_rules():
-            made = keras.layers.Softmax(axis)
-            expected = [made(x, mask=jnp.asarray(given)) for given in masks]
-        return [layers.Softmax(axis)(x, mask=given) for given in masks], expected
+            reference = keras.layers.Softmax(axis)
+            expected = [reference(x, mask=jnp.asarray(m)) for m in masks]
+        return [layers.Softmax(axis)(x, mask=m) for m in masks], expected
 
     for ours, expected in zip(*compute(x), strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-6)
@@ -210,7 +213,7 @@ def test_softmax_is_finite_at_the_edges(dtype):
 
     @jax.jit
     def compute(x):
-        return [jax.value_and_grad(score, has_aux=True)(x, given) for given in (None, mask)]
+        return [jax.value_and_grad(score, has_aux=True)(x, m) for m in (None, mask)]
 
     for (_, y), grad in jax.device_get(compute(x)):
         assert y.dtype == dtype

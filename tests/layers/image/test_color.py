@@ -55,42 +55,42 @@ def test_keras_reads_the_configuration_and_writes_an_equal_layer(layer):
     ids=repr,
 )
 def test_images_are_those_of_keras_for_the_same_draw(layer):
-    images, made = pictures(), oracle(layer)
+    images, reference = pictures(), oracle(layer)
     drawn = fresh_draw(layer)
     first = layer.replace(data_format="channels_first")
-    moved = jax.tree.map(lambda v: channels_first(v) if v.ndim == 4 else v, drawn)
-    ours, theirs, turned = compiled(
+    moved_draws = jax.tree.map(lambda v: channels_first(v) if v.ndim == 4 else v, drawn)
+    ours, theirs, ours_first = compiled(
         lambda x, y, d, m: (
             layer.transform_images(x, d),
-            by_keras(made, x, d),
+            by_keras(reference, x, d),
             first.transform_images(y, m),
         ),
         images,
         channels_first(images),
         drawn,
-        moved,
+        moved_draws,
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     assert np.abs(theirs - images).max() > 1e-3
     # the same with the channels first, where Keras has several other axes wrong
-    np.testing.assert_allclose(turned, channels_first(theirs), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ours_first, channels_first(theirs), rtol=1e-5, atol=1e-5)
 
 
 def test_blur_is_that_of_keras_with_draws_for_each_image():
     layer = layers.RandomGaussianBlur((0.6, 1.0), (3, 5), (0.2, 1.0), UNIT)
-    drawn, images, made = fresh_draw(layer), pictures(), oracle(layer)
+    drawn, images, reference = fresh_draw(layer), pictures(), oracle(layer)
 
-    def both(images, drawn):
+    def compute(images, drawn):
         theirs = []
         for i in range(3):
-            one = {
+            image_draw = {
                 "should_apply_blur": drawn["should_apply_blur"][i : i + 1],
                 "blur_factor": drawn["blur_factor"][i],
             }
-            theirs.append(by_keras(made, images[i : i + 1], one)[0])
+            theirs.append(by_keras(reference, images[i : i + 1], image_draw)[0])
         return layer.transform_images(images, drawn), theirs
 
-    ours, theirs = compiled(both, images, drawn)
+    ours, theirs = compiled(compute, images, drawn)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     assert len(np.unique(drawn["blur_factor"])) == 6
 
@@ -103,38 +103,38 @@ def test_histograms_are_those_of_keras():
         layers.ContrastLimitedAdaptiveHistogramEqualization(tile_grid_size=(2, 3)),
         layers.ContrastLimitedAdaptiveHistogramEqualization(clip_limit=0.0),
     ):
-        made = oracle(layer)
-        ours, theirs = compiled(lambda x: (layer(x), by_keras(made, x, None)), images)
+        reference = oracle(layer)
+        ours, theirs = compiled(lambda x: (layer(x), by_keras(reference, x, None)), images)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-4)
     levels = images.astype("uint8")
-    whole = layers.ContrastLimitedAdaptiveHistogramEqualization()
-    assert jax.eval_shape(whole.__call__, levels).dtype == jnp.uint8
+    clahe = layers.ContrastLimitedAdaptiveHistogramEqualization()
+    assert jax.eval_shape(clahe.__call__, levels).dtype == jnp.uint8
 
 
 def test_jitter_is_the_sequence_of_keras():
     layer = layers.RandomColorJitter(UNIT, 0.2, (0.3, 0.4), (0.3, 0.6), 0.5)
-    drawn, images, made = fresh_draw(layer), pictures(), oracle(layer)
+    drawn, images, reference = fresh_draw(layer), pictures(), oracle(layer)
     first = layer.replace(data_format="channels_first")
 
-    def both(images, turned, drawn):
-        return layer.transform_images(images, drawn), first.transform_images(turned, drawn)
+    def compute(images, images_first, drawn):
+        return layer.transform_images(images, drawn), first.transform_images(images_first, drawn)
 
-    ours, moved = compiled(both, images, channels_first(images), drawn)
+    ours, ours_first = compiled(compute, images, channels_first(images), drawn)
     theirs = images
     # each in a program of its own: Keras's hue asks which colour equals the largest, and a program
     # that computes a colour twice may find none
     for name in ("brightness", "contrast", "saturation", "hue"):
-        step = getattr(made, f"random_{name}")
+        step = getattr(reference, f"random_{name}")
         theirs = compiled(lambda x, d, step=step: by_keras(step, x, d), theirs, drawn[name])
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(moved, channels_first(theirs), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ours_first, channels_first(theirs), rtol=1e-5, atol=1e-5)
 
 
 def test_draws_spread_over_their_ranges():
-    many = (4000, 2, 2, 3)
+    batch_shape = (4000, 2, 2, 3)
 
     def drawn(key):
-        def draw(layer, shape=many):
+        def draw(layer, shape=batch_shape):
             return layer.draw(key, ImageShape(*shape))
 
         return {
@@ -183,10 +183,10 @@ def test_the_key_decides_and_inference_needs_none(layer):
     with pytest.raises(ValueError, match="key"):
         layer(x, training=True)
     draw = drawing(layer, SHAPE)
-    one, two, other = (jax.device_get(draw(seed)) for seed in (0, 0, 1))
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+    draws, same_draws, other_draws = (jax.device_get(draw(seed)) for seed in (0, 0, 1))
+    for a, b in zip(jax.tree.leaves(draws), jax.tree.leaves(same_draws), strict=True):
         np.testing.assert_array_equal(a, b)
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    pairs = zip(jax.tree.leaves(draws), jax.tree.leaves(other_draws), strict=True)
     assert any((a != b).any() for a, b in pairs)
 
 
@@ -198,21 +198,21 @@ def test_departures_from_keras():
     assert layers.RandomSaturation(0.3).factor == (0, 0.3)
     assert keras.layers.RandomSaturation(0.3).factor == (-0.3, 0.3)
     assert layers.RandomColorDegeneration(0.3).factor == (0, 0.3)
-    written = keras.layers.serialize(keras.layers.RandomSaturation(0.3))
-    assert layers.deserialize(written).factor == (-0.3, 0.3)
-    x, made = pictures((1, 4, 5, 3)) * 255, oracle(layers.RandomSaturation(0.5))
+    config = keras.layers.serialize(keras.layers.RandomSaturation(0.3))
+    assert layers.deserialize(config).factor == (-0.3, 0.3)
+    x, reference = pictures((1, 4, 5, 3)) * 255, oracle(layers.RandomSaturation(0.5))
     ramp = np.arange(20, dtype="float32").reshape(1, 4, 5, 1)
 
-    def computed(x, turned, ramps):
+    def computed(x, images_first, ramps):
         return (
             trained(layers.RandomSaturation((0.99, 0.99)), x),
-            by_keras(made, x, {"factor": jnp.array([99.0])}),
+            by_keras(reference, x, {"factor": jnp.array([99.0])}),
             trained(layers.RandomInvert((1, 1), (-1, 1)), x / 255),
             layers.Equalization()(ramps),
-            layers.AutoContrast(UNIT, data_format="channels_first")(turned),
+            layers.AutoContrast(UNIT, data_format="channels_first")(images_first),
         )
 
-    pure, theirs, negative, both, stretched = compiled(
+    pure, theirs, negative, equalized, stretched = compiled(
         computed, x, pictures((2, 3, 4, 5)), np.concatenate((ramp, ramp + 100))
     )
     # pure colours are the most that saturation reaches
@@ -221,7 +221,7 @@ def test_departures_from_keras():
     # negatives stay in a range that does not start from 0
     np.testing.assert_allclose(negative, -x / 255, atol=1e-6)
     # each image of a batch is equalized alone, in inference too
-    np.testing.assert_array_equal(both[0], both[1])
+    np.testing.assert_array_equal(equalized[0], equalized[1])
     # the axes of images with the channels first
     np.testing.assert_allclose(stretched.max(axis=(2, 3)), 1, rtol=1e-5)
 
@@ -241,9 +241,9 @@ def test_constant_images_bytes_and_half_precision():
             trained(brighter, flat),
         )
 
-    same, slopes, tiles, out = compiled(computed, flat)
-    for layer, found in zip(levelling, same, strict=True):
-        np.testing.assert_array_equal(found, 100.0)
+    results, slopes, tiles, out = compiled(computed, flat)
+    for layer, result in zip(levelling, results, strict=True):
+        np.testing.assert_array_equal(result, 100.0)
         half = layer.replace(dtype="mixed_bfloat16")
         assert jax.eval_shape(half.__call__, flat).dtype == jnp.bfloat16
     assert np.isfinite(slopes).all()
@@ -289,16 +289,16 @@ def test_factor_zero_changes_nothing():
         layers.RandomErasing(0),
         layers.MixUp(0),
     )
-    found = compiled(lambda x: [trained(layer, x) for layer in idle], x)
-    for layer, same in zip(idle, found, strict=True):
-        np.testing.assert_allclose(same, x, rtol=1e-5, atol=1e-3, err_msg=repr(layer))
+    results = compiled(lambda x: [trained(layer, x) for layer in idle], x)
+    for layer, result in zip(idle, results, strict=True):
+        np.testing.assert_allclose(result, x, rtol=1e-5, atol=1e-3, err_msg=repr(layer))
 
 
 def test_one_channel_is_taken_where_colour_is_not_needed():
     grey = pictures((2, 4, 4, 1)) * 255
     idle = layers.RandomGrayscale(1.0), layers.RandomColorDegeneration((1, 1)), layers.MixUp(0)
-    for same in compiled(lambda x: [trained(layer, x) for layer in idle], grey):
-        np.testing.assert_array_equal(same, grey)
+    for result in compiled(lambda x: [trained(layer, x) for layer in idle], grey):
+        np.testing.assert_array_equal(result, grey)
     for layer in (layers.RandomHue(0.5), layers.RandomSaturation(0.5)):
         with pytest.raises(ValueError, match="expected 3 channels on axis 3, received 1"):
             jax.eval_shape(lambda x, layer=layer: trained(layer, x), grey)

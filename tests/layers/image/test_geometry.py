@@ -61,14 +61,14 @@ def train(layer, data, key=KEY):
     return compiled(lambda data, key: layer(data, training=True, key=key), data, key)
 
 
-def drawn(made, layer, images):
+def drawn(reference, layer, images):
     """Keras's draw of a layer, and what it is for ours."""
     with keras_rules(), keras.StatelessScope():
-        theirs = made.get_random_transformation(images, training=True)
+        theirs = reference.get_random_transformation(images, training=True)
     if isinstance(layer, layers.RandomFlip):
         flips = theirs["flips"][:, 0, 0, 0]
-        none = jnp.zeros_like(flips)
-        ours = {w: flips if w == layer.mode else none for w in ("horizontal", "vertical")}
+        no_flips = jnp.zeros_like(flips)
+        ours = {w: flips if w == layer.mode else no_flips for w in ("horizontal", "vertical")}
     elif isinstance(layer, layers.RandomCrop):
         ours = theirs
     else:
@@ -84,19 +84,19 @@ def drawn(made, layer, images):
 )
 def test_images_equal_keras_for_the_same_draws(layer):
     images = IMAGES if layer.data_format == "channels_last" else IMAGES.transpose(0, 3, 1, 2)
-    made = oracle(layer)
+    reference = oracle(layer)
 
-    def both(images):
-        theirs, ours = drawn(made, layer, images)
+    def compute(images):
+        theirs, ours = drawn(reference, layer, images)
         with keras_rules():
-            expected = made.transform_images(images, theirs, training=True)
+            expected = reference.transform_images(images, theirs, training=True)
         return layer.transform_images(images, ours), expected
 
     # Keras slices by what RandomCrop drew, which no program can do
     crops = isinstance(layer, layers.RandomCrop)
-    found, expected = both(images) if crops else compiled(both, images)
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found / 255, expected / 255, atol=2e-5)
+    actual, expected = compute(images) if crops else compiled(compute, images)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual / 255, expected / 255, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -120,32 +120,32 @@ def test_boxes_are_those_of_keras(layer):
     square = isinstance(layer, layers.RandomShear)  # Keras shears shares: right for squares only
     images = IMAGES[:, :5] if square else IMAGES
     shape = ImageShape(*images.shape)
-    made = oracle(layer)
+    reference = oracle(layer)
     utils = keras.utils.bounding_boxes
-    written = layer.bounding_box_format
+    box_format = layer.bounding_box_format
 
-    def both(images, corners):
+    def compute(images, corners):
         theirs = ours = None
         if hasattr(layer, "draw"):
-            theirs, ours = drawn(made, layer, images)
+            theirs, ours = drawn(reference, layer, images)
         with keras_rules():
             size = shape.height, shape.width
-            given = utils.convert_format(dict(corners), "xyxy", written, *size)
+            boxes = utils.convert_format(dict(corners), "xyxy", box_format, *size)
             if theirs is None:
-                theirs = made.get_random_transformation(images, training=True)
-            expected = made.transform_bounding_boxes(dict(given), theirs, training=True)
-        return layer.transform_bounding_boxes(given, ours, shape), expected
+                theirs = reference.get_random_transformation(images, training=True)
+            expected = reference.transform_bounding_boxes(dict(boxes), theirs, training=True)
+        return layer.transform_bounding_boxes(boxes, ours, shape), expected
 
-    found, expected = compiled(both, images, BOXES)
-    np.testing.assert_allclose(found["boxes"], expected["boxes"], atol=1e-4)
-    np.testing.assert_array_equal(found["labels"], expected["labels"])
+    actual, expected = compiled(compute, images, BOXES)
+    np.testing.assert_allclose(actual["boxes"], expected["boxes"], atol=1e-4)
+    np.testing.assert_array_equal(actual["labels"], expected["labels"])
 
 
 @pytest.mark.parametrize("layer", [*RANDOM, *FIXED], ids=repr)
 def test_json_goes_both_ways(layer):
-    made = oracle(layer)
+    reference = oracle(layer)
     with keras_rules():
-        config = keras.layers.serialize(made)
+        config = keras.layers.serialize(reference)
     if isinstance(layer, layers.MaxNumBoundingBoxes):  # Keras forgets it
         config["config"]["fill_value"] = layer.fill_value
     again = layers.deserialize(config)
@@ -169,63 +169,65 @@ def test_draws_follow_the_key_and_inference_needs_none(layer):
 
 
 def test_a_seed_gives_other_draws_of_the_same_key():
-    plain, seeded = layers.RandomRotation(0.3), layers.RandomRotation(0.3, seed=77)
+    unseeded, seeded = layers.RandomRotation(0.3), layers.RandomRotation(0.3, seed=77)
     program = jax.jit(
-        lambda key: [layer(IMAGES, training=True, key=key) for layer in (plain, seeded)]
+        lambda key: [layer(IMAGES, training=True, key=key) for layer in (unseeded, seeded)]
     )
-    one, other = jax.device_get(program(KEY))
-    assert not (one == other).all()
-    np.testing.assert_array_equal(program(KEY)[1], other)
+    unseeded_images, seeded_images = jax.device_get(program(KEY))
+    assert not (unseeded_images == seeded_images).all()
+    np.testing.assert_array_equal(program(KEY)[1], seeded_images)
 
 
 def test_draws_are_spread_over_their_ranges():
-    many = ImageShape(4000, 10, 20, 1)
+    batch_shape = ImageShape(4000, 10, 20, 1)
 
     def draws(key, keys):
         crop = layers.RandomCrop(8, 18)
         return {
-            "moves": layers.RandomTranslation((-0.5, 0.1), 0.2).draw(key, many)["translations"],
-            "angles": layers.RandomRotation((0.0, 0.5)).draw(key, many)["angle"],
-            "zooms": layers.RandomZoom((0.0, 0.5), (-0.5, 0.0)).draw(key, many),
-            "both": layers.RandomZoom(0.5).draw(key, many),
-            "shears": layers.RandomShear((0.2, 0.3), 0.5).draw(key, many)["shear_factor"],
-            "perspective": layers.RandomPerspective((0.2, 0.4), 0.5).draw(key, many),
-            "starts": jax.vmap(lambda key: crop.draw(key, many))(keys),
+            "moves": layers.RandomTranslation((-0.5, 0.1), 0.2).draw(key, batch_shape)[
+                "translations"
+            ],
+            "angles": layers.RandomRotation((0.0, 0.5)).draw(key, batch_shape)["angle"],
+            "zooms": layers.RandomZoom((0.0, 0.5), (-0.5, 0.0)).draw(key, batch_shape),
+            "both": layers.RandomZoom(0.5).draw(key, batch_shape),
+            "shears": layers.RandomShear((0.2, 0.3), 0.5).draw(key, batch_shape)["shear_factor"],
+            "perspective": layers.RandomPerspective((0.2, 0.4), 0.5).draw(key, batch_shape),
+            "starts": jax.vmap(lambda key: crop.draw(key, batch_shape))(keys),
         }
 
     keys = jax.vmap(jax.random.key)(np.arange(60, dtype="uint32"))
-    found = compiled(draws, jax.random.key(0), keys)
-    moves, angles, shears = found["moves"], found["angles"], found["shears"]
-    np.testing.assert_allclose(moves.min(0), [-4, -5], atol=0.05)
-    np.testing.assert_allclose(moves.max(0), [4, 1], atol=0.05)
-    np.testing.assert_allclose(moves.mean(0), [0, -2], atol=0.15)
+    results = compiled(draws, jax.random.key(0), keys)
+    translations, angles, shears = results["moves"], results["angles"], results["shears"]
+    np.testing.assert_allclose(translations.min(0), [-4, -5], atol=0.05)
+    np.testing.assert_allclose(translations.max(0), [4, 1], atol=0.05)
+    np.testing.assert_allclose(translations.mean(0), [0, -2], atol=0.15)
     np.testing.assert_allclose([angles.min(), angles.mean(), angles.max()], [0, 90, 180], atol=3)
-    assert found["zooms"]["height_zoom"].min() >= 1 >= found["zooms"]["width_zoom"].max()
-    np.testing.assert_array_equal(found["both"]["height_zoom"], found["both"]["width_zoom"])
+    assert results["zooms"]["height_zoom"].min() >= 1 >= results["zooms"]["width_zoom"].max()
+    np.testing.assert_array_equal(results["both"]["height_zoom"], results["both"]["width_zoom"])
     low, high = np.float32([0.2, 0.3])
     assert low <= np.abs(shears[:, 0]).min() <= np.abs(shears[:, 0]).max() <= high
     np.testing.assert_allclose((shears > 0).mean(0), 0.5, atol=0.05)
-    perspective = found["perspective"]
+    perspective = results["perspective"]
     np.testing.assert_allclose(perspective["apply_perspective"].mean(), 0.3, atol=0.03)
-    moved = (perspective["end_points"] - perspective["start_points"])[:, 3, 0]
-    np.testing.assert_allclose([moved.min(), moved.max()], [-0.25 * 19, 0.25 * 19], atol=0.05)
-    for starts in found["starts"]:
+    offsets = (perspective["end_points"] - perspective["start_points"])[:, 3, 0]
+    np.testing.assert_allclose([offsets.min(), offsets.max()], [-0.25 * 19, 0.25 * 19], atol=0.05)
+    for starts in results["starts"]:
         assert set(starts.tolist()) == {0, 1, 2}
 
 
 def test_both_flips_are_drawn_apart():
     """Keras mirrors both directions or none."""
-    flips, one = compiled(
+    flips, vertical = compiled(
         lambda key: (
             layers.RandomFlip().draw(key, ImageShape(4000, 2, 2, 1)),
             layers.RandomFlip("vertical").draw(key, ImageShape(50, 2, 2, 1)),
         ),
         KEY,
     )
-    share = (flips["vertical"] & ~flips["horizontal"]).mean()
-    np.testing.assert_allclose(share, 0.25, atol=0.03)
-    assert one["vertical"].any()
-    assert not one["horizontal"].any()
+    fraction = (flips["vertical"] & ~flips["horizontal"]).mean()
+    np.testing.assert_allclose(fraction, 0.25, atol=0.03)
+    assert vertical["vertical"].any()
+    assert not vertical["horizontal"].any()
 
 
 @pytest.mark.parametrize("layer", [RANDOM[0], *RANDOM[-3:], *FIXED[1:]], ids=repr)
@@ -246,9 +248,9 @@ def test_dictionaries_keep_their_form(layer):
     assert out["segmentation_masks"].shape == (*out["images"].shape[:3], 1)
     assert set(np.unique(out["segmentation_masks"])) <= set(range(9))
     assert out["bounding_boxes"]["boxes"].dtype == jnp.float32
-    for one, many in zip(jax.tree.leaves(alone), jax.tree.leaves(out), strict=True):
-        assert one.shape == many.shape[1:]
-        assert one.dtype == many.dtype
+    for unbatched, batched in zip(jax.tree.leaves(alone), jax.tree.leaves(out), strict=True):
+        assert unbatched.shape == batched.shape[1:]
+        assert unbatched.dtype == batched.dtype
 
 
 def test_masks_and_boxes_go_where_their_images_go():
@@ -272,10 +274,10 @@ def test_masks_and_boxes_go_where_their_images_go():
         np.testing.assert_array_equal(out["images"], out["segmentation_masks"] * 51.0)
         for image, box in zip(out["images"], out["bounding_boxes"]["boxes"][:, 0], strict=True):
             rows, columns = np.nonzero(image[..., 0])
-            seen = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+            visible = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
             # upright boxes around turned squares are larger; pixels count by their middles
-            loose = isinstance(layer, layers.RandomRotation) * 2 + 1.6
-            np.testing.assert_allclose(box, seen, atol=loose)
+            tolerance = isinstance(layer, layers.RandomRotation) * 2 + 1.6
+            np.testing.assert_allclose(box, visible, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -284,14 +286,14 @@ def test_masks_and_boxes_go_where_their_images_go():
 def test_boxes_move_alike_in_every_format(layer):
     """Keras rotates any format as "xyxy", and its perspective returns "xyxy" for any."""
 
-    def moved(written, images, boxes):
-        boxes = convert_format(boxes, "xyxy", written, 6, 5)
-        made = layer.replace(bounding_box_format=written)
-        out = made({"images": images, "bounding_boxes": boxes}, training=True, key=KEY)
-        return convert_format(out["bounding_boxes"], written, "xyxy", 6, 5)["boxes"]
+    def moved(box_format, images, boxes):
+        boxes = convert_format(boxes, "xyxy", box_format, 6, 5)
+        formatted = layer.replace(bounding_box_format=box_format)
+        out = formatted({"images": images, "bounding_boxes": boxes}, training=True, key=KEY)
+        return convert_format(out["bounding_boxes"], box_format, "xyxy", 6, 5)["boxes"]
 
     results = compiled(
-        lambda *data: [moved(written, *data) for written in ("xyxy", "rel_center_xywh")],
+        lambda *data: [moved(box_format, *data) for box_format in ("xyxy", "rel_center_xywh")],
         IMAGES,
         BOXES,
     )
@@ -312,7 +314,7 @@ def test_random_crop_of_small_images_and_in_inference():
     """The largest part in the middle, as Keras documents; Keras distorts it, or does nothing."""
     x = np.arange(40.0, dtype="float32").reshape(1, 4, 10, 1)
     layer = layers.RandomCrop(8, 4)
-    expected, found, trained = compiled(
+    expected, cropped, trained = compiled(
         lambda x: (
             layers.Resizing(8, 4, crop_to_aspect_ratio=True)(x),
             layer(x),
@@ -320,14 +322,14 @@ def test_random_crop_of_small_images_and_in_inference():
         ),
         x,
     )
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(cropped, expected)
     np.testing.assert_array_equal(trained, expected)
     assert jax.eval_shape(fk.layers.RandomCrop(2, 2), x).shape == (1, 2, 2, 1)
     # one direction fits exactly: the other is still drawn
     wide = layers.RandomCrop(4, 2)
     program = jax.jit(lambda key: wide(x, training=True, key=key)[0, 0, 0, 0])
-    seen = {float(program(jax.random.key(i, impl=QUICK))) for i in range(12)}
-    assert len(seen) > 3
+    corners = {float(program(jax.random.key(i, impl=QUICK))) for i in range(12)}
+    assert len(corners) > 3
 
 
 def test_elastic_boxes_cover_the_visible_region():
@@ -336,8 +338,10 @@ def test_elastic_boxes_cover_the_visible_region():
     data = {"images": IMAGES[0], "bounding_boxes": boxes}
     out = train(layer, data)
     assert out["bounding_boxes"]["labels"].tolist()[0] == 4
-    kept = train(layer.replace(scale=(0, 0)), data)
-    np.testing.assert_array_equal(kept["bounding_boxes"]["boxes"], boxes["boxes"].astype("float32"))
+    unchanged = train(layer.replace(scale=(0, 0)), data)
+    np.testing.assert_array_equal(
+        unchanged["bounding_boxes"]["boxes"], boxes["boxes"].astype("float32")
+    )
 
 
 @each_random
@@ -399,9 +403,9 @@ def test_recorded_on_dictionaries():
     assert out["images"].shape == (None, 3, 3, 2)
     assert out["bounding_boxes"]["boxes"].shape == (None, 2, 4)
     model = fk.Model([images, boxes["boxes"], boxes["labels"]], out["images"])
-    given = [IMAGES.astype("uint8"), BOXES["boxes"], BOXES["labels"]]
-    found = compiled(lambda given: model.apply(given, training=True, key=KEY).value, given)
-    assert found.shape == (3, 3, 3, 2)
+    arrays = [IMAGES.astype("uint8"), BOXES["boxes"], BOXES["labels"]]
+    result = compiled(lambda arrays: model.apply(arrays, training=True, key=KEY).value, arrays)
+    assert result.shape == (3, 3, 3, 2)
 
 
 @pytest.mark.parametrize(

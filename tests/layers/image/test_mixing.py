@@ -43,39 +43,44 @@ def test_rand_augment_applies_its_operations_in_order_to_images_masks_and_boxes(
             layer.transform_bounding_boxes(boxes, drawn, SHAPE),
         )
 
-    def both(given, drawn):
-        expected = [given] * 3
+    def compute(arrays, drawn):
+        expected = [arrays] * 3
         for image in range(3):
             for index in indices[:, image]:
                 name, operation = operations[index]
-                part = drawn["transforms"][name]
-                expected[image] = transformed(operation, expected[image], part)
-        return transformed(layer, given, drawn), expected
+                draws = drawn["transforms"][name]
+                expected[image] = transformed(operation, expected[image], draws)
+        return transformed(layer, arrays, drawn), expected
 
-    ours, expected = compiled(both, (pictures(), masks, boxes), drawn)
+    ours, expected = compiled(compute, (pictures(), masks, boxes), drawn)
     assert ours[1].dtype == masks.dtype
     for image in range(3):
-        for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected[image]), strict=True):
-            np.testing.assert_allclose(one[image], other[image], rtol=1e-5, atol=1e-5)
+        for actual, expected_array in zip(
+            jax.tree.leaves(ours), jax.tree.leaves(expected[image]), strict=True
+        ):
+            np.testing.assert_allclose(actual[image], expected_array[image], rtol=1e-5, atol=1e-5)
 
 
 def test_aug_mix_mixes_the_chains_of_keras():
     layer = layers.AugMix(UNIT, num_chains=2, chain_depth=2, all_ops=False)
-    made, images = oracle(layer), pictures()
+    reference, images = oracle(layer), pictures()
     drawn = fresh_draw(layer)
     drawn["chain_operations"] = np.array([[3, 7], [5, 4]], "int32")  # 7 stands for none
     names = [name for name, _ in layer.operations()]
 
-    def both(images, drawn):
-        def at(name, *place):
-            part = jax.tree.map(lambda v: v[place], drawn["chain_transforms"][name])
-            return {"layer_name": name, "transformation": part}
+    def compute(images, drawn):
+        def operation(name, *position):
+            transformation = jax.tree.map(lambda v: v[position], drawn["chain_transforms"][name])
+            return {"layer_name": name, "transformation": transformation}
 
-        chains = [[at(names[3], 0, 0)], [at(names[5], 1, 0), at(names[4], 1, 1)]]
-        theirs = by_keras(made, images, {**drawn, "chain_transforms": chains})
+        chains = [
+            [operation(names[3], 0, 0)],
+            [operation(names[5], 1, 0), operation(names[4], 1, 1)],
+        ]
+        theirs = by_keras(reference, images, {**drawn, "chain_transforms": chains})
         return layer.transform_images(images, drawn), theirs
 
-    ours, theirs = compiled(both, images, drawn)
+    ours, theirs = compiled(compute, images, drawn)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     assert float(drawn["chain_mixing_weights"].sum()) == pytest.approx(1, abs=1e-5)
     with pytest.raises(ValueError, match="one-hot"):
@@ -93,8 +98,8 @@ def test_mixing_draws_permutations_and_weights():
         cut["mix_weight"], 1 - cut["batch_masks"].mean(axis=(1, 2, 3)), rtol=1e-5
     )
     assert abs(float(cut["mix_weight"].mean()) - 0.5) < 0.05
-    none = fresh_draw(layers.CutMix(0.0))  # all or nothing, and no nan
-    assert set(np.unique(none["mix_weight"])) <= {0.0, 1.0}
+    uncut = fresh_draw(layers.CutMix(0.0))  # all or nothing, and no nan
+    assert set(np.unique(uncut["mix_weight"])) <= {0.0, 1.0}
 
 
 @pytest.mark.parametrize("layer", [layers.MixUp(1.0), layers.CutMix()], ids=repr)
@@ -104,19 +109,23 @@ def test_labels_are_mixed_with_their_images(layer, monkeypatch):
     hot = np.eye(3, dtype="float32")
     images = np.broadcast_to(hot[:, None, None, :], SHAPE)
     data = {"images": images, "segmentation_masks": images, "id": hot}
-    kinds = {"hot": hot, "ints": hot.astype("int32"), "amounts": np.arange(3, dtype="float32")}
+    labels_by_name = {
+        "hot": hot,
+        "ints": hot.astype("int32"),
+        "amounts": np.arange(3, dtype="float32"),
+    }
 
-    def train(data, kinds):
-        return {name: trained(layer, {**data, "labels": v}) for name, v in kinds.items()}
+    def train(data, labels_by_name):
+        return {name: trained(layer, {**data, "labels": v}) for name, v in labels_by_name.items()}
 
-    found = compiled(train, data, kinds)
-    out = found["hot"]
+    results = compiled(train, data, labels_by_name)
+    out = results["hot"]
     np.testing.assert_allclose(out["images"].mean(axis=(1, 2)), out["labels"], atol=1e-6)
     np.testing.assert_allclose(out["segmentation_masks"], out["images"], atol=1e-6)
     np.testing.assert_array_equal(out["id"], hot)
-    np.testing.assert_allclose(found["ints"]["labels"], out["labels"], atol=1e-6)
-    amounts = found["amounts"]["labels"]
-    np.testing.assert_allclose(amounts, out["labels"] @ kinds["amounts"], atol=1e-6)
+    np.testing.assert_allclose(results["ints"]["labels"], out["labels"], atol=1e-6)
+    amounts = results["amounts"]["labels"]
+    np.testing.assert_allclose(amounts, out["labels"] @ labels_by_name["amounts"], atol=1e-6)
     for ids in (jnp.arange(3), jnp.arange(3)[:, None]):
         with pytest.raises(ValueError, match="one-hot"):
             trained(layer, {"images": images, "labels": ids})

@@ -42,9 +42,9 @@ def test_lookups_of_integers(options, expected):
     assert isinstance(host, np.ndarray)
     np.testing.assert_allclose(host, expected, rtol=1e-6)
     on_device = jnp.array(IDS, "int32")
-    found = jax.jit(jax.vmap(layer))(on_device)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert found.dtype == host.dtype
+    on_device_ids = jax.jit(jax.vmap(layer))(on_device)
+    np.testing.assert_allclose(on_device_ids, expected, rtol=1e-6)
+    assert on_device_ids.dtype == host.dtype
 
 
 def test_the_weights_of_special_tokens_may_be_given():
@@ -134,9 +134,9 @@ def test_adapt_finds_document_frequencies():
     np.testing.assert_allclose(
         batches(x)[0], [0.8605049 * 2, 0, 0.91629076, 0, 0], rtol=1e-6
     )  # Keras
-    single = layer.adapt(np.array([1, 2, 2, 3]))
+    adapted = layer.adapt(np.array([1, 2, 2, 3]))
     np.testing.assert_allclose(
-        single([5, 2, 3, 1]), [1.0148408, 0.84729785, 1.0986123, 1.0986123], rtol=1e-6
+        adapted([5, 2, 3, 1]), [1.0148408, 0.84729785, 1.0986123, 1.0986123], rtol=1e-6
     )  # Keras
 
 

@@ -46,12 +46,12 @@ each_value = pytest.mark.parametrize("layer", VALUES, ids=lambda layer: repr(lay
 
 @each_value
 def test_configuration_round_trip(layer):
-    written = json.loads(json.dumps(layers.serialize(layer)))
+    config = json.loads(json.dumps(layers.serialize(layer)))
     functions = {"shout": shout, "split_commas": split_commas}
-    again = layers.deserialize(written, custom_objects=functions)
+    again = layers.deserialize(config, custom_objects=functions)
     assert again == layer
     assert hash(again) == hash(layer)
-    assert layers.serialize(again) == written
+    assert layers.serialize(again) == config
 
 
 @each_value
@@ -68,22 +68,22 @@ def test_layers_are_values(layer):
 
 @pytest.mark.parametrize("cls", [layers.StringLookup, layers.TextVectorization])
 def test_docstrings_name_every_field(cls):
-    doc = inspect.cleandoc(cls.__doc__)
-    if "Other arguments: those of `StringLookup`" in doc:
-        doc += inspect.cleandoc(layers.StringLookup.__doc__)
+    docstring = inspect.cleandoc(cls.__doc__)
+    if "Other arguments: those of `StringLookup`" in docstring:
+        docstring += inspect.cleandoc(layers.StringLookup.__doc__)
     fields = [
         f.name for f in dataclasses.fields(cls) if f.name not in ("name", "trainable", "dtype")
     ]
-    assert all(f"{name}:" in doc for name in fields)
+    assert all(f"{name}:" in docstring for name in fields)
 
 
 @pytest.mark.parametrize(
     "layer", [VALUES[1], VALUES[2], VALUES[6]], ids=lambda layer: type(layer).__name__
 )
 def test_strings_stay_on_the_host(layer):
-    wrong = "string" if layer.makes_strings else "int32"
+    wrong_dtype = "string" if layer.makes_strings else "int32"
     with pytest.raises(fk.FKerasError, match="at the start of a graph|expected numbers"):
-        layer(fk.Input((3,), dtype=wrong))
+        layer(fk.Input((3,), dtype=wrong_dtype))
     with pytest.raises(fk.FKerasError, match="strings on the host, received"):
         jax.jit(layer)(jnp.zeros((2, 3), "int32"))
     with pytest.raises(fk.FKerasError, match="received a mask"):
@@ -115,10 +115,10 @@ def test_lookups_of_strings(options, expected):
     layer = layers.StringLookup(vocabulary=VOCABULARY, **options)
     encoded = np.array([[w.encode() for w in row] for row in WORDS])
     for words in (WORDS, np.array(WORDS), np.array(WORDS, object), encoded, encoded.astype(object)):
-        found = layer(words)
-        assert isinstance(found, np.ndarray)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert found.dtype == ("int32" if layer.output_mode == "int" else "float32")
+        result = layer(words)
+        assert isinstance(result, np.ndarray)
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
+    assert result.dtype == ("int32" if layer.output_mode == "int" else "float32")
 
 
 def test_lookups_at_every_rank():
@@ -157,11 +157,11 @@ def test_indices_go_back_to_strings():
     assert layer(jnp.array(ids)).tolist() == expected
     masked = layer.replace(mask_token="")
     assert masked(ids).tolist() == [["", "[UNK]", "a", "d", "[UNK]", "[UNK]"]]  # Keras
-    forth = layers.StringLookup(vocabulary=VOCABULARY)
-    back = layers.StringLookup(vocabulary=forth.get_vocabulary(), invert=True)
-    assert back(forth(WORDS)).tolist() == [["a", "c", "d", "d"], ["d", "[UNK]", "b", "[UNK]"]]
+    lookup = layers.StringLookup(vocabulary=VOCABULARY)
+    inverse = layers.StringLookup(vocabulary=lookup.get_vocabulary(), invert=True)
+    assert inverse(lookup(WORDS)).tolist() == [["a", "c", "d", "d"], ["d", "[UNK]", "b", "[UNK]"]]
     with pytest.raises(TypeError, match="maps integers to strings"):
-        back(["a"])
+        inverse(["a"])
 
 
 def test_special_tokens_lead_a_vocabulary():
@@ -172,8 +172,8 @@ def test_special_tokens_lead_a_vocabulary():
     assert layer.vocabulary_size() == 3
     # one that stands elsewhere is a token, where nothing is inverted
     assert layers.StringLookup(vocabulary=["a", "[UNK]"])(["[UNK]"]).tolist() == [2]
-    other = layers.StringLookup().set_vocabulary(["x", "y"])
-    assert other(["y"]).tolist() == [2]
+    set_later = layers.StringLookup().set_vocabulary(["x", "y"])
+    assert set_later(["y"]).tolist() == [2]
     assert layers.StringLookup().get_vocabulary() == ["[UNK]"]
 
 
@@ -209,9 +209,9 @@ def test_adapt_learns_the_vocabulary_of_keras(options, expected):
     for data in (DOCUMENTS, np.array(DOCUMENTS), iter(DOCUMENTS), np.array(DOCUMENTS).ravel()):
         assert layer.adapt(data).get_vocabulary() == expected
     assert layer.vocabulary is None
-    twice = layer.adapt(iter([["q"]] + DOCUMENTS), steps=1)
-    assert "q" in twice.get_vocabulary() and "a" not in twice.get_vocabulary()
-    assert twice.adapt(DOCUMENTS).get_vocabulary() == expected
+    adapted = layer.adapt(iter([["q"]] + DOCUMENTS), steps=1)
+    assert "q" in adapted.get_vocabulary() and "a" not in adapted.get_vocabulary()
+    assert adapted.adapt(DOCUMENTS).get_vocabulary() == expected
 
 
 def test_adapt_finds_document_frequencies():
@@ -294,8 +294,8 @@ def test_one_text_is_one_sequence():
     assert count("foo foo bar").tolist() == [0, 0, 1, 2, 0, 0]
     assert count(["", ""]).tolist() == [[0] * 6] * 2
     one_hot = layers.TextVectorization(output_mode="one_hot").adapt(TEXTS)
-    found = one_hot(QUERIES)
-    assert found.shape == (2, 3, 6) and found[1, 2].tolist() == [0] * 6
+    encoded = one_hot(QUERIES)
+    assert encoded.shape == (2, 3, 6) and encoded[1, 2].tolist() == [0] * 6
     assert one_hot(["foo"]).shape == (1, 1, 6)
 
 
@@ -333,9 +333,9 @@ def test_texts_are_split_and_joined():
     assert characters(["aé b", "c"]).tolist() == [[2, 3, 6, 5], [4, 0, 0, 0]]
     pairs = layers.TextVectorization(ngrams=(2, 3)).adapt(TEXTS)
     assert pairs(["foo bar baz bada boom", "boom"]).tolist() == [[2, 5, 4, 6, 1, 1, 3], [0] * 7]
-    own = layers.TextVectorization(standardize=shout, split=split_commas)
-    assert own.tokenize([["a,b"], ["c"]]) == [["A", "B"], ["C"]]
-    assert own.adapt(["a,b", "a"])(["a,q"]).tolist() == [[2, 1]]
+    custom = layers.TextVectorization(standardize=shout, split=split_commas)
+    assert custom.tokenize([["a,b"], ["c"]]) == [["A", "B"], ["C"]]
+    assert custom.adapt(["a,b", "a"])(["a,q"]).tolist() == [[2, 1]]
 
 
 def test_texts_may_be_split_already():
@@ -391,16 +391,16 @@ def test_keras_configurations_are_read():
         **{"pad_to_max_tokens": False, "sparse": False, "ragged": False, "vocabulary": None},
         **{"idf_weights": None, "encoding": "utf-8", "vocabulary_size": 2},
     }
-    written = {"module": "keras.layers", "class_name": "TextVectorization", "config": text}
-    assert layers.deserialize(written) == layers.TextVectorization(ngrams=(1, 3), split=None)
+    config = {"module": "keras.layers", "class_name": "TextVectorization", "config": text}
+    assert layers.deserialize(config) == layers.TextVectorization(ngrams=(1, 3), split=None)
     lookup = {
         **{"invert": False, "max_tokens": None, "num_oov_indices": 1, "oov_token": "[UNK]"},
         **{"mask_token": None, "output_mode": "int", "sparse": False, "pad_to_max_tokens": False},
         **{"idf_weights": None, "vocabulary": VOCABULARY, "vocabulary_size": 5},
         **{"oov_method": "floormod", "salt": None, "encoding": "utf-8"},
     }
-    written = {"module": "keras.layers", "class_name": "StringLookup", "config": lookup}
-    assert layers.deserialize(written) == layers.StringLookup(vocabulary=VOCABULARY)
+    config = {"module": "keras.layers", "class_name": "StringLookup", "config": lookup}
+    assert layers.deserialize(config) == layers.StringLookup(vocabulary=VOCABULARY)
 
 
 def test_texts_feed_a_model():

@@ -52,10 +52,10 @@ def test_any_with_inputs_that_repeat_or_have_fewer_axes():
     x, mask = PARTS[0], MASKS[0]
     row = PARTS[1][:, :1]
     out = layers.Multiply(masks="any").apply([x, row], mask=[mask, np.array([[True], [False]])])
-    some = mask | [[True], [False]]
+    any_mask = mask | [[True], [False]]
     expected = np.where(mask[..., None], x, 1) * np.where([[[True]], [[False]]], row, 1)
-    np.testing.assert_allclose(out.value, np.where(some[..., None], expected, 0), rtol=1e-6)
-    np.testing.assert_array_equal(out.mask, some)
+    np.testing.assert_allclose(out.value, np.where(any_mask[..., None], expected, 0), rtol=1e-6)
+    np.testing.assert_array_equal(out.mask, any_mask)
     out = layers.Maximum(masks="any").apply([x, row[:, 0]], mask=[mask, None])
     expected = np.where(mask[..., None], np.maximum(x, row), row)
     np.testing.assert_allclose(out.value, expected, rtol=1e-6)
@@ -87,9 +87,9 @@ def _keras_model(kind, both=True):
     """A compiled model of two masked inputs, whose output is their merge and has a loss a step."""
     L = keras.layers
     a, b = (keras.Input((4,), dtype="int32", name=name) for name in "ab")
-    one = L.Embedding(7, 3, mask_zero=True, name="one")(a)
-    two = L.Embedding(7, 3, mask_zero=both, name="two")(b)
-    model = keras.Model([a, b], getattr(L, kind)(name="merge")([one, two]))
+    first = L.Embedding(7, 3, mask_zero=True, name="one")(a)
+    second = L.Embedding(7, 3, mask_zero=both, name="two")(b)
+    model = keras.Model([a, b], getattr(L, kind)(name="merge")([first, second]))
     model.compile(keras.optimizers.SGD(0.5), "mse")
     rng = np.random.default_rng(1)
     model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
@@ -107,11 +107,11 @@ def _keras_losses(model, kind):
 
 
 def _losses(trainer, run, kind):
-    found = []
+    losses = []
     for _ in range(3):
         run, logs = trainer.step(run, ([A, B], _targets(kind)))
-        found.append(float(logs["loss"]))
-    return found
+        losses.append(float(logs["loss"]))
+    return losses
 
 
 # each trains in three programs: CI takes the other merges with one mask
@@ -129,16 +129,16 @@ def test_the_loss_of_a_merged_output_is_keras_loss(kind, both, tmp_path):
         model.save(path)
     trainer, run = fk.load_training(path)
     assert run.model.layers["merge"].masks == "any"
-    back = tmp_path / "ours.keras"
-    fk.save_model(back, run.model, run.state, trainer=trainer, run=run)
+    our_path = tmp_path / "ours.keras"
+    fk.save_model(our_path, run.model, run.state, trainer=trainer, run=run)
     expected = _keras_losses(model, kind)
     np.testing.assert_allclose(_losses(trainer, run, kind), expected, rtol=1e-6)
     # ours comes back as it was, and Keras goes on with it
-    again, resumed = fk.load_training(back)
+    again, resumed = fk.load_training(our_path)
     assert again == trainer and resumed.model == run.model
     with keras_rules(), warnings.catch_warnings():
         warnings.simplefilter("error")
-        theirs = keras.models.load_model(back)
+        theirs = keras.models.load_model(our_path)
     np.testing.assert_allclose(_keras_losses(theirs, kind), expected, rtol=1e-6)
 
 
@@ -154,9 +154,9 @@ def test_a_legacy_file_of_keras_3_has_keras_loss(kind, tmp_path):
 
 def _own(kind, **options):
     a, b = (fk.Input((4,), dtype="int32", name=name) for name in "ab")
-    one = layers.Embedding(7, 3, mask_zero=True, name="one")(a)
-    two = layers.Embedding(7, 3, mask_zero=True, name="two")(b)
-    model = fk.Model([a, b], getattr(layers, kind)(name="merge", **options)([one, two]))
+    first = layers.Embedding(7, 3, mask_zero=True, name="one")(a)
+    second = layers.Embedding(7, 3, mask_zero=True, name="two")(b)
+    model = fk.Model([a, b], getattr(layers, kind)(name="merge", **options)([first, second]))
     return model.build(jax.random.key(0))
 
 
@@ -210,8 +210,8 @@ def test_keras_before_3_4_lost_the_masks_of_merges(tmp_path):
     trainer, run = fk.load_training(old)
     assert run.model.layers["merge"].masks == "all"
     assert run.model.apply([A, B]).mask is None
-    plain = np.asarray(run.model([A, B]))
-    expected = float(np.mean(np.square(plain - _targets("Add"))))
+    value = np.asarray(run.model([A, B]))
+    expected = float(np.mean(np.square(value - _targets("Add"))))
     assert _losses(trainer, run, "Add")[0] == pytest.approx(expected, rel=1e-6)
 
 
@@ -221,7 +221,9 @@ def test_a_model_without_masks_stays_as_it_is(tmp_path):
         x = keras.Input((3,))
         keras.Model(x, keras.layers.Add()([keras.layers.Dense(3)(x), x])).save(path)
     model, _ = fk.load_model(path)
-    assert [one.masks for one in model.layers.values() if isinstance(one, layers.Add)] == ["all"]
+    assert [layer.masks for layer in model.layers.values() if isinstance(layer, layers.Add)] == [
+        "all"
+    ]
     json.loads(model.to_json())
 
 
@@ -256,5 +258,5 @@ def test_sums_by_an_operator_are_no_layers(tmp_path):
         y = keras.layers.Masking()(x)
         keras.Model(x, keras.layers.Multiply(name="merge")([y + y, y])).save(path)
     model, _ = fk.load_model(path)
-    assert [n for n, one in model.layers.items() if hasattr(one, "masks")] == ["merge"]
+    assert [n for n, layer in model.layers.items() if hasattr(layer, "masks")] == ["merge"]
     assert model(PARTS[0]).shape == (2, 4, 3)

@@ -21,15 +21,15 @@ def _both(options, shape, steps=3, mask=None, training=True):
     layer = layers.BatchNormalization(**options).build(KEY, shape)
     state = layer.init_state(shape)
     with keras_rules():
-        made = keras.layers.BatchNormalization(**options)
-        made.build(shape)
+        reference = keras.layers.BatchNormalization(**options)
+        reference.build(shape)
     for step in range(steps):
         x = _data(*shape, seed=step)
         out = layer.apply(x, state=state, training=training, mask=mask)
         state = state | out.updates
         with keras_rules():
-            value = made(x, training=training, mask=mask)
-    theirs = {name: np.asarray(getattr(made, name)) for name in state}
+            value = reference(x, training=training, mask=mask)
+    theirs = {name: np.asarray(getattr(reference, name)) for name in state}
     return out, state, np.asarray(value), theirs
 
 
@@ -81,14 +81,14 @@ def test_a_layer_frozen_by_the_batch_computes_as_one_that_trains_and_moves_nothi
         out = layer.apply(x, state=state, training=training, mask=mask)
         return jnp.sum(jnp.sin(out.value)), out
 
-    found = jax.grad(score, has_aux=True)(x, frozen, True)
+    actual = jax.grad(score, has_aux=True)(x, frozen, True)
     expected = jax.grad(score, has_aux=True)(x, trained, True)
-    np.testing.assert_array_equal(found[1].value, expected[1].value)
+    np.testing.assert_array_equal(actual[1].value, expected[1].value)
     # the batch's statistics depend on the inputs
-    np.testing.assert_array_equal(found[0], expected[0])
-    assert found[1].updates == {} != expected[1].updates
-    found, expected = (score(x, layer, False)[1] for layer in (frozen, trained))
-    np.testing.assert_array_equal(found.value, expected.value)
+    np.testing.assert_array_equal(actual[0], expected[0])
+    assert actual[1].updates == {} != expected[1].updates
+    actual, expected = (score(x, layer, False)[1] for layer in (frozen, trained))
+    np.testing.assert_array_equal(actual.value, expected.value)
 
 
 def test_trainable_layers_ignore_the_frozen_option():
@@ -125,10 +125,12 @@ def test_masked_places_do_not_count():
     out = layer.apply(x, state=state, training=True, mask=mask)
     np.testing.assert_allclose(out.updates["moving_mean"], x[mask].mean(0), rtol=1e-5)
     np.testing.assert_allclose(out.updates["moving_variance"], x[mask].var(0), rtol=1e-5)
-    other = layer.apply(
+    changed = layer.apply(
         np.where(mask[..., None], x, np.float32(99)), state=state, training=True, mask=mask
     )
-    np.testing.assert_allclose(other.updates["moving_mean"], out.updates["moving_mean"], rtol=1e-6)
+    np.testing.assert_allclose(
+        changed.updates["moving_mean"], out.updates["moving_mean"], rtol=1e-6
+    )
 
 
 def test_a_single_masked_feature_keeps_its_axis():
@@ -171,12 +173,12 @@ def test_statistics_of_a_sharded_batch_are_those_of_the_whole_batch():
     x = _data(4 * len(devices), 3)
     layer = layers.BatchNormalization().build(KEY, x)
     state = layer.init_state(x)
-    whole = layer.apply(x, state=state, training=True)
+    unsharded = layer.apply(x, state=state, training=True)
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-    parts = layer.apply(jax.device_put(x, sharding), state=state, training=True)
+    sharded = layer.apply(jax.device_put(x, sharding), state=state, training=True)
     for name in state:
-        np.testing.assert_allclose(parts.updates[name], whole.updates[name], rtol=1e-5)
-    np.testing.assert_allclose(parts.value, whole.value, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(sharded.updates[name], unsharded.updates[name], rtol=1e-5)
+    np.testing.assert_allclose(sharded.value, unsharded.value, rtol=1e-4, atol=1e-5)
 
 
 def test_no_gradient_reaches_through_renormalization():
@@ -213,8 +215,8 @@ def test_rms_scaling_is_keras_own():
     layer = layers.LayerNormalization(rms_scaling=True).build(KEY, x)
     assert layer.beta is None
     with keras_rules():
-        made = keras.layers.LayerNormalization(rms_scaling=True)
-        value = np.asarray(made(x))
+        reference = keras.layers.LayerNormalization(rms_scaling=True)
+        value = np.asarray(reference(x))
     np.testing.assert_allclose(layer(x), value, rtol=1e-5)
 
 

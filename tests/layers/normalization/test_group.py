@@ -62,9 +62,9 @@ def test_a_group_of_one_element_is_its_beta():
 def test_groups_by_hand_and_far_from_zero():
     x = _data(2, 5, 6) + np.float32(3000)
     layer = layers.GroupNormalization(3, epsilon=1e-6).build(KEY, x)
-    parts = x.astype("float64").reshape(2, 5, 3, 2)
-    mean, std = parts.mean((1, 3), keepdims=True), parts.std((1, 3), keepdims=True)
-    expected = ((parts - mean) / std).reshape(x.shape)
+    groups = x.astype("float64").reshape(2, 5, 3, 2)
+    mean, std = groups.mean((1, 3), keepdims=True), groups.std((1, 3), keepdims=True)
+    expected = ((groups - mean) / std).reshape(x.shape)
     np.testing.assert_allclose(layer(x), expected, rtol=1e-2, atol=1e-3)
 
 
@@ -72,8 +72,8 @@ def test_one_group_is_layer_normalization():
     x = _data(2, 3, 4)
     group = layers.GroupNormalization(1, center=False, scale=False).build(KEY, x)
     layer = layers.LayerNormalization((1, 2), center=False, scale=False).build(KEY, x)
-    one, two = jax.jit(lambda x: (group(x), layer(x)))(x)
-    np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+    actual, expected = jax.jit(lambda x: (group(x), layer(x)))(x)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_scale_has_the_size_of_its_axis():
@@ -83,11 +83,11 @@ def test_the_scale_has_the_size_of_its_axis():
     unscaled = x / np.sqrt((x**2).mean(1, keepdims=True) + 1e-6)
     np.testing.assert_allclose(layer(x), unscaled * [[[1.0], [2.0], [3.0]]], rtol=1e-5)
     with keras_rules():
-        made = keras.layers.RMSNormalization(axis=1)
-        made.build(x.shape)
-        made.set_weights([np.array([1.0, 2.0, 3.0])])
+        reference = keras.layers.RMSNormalization(axis=1)
+        reference.build(x.shape)
+        reference.set_weights([np.array([1.0, 2.0, 3.0])])
         # along the last axis: it would need a size of its own there, too
-        np.testing.assert_allclose(made(x), unscaled * [1.0, 2.0, 3.0], rtol=1e-5)
+        np.testing.assert_allclose(reference(x), unscaled * [1.0, 2.0, 3.0], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_adapting_gives_the_numbers_of_keras(axis, shape):
     x = _data(*shape)
     layer = layers.Normalization(axis).adapt(x)
     with keras_rules():
-        made = keras.layers.Normalization(axis)
-        made.adapt(x)
-        value = np.asarray(made(x))
+        reference = keras.layers.Normalization(axis)
+        reference.adapt(x)
+        value = np.asarray(reference(x))
     np.testing.assert_allclose(layer(x), value, rtol=1e-4, atol=1e-5)
     again = layers.deserialize(layers.serialize(layer))
     assert again == layer
@@ -111,20 +111,20 @@ def test_adapting_gives_the_numbers_of_keras(axis, shape):
 
 def test_adapting_to_batches_is_adapting_to_all():
     x = _data(23, 3) + np.float32(1000)
-    whole = layers.Normalization().adapt(x)
-    np.testing.assert_allclose(whole.mean, x.astype("float64").mean(0), rtol=1e-9)
-    np.testing.assert_allclose(whole.variance, x.astype("float64").var(0), rtol=1e-9)
-    parts = [x[:5], x[5:6], x[6:6], x[6:]]
+    adapted = layers.Normalization().adapt(x)
+    np.testing.assert_allclose(adapted.mean, x.astype("float64").mean(0), rtol=1e-9)
+    np.testing.assert_allclose(adapted.variance, x.astype("float64").var(0), rtol=1e-9)
+    batches = [x[:5], x[5:6], x[6:6], x[6:]]
     for data in (
-        parts,
-        (part for part in parts),
-        [(part, np.zeros(len(part))) for part in parts],
-        [jnp.asarray(part) for part in parts],
+        batches,
+        (batch for batch in batches),
+        [(batch, np.zeros(len(batch))) for batch in batches],
+        [jnp.asarray(batch) for batch in batches],
         jnp.asarray(x),
     ):
         layer = layers.Normalization().adapt(data)
-        np.testing.assert_allclose(layer.mean, whole.mean, rtol=1e-6)
-        np.testing.assert_allclose(layer.variance, whole.variance, rtol=1e-4)
+        np.testing.assert_allclose(layer.mean, adapted.mean, rtol=1e-6)
+        np.testing.assert_allclose(layer.variance, adapted.variance, rtol=1e-4)
         assert layers.Normalization().mean is None
 
 
@@ -152,9 +152,9 @@ def test_a_constant_feature_becomes_zero():
 def test_a_keras_layer_brings_its_numbers_as_weights():
     x = _data(9, 3)
     with keras_rules():
-        made = keras.layers.Normalization()
-        made.adapt(x)
-        weights, value = made.get_weights(), np.asarray(made(x))
+        reference = keras.layers.Normalization()
+        reference.adapt(x)
+        weights, value = reference.get_weights(), np.asarray(reference(x))
     layer = layers.Normalization().build(KEY, x)
     layer, state = layer.set_weights(weights, layer.init_state(x))
     out = layer.apply(x, state=state, training=True)

@@ -65,8 +65,8 @@ def _join(wide):
 def test_hashes_of_strings_are_those_of_tensorflow():
     texts = [TEXT[:n].encode() for n in HASHES]
     for column, salt in enumerate((None, (133, 137))):
-        found = hash_strings(texts, salt) % np.uint64(LARGE)
-        assert found.tolist() == [pair[column] for pair in HASHES.values()]
+        hashes = hash_strings(texts, salt) % np.uint64(LARGE)
+        assert hashes.tolist() == [pair[column] for pair in HASHES.values()]
     negative = hash_strings([b"", b"a"], (-1, 2**62)) % np.uint64(LARGE)
     assert negative.tolist() == [4331401532214193551, 9135491259974883099]
 
@@ -78,11 +78,11 @@ def test_hashes_of_integers_agree_on_host_and_device():
         host = hash_strings(texts, salt)
         assert (host % np.uint64(LARGE)).tolist() == [pair[column] for pair in INTEGERS.values()]
 
-        def parts(x, salt=salt):
+        def words(x, salt=salt):
             wide = hash_integers(x, salt)
             return wide.high, wide.low
 
-        np.testing.assert_array_equal(_join(Wide(*jax.jit(parts)(numbers))), host)
+        np.testing.assert_array_equal(_join(Wide(*jax.jit(words)(numbers))), host)
 
 
 def test_decimal_forms():
@@ -101,8 +101,8 @@ words = st.integers(0, 2**64 - 1)
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(words, words, st.integers(1, 63), st.sampled_from([1, 3, 997, 2**16, 10**6 + 3, 2**31 - 1]))
 def test_wide_arithmetic_is_that_of_64_bits(a, b, places, divisor):
-    like = jnp.zeros((1,), "uint32")
-    x, y = Wide.of(a, like), Wide.of(b, like)
+    template = jnp.zeros((1,), "uint32")
+    x, y = Wide.of(a, template), Wide.of(b, template)
     cut = 2**64 - 1
     assert int(_join(x + y)[0]) == (a + b) & cut
     assert int(_join(x * y)[0]) == (a * b) & cut
@@ -176,10 +176,10 @@ def test_crossing_gives_the_bins_of_keras():
     big = layers.HashedCrossing(1000000)
     assert big((words, numbers)).tolist() == [794891, 97754, 794891, 409576, 403523]
     assert big((words, numbers, words)).tolist() == [402795, 740364, 402795, 331661, 891779]
-    other = np.array([1, -2, 3, 4, 2147483647])
+    second = np.array([1, -2, 3, 4, 2147483647])
     expected = [672036, 543821, 579299, 566472, 268476]
-    assert big((numbers, other)).tolist() == expected
-    on_device = [jnp.array(numbers, "int32"), jnp.array(other, "int32")]
+    assert big((numbers, second)).tolist() == expected
+    on_device = [jnp.array(numbers, "int32"), jnp.array(second, "int32")]
     assert jax.jit(big)(on_device).tolist() == expected
     assert big(on_device).tolist() == expected
     assert cross((np.array("A"), np.array(101))) == 1
@@ -208,11 +208,11 @@ def test_crossing_refuses():
 
 def test_known_ids_out_of_range_are_reported():
     layer = layers.CategoryEncoding(3, "one_hot")
-    for ids, found in (([0, 3], 3), (jnp.array([-1, 0]), -1), (np.array(7), 7)):
-        with pytest.raises(ValueError, match=f"ids from 0 to 2, received {found}"):
+    for ids, received in (([0, 3], 3), (jnp.array([-1, 0]), -1), (np.array(7), 7)):
+        with pytest.raises(ValueError, match=f"ids from 0 to 2, received {received}"):
             layer(ids)
-    inside = jax.jit(layer)(jnp.array([0, 3, -1]))
-    np.testing.assert_array_equal(inside, [[1, 0, 0], [np.nan] * 3, [np.nan] * 3])
+    encoded = jax.jit(layer)(jnp.array([0, 3, -1]))
+    np.testing.assert_array_equal(encoded, [[1, 0, 0], [np.nan] * 3, [np.nan] * 3])
     fractions = jax.jit(layer)(jnp.array([1.0, 1.7, jnp.nan]))
     np.testing.assert_array_equal(fractions, [[0, 1, 0], [np.nan] * 3, [np.nan] * 3])
     for mode in ("multi_hot", "count"):
@@ -246,9 +246,9 @@ def test_a_sample_is_the_last_axis_at_every_rank():
     ids = np.arange(12).reshape(2, 2, 3) % 4
     for mode in ("count", "multi_hot"):
         layer = layers.CategoryEncoding(4, mode)
-        found = layer(ids)
-        assert found.shape == (2, 2, 4)
-        assert found[1].tolist() == layer(ids[1]).tolist()
+        encoded = layer(ids)
+        assert encoded.shape == (2, 2, 4)
+        assert encoded[1].tolist() == layer(ids[1]).tolist()
     assert layers.CategoryEncoding(3, "count")([0, 2, 2]).tolist() == [1, 0, 2]
     assert layers.CategoryEncoding(3, "binary").output_mode == "multi_hot"
     assert layers.CategoryEncoding(3)(1).tolist() == [0, 1, 0]
@@ -281,9 +281,9 @@ def test_adapt_finds_the_boundaries_of_keras(bins, epsilon):
 def test_an_adapted_layer_goes_to_json_and_back():
     layer = layers.Discretization(num_bins=4).adapt(DATA)
     assert layer(DATA).tolist() == [[0, 2, 3, 2], [1, 3, 3, 1]]  # Keras
-    written = json.loads(json.dumps(layers.serialize(layer)))
-    assert layers.deserialize(written) == layer
-    theirs = keras.layers.deserialize(written)
+    config = json.loads(json.dumps(layers.serialize(layer)))
+    assert layers.deserialize(config) == layer
+    theirs = keras.layers.deserialize(config)
     assert np.asarray(theirs(DATA)).tolist() == layer(DATA).tolist()
     again = layers.deserialize(keras.layers.serialize(theirs))
     assert again.replace(name=None) == layer

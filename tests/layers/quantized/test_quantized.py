@@ -69,8 +69,8 @@ def test_codes_under_a_trace_are_those_of_the_host():
         return codes, packed, unsigned, quantizers.unpack_int4(packed, 5, 1), scale, zero
 
     traced, host = jax.jit(all_of)(x), all_of(x)
-    for one, other in zip(traced[:4], host[:4], strict=True):
-        np.testing.assert_array_equal(one, other)
+    for actual, expected in zip(traced[:4], host[:4], strict=True):
+        np.testing.assert_array_equal(actual, expected)
     np.testing.assert_array_equal(host[3], host[0])
     np.testing.assert_array_equal(host[2], host[0].view("uint8") & 15)
     np.testing.assert_allclose(traced[4], host[4], rtol=1e-6)
@@ -102,21 +102,21 @@ MODES = ("int8", "int4/2", pytest.param("int4/-1", marks=pytest.mark.exhaustive)
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_model_as_a_value(mode):
-    model, plain = _coded(mode), _floats()
+    model, floats = _coded(mode), _floats()
     # codes of 8 bits err by less than one in a hundred, of 4 bits by less than one in five
     limit = 0.02 if mode == "int8" else 0.2
     value = model(X)
-    assert 0 < np.abs(value - plain(X)).max() < limit * np.abs(plain(X)).max()
+    assert 0 < np.abs(value - floats(X)).max() < limit * np.abs(floats(X)).max()
     np.testing.assert_array_equal(jax.jit(lambda m, x: m(x))(model, X), value)
     if mode == "int8":  # a scale a row
-        many = jax.vmap(lambda x: model(x[None])[0])(X)
-        np.testing.assert_allclose(many, value, rtol=1e-5, atol=1e-5)
+        rows = jax.vmap(lambda x: model(x[None])[0])(X)
+        np.testing.assert_allclose(rows, value, rtol=1e-5, atol=1e-5)
     assert model.unbuilt().get_config() == model.get_config()
     assert fk.Model.from_config(model.get_config()) == model.unbuilt()
     again = fk.Model.from_config(model.get_config()).build(KEY)
     assert jax.tree.structure(again) == jax.tree.structure(model)
     chex.assert_trees_all_equal_shapes_and_dtypes(again, model)
-    assert fk.quantize(plain.unbuilt(), mode) == model.unbuilt()
+    assert fk.quantize(floats.unbuilt(), mode) == model.unbuilt()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -141,14 +141,14 @@ def test_gradients_pass_as_if_nothing_were_rounded():
         layers.EinsumDense("ab...,bc->ac...", 5),
     ):
         coded = fk.quantize(layer.build(KEY, X), "int8")
-        plain = fk.dequantize(coded)
-        weigh = jnp.cos(jnp.arange(plain(X).size, dtype="float32")).reshape(plain(X).shape)
+        floats = fk.dequantize(coded)
+        weigh = jnp.cos(jnp.arange(floats(X).size, dtype="float32")).reshape(floats(X).shape)
 
         def slope(layer, weigh=weigh):
             return jax.grad(lambda x: jnp.sum(layer(x) * weigh))(X)
 
-        np.testing.assert_allclose(slope(coded), slope(plain), rtol=1e-5, atol=1e-6)
-        tangents = [jax.jvp(one, (X,), (X,))[1] for one in (coded, plain)]
+        np.testing.assert_allclose(slope(coded), slope(floats), rtol=1e-5, atol=1e-6)
+        tangents = [jax.jvp(l, (X,), (X,))[1] for l in (coded, floats)]
         np.testing.assert_allclose(*tangents, rtol=1e-5, atol=1e-6)
 
 
@@ -156,14 +156,14 @@ def test_short_floats_carry_their_scales():
     """What stands for the gradients of scales and histories are their next values."""
     layer = layers.Dense(2, use_bias=False).build(KEY, (None, 3))
     layer = fk.quantize(layer, quantizers.Float8QuantizationConfig(4))
-    kept = fk.engine.overwritten_weights(layer)
+    weights = fk.engine.overwritten_weights(layer)
     x = jnp.array([[1.0, -3.0, 2.0]])
 
-    def loss(kept, training):
-        out = fk.engine.replace_weights(layer, kept).apply(x, training=training)
+    def loss(weights, training):
+        out = fk.engine.replace_weights(layer, weights).apply(x, training=training)
         return jnp.sum(out.value * jnp.array([[5.0, -7.0]]))
 
-    new = jax.grad(loss)(kept, True)
+    new = jax.grad(loss)(weights, True)
     assert new["inputs_amax_history"].tolist() == [3, 0, 0, 0]
     assert new["outputs_grad_amax_history"].tolist() == [7, 0, 0, 0]
     assert new["kernel_amax_history"][0] == jnp.max(jnp.abs(layer.kernel))
@@ -192,29 +192,29 @@ def test_a_trainer_trains_it(mode):
         np.testing.assert_array_equal(first.kernel_scale, last.kernel_scale)
         assert np.abs(last.bias).max() > 0
     else:
-        seen = np.abs(x).max()
-        np.testing.assert_allclose(last.inputs_amax_history[:1], seen)
+        largest = np.abs(x).max()
+        np.testing.assert_allclose(last.inputs_amax_history[:1], largest)
         assert np.count_nonzero(last.inputs_amax_history) == 5
-        np.testing.assert_allclose(last.inputs_scale, seen / 448, rtol=1e-6)
+        np.testing.assert_allclose(last.inputs_scale, largest / 448, rtol=1e-6)
 
 
 def test_patterns_choose_layers():
     model = fk.quantize(_floats(), "int8", ["att/query*", "inner"])
-    kinds = {p: type(one).__name__ for p, one in fk.engine.sublayers(model) if p}
-    coded = {path for path, kind in kinds.items() if kind == "QuantizedDense"}
+    class_names = {p: type(layer).__name__ for p, layer in fk.engine.sublayers(model) if p}
+    coded = {path for path, class_name in class_names.items() if class_name == "QuantizedDense"}
     assert coded == {"att/query_dense", "inner/head"}
     assert set(model.layers["att"].quantization) == {"query_dense"}
-    both = fk.quantize(model, "int4/2", ["sum", "each", "att/k*"])
-    assert {k: q.policy_mode for k, q in both.layers["att"].quantization.items()} == {
+    mixed = fk.quantize(model, "int4/2", ["sum", "each", "att/k*"])
+    assert {k: q.policy_mode for k, q in mixed.layers["att"].quantization.items()} == {
         "query_dense": "int8",
         "key_dense": "int4/2",
     }
-    back = fk.dequantize(both, "att")
-    assert back.layers["att"].quantization is None
-    assert type(back.layers["sum"]) is layers.QuantizedDense
-    whole = fk.dequantize(both)
-    assert jax.tree.structure(whole) == jax.tree.structure(_floats())
-    np.testing.assert_array_equal(whole.layers["att"].query_dense.bias, 0)
+    without_attention = fk.dequantize(mixed, "att")
+    assert without_attention.layers["att"].quantization is None
+    assert type(without_attention.layers["sum"]) is layers.QuantizedDense
+    floats = fk.dequantize(mixed)
+    assert jax.tree.structure(floats) == jax.tree.structure(_floats())
+    np.testing.assert_array_equal(floats.layers["att"].query_dense.bias, 0)
 
 
 def test_attention_in_keras_json():
@@ -226,11 +226,11 @@ def test_attention_in_keras_json():
         config = layers.serialize(layer)
         assert layers.deserialize(config) == layer
         with keras_rules():
-            made = keras.layers.deserialize(config)
-            made.build((None, 4, 6), (None, 4, 6))
-            modes = {one.name: one.quantization_mode for one in made._flatten_layers()}
-        found = {FIELDS[name]: config.mode for name, config in layer.quantization.items()}
-        assert {name: mode for name, mode in modes.items() if mode is not None} == found
+            reference = keras.layers.deserialize(config)
+            reference.build((None, 4, 6), (None, 4, 6))
+            modes = {child.name: child.quantization_mode for child in reference._flatten_layers()}
+        expected = {FIELDS[name]: config.mode for name, config in layer.quantization.items()}
+        assert {name: mode for name, mode in modes.items() if mode is not None} == expected
 
 
 def test_half_precision():

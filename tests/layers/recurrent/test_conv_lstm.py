@@ -21,9 +21,9 @@ def _layer(**options):
     return layers.ConvLSTM2D(2, 2, bias_initializer="ones", **options).build(KEY, SHAPE)
 
 
-def _close(one, other, tolerance=1e-5):
-    assert jnp.shape(one) == jnp.shape(other)
-    np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+def _close(actual, expected, tolerance=1e-5):
+    assert jnp.shape(actual) == jnp.shape(expected)
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_on_single_cells_it_is_an_lstm():
@@ -58,9 +58,9 @@ def test_on_single_cells_it_is_an_lstm():
 def test_scans_with_masks_are_unrolled_ones(options):
     scanned = _layer(return_sequences=True, return_state=True, **options)
     unrolled = scanned.replace(unroll=True)
-    both = jax.jit(lambda x: [layer.apply(x, mask=MASK).value for layer in (scanned, unrolled)])
-    for one, other in zip(*both(X), strict=True):
-        _close(one, other)
+    compute = jax.jit(lambda x: [layer.apply(x, mask=MASK).value for layer in (scanned, unrolled)])
+    for actual, expected in zip(*compute(X), strict=True):
+        _close(actual, expected)
 
 
 def test_zero_output_for_mask_has_no_effect_where_steps_are_unrolled():
@@ -80,11 +80,11 @@ def test_a_masked_step_leaves_the_states():
 
 
 def test_a_mask_that_keeps_nothing_gives_zeros_and_finite_gradients():
-    nothing = np.zeros((2, 3), bool)
+    mask = np.zeros((2, 3), bool)
     layer = _layer()
 
     def total(layer, x):
-        return layer.apply(x, mask=nothing).value.sum()
+        return layer.apply(x, mask=mask).value.sum()
 
     value, grads = jax.jit(jax.value_and_grad(total, argnums=(0, 1)))(layer, X)
     assert value == 0
@@ -100,8 +100,8 @@ def test_a_sequence_of_no_steps_gives_zeros():
 def test_channels_first_is_the_same_with_other_axes():
     last = _layer(return_sequences=True, padding="valid", strides=2)
     first = last.replace(data_format="channels_first")
-    one, other = jax.jit(lambda x: (first(jnp.moveaxis(x, -1, 2)), last(x)))(X)
-    _close(one, np.moveaxis(other, -1, 2))
+    actual, expected = jax.jit(lambda x: (first(jnp.moveaxis(x, -1, 2)), last(x)))(X)
+    _close(actual, np.moveaxis(expected, -1, 2))
 
 
 def test_keras_computes_the_same_from_given_states():
@@ -113,8 +113,8 @@ def test_keras_computes_the_same_from_given_states():
         theirs.set_weights(layer.get_weights())
         expected = jax.jit(lambda x: theirs(x, initial_state=start))(X)
     ours = jax.jit(lambda x: layer(x, initial_state=start))(X)
-    for one, other in zip(ours, expected, strict=True):
-        _close(one, other)
+    for actual, expected_array in zip(ours, expected, strict=True):
+        _close(actual, expected_array)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.03), ("float16", 0.004)])
@@ -137,30 +137,30 @@ def test_the_key_determines_dropout_and_inference_needs_no_key():
     layer = _layer(dropout=0.5, recurrent_dropout=0.5)
     _close(layer(X), _layer()(X))
     train = jax.jit(lambda key: layer(X, training=True, key=key))
-    one, same, other = (np.asarray(train(jax.random.key(n))) for n in (0, 0, 1))
-    _close(one, same)
-    assert np.abs(one - other).max() > 1e-3
+    value, same_key, other_key = (np.asarray(train(jax.random.key(n))) for n in (0, 0, 1))
+    _close(value, same_key)
+    assert np.abs(value - other_key).max() > 1e-3
 
 
 def test_each_gate_drops_its_own_share():
     # a kernel of ones over single cells: a gate is the number of its inputs that are kept
-    c, share = 400, 0.25
-    layer = layers.ConvLSTM1D(1, 1, dropout=share, use_bias=False, kernel_initializer="ones")
+    c, rate = 400, 0.25
+    layer = layers.ConvLSTM1D(1, 1, dropout=rate, use_bias=False, kernel_initializer="ones")
     layer = layer.build(KEY, (None, None, 1, c))
     step = layer.step_function(
         fk.Context(training=True, key=KEY), jnp.ones((1, 2, 1, c), "float32")
     )
     mask = step.keywords["input_mask"].reshape(4, c)
-    kept = np.asarray(mask) > 0
-    assert np.allclose(np.asarray(mask)[kept], 1 / (1 - share))
-    assert np.all(np.abs(kept.mean(axis=1) - (1 - share)) < 0.1)
-    assert not (kept[0] == kept[1]).all()
+    is_kept = np.asarray(mask) > 0
+    assert np.allclose(np.asarray(mask)[is_kept], 1 / (1 - rate))
+    assert np.all(np.abs(is_kept.mean(axis=1) - (1 - rate)) < 0.1)
+    assert not (is_kept[0] == is_kept[1]).all()
     assert step.keywords["recurrent_mask"] is None
 
 
 def test_all_dropped_is_as_zeros():
-    full = _layer(dropout=1.0)
-    _close(full(X, training=True, key=KEY), full(jnp.zeros_like(X)))
+    layer = _layer(dropout=1.0)
+    _close(layer(X, training=True, key=KEY), layer(jnp.zeros_like(X)))
 
 
 def test_a_stateful_layer_resumes_from_its_state():

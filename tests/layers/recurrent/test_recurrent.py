@@ -34,13 +34,13 @@ class Leaky(fk.Layer):
 
 
 def _split_call(layer, state, cut, x=X, mask=None):
-    parts = []
+    outputs = []
     for s in (slice(None, cut), slice(cut, None)):
         out = layer.apply(x[:, s], state=state, mask=None if mask is None else mask[:, s])
-        parts.append(out.value)
+        outputs.append(out.value)
         assert jax.tree.structure(out.updates) == jax.tree.structure(state)
         state = state | out.updates
-    return parts, state
+    return outputs, state
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -55,9 +55,9 @@ def test_stateful_halves_are_the_whole(kind, masked):
 
     layer = make(stateful=True, return_sequences=True).build(KEY, X)
     state = layer.init_state(X)
-    parts, _ = _split_call(layer, state, 2, mask=mask)
-    whole = make(return_sequences=True).build(KEY, X).apply(X, mask=mask).value
-    np.testing.assert_allclose(jnp.concatenate(parts, axis=1), whole, rtol=1e-6, atol=1e-6)
+    outputs, _ = _split_call(layer, state, 2, mask=mask)
+    expected = make(return_sequences=True).build(KEY, X).apply(X, mask=mask).value
+    np.testing.assert_allclose(jnp.concatenate(outputs, axis=1), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_stateful_state_advances_in_training_and_inference_and_resets():
@@ -83,11 +83,11 @@ def test_stateful_layer_in_a_model():
     x = fk.Input((3, 3), batch_size=2)
     model = fk.Model(x, layers.LSTM(4, stateful=True, name="lstm")(x)).build(KEY)
     state = model.init_state()
-    parts, state = _split_call(model, state, 3)
-    plain = layers.LSTM(4)
+    outputs, state = _split_call(model, state, 3)
+    stateless = layers.LSTM(4)
     inner = model.layers["lstm"]
-    plain = plain.build(KEY, X).set_weights(inner.get_weights())[0]
-    np.testing.assert_allclose(parts[1], plain(X), rtol=1e-6, atol=1e-6)
+    stateless = stateless.build(KEY, X).set_weights(inner.get_weights())[0]
+    np.testing.assert_allclose(outputs[1], stateless(X), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,8 +106,10 @@ def test_output_masks(unroll):
     assert [m is not None for m in mask] == [True, False, False]
     np.testing.assert_array_equal(mask[0], MASK)
     assert layers.LSTM(4).build(KEY, X).apply(X, mask=MASK).mask is None
-    both = layers.Bidirectional(layers.GRU(4, return_sequences=True, return_state=True), None)
-    mask = both.build(KEY, X).apply(X, mask=MASK).mask
+    bidirectional = layers.Bidirectional(
+        layers.GRU(4, return_sequences=True, return_state=True), None
+    )
+    mask = bidirectional.build(KEY, X).apply(X, mask=MASK).mask
     assert [m is not None for m in mask] == [True, True, False, False]
 
 
@@ -121,11 +123,11 @@ def test_initial_state_against_keras(kind):
         theirs.build(X.shape)
         theirs.set_weights(layer.get_weights())
         expected = np.asarray(theirs(X, initial_state=states, mask=MASK))
-    given = layer.apply(X, initial_state=states, mask=MASK).value
-    np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-6)
+    actual = layer.apply(X, initial_state=states, mask=MASK).value
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
     if count == 1:
         np.testing.assert_array_equal(
-            layer.apply(X, initial_state=states[0], mask=MASK).value, given
+            layer.apply(X, initial_state=states[0], mask=MASK).value, actual
         )
 
 
@@ -162,10 +164,10 @@ def test_bidirectional_state_and_initial_state_against_keras(merge_mode):
         theirs.build(X.shape)
         theirs.set_weights(layer.get_weights())
         expected = theirs(X, initial_state=states, mask=MASK)
-    given = layer.apply(X, initial_state=states, mask=MASK).value
-    assert len(given) == len(expected)
-    for one, other in zip(given, expected, strict=True):
-        np.testing.assert_allclose(one, np.asarray(other), rtol=1e-5, atol=1e-6)
+    outputs = layer.apply(X, initial_state=states, mask=MASK).value
+    assert len(outputs) == len(expected)
+    for actual, expected_array in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(actual, np.asarray(expected_array), rtol=1e-5, atol=1e-6)
 
 
 def test_bidirectional_stateful_weights_and_configuration():
@@ -181,8 +183,8 @@ def test_bidirectional_stateful_weights_and_configuration():
     assert not any(v.any() for v in jax.tree.leaves(built.reset_state(out.updates)))
     values = [w + 1 for w in built.get_weights()]
     again = layers.Bidirectional(layers.GRU(4), weights=values).build(KEY, X)
-    for one, other in zip(again.get_weights(), values, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for actual, expected in zip(again.get_weights(), values, strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_activity_regularizer_against_keras():
@@ -236,9 +238,9 @@ def test_stacked_cells_are_layers_one_after_the_other():
 def test_dropout_is_drawn_once_a_sequence(make):
     ones = np.ones((4, 6, 8), "float32")
     layer = make(8, dropout=0.5).build(KEY, ones)
-    one = layer.apply(ones, training=True, key=KEY).value
-    np.testing.assert_array_equal(one, layer.apply(ones, training=True, key=KEY).value)
-    assert np.abs(one - layer.apply(ones, training=True, key=jax.random.key(9)).value).max() > 0
+    value = layer.apply(ones, training=True, key=KEY).value
+    np.testing.assert_array_equal(value, layer.apply(ones, training=True, key=KEY).value)
+    assert np.abs(value - layer.apply(ones, training=True, key=jax.random.key(9)).value).max() > 0
     np.testing.assert_array_equal(layer.apply(ones, key=KEY).value, layer(ones))
     with pytest.raises(ValueError, match="key"):
         layer.apply(ones, training=True)
@@ -291,8 +293,8 @@ def test_time_distributed_masks():
     layer = layers.TimeDistributed(inner).build(KEY, x)
     out = layer.apply(x, mask=mask)
     for t in range(3):
-        one = layer.layer.apply(x[:, t], mask=mask[:, t]).value
-        np.testing.assert_allclose(out.value[:, t], one, rtol=1e-5, atol=1e-6)
+        expected = layer.layer.apply(x[:, t], mask=mask[:, t]).value
+        np.testing.assert_allclose(out.value[:, t], expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(out.mask, mask.any(-1))
     dense = layers.TimeDistributed(layers.Dense(2)).build(KEY, X).apply(X, mask=MASK)
     np.testing.assert_array_equal(dense.mask, MASK)
@@ -339,13 +341,17 @@ def test_errors_name_a_remedy():
     _raises(r"mask of shape \(b, t\)", lstm.apply, X, mask=np.ones((2, 6, 3), bool))
     _raises(r"expected a cell, received Dense", layers.RNN, layers.Dense(3))
     _raises(r"expected a list of cells", layers.StackedRNNCells, [])
-    _raises(r"opposite directions", layers.Bidirectional, layers.GRU(4), backward_layer=layers.GRU(4))
+    _raises(
+        r"opposite directions", layers.Bidirectional, layers.GRU(4), backward_layer=layers.GRU(4)
+    )
     _raises(r"merge_mode.*'concat'", layers.Bidirectional, layers.GRU(4), merge_mode="concta")
     _raises(r"expected a recurrent layer, received Dense", layers.Bidirectional, layers.Dense(3))
-    other = layers.GRU(4, go_backwards=True, return_sequences=True)
-    _raises(r"the same return_sequences", layers.Bidirectional, layers.GRU(4), backward_layer=other)
-    both = layers.Bidirectional(layers.LSTM(4)).build(KEY, X)
-    _raises(r"even number of states", both.apply, X, initial_state=[four, four, four])
+    backward = layers.GRU(4, go_backwards=True, return_sequences=True)
+    _raises(
+        r"the same return_sequences", layers.Bidirectional, layers.GRU(4), backward_layer=backward
+    )
+    bidirectional = layers.Bidirectional(layers.LSTM(4)).build(KEY, X)
+    _raises(r"even number of states", bidirectional.apply, X, initial_state=[four, four, four])
     _raises(r"at least three axes", layers.TimeDistributed(layers.Dense(3)).build, KEY, (None, 3))
     _raises(r"LSTM: units: expected a positive integer", layers.LSTM, 0)
     _raises(r"from 0 to 1", layers.LSTM, 4, dropout=20)

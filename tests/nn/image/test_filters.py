@@ -43,26 +43,26 @@ def test_colours_are_those_of_keras(name):
     x = _images()
     x[0, 0, :3] = [[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 0]]
 
-    def both(x, swapped):
+    def compute(x, swapped):
         with keras_rules():
             theirs = getattr(keras.ops.image, name)(x)
         return theirs, ours(x), ours(x[1]), ours(swapped, data_format="channels_first")
 
-    theirs, many, one, first = _compiled(both, x, _swap(x))
-    _same(many, theirs)
-    _same(one, theirs[1])
-    _same(first, _swap(theirs))
+    theirs, batched, unbatched, channels_first = _compiled(compute, x, _swap(x))
+    _same(batched, theirs)
+    _same(unbatched, theirs[1])
+    _same(channels_first, _swap(theirs))
 
 
 def test_hue_goes_around_and_back():
     x = _images((1, 8, 8, 3))
 
-    def around(x):
+    def compute(x):
         hsv = rgb_to_hsv(x)
         return hsv_to_rgb(hsv), hsv_to_rgb(hsv.at[..., 0].add(3.0))
 
-    back, shifted = _compiled(around, x)
-    _same(back, x, 1e-6)
+    restored, shifted = _compiled(compute, x)
+    _same(restored, x, 1e-6)
     _same(shifted, x)
 
 
@@ -82,13 +82,13 @@ def test_colours_of_bytes_and_half_precision():
     levels = np.array([[[255, 0, 0], [10, 20, 30]]], "uint8")
     half = _images().astype(jnp.bfloat16)
 
-    def both(levels, half):
+    def compute(levels, half):
         with keras_rules():
             theirs = keras.ops.image.rgb_to_grayscale(levels)
         greys = rgb_to_grayscale(half).astype("float32"), rgb_to_grayscale(half.astype("float32"))
         return theirs, rgb_to_grayscale(levels), greys
 
-    theirs, grey, greys = _compiled(both, levels, half)
+    theirs, grey, greys = _compiled(compute, levels, half)
     assert grey.dtype == jnp.uint8
     np.testing.assert_array_equal(grey, theirs)
     assert jax.eval_shape(rgb_to_hsv, half).dtype == jnp.bfloat16
@@ -105,7 +105,7 @@ def test_colours_of_bytes_and_half_precision():
 def test_blur_is_that_of_keras(size, sigma):
     x = _images()
 
-    def both(x, swapped):
+    def compute(x, swapped):
         with keras_rules():
             # Keras takes None for channels_first here
             theirs = keras.ops.image.gaussian_blur(x, size, sigma, "channels_last")
@@ -116,10 +116,10 @@ def test_blur_is_that_of_keras(size, sigma):
             gaussian_blur(swapped, size, sigma, "channels_first"),
         )
 
-    theirs, many, one, first = _compiled(both, x, _swap(x))
-    _same(many, theirs)
-    _same(one, theirs[0])
-    _same(first, _swap(theirs))
+    theirs, batched, unbatched, channels_first = _compiled(compute, x, _swap(x))
+    _same(batched, theirs)
+    _same(unbatched, theirs[0])
+    _same(channels_first, _swap(theirs))
 
 
 def test_blur_with_windows_of_each_image_and_without_width():
@@ -134,9 +134,9 @@ def test_blur_with_windows_of_each_image_and_without_width():
             jax.grad(lambda s: gaussian_blur(x, (3, 3), s).sum())(jnp.array([0.0, 1.0])),
         )
 
-    both, alone, same, slope = _compiled(blurred, x, sigma)
-    _same(both, alone, 1e-6)
-    _same(same, x, 1e-6)
+    batched, unbatched, unblurred, slope = _compiled(blurred, x, sigma)
+    _same(batched, unbatched, 1e-6)
+    _same(unblurred, x, 1e-6)
     assert np.isfinite(slope).all()
     assert jax.eval_shape(gaussian_blur, np.ones((3, 3, 1), "uint8")).dtype == jnp.float32
 
@@ -144,7 +144,7 @@ def test_blur_with_windows_of_each_image_and_without_width():
 def test_edges_are_those_of_keras():
     x = _images()
 
-    def both(x, swapped):
+    def compute(x, swapped):
         with keras_rules():
             theirs = keras.ops.image.sobel_edges(x, "channels_last")
             first = keras.ops.image.sobel_edges(swapped, "channels_first")
@@ -154,53 +154,55 @@ def test_edges_are_those_of_keras():
             (sobel_edges(swapped, "channels_first"), first),
         )
 
-    for pair in _compiled(both, x, _swap(x)):
+    for pair in _compiled(compute, x, _swap(x)):
         _same(*pair)
 
 
 def test_sharpening_is_a_line_through_the_image():
     x = _images()
-    none, one, two = _compiled(lambda x: [sharpen(x, amount) for amount in (0.0, 1.0, 2.0)], x)
-    _same(one, x, 1e-6)
-    _same(two - x, x - none, 1e-5)
+    smoothed, unchanged, sharpened = _compiled(
+        lambda x: [sharpen(x, amount) for amount in (0.0, 1.0, 2.0)], x
+    )
+    _same(unchanged, x, 1e-6)
+    _same(sharpened - x, x - smoothed, 1e-5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 255.0])
 def test_similarity_is_that_of_keras(scale):
-    one, two = (_images((2, 13, 12, 2), seed) * np.float32(scale) for seed in (0, 1))
+    x, y = (_images((2, 13, 12, 2), seed) * np.float32(scale) for seed in (0, 1))
     settings = {"max_val": scale}, {"max_val": scale, "filter_size": 5, "filter_sigma": 1.0}
     first = {**settings[1], "data_format": "channels_first"}
 
-    def both(one, two, swapped):
+    def compute(x, y, swapped):
         with keras_rules():
-            theirs = [keras.ops.image.ssim(one, two, **options) for options in settings]
-            noise = keras.ops.psnr(one, two, scale)
+            theirs = [keras.ops.image.ssim(x, y, **options) for options in settings]
+            noise = keras.ops.psnr(x, y, scale)
         return (
-            ([ssim(one, two, **options) for options in settings], theirs),
+            ([ssim(x, y, **options) for options in settings], theirs),
             (ssim(*swapped, **first), theirs[1]),
-            (psnr(one, two, scale), noise),
+            (psnr(x, y, scale), noise),
         )
 
-    for pair in _compiled(both, one, two, (_swap(one), _swap(two))):
+    for pair in _compiled(compute, x, y, (_swap(x), _swap(y))):
         _same(*pair)
-    assert jax.eval_shape(lambda a, b: ssim(a, b, **settings[1]), one[0], two[0]).shape == ()
+    assert jax.eval_shape(lambda a, b: ssim(a, b, **settings[1]), x[0], y[0]).shape == ()
 
 
 def test_equal_images_and_bytes():
     x = _images((1, 12, 12, 1))
     levels = (x * 255).astype("uint8")
-    other = levels[:, ::-1]
+    mirrored = levels[:, ::-1]
 
-    def computed(x, levels, other):
+    def compute(x, levels, mirrored):
         return (
             jax.value_and_grad(lambda v: ssim(v, x)[0])(x),
             jax.value_and_grad(lambda v: psnr(v, x, 1.0))(x),
-            ssim(levels, other, 255),
-            psnr(levels, other, 255),
-            psnr(levels.astype("float32"), other.astype("float32"), 255.0),
+            ssim(levels, mirrored, 255),
+            psnr(levels, mirrored, 255),
+            psnr(levels.astype("float32"), mirrored.astype("float32"), 255.0),
         )
 
-    likeness, noise, of_bytes, wrapped, exact = _compiled(computed, x, levels, other)
+    likeness, noise, of_bytes, wrapped, exact = _compiled(compute, x, levels, mirrored)
     value, slope = likeness
     assert float(value) == pytest.approx(1)
     assert np.isfinite(slope).all()
@@ -244,7 +246,7 @@ def test_equalized_levels_are_even():
 def test_tiles_of_a_flat_image_and_of_a_small_one():
     flat = np.full((1, 9, 7, 1), 80.0, "float32")
     small = np.full((1, 1, 1), 3.0, "float32")
-    *tiles, one = _compiled(
+    *tiles, pixel = _compiled(
         lambda x, y: (
             *(equalize_tiles(x, limit, (8, 8)) for limit in (0.0, 4.0)),
             equalize_tiles(y),
@@ -255,26 +257,26 @@ def test_tiles_of_a_flat_image_and_of_a_small_one():
     for out in tiles:
         assert out.shape == flat.shape
         assert float(out.max() - out.min()) < 1e-3
-    assert np.isfinite(one).all()
+    assert np.isfinite(pixel).all()
 
 
 def test_bits_and_contrast_in_half_precision():
     levels = np.arange(256, dtype="float32").reshape(16, 16, 1)
     dtypes = "float32", "bfloat16"
 
-    def computed(levels):
-        kept = {
+    def compute(levels):
+        posterized = {
             bits: [posterize(levels.astype(d), bits).astype("float32") for d in dtypes]
             for bits in (1, 4, 8)
         }
         stretched = auto_contrast(levels.astype("bfloat16") / 2)
-        return kept, stretched, rescale(rescale(levels, (0, 255), (-1, 1)), (-1, 1), (0, 255))
+        return posterized, stretched, rescale(rescale(levels, (0, 255), (-1, 1)), (-1, 1), (0, 255))
 
-    found, stretched, same = _compiled(computed, levels)
-    for bits, both in found.items():
+    results, stretched, restored = _compiled(compute, levels)
+    for bits, by_dtype in results.items():
         expected = (np.arange(256) >> (8 - bits)) << (8 - bits)
-        for kept in both:
-            np.testing.assert_array_equal(kept.ravel(), expected)
+        for posterized in by_dtype:
+            np.testing.assert_array_equal(posterized.ravel(), expected)
     assert stretched.dtype == jnp.bfloat16
     assert float(stretched.max()) == 255
-    _same(same, levels, 1e-4)
+    _same(restored, levels, 1e-4)
