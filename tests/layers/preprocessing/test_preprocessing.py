@@ -78,11 +78,11 @@ def test_hashes_of_integers_agree_on_host_and_device():
         host = hash_strings(texts, salt)
         assert (host % np.uint64(LARGE)).tolist() == [pair[column] for pair in INTEGERS.values()]
 
-        def words(x, salt=salt):
+        def high_and_low(x, salt=salt):
             wide = hash_integers(x, salt)
             return wide.high, wide.low
 
-        np.testing.assert_array_equal(_join(Wide(*jax.jit(words)(numbers))), host)
+        np.testing.assert_array_equal(_join(Wide(*jax.jit(high_and_low)(numbers))), host)
 
 
 def test_decimal_forms():
