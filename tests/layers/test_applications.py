@@ -30,7 +30,7 @@ def test_the_list_has_every_model_of_keras():
     assert names == set(applications.NAMES)
 
 
-def test_layers_that_applications_bring_with_them(tmp_path, key):
+def test_custom_layers_of_applications(tmp_path, key):
     ours, theirs = tmp_path / "ours.keras", tmp_path / "theirs.keras"
     x = np.linspace(-1, 1, 18, dtype="float32").reshape(6, 3)
     with keras_rules():

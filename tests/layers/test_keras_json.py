@@ -30,7 +30,7 @@ def _comparable(value):
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: repr(layer)[:90])
-def test_json_goes_both_ways(layer):
+def test_keras_json_round_trip(layer):
     with keras_rules():
         config = keras.layers.serialize(keras.layers.deserialize(layers.serialize(layer)))
     again = layers.deserialize(config)

@@ -82,7 +82,7 @@ def test_every_public_layer_has_a_row():
 
 
 @each_case
-def test_recorded_shapes_are_those_of_the_call(case):
+def test_recorded_shapes_match_the_call(case):
     arrays = case.arrays()
     value = _shapes(case).value
     if getattr(case.layer, "stateful", False) is True and "stateful" in repr(case.layer):
@@ -212,7 +212,7 @@ def test_state_goes_through_scan(case):
 
 
 @each_case
-def test_a_mask_is_taken_or_refused(case):
+def test_a_mask_is_used_or_rejected(case):
     """No mask is dropped in silence: a layer takes it, or says that it cannot."""
     layer, state = case.build()
     first = case.arrays()[0]
@@ -270,7 +270,7 @@ def _argument_text(cls):
     )
 
 
-def test_docstrings_have_their_parts():
+def test_docstrings_have_all_sections():
     for cls in {type(case.layer) for case in CASES}:
         docstring = inspect.cleandoc(cls.__doc__ or "")
         assert docstring, f"{cls.__name__} has no docstring"

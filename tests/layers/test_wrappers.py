@@ -34,7 +34,7 @@ def test_the_estimate_becomes_the_largest_singular_value():
     assert last.updates == {}
 
 
-def test_inference_computes_with_the_bare_kernel_as_keras_does_or_always_divides():
+def test_inference_uses_the_undivided_kernel_unless_always_is_set():
     x = _data(2, 5)
     layer = layers.SpectralNormalization(layers.Dense(3)).build(KEY, x)
     state = layer.init_state(x)
@@ -96,7 +96,7 @@ def test_weights_of_a_model_come_in_the_order_of_keras():
     assert again == model
 
 
-def test_state_of_the_layer_inside_is_kept():
+def test_state_of_the_inner_layer_is_kept():
     inner = fk.Sequential([layers.Dense(3), layers.BatchNormalization()])
     layer = layers.Wrapper(inner).build(KEY, (4, 5))
     state = layer.init_state((4, 5))
@@ -105,7 +105,7 @@ def test_state_of_the_layer_inside_is_kept():
     assert layer.apply(_data(4, 5), state=state).updates == {}
 
 
-def test_a_pipeline_is_its_layers_in_a_row():
+def test_a_pipeline_equals_its_layers_in_sequence():
     x = _data(4, 3)
     members = [layers.Dense(5), fk.Sequential([layers.Dense(4)]), layers.BatchNormalization()]
     pipeline = layers.Pipeline(members).build(KEY, x)
@@ -122,7 +122,7 @@ def test_a_pipeline_is_its_layers_in_a_row():
     assert model(x, state=model.init_state()).shape == (4, 4)
 
 
-def test_a_pipeline_takes_dictionaries_and_the_mode_of_the_call():
+def test_a_pipeline_accepts_dictionaries_and_the_mode_of_the_call():
     class Halve(fk.Layer):
         """Halves the images of a dictionary."""
 
@@ -141,14 +141,14 @@ def test_a_pipeline_takes_dictionaries_and_the_mode_of_the_call():
     np.testing.assert_allclose(std, 2**0.5, rtol=0.05)
 
 
-def test_a_mask_goes_through_a_pipeline():
+def test_a_mask_passes_through_a_pipeline():
     pipeline = layers.Pipeline([layers.Masking(), layers.LSTM(2)]).build(KEY, (2, 4, 3))
     x = _data(2, 4, 3)
     x[:, 2:] = 0.0
     np.testing.assert_allclose(pipeline(x), pipeline(x[:, :2]), rtol=1e-6)
 
 
-def test_the_numbers_are_those_of_keras():
+def test_jax_layer_matches_keras():
     x = _data(4, 5)
     params = init_affine(KEY, x)
     layer = layers.JaxLayer(call_affine, params=params, call_arguments=("params", "inputs"))
@@ -161,7 +161,7 @@ def test_the_numbers_are_those_of_keras():
     assert list(layer.params) == ["affine.bias.0", "affine.kernel"]
 
 
-def test_weights_are_trained_and_frozen_as_others():
+def test_weights_can_be_trained_and_frozen():
     x = _data(4, 5)
     layer = layers.JaxLayer(call_affine, init_affine, call_arguments=("params", "inputs"))
     model = fk.Sequential([fk.Input((5,)), layer, layers.Dense(2)]).build(KEY)
@@ -172,7 +172,7 @@ def test_weights_are_trained_and_frozen_as_others():
     assert all(bool(jnp.abs(g).max() > 0) for g in jax.tree.leaves(grads))
 
 
-def test_state_changes_where_the_function_returns_another():
+def test_updates_are_returned_if_the_function_changes_the_state():
     x = jnp.asarray(_data(4, 5))
     layer = layers.JaxLayer(call_counter, init_counter).build(KEY, x)
     state = layer.init_state(x)
@@ -190,7 +190,7 @@ def test_state_changes_where_the_function_returns_another():
     assert initialized.init_state(x)["steps"].dtype == jnp.int32
 
 
-def test_seeds_and_short_types():
+def test_seeds_and_low_precision():
     x = jnp.zeros((4, 5))
     layer = layers.JaxLayer(call_counter, init_counter).build(KEY, x)
     state = layer.init_state(x)
@@ -204,7 +204,7 @@ def test_seeds_and_short_types():
     assert {w.dtype for w in jax.tree.leaves(half)} == {jnp.dtype("float32")}
 
 
-def test_numbers_that_are_not_trained():
+def test_integer_params_are_not_trained():
     def scaled(params, inputs):
         return inputs * params["scale"] ** params["power"]
 
@@ -260,12 +260,12 @@ def test_numbers_that_are_not_trained():
         (lambda: layers.FlaxLayer(call_affine), r"init and apply.*JaxLayer"),
     ],
 )
-def test_messages(make, message):
+def test_error_messages(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 
 
-def test_a_state_that_changes_its_structure_is_refused():
+def test_a_state_that_changes_its_structure_is_rejected():
     def grow(params, state, rng, inputs, training):
         return inputs, {**state, "more": state["steps"]}
 
@@ -323,7 +323,7 @@ def test_a_flax_layer_computes_the_outputs_of_its_module():
     assert bool(jnp.isfinite(jnp.concatenate([g.ravel() for g in jax.tree.leaves(grads)])).all())
 
 
-def test_flax_modules_go_to_json_and_into_models():
+def test_flax_modules_in_json_and_in_models():
     nn = pytest.importorskip("flax.linen")
     network = _network(nn)
     layer = layers.FlaxLayer(network(4), training_argument="train", seed=3)
@@ -348,7 +348,7 @@ def test_flax_modules_go_to_json_and_into_models():
     assert sorted(np.unique(values)) == [0.0, 2.0]
 
 
-def test_a_training_argument_that_was_not_named_is_asked_for():
+def test_a_missing_training_argument_is_reported():
     nn = pytest.importorskip("flax.linen")
 
     class Strict(nn.Module):

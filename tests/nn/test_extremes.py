@@ -86,7 +86,7 @@ def test_equal_elements_share_the_gradient_as_in_jax():
     assert np.isfinite(hessian).all()
 
 
-def test_values_and_dtypes_are_those_of_jax():
+def test_values_and_dtypes_match_jax():
     for x in (np.array([[3, 1]]), np.array([[True, False]]), np.float32([[1, np.nan]])):
         x = jnp.asarray(x)
         for ours, theirs in ((ops.amax, jnp.max), (ops.amin, jnp.min)):

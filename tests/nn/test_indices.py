@@ -35,7 +35,7 @@ def embedding(class_name="Embedding"):
 
 
 @pytest.mark.parametrize(("dtype", "values"), WRONG, ids=[d for d, _ in WRONG])
-def test_what_is_no_index_gives_nan_and_no_gradient(dtype, values):
+def test_invalid_indices_give_nan_and_no_gradient(dtype, values):
     valid = jnp.asarray(np.array([0, 1, 2, 2]), dtype)
     index = jnp.concatenate([valid, jnp.asarray(np.array(values), dtype)])
     layer = embedding()
@@ -63,7 +63,7 @@ def test_what_is_no_index_gives_nan_and_no_gradient(dtype, values):
     assert np.isnan(values).tolist() == [False] * 4 + [True] * (len(index) - 4)
 
 
-def test_gradients_of_valid_labels_beside_invalid_ones_are_those_alone():
+def test_invalid_labels_do_not_change_gradients_of_valid_labels():
     scores = jnp.array([[0.3, -1.0, 2.0], [0.1, 0.2, 0.3]])
 
     def loss(scores, labels):
@@ -74,7 +74,7 @@ def test_gradients_of_valid_labels_beside_invalid_ones_are_those_alone():
     np.testing.assert_array_equal(beside_invalid, alone)
 
 
-def test_ignored_classes_are_no_wrong_labels():
+def test_ignored_classes_are_not_invalid_labels():
     scores = jnp.full((3, 2), 0.5)
     for ignore, labels in ((-1, [0, -1, 5]), (255, np.array([0, 255, 5], "uint8"))):
         losses = fk.losses.sparse_categorical_crossentropy(labels, scores, ignore_class=ignore)
@@ -101,7 +101,7 @@ def test_indices_of_large_tables_and_wide_dtypes():
 
 
 @pytest.mark.parametrize("kind", ["Embedding", "ReversibleEmbedding"])
-def test_fractions_are_refused_where_they_are_known(kind):
+def test_concrete_fractions_are_rejected(kind):
     for layer in (embedding(kind), fk.quantize(embedding(kind), "int8")):
         for index in (np.array([0.0, 1.7]), jnp.array([0.0, 1.7])):
             with pytest.raises(ValueError, match=r"expected integer ids, received 1\.7.* at \[1\]"):
@@ -152,7 +152,7 @@ def test_loops_name_the_row_of_an_id_and_of_a_label(dtype, values):
                 call()
 
 
-def test_tables_are_found_behind_networks_and_wrappers():
+def test_tables_are_found_inside_networks_and_wrappers():
     assert ids.tables(RUNS["int32"].model) == ((0, "twice/sequential/table", 3),)
     inputs = fk.Input((4, 2), dtype="int32")
     reverse = layers.ReversibleEmbedding(5, 2, name="both")
@@ -166,7 +166,7 @@ def test_tables_are_found_behind_networks_and_wrappers():
     assert scores.shape == (None, 5)
 
 
-def test_integers_that_an_integer_input_cannot_hold(monkeypatch):
+def test_integers_out_of_range_of_an_integer_input_are_rejected(monkeypatch):
     x = fk.Input((2,), dtype="uint8")
     model = fk.Model(x, layers.Rescaling(1 / 255)(x))
     run = fk.Trainer("sgd", "mse").init(model, KEY)

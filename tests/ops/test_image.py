@@ -246,7 +246,10 @@ def test_pad_and_crop():
         (lambda: borders.crop_images(IMAGES, 3, 0, None, 0, target_height=3), "within the images"),
         (lambda: borders.crop_images(IMAGES, 0, 0, 0), "exactly two of left_cropping"),
         (lambda: borders.crop_images(IMAGES, -1, 0, 0, 0), "0 or more"),
-        (lambda: borders.pad_images(IMAGES, 0, 0, None, 0, 2), "at least the size of the images"),
+        (
+            lambda: borders.pad_images(IMAGES, 0, 0, None, 0, 2),
+            "at least the size of the padded images",
+        ),
         (lambda: resizing.resize(IMAGES, (0, 2)), "both 1 or more"),
         (lambda: resizing.resize(IMAGES, (2, 2), "area"), "interpolation: expected"),
         (lambda: resizing.resize(IMAGES[..., 0][0], (2, 2)), "expected 3 axes"),
@@ -263,7 +266,7 @@ def test_pad_and_crop():
         (lambda: boxes.clip_to_image_size({"boxes": np.ones((1, 4))}), "size of the images"),
     ],
 )
-def test_messages(call, message):
+def test_error_messages(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

@@ -135,13 +135,13 @@ def _same(ours, theirs, tolerance):
 
 
 @pytest.mark.parametrize("row", PAIRED, ids=str)
-def test_numbers_are_those_of_keras(row, computed):
+def test_values_match_keras(row, computed):
     ours, theirs = (_result(computed, part, row) for part in ("ours", "theirs"))
     _same(ours, theirs, row.tolerance)
 
 
 @pytest.mark.parametrize("row", [r for r in ROWS if not (r.symbolic and r.keras_traced)], ids=str)
-def test_numbers_outside_of_programs_are_those_of_keras(row):
+def test_eager_values_match_keras(row):
     arrays = [jnp.asarray(a) for a in _arrays(row)]
     ours = _leaves(_call(row, fk.ops, arrays))
     with _lenient():
@@ -208,7 +208,7 @@ def _defaults(function):
     ]
 
 
-def test_arguments_are_those_of_keras():
+def test_arguments_match_keras():
     extra_names = {"dot_product_attention": ["empty_rows"]}  # by keyword only
     for name in sorted(KERAS):
         ours = [

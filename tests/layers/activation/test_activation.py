@@ -23,7 +23,7 @@ EXTREME = jnp.array([[-jnp.inf, -1e9, -1e4, 0.0, 1e4, 1e9, jnp.inf]])
     ],
     ids=str,
 )
-def test_extreme_numbers_give_numbers(layer):
+def test_extreme_inputs_give_no_nan(layer):
     layer = layer.build(KEY, EXTREME)
     assert not bool(jnp.isnan(layer(EXTREME)).any())
     finite = EXTREME[:, 1:-1]
@@ -34,7 +34,7 @@ def test_extreme_numbers_give_numbers(layer):
     assert half(finite).dtype == jnp.bfloat16
 
 
-def test_prelu_learns_a_slope_a_channel():
+def test_prelu_learns_one_slope_per_channel():
     x = jnp.full((2, 3, 4, 5), -2.0)
     layer = layers.PReLU("zeros", shared_axes=(1, 2)).build(KEY, (None, None, None, 5))
     assert layer.alpha.shape == (1, 1, 5)
@@ -57,6 +57,6 @@ def test_prelu_learns_a_slope_a_channel():
         (lambda: layers.PReLU().build(KEY, (2, 3))(jnp.ones((2, 4))), r"\{1: 3\}|axis 1|\(2, 4\)"),
     ],
 )
-def test_messages(make, message):
+def test_error_messages(make, message):
     with pytest.raises(ValueError, match=message):
         make()

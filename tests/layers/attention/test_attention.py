@@ -62,7 +62,7 @@ def test_dot_product_attention_against_loops(groups, shape):
     np.testing.assert_allclose(causal, _reference(query, key, value, lower), atol=2e-6)
 
 
-def test_both_ways_through_agree():
+def test_attend_and_attend_with_weights_agree():
     query, key, value = (jnp.asarray(_draw(2, n, 3, 4, 6)) for n in (5, 2, 2))
     mask = jnp.asarray(RNG.random((2, 1, 5, 3, 2, 3)) < 0.7)
     y, weights = attend_with_weights(query, key, value, mask, axes=(1, 2))
@@ -98,7 +98,7 @@ def test_values_and_gradients_are_finite(dtype):
     assert (biased[:, 2] == 0).all()
 
 
-def test_rows_without_keys_are_those_of_keras():
+def test_rows_without_keys_match_keras():
     x = _draw(2, 4, 6)
     mask = np.array([[True, True, False, False], [False] * 4])
     masks = {"query_mask": mask, "value_mask": mask}
@@ -253,7 +253,7 @@ def test_queries_without_a_key_in_files(tmp_path):
     ] == ["zeros"] * 2
 
 
-def test_no_steps_at_all():
+def test_attention_over_no_steps():
     x, empty = _draw(2, 3, 4), np.zeros((2, 0, 4), "float32")
     layer = layers.MultiHeadAttention(2, 3).build(KEY, x, x)
     assert layer(empty, x).shape == (2, 0, 4)
@@ -320,7 +320,7 @@ def test_masks_combine_as_in_keras(layer, scores):
     ],
     ids=repr,
 )
-def test_lists_of_masks_as_in_keras(layer):
+def test_lists_of_masks_match_keras(layer):
     query, value = _draw(2, 4, 3), _draw(2, 5, 3)
     query_mask, value_mask = RNG.random((2, 4)) < 0.6, RNG.random((2, 5)) < 0.6
     value_mask[:, 0] = True
@@ -343,7 +343,7 @@ def test_lists_of_masks_as_in_keras(layer):
         assert (out.mask is None) == (mask[0] is None)
 
 
-def test_masks_travel_through_a_graph():
+def test_masks_pass_through_a_graph():
     ids = fk.Input((None,), dtype="int32")
     x = layers.Embedding(9, 6, mask_zero=True)(ids)
     y, scores = layers.MultiHeadAttention(2, 3)(x, x, return_attention_scores=True)
@@ -466,14 +466,14 @@ def _children(layer):
     return [(name, getattr(layer, name)) for name in names]
 
 
-def test_kernels_are_spread_as_those_of_keras():
+def test_kernels_have_the_variance_of_keras():
     x = np.zeros((1, 2, 64), "float32")
     layer = layers.MultiHeadAttention(4, 32).build(KEY, x, x)
     for kernel in (layer.query_dense.kernel, layer.output_dense.kernel):
         assert abs(float(kernel.std()) - (2 / (64 + 128)) ** 0.5) < 0.002
 
 
-def test_penalties_are_those_of_keras():
+def test_penalties_match_keras():
     x = _draw(2, 4, 6)
     for layer in (
         layers.MultiHeadAttention(2, 3, activity_regularizer="l2", kernel_regularizer="l1"),
@@ -490,13 +490,13 @@ def test_penalties_are_those_of_keras():
         np.testing.assert_allclose(ours, expected, rtol=1e-5)
 
 
-def test_frozen_before_it_is_built():
+def test_a_layer_can_be_frozen_before_build():
     x = _draw(1, 2, 3)
     layer = layers.MultiHeadAttention(1, 2, trainable=False).build(KEY, x, x)
     assert fk.engine.trainable_weights(layer) == {}
 
 
-def test_json_of_keras_is_read():
+def test_keras_json_is_read():
     for reference in (
         keras.layers.Attention(use_scale=True, score_mode="concat", dropout=0.1, seed=3),
         keras.layers.AdditiveAttention(use_scale=False, dropout=0.1, seed=4),
@@ -526,7 +526,7 @@ def test_json_of_keras_is_read():
         (lambda: layers.Attention(score_mode="dott"), "Did you mean 'dot'"),
     ],
 )
-def test_bad_arguments(make, message):
+def test_bad_arguments_are_rejected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -549,7 +549,7 @@ def test_bad_arguments(make, message):
             layers.MultiHeadAttention(2, 3),
             ((2, 3, 4, 5), (2, 3, 4, 5)),
             {"use_causal_mask": True},
-            "expected one axis of attention",
+            "expected one attention axis",
         ),
         (
             layers.MultiHeadAttention(2, 3),
@@ -560,7 +560,7 @@ def test_bad_arguments(make, message):
         (layers.GroupQueryAttention(2, 2, 1), ((2, 3, 4, 5), (2, 3, 4, 5)), {}, "more axes"),
     ],
 )
-def test_bad_calls(layer, inputs, options, message):
+def test_bad_calls_are_rejected(layer, inputs, options, message):
     arrays = jax.tree.map(
         lambda s: np.ones(s, "float32"), list(inputs), is_leaf=lambda s: isinstance(s, tuple)
     )
@@ -568,7 +568,7 @@ def test_bad_calls(layer, inputs, options, message):
         layer.build(KEY, *arrays)(*arrays, **options)
 
 
-def test_bad_arrays():
+def test_bad_arrays_are_rejected():
     x = jnp.ones((2, 3, 4))
     with pytest.raises(ValueError, match="For one head add an axis"):
         dot_product_attention(x, x, x)

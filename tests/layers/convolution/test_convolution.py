@@ -50,7 +50,7 @@ def _both(ours, theirs, *arrays):
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(("stride", "rate", "groups"), [(1, 1, 1), (2, 1, 2), (1, 2, 4)])
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_convolve_is_that_of_keras(rank, stride, rate, groups, padding, data_format):
+def test_convolve_matches_keras(rank, stride, rate, groups, padding, data_format):
     x = _images(rank, data_format)
     kernel = _numbers(*(2,) * rank, 4 // groups, 8, seed=1)
     strides, rates = (stride,) * rank, (rate,) * rank
@@ -68,7 +68,7 @@ def test_convolve_is_that_of_keras(rank, stride, rate, groups, padding, data_for
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(("size", "stride"), [(2, 2), (3, 1), (2, 3)])
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_pooling_is_that_of_keras(rank, size, stride, padding, data_format):
+def test_pooling_matches_keras(rank, size, stride, padding, data_format):
     options = ((size,) * rank, (stride,) * rank, padding, data_format)
     ours, theirs = _both(
         lambda x: (max_pool(x, *options), average_pool(x, *options)),
@@ -81,7 +81,7 @@ def test_pooling_is_that_of_keras(rank, size, stride, padding, data_format):
 
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "lanczos3", "lanczos5"])
-def test_resize_is_that_of_keras(interpolation, data_format):
+def test_resize_matches_keras(interpolation, data_format):
     x = _images(2, data_format)
     sizes = tuple(n * k for n, k in zip(SIZES[2], (2, 3), strict=True))
     options = {"interpolation": interpolation, "data_format": data_format}
@@ -94,7 +94,7 @@ def test_resize_is_that_of_keras(interpolation, data_format):
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_repeat_pad_and_crop_are_those_of_numpy(rank):
+def test_repeat_pad_and_crop_match_numpy(rank):
     x = _images(rank, "channels_first")
     expected = x
     for axis in range(2, rank + 2):
@@ -106,12 +106,12 @@ def test_repeat_pad_and_crop_are_those_of_numpy(rank):
     _close(crop(padded, pairs, "channels_first"), x)
 
 
-def test_an_average_counts_the_cells_inside():
+def test_average_pooling_counts_only_cells_inside():
     x = jnp.ones((1, 5, 4, 1))
     assert bool(jnp.all(average_pool(x, (3, 3), (2, 2), "same") == 1.0))
 
 
-def test_a_causal_convolution_sees_no_later_step():
+def test_a_causal_convolution_ignores_later_steps():
     layer = layers.Conv1D(2, 3, padding="causal", dilation_rate=2).build(KEY, (None, 8, 3))
     x = jnp.asarray(_numbers(1, 8, 3))
     jacobian = jax.jit(jax.jacobian(lambda x: layer(x)[0].sum(-1)))(x)
@@ -128,7 +128,7 @@ def test_max_pooling_keeps_integers():
 
 
 @pytest.mark.parametrize("data_format", FORMATS)
-def test_the_masked_mean_is_that_of_keras(data_format):
+def test_the_masked_mean_matches_keras(data_format):
     x = jnp.asarray(_images(1, data_format))
     mask = jnp.array([[1, 1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 0]], bool)
     layer = layers.GlobalAveragePooling1D(data_format)
@@ -147,7 +147,7 @@ def test_a_row_without_steps_has_mean_0_and_finite_gradients():
     assert (np.asarray(grad) == 0).all()
 
 
-def test_a_mask_of_other_steps_is_an_error():
+def test_a_mask_with_another_number_of_steps_is_rejected():
     with pytest.raises(ValueError, match=r"expected a mask of shape \(2, 7\).*received \(2, 4\)"):
         layers.GlobalAveragePooling1D().apply(jnp.ones((2, 7, 4)), mask=jnp.ones((2, 4), bool))
 
@@ -189,20 +189,20 @@ def test_only_the_unknown_axes_are_unknown():
     assert layers.UpSampling1D(3)(fk.Input((None, 5))).shape == (None, None, 5)
 
 
-def test_branches_of_one_unknown_size_meet_again():
+def test_branches_of_one_unknown_size_can_be_added():
     x = fk.Input((None, None, 3))
     pooled = layers.MaxPooling2D(3, 1, "same")(x)
     y = layers.Add()([x, layers.Conv2D(3, 3, padding="same")(pooled)])
     assert y.shape == (None, None, None, 3)
 
 
-def test_strides_are_the_window_where_none_are_given():
+def test_strides_default_to_the_window():
     assert layers.MaxPooling2D((2, 3)).strides == (2, 3)
     assert layers.MaxPooling2D(2) == layers.MaxPooling2D((2, 2), [2, 2])
     assert layers.Conv2D(4, 3) == layers.Conv2D(4, (3, 3), padding="VALID")
 
 
-def test_what_keras_writes_can_be_read():
+def test_keras_configurations_can_be_read():
     with keras_rules():
         theirs = [
             keras.layers.Conv2D(4, 3, padding="same", activation="relu", name="a"),
@@ -228,7 +228,7 @@ def test_what_keras_writes_can_be_read():
         assert layers.deserialize(keras.layers.serialize(keras_layer)) == layer
 
 
-def test_the_short_names_are_the_same_classes():
+def test_short_names_are_aliases():
     assert layers.Convolution2D is layers.Conv2D
     assert layers.MaxPool1D is layers.MaxPooling1D
     assert layers.AvgPool3D is layers.AveragePooling3D
@@ -242,7 +242,7 @@ def test_weights_have_the_shapes_and_order_of_keras():
     assert [w.shape for w in layer.get_weights()] == [(3, 2, 3, 6), (6,)]
 
 
-def test_a_missing_axis_is_named():
+def test_a_missing_axis_is_reported():
     with pytest.raises(fk.InputSpecError, match=r"ndim=4.*\(b, 28, 28\).*x\[\.\.\., None\]"):
         layers.Conv2D(4, 3)(fk.Input((28, 28)))
     built = layers.Conv2D(4, 3).build(KEY, (None, 28, 28, 3))
@@ -252,7 +252,7 @@ def test_a_missing_axis_is_named():
         layers.GlobalMaxPooling1D()(fk.Input((8,)))
 
 
-def test_other_channels_are_an_error():
+def test_another_number_of_channels_is_rejected():
     built = layers.Conv2D(4, 3, name="stem").build(KEY, (None, 28, 28, 3))
     with pytest.raises(fk.InputSpecError, match=r"'stem' \(Conv2D\).*size 3.*\(2, 28, 28, 1\)"):
         built(jnp.ones((2, 28, 28, 1)))
@@ -260,7 +260,7 @@ def test_other_channels_are_an_error():
         layers.Conv1D(4, 3)(fk.Input((8, None)))
 
 
-def test_a_window_larger_than_the_input_is_an_error():
+def test_a_window_larger_than_the_input_is_rejected():
     message = r"at least {} cells on axis {}.*{}.*padding='same'"
     with pytest.raises(ValueError, match=message.format(5, 2, "kernel_size")):
         layers.Conv2D(4, 3, dilation_rate=2)(fk.Input((8, 4, 3)))
@@ -290,11 +290,11 @@ def test_a_window_larger_than_the_input_is_an_error():
         (lambda: layers.UpSampling1D(1.5), r"UpSampling1D: size: .*1\.5"),
     ],
 )
-def test_arguments_are_checked_where_they_are_given(make, message):
+def test_constructors_check_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_channels_that_do_not_fall_into_the_groups():
+def test_channels_must_be_divisible_by_groups():
     with pytest.raises(ValueError, match=r"groups=2, received \(b, 8, 8, 3\) with 3"):
         layers.Conv2D(4, 3, groups=2)(fk.Input((8, 8, 3)))

@@ -47,7 +47,7 @@ def _both(ours, theirs, *arrays):
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(("strides", "rates"), STEPS)
-def test_convolutions_are_those_of_keras(strides, rates, padding, data_format):
+def test_convolutions_match_keras(strides, rates, padding, data_format):
     x = _images(data_format, 7, 6)
     kernel, mix = _numbers(3, 2, 3, 2, seed=1), _numbers(1, 1, 6, 4, seed=2)
     grouped = _numbers(3, 2, 1, 6, seed=3)
@@ -69,7 +69,7 @@ def test_convolutions_are_those_of_keras(strides, rates, padding, data_format):
         _close(actual, expected)
 
 
-def test_a_separable_convolution_is_one_of_low_rank():
+def test_a_separable_convolution_is_a_low_rank_convolution():
     x, kernel, mix = _numbers(2, 6, 5, 3), _numbers(3, 2, 3, 2), _numbers(1, 1, 6, 4, seed=1)
     full_kernel = np.einsum("hwcm,cmf->hwcf", kernel, mix.reshape(3, 2, 4))
     separable, full = jax.jit(
@@ -88,7 +88,7 @@ def test_depthwise_channels_do_not_mix():
 
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("output_size", [(1, 1), (3, 4), (5, 9)])
-def test_adaptive_pooling_is_that_of_keras(output_size, data_format):
+def test_adaptive_pooling_matches_keras(output_size, data_format):
     x = _images(data_format, 7, 6)
     ours, theirs = _both(
         lambda x: [adaptive_pool(x, output_size, m, data_format) for m in ("average", "max")],
@@ -104,7 +104,7 @@ def test_adaptive_pooling_is_that_of_keras(output_size, data_format):
 
 @pytest.mark.parametrize("size", [1, 5, 11, 14])
 @pytest.mark.parametrize("count", [1, 3, 7])
-def test_adaptive_windows_are_those_of_the_definition(size, count):
+def test_adaptive_windows_match_the_definition(size, count):
     x = _numbers(1, size, 1)
     windows = [x[0, i * size // count : -(-(i + 1) * size // count), 0] for i in range(count)]
     largest, mean = jax.device_get(
@@ -115,7 +115,7 @@ def test_adaptive_windows_are_those_of_the_definition(size, count):
 
 
 @pytest.mark.parametrize("size", [7, 13, 14])
-def test_one_window_a_cell_changes_nothing(size):
+def test_one_window_per_cell_is_the_identity(size):
     # Keras computes windows in float32: with some versions of JAX NaN stands in the last cell here
     x = _numbers(2, size, 3)
     _close(pooled(x, (size,), "average"), x)
@@ -157,7 +157,7 @@ def test_adaptive_pooling_of_integers_and_infinities():
     ],
     ids=lambda layer: type(layer).__name__,
 )
-def test_unknown_sizes_are_taken_and_all_sizes_run(layer):
+def test_unknown_sizes_are_accepted_and_all_sizes_run(layer):
     inputs = fk.Input((None, None, 3))
     y = layer(inputs)
     assert y.shape[0] is None
@@ -172,7 +172,7 @@ def test_unknown_sizes_are_taken_and_all_sizes_run(layer):
 
 
 @pytest.mark.parametrize("mode", ["average", "max"])
-def test_one_program_for_all_sizes_pools_as_that_for_one(mode):
+def test_pooling_of_unknown_sizes_equals_pooling_of_known_sizes(mode):
     x = _numbers(1, 7, 5, 2)
     sizes = export.symbolic_shape("b, h, w, 2")
     program = export.export(jax.jit(lambda x: adaptive_pool(x, (3, 4), mode)))
@@ -180,7 +180,7 @@ def test_one_program_for_all_sizes_pools_as_that_for_one(mode):
     _close(compiled.call(x), pooled(x, (3, 4), mode))
 
 
-def test_what_keras_writes_can_be_read():
+def test_keras_configurations_can_be_read():
     rows = [
         ("DepthwiseConv1D", (3,), {"depth_multiplier": 2}),
         ("DepthwiseConv2D", (3,), {"padding": "same", "activation": "relu"}),

@@ -48,7 +48,9 @@ def _both(ours, theirs, *arrays):
         ((2, 3), (1, 1), (2, 2), (0, 0)),
     ],
 )
-def test_it_is_that_of_keras(kernel_size, strides, rates, extra, padding, data_format):
+def test_transposed_convolution_matches_keras(
+    kernel_size, strides, rates, extra, padding, data_format
+):
     x = _numbers(2, 4, 3, 2)
     x = x if data_format == FORMATS[0] else np.moveaxis(x, -1, 1)
     kernel = _numbers(*kernel_size, 3, 2, seed=1)
@@ -64,7 +66,7 @@ def test_it_is_that_of_keras(kernel_size, strides, rates, extra, padding, data_f
 
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("size", [6, 7])
-def test_it_is_the_gradient_of_a_convolution(size, padding):
+def test_transposed_convolution_is_the_gradient_of_a_convolution(size, padding):
     # with strides "same" may put its odd zero on the other side
     stride, kernel = 2 if padding == "valid" else 1, _numbers(3, 2, 4)
     x = _numbers(2, size, 2, seed=1)
@@ -83,7 +85,7 @@ def test_it_is_the_gradient_of_a_convolution(size, padding):
     ("padding", "extra", "size"),
     [("valid", None, 15), ("valid", 0, 14), ("valid", 2, 16), ("same", None, 15), ("same", 1, 13)],
 )
-def test_sizes_are_those_of_the_docstring(padding, extra, size):
+def test_sizes_match_the_docstring(padding, extra, size):
     layer = layers.Conv1DTranspose(2, 2, 3, padding, extra)
     y = jax.eval_shape(lambda x: layer.build(KEY, (None, 5, 2))(x), np.ones((1, 5, 2), "float32"))
     assert y.shape == (1, size, 2)
@@ -102,7 +104,7 @@ ALL = (
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.05), ("float16", 0.01)])
 @pytest.mark.parametrize("layer", ALL, ids=lambda layer: type(layer).__name__)
-def test_low_precision_is_near(layer, dtype, tolerance):
+def test_low_precision_is_close(layer, dtype, tolerance):
     def score(layer, x):
         y = layer(x)
         return jnp.mean(y.astype("float32")), y
@@ -131,7 +133,7 @@ def test_unknown_sizes_grow_and_all_sizes_run():
         assert jax.eval_shape(lambda x: model(x), x).shape == (2, *output_sizes, 2)
 
 
-def test_what_keras_writes_can_be_read():
+def test_keras_configurations_can_be_read():
     options = {"padding": "same", "strides": 2, "activation": "relu", "name": "a"}
     for rank in (1, 2, 3):
         name = f"Conv{rank}DTranspose"
@@ -142,7 +144,7 @@ def test_what_keras_writes_can_be_read():
             assert layers.deserialize(keras.layers.serialize(theirs)) == ours
 
 
-def test_the_long_names_are_the_same_classes():
+def test_long_names_are_aliases():
     assert layers.Convolution1DTranspose is layers.Conv1DTranspose
     assert layers.Convolution2DTranspose is layers.Conv2DTranspose
     assert layers.Convolution3DTranspose is layers.Conv3DTranspose

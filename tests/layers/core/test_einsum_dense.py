@@ -53,7 +53,7 @@ def test_unknown_sizes_stay_unknown():
         layers.EinsumDense("abc,bd->adc", (4, None)).build(KEY, (None, None, 6))
 
 
-def test_kernels_count_the_axes_that_are_summed_over_as_inputs():
+def test_fan_in_counts_the_summed_axes():
     """A convolution's rule would take the last two axes for inputs and outputs."""
     for equation, shape, sizes in (
         ("abc,cde->abde", (1, 2, 40), (None, 20, 10)),
@@ -66,14 +66,14 @@ def test_kernels_count_the_axes_that_are_summed_over_as_inputs():
             assert abs(float(kernel.std()) / (stddev / inputs) ** 0.5 - 1) < 0.03
 
 
-def test_an_order_of_kernel_axes_changes_no_numbers_of_the_product():
+def test_the_order_of_kernel_axes_does_not_change_the_product():
     x = _draw(2, 3, 4)
     layer = layers.EinsumDense("abc,cd->abd", (None, 5)).build(KEY, x)
     transposed = layers.EinsumDense("abc,dc->abd", (None, 5)).build(KEY, x)
     np.testing.assert_allclose(layer(x), transposed(x), atol=1e-6)
 
 
-def test_masks_pass_where_steps_stay():
+def test_masks_pass_if_the_time_axis_stays():
     x, mask = _draw(2, 3, 4), np.array([[True, True, False], [True, False, False]])
     for equation in ("abc,cd->abd", "...x,xy->...y"):
         size = 5 if equation.startswith(".") else (None, 5)
@@ -84,7 +84,7 @@ def test_masks_pass_where_steps_stay():
         mixed(x, mask=mask)
 
 
-def test_integers_are_taken():
+def test_integers_are_accepted():
     layer = layers.EinsumDense("ab,bc->ac", 2, kernel_initializer="ones").build(KEY, (None, 3))
     np.testing.assert_array_equal(layer(jnp.array([[1, 2, 3]])), [[6.0, 6.0]])
 
@@ -104,7 +104,7 @@ def test_integers_are_taken():
         ),
         (
             lambda: layers.EinsumDense("abc,cd->abd", (7, 3)).build(KEY, (2, 3, 4)),
-            "the axis 'b' of one size",
+            "same size of axis 'b'",
         ),
         (
             lambda: layers.EinsumDense("ab,bc->ac", 3).build(KEY, (2, 3, 4)),
@@ -125,12 +125,12 @@ def test_integers_are_taken():
         ),
     ],
 )
-def test_bad_arguments(make, message):
+def test_bad_arguments_are_rejected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_json_of_keras_is_read():
+def test_keras_json_is_read():
     for reference in (
         keras.layers.EinsumDense("abc,cd->abd", (None, 4), "relu", "d"),
         keras.layers.EinsumDense("...x,xy->...y", 4, activity_regularizer="l2"),
@@ -176,7 +176,7 @@ def test_scores_in_another_dtype():
 
 
 @pytest.mark.parametrize("axis", [-1, 1, (1, 2), [2]])
-def test_softmax_with_a_mask_is_that_of_keras(axis):
+def test_softmax_with_a_mask_matches_keras(axis):
     x = _draw(2, 3, 4)
     mask = RNG.random((2, 3, 4)) < 0.6
     mask[1] = False  # a row without anything is zero
@@ -193,7 +193,7 @@ def test_softmax_with_a_mask_is_that_of_keras(axis):
         np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
-def test_a_mask_of_steps_passes_softmax_and_empties_its_steps():
+def test_softmax_zeroes_masked_steps_and_passes_the_mask():
     x, mask = _draw(2, 3, 4), np.array([[True, True, False], [True, False, False]])
     out = layers.Softmax().apply(x, mask=mask)
     np.testing.assert_array_equal(out.mask, mask)

@@ -54,7 +54,7 @@ def test_keras_reads_the_configuration_and_writes_an_equal_layer(layer):
     ],
     ids=repr,
 )
-def test_images_are_those_of_keras_for_the_same_draw(layer):
+def test_images_match_keras_for_the_same_draw(layer):
     images, reference = pictures(), oracle(layer)
     drawn = fresh_draw(layer)
     first = layer.replace(data_format="channels_first")
@@ -76,7 +76,7 @@ def test_images_are_those_of_keras_for_the_same_draw(layer):
     np.testing.assert_allclose(ours_first, channels_first(theirs), rtol=1e-5, atol=1e-5)
 
 
-def test_blur_is_that_of_keras_with_draws_for_each_image():
+def test_blur_matches_keras_with_draws_for_each_image():
     layer = layers.RandomGaussianBlur((0.6, 1.0), (3, 5), (0.2, 1.0), UNIT)
     drawn, images, reference = fresh_draw(layer), pictures(), oracle(layer)
 
@@ -95,7 +95,7 @@ def test_blur_is_that_of_keras_with_draws_for_each_image():
     assert len(np.unique(drawn["blur_factor"])) == 6
 
 
-def test_histograms_are_those_of_keras():
+def test_histograms_match_keras():
     images = np.round(pictures((1, 9, 8, 2)) * 200 + 20).astype("float32")
     for layer in (
         layers.AutoContrast(),
@@ -177,7 +177,7 @@ def test_draws_spread_over_their_ranges():
 @pytest.mark.parametrize(
     "layer", marked((c for c in CASES if c.training and not c.keras), lambda c: c.layer), ids=repr
 )
-def test_the_key_decides_and_inference_needs_none(layer):
+def test_the_key_determines_draws_and_inference_needs_no_key(layer):
     x = pictures() if layer.data_format == "channels_last" else channels_first(pictures())
     np.testing.assert_array_equal(layer(x), x)
     with pytest.raises(ValueError, match="key"):
@@ -190,7 +190,7 @@ def test_the_key_decides_and_inference_needs_none(layer):
     assert any((a != b).any() for a, b in pairs)
 
 
-def test_departures_from_keras():
+def test_deliberate_differences_from_keras():
     # one number: Keras's code disagrees with its documentation
     assert layers.RandomContrast(0.3).factor == (0.3, 0.3)
     assert oracle(layers.RandomContrast(0.3)).factor == (0.3, 0.3)
@@ -294,7 +294,7 @@ def test_factor_zero_changes_nothing():
         np.testing.assert_allclose(result, x, rtol=1e-5, atol=1e-3, err_msg=repr(layer))
 
 
-def test_one_channel_is_taken_where_colour_is_not_needed():
+def test_layers_without_color_accept_one_channel():
     grey = pictures((2, 4, 4, 1)) * 255
     idle = layers.RandomGrayscale(1.0), layers.RandomColorDegeneration((1, 1)), layers.MixUp(0)
     for result in compiled(lambda x: [trained(layer, x) for layer in idle], grey):
@@ -332,7 +332,7 @@ def test_one_channel_is_taken_where_colour_is_not_needed():
         ),
     ],
 )
-def test_bad_arguments_are_named(make, message):
+def test_bad_arguments_are_reported(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

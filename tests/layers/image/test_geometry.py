@@ -116,7 +116,7 @@ def test_images_equal_keras_for_the_same_draws(layer):
     ],
     ids=repr,
 )
-def test_boxes_are_those_of_keras(layer):
+def test_boxes_match_keras(layer):
     square = isinstance(layer, layers.RandomShear)  # Keras shears shares: right for squares only
     images = IMAGES[:, :5] if square else IMAGES
     shape = ImageShape(*images.shape)
@@ -142,7 +142,7 @@ def test_boxes_are_those_of_keras(layer):
 
 
 @pytest.mark.parametrize("layer", [*RANDOM, *FIXED], ids=repr)
-def test_json_goes_both_ways(layer):
+def test_keras_json_round_trip(layer):
     reference = oracle(layer)
     with keras_rules():
         config = keras.layers.serialize(reference)
@@ -153,7 +153,7 @@ def test_json_goes_both_ways(layer):
 
 
 @each_random
-def test_draws_follow_the_key_and_inference_needs_none(layer):
+def test_the_key_determines_draws_and_inference_needs_no_key(layer):
     images = IMAGES[..., :1] if layer.data_format == "channels_last" else IMAGES[:, :1]
     if not isinstance(layer, layers.RandomCrop):
         np.testing.assert_array_equal(layer(images), images)
@@ -168,7 +168,7 @@ def test_draws_follow_the_key_and_inference_needs_none(layer):
     assert np.isfinite(results).all()
 
 
-def test_a_seed_gives_other_draws_of_the_same_key():
+def test_a_seed_changes_the_draws_of_a_key():
     unseeded, seeded = layers.RandomRotation(0.3), layers.RandomRotation(0.3, seed=77)
     program = jax.jit(
         lambda key: [layer(IMAGES, training=True, key=key) for layer in (unseeded, seeded)]
@@ -215,7 +215,7 @@ def test_draws_are_spread_over_their_ranges():
         assert set(starts.tolist()) == {0, 1, 2}
 
 
-def test_both_flips_are_drawn_apart():
+def test_both_flips_are_drawn_independently():
     """Keras mirrors both directions or none."""
     flips, vertical = compiled(
         lambda key: (
@@ -231,7 +231,7 @@ def test_both_flips_are_drawn_apart():
 
 
 @pytest.mark.parametrize("layer", [RANDOM[0], *RANDOM[-3:], *FIXED[1:]], ids=repr)
-def test_dictionaries_keep_their_form(layer):
+def test_dictionaries_keep_their_structure(layer):
     layer = layer.replace(bounding_box_format="xyxy", data_format="channels_last")
     labels = np.arange(3, dtype="int32")
     data = {"images": IMAGES, "labels": labels, "bounding_boxes": BOXES, "path": labels + 7}
@@ -253,7 +253,7 @@ def test_dictionaries_keep_their_form(layer):
         assert unbatched.dtype == batched.dtype
 
 
-def test_masks_and_boxes_go_where_their_images_go():
+def test_masks_and_boxes_follow_their_images():
     """An image that is its own mask, whose bright square is its box."""
     mask = np.zeros((40, 10, 10, 1), "int32")
     mask[:, 3:7, 2:6] = 5
@@ -283,7 +283,7 @@ def test_masks_and_boxes_go_where_their_images_go():
 @pytest.mark.parametrize(
     "layer", [layers.RandomRotation(0.3), layers.RandomPerspective(1.0, 0.4)], ids=repr
 )
-def test_boxes_move_alike_in_every_format(layer):
+def test_boxes_move_equally_in_every_format(layer):
     """Keras rotates any format as "xyxy", and its perspective returns "xyxy" for any."""
 
     def moved(box_format, images, boxes):
@@ -393,7 +393,7 @@ def test_resizing_keeps_integers_and_stops_at_their_ends():
     assert int(y[0, 8, 8, 0]) == 255  # not wrapped around
 
 
-def test_recorded_on_dictionaries():
+def test_layers_can_be_recorded_on_dictionaries():
     images = fk.Input((6, 5, 2), dtype="uint8")
     boxes = {"boxes": fk.Input((2, 4)), "labels": fk.Input((2,), dtype="int32")}
     layer = layers.RandomRotation(0.1, bounding_box_format="xyxy")
@@ -440,6 +440,6 @@ def test_recorded_on_dictionaries():
         ),
     ],
 )
-def test_messages(call, message):
+def test_error_messages(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -131,7 +131,7 @@ def test_labels_are_mixed_with_their_images(layer, monkeypatch):
             trained(layer, {"images": images, "labels": ids})
 
 
-def test_boxes_of_both_images_are_kept_by_mix_up_and_refused_by_cut_mix():
+def test_mix_up_keeps_boxes_of_both_images_and_cut_mix_rejects_boxes():
     boxes = {
         "boxes": np.arange(24, dtype="float32").reshape(3, 2, 4),
         "labels": np.arange(6, dtype="int32").reshape(3, 2),

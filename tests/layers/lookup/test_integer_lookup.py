@@ -58,7 +58,7 @@ def test_the_weights_of_special_tokens_may_be_given():
     assert layer.get_vocabulary(include_special_tokens=False) == VOCABULARY
 
 
-def test_unknown_integers_are_spread():
+def test_unknown_integers_are_spread_over_oov_indices():
     unknown = np.array([100, 300, 700, 1100, 1700, 2000, -5])
     for salt, expected in ((None, [3, 3, 2, 2, 0, 1, 0]), ([3, 5], [2, 1, 3, 0, 2, 3, 2])):  # Keras
         layer = layers.IntegerLookup(
@@ -77,7 +77,7 @@ def test_unknown_integers_are_spread():
     assert masked(IDS).tolist() == [[1, 0, 1, 2], [0, 1, 0, 1]]
 
 
-def test_indices_go_back_to_integers():
+def test_invert_maps_indices_to_integers():
     ids = np.array([[1, 3, 4], [4, 0, 2], [5, -1, 99]])
     layer = layers.IntegerLookup(vocabulary=VOCABULARY, invert=True)
     expected = [[12, 1138, 42], [42, -1, 36], [-1, -1, -1]]  # Keras
@@ -96,7 +96,7 @@ def test_large_integers_are_looked_up_on_the_host():
     assert jax.jit(layers.IntegerLookup(vocabulary=[2**40]))(jnp.array([0])).tolist() == [0]
     back = layers.IntegerLookup(vocabulary=[2**40, 5], invert=True)
     assert back([1, 2]).tolist() == [2**40, 5]
-    with pytest.raises(ValueError, match="integers that int32 cannot"):
+    with pytest.raises(ValueError, match="integers beyond int32"):
         jax.jit(back)(jnp.array([1]))
 
 
@@ -119,7 +119,7 @@ def test_adapt_learns_the_vocabulary_of_keras(options, data, expected):
     assert layers.deserialize(json.loads(json.dumps(layers.serialize(learned)))) == learned
 
 
-def test_adapt_finds_document_frequencies():
+def test_adapt_computes_document_frequencies():
     layer = layers.IntegerLookup(output_mode="tf_idf")
     learned = layer.adapt(np.array([[12, 1138, 42], [42, 1000, 36], [0, 0, -1]]))
     x = np.array([[12, 1138, 42], [42, 1000, 5]])
@@ -140,7 +140,7 @@ def test_adapt_finds_document_frequencies():
     )  # Keras
 
 
-def test_lookup_refuses():
+def test_integer_lookup_rejects_bad_arguments():
     Lookup = layers.IntegerLookup
     with pytest.raises(ValueError, match="received repeated tokens: 3"):
         Lookup(vocabulary=[3, 4, 3])
@@ -182,7 +182,7 @@ def test_lookup_refuses():
         Lookup(vocabulary=[1]).apply(IDS, mask=np.ones((2,), bool))
 
 
-def test_a_lookup_leads_a_model_and_is_saved_with_it():
+def test_a_model_may_start_with_a_lookup_and_is_saved_with_it():
     inputs = fk.Input((4,), dtype="int32")
     lookup = layers.IntegerLookup(vocabulary=VOCABULARY)
     embed = layers.Embedding(lookup.vocabulary_size(), 2)

@@ -92,7 +92,7 @@ def test_strings_stay_on_the_host(layer):
         layer("a", "b")
 
 
-def test_layers_of_numbers_take_no_strings():
+def test_layers_of_numbers_reject_strings():
     with pytest.raises(TypeError, match=r"layers.StringLookup or layers.TextVectorization"):
         layers.Dense(2)(np.array([["a", "b"]]).astype("S4"))
 
@@ -136,7 +136,7 @@ def test_lookups_at_every_rank():
     assert layer.replace(output_mode="count", dtype="mixed_bfloat16")(WORDS).dtype == jnp.bfloat16
 
 
-def test_unknown_strings_are_spread():
+def test_unknown_strings_are_spread_over_oov_indices():
     x = [["a", "x", "y", "zebra", "w", "é"]]
     layer = layers.StringLookup(vocabulary=VOCABULARY, num_oov_indices=3)
     assert layer(x).tolist() == [[3, 2, 2, 2, 2, 1]]  # Keras
@@ -149,7 +149,7 @@ def test_unknown_strings_are_spread():
     assert masked(WORDS).tolist() == [[1, 0, 1, 2], [0, 1, 0, 1]]
 
 
-def test_indices_go_back_to_strings():
+def test_invert_maps_indices_to_strings():
     ids = [[0, 1, 2, 5, 9, -1]]
     layer = layers.StringLookup(vocabulary=VOCABULARY, invert=True)
     expected = [["[UNK]", "a", "b", "[UNK]", "[UNK]", "[UNK]"]]
@@ -164,7 +164,7 @@ def test_indices_go_back_to_strings():
         inverse(["a"])
 
 
-def test_special_tokens_lead_a_vocabulary():
+def test_special_tokens_precede_the_vocabulary():
     layer = layers.StringLookup(vocabulary=["", "[UNK]", "a"], mask_token="")
     assert layer(["a", "b", ""]).tolist() == [2, 1, 0]
     assert layer.get_vocabulary() == ["", "[UNK]", "a"]
@@ -177,7 +177,7 @@ def test_special_tokens_lead_a_vocabulary():
     assert layers.StringLookup().get_vocabulary() == ["[UNK]"]
 
 
-def test_a_vocabulary_is_read_of_a_file(tmp_path):
+def test_a_vocabulary_is_read_from_a_file(tmp_path):
     path = tmp_path / "vocabulary.txt"
     path.write_bytes("b\r\né\nx y\n\n".encode())
     layer = layers.StringLookup(vocabulary=str(path))
@@ -214,7 +214,7 @@ def test_adapt_learns_the_vocabulary_of_keras(options, expected):
     assert adapted.adapt(DOCUMENTS).get_vocabulary() == expected
 
 
-def test_adapt_finds_document_frequencies():
+def test_adapt_computes_document_frequencies():
     layer = layers.StringLookup(output_mode="tf_idf")
     common, rare, mean = 0.6931472, 0.91629076, 0.87910014
     expected = [
@@ -228,7 +228,7 @@ def test_adapt_finds_document_frequencies():
     assert padded.adapt(DOCUMENTS)(x)[:, 7:].tolist() == [[0, 0], [0, 0]]
 
 
-def test_string_lookup_refuses():
+def test_string_lookup_rejects_bad_arguments():
     Lookup = layers.StringLookup
     with pytest.raises(ValueError, match="received repeated tokens: 'a'"):
         Lookup(vocabulary=["a", "b", "a"])
@@ -248,7 +248,7 @@ def test_string_lookup_refuses():
         Lookup(vocabulary=VOCABULARY)([[1, 2]])
     with pytest.raises(ValueError, match="rows of one length"):
         Lookup(vocabulary=VOCABULARY)([["a"], ["b", "c"]])
-    with pytest.raises(ValueError, match="oov_token for an unknown index"):
+    with pytest.raises(ValueError, match="oov_token for unknown indices"):
         Lookup(vocabulary=VOCABULARY, invert=True, oov_token=None)
     with pytest.raises(ValueError, match="JAX arrays are dense"):
         Lookup(output_mode="count", sparse=True)
@@ -338,7 +338,7 @@ def test_texts_are_split_and_joined():
     assert custom.adapt(["a,b", "a"])(["a,q"]).tolist() == [[2, 1]]
 
 
-def test_texts_may_be_split_already():
+def test_texts_may_already_be_split():
     layer = layers.TextVectorization(split=None).adapt([["a b", "c"]])
     assert layer.get_vocabulary() == ["", "[UNK]", "c", "a b"]
     assert layer([["a b", "c", "x"]]).tolist() == [[3, 2, 1]]  # Keras
@@ -355,7 +355,7 @@ def test_texts_may_be_split_already():
     assert pairs([["a b", "c", "d"]]).tolist() == [[6, 4, 2, 5, 3]]  # Keras
 
 
-def test_text_vectorization_refuses():
+def test_text_vectorization_rejects_bad_arguments():
     Text = layers.TextVectorization
     with pytest.raises(ValueError, match="Did you mean 'lower'"):
         Text(standardize="lowr")
@@ -367,7 +367,7 @@ def test_text_vectorization_refuses():
         Text(ragged=True)
     with pytest.raises(ValueError, match="expected sparse=False"):
         Text(output_mode="count", sparse=True)
-    with pytest.raises(ValueError, match="length of sequences of indices"):
+    with pytest.raises(ValueError, match="output_sequence_length=None"):
         Text(output_mode="count", output_sequence_length=3)
     with pytest.raises(ValueError, match="an integer of 0 or more, or None, received 2.5"):
         Text(output_sequence_length=2.5)

@@ -48,7 +48,7 @@ def test_masks_any_computes_as_keras(kind, given):
         np.testing.assert_array_equal(out.mask, mask)
 
 
-def test_any_with_inputs_that_repeat_or_have_fewer_axes():
+def test_any_with_broadcast_inputs_and_fewer_axes():
     x, mask = PARTS[0], MASKS[0]
     row = PARTS[1][:, :1]
     out = layers.Multiply(masks="any").apply([x, row], mask=[mask, np.array([[True], [False]])])
@@ -73,7 +73,7 @@ def test_no_gradient_reaches_masked_entries():
         assert gradient[MASKS[0] & ~MASKS[1]].all()
 
 
-def test_the_option_is_configuration_where_it_is_not_the_default():
+def test_masks_is_in_the_configuration_unless_it_is_the_default():
     for kind in KINDS:
         cls = getattr(layers, kind)
         assert "masks" not in cls().get_config()
@@ -169,7 +169,7 @@ def _own(kind, **options):
         for k in KINDS
     ],
 )
-def test_our_own_rule_stays_in_our_files_and_keras_opens_them_with_its_own(kind, tmp_path):
+def test_files_keep_the_rule_and_keras_applies_its_own_rule(kind, tmp_path):
     path = tmp_path / "m.keras"
     model = _own(kind)
     trainer = fk.Trainer(optimizer=fk.optimizers.SGD(0.5), loss="mse")
@@ -215,7 +215,7 @@ def test_keras_before_3_4_lost_the_masks_of_merges(tmp_path):
     assert _losses(trainer, run, "Add")[0] == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_model_without_masks_stays_as_it_is(tmp_path):
+def test_a_model_without_masks_is_unchanged(tmp_path):
     path = tmp_path / "m.keras"
     with keras_rules():
         x = keras.Input((3,))
@@ -251,7 +251,7 @@ def test_keys_beside_a_config_are_checked(tmp_path):
             fk.load_model(bad)
 
 
-def test_sums_by_an_operator_are_no_layers(tmp_path):
+def test_operator_sums_are_not_layers(tmp_path):
     path = tmp_path / "m.keras"
     with keras_rules():
         x = keras.Input((4, 3))

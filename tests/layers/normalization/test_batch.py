@@ -49,7 +49,7 @@ def _both(options, shape, steps=3, mask=None, training=True):
     ],
     ids=str,
 )
-def test_moving_statistics_are_those_of_keras(options, mask):
+def test_moving_statistics_match_keras(options, mask):
     shape = (6, 4, 3)
     mask = None if mask is None else np.random.default_rng(5).random(shape[:2]) < 0.5
     out, state, value, theirs = _both(options, shape, mask=mask)
@@ -58,7 +58,7 @@ def test_moving_statistics_are_those_of_keras(options, mask):
         np.testing.assert_allclose(array, theirs[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def test_a_frozen_layer_is_in_inference():
+def test_a_frozen_layer_runs_in_inference_mode():
     out, state, value, theirs = _both({"trainable": False}, (4, 3))
     assert out.updates == {}
     np.testing.assert_allclose(out.value, value, rtol=1e-5)
@@ -70,7 +70,7 @@ FROZEN = [{}, {"renorm": True, "renorm_clipping": {"rmax": 1.2, "dmax": 0.1}}, {
 
 @pytest.mark.parametrize("mask", [None, "half"])
 @pytest.mark.parametrize("options", FROZEN, ids=str)
-def test_a_layer_frozen_by_the_batch_computes_as_one_that_trains_and_moves_nothing(options, mask):
+def test_frozen_batch_mode_uses_batch_statistics_without_updates(options, mask):
     x = _data(6, 4, 3)
     mask = None if mask is None else np.random.default_rng(5).random(x.shape[:2]) < 0.5
     trained = layers.BatchNormalization(**options).build(KEY, x)
@@ -99,7 +99,7 @@ def test_trainable_layers_ignore_the_frozen_option():
     assert set(out.updates) == set(state)
 
 
-def test_frozen_is_configuration_where_it_is_not_the_default():
+def test_frozen_is_in_the_configuration_unless_it_is_the_default():
     assert "frozen" not in layers.BatchNormalization().get_config()
     layer = layers.BatchNormalization(frozen="batch", name="norm")
     assert layers.BatchNormalization.from_config(layer.get_config()) == layer
@@ -117,7 +117,7 @@ def test_one_step_by_hand():
     np.testing.assert_allclose(out.updates["moving_variance"], [1.0], rtol=1e-6)
 
 
-def test_masked_places_do_not_count():
+def test_masked_steps_do_not_count():
     x = _data(2, 4, 3)
     mask = np.array([[True, True, False, False], [True, False, False, False]])
     layer = layers.BatchNormalization(momentum=0.0).build(KEY, x)
@@ -142,7 +142,7 @@ def test_a_single_masked_feature_keeps_its_axis():
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16", "float16"])
-def test_statistics_are_wide_where_computation_is_short(policy):
+def test_statistics_have_full_precision_in_low_precision_layers(policy):
     x = 300 * _data(64, 3)
     layer = layers.BatchNormalization(dtype=policy).build(KEY, x)
     state = layer.init_state(x)
@@ -156,7 +156,7 @@ def test_statistics_are_wide_where_computation_is_short(policy):
     assert bool(jnp.isfinite(normalized).all())
 
 
-def test_far_from_zero_the_variance_keeps_its_digits():
+def test_the_variance_is_precise_far_from_zero():
     x = _data(256, 2) + np.float32(3000)
     layer = layers.BatchNormalization(momentum=0.0).build(KEY, x)
     out = layer.apply(x, state=layer.init_state(x), training=True)
@@ -165,7 +165,7 @@ def test_far_from_zero_the_variance_keeps_its_digits():
     )
 
 
-def test_statistics_of_a_sharded_batch_are_those_of_the_whole_batch():
+def test_statistics_of_a_sharded_batch_match_the_whole_batch():
     devices = jax.devices()
     if len(devices) < 2:
         pytest.skip("needs several devices")
@@ -210,7 +210,7 @@ def test_layer_normalization_over_several_axes():
     np.testing.assert_allclose(y.std((1, 2)), 1.0, rtol=1e-5)
 
 
-def test_rms_scaling_is_keras_own():
+def test_rms_scaling_matches_keras():
     x = _data(4, 3)
     layer = layers.LayerNormalization(rms_scaling=True).build(KEY, x)
     assert layer.beta is None
@@ -241,12 +241,12 @@ def test_rms_scaling_is_keras_own():
         (lambda: layers.LayerNormalization(axis=2)(fk.Input((4,))), r"axes 2.*\(None, 4\)"),
     ],
 )
-def test_messages(make, message):
+def test_error_messages(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 
 
-def test_messages_on_arrays():
+def test_error_messages_for_arrays():
     x = _data(4, 3)
     layer = layers.BatchNormalization(center=False, scale=False).build(KEY, x)
     state = layer.init_state(x)

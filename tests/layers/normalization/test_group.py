@@ -31,7 +31,7 @@ def test_zeros_have_finite_values_and_gradients(layer):
 
 @pytest.mark.parametrize("policy", ["bfloat16", "float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("layer", EACH, ids=str)
-def test_sums_are_wide_where_computation_is_short(layer, policy):
+def test_sums_have_full_precision_in_low_precision_layers(layer, policy):
     x = 300 * _data(4, 64, 8)  # squares of these overflow float16
     half = layer.replace(dtype=policy).build(KEY, x)
     built = layer.build(KEY, x)
@@ -93,7 +93,7 @@ def test_the_scale_has_the_size_of_its_axis():
 @pytest.mark.parametrize(
     ("axis", "shape"), [(-1, (20, 3)), (None, (20, 3)), ((1, -1), (10, 4, 3)), ((), (5,))]
 )
-def test_adapting_gives_the_numbers_of_keras(axis, shape):
+def test_adapt_matches_keras(axis, shape):
     x = _data(*shape)
     layer = layers.Normalization(axis).adapt(x)
     with keras_rules():
@@ -109,7 +109,7 @@ def test_adapting_gives_the_numbers_of_keras(axis, shape):
         np.testing.assert_allclose(read(x), value, rtol=1e-4, atol=1e-5)
 
 
-def test_adapting_to_batches_is_adapting_to_all():
+def test_adapt_to_batches_equals_adapt_to_all_data():
     x = _data(23, 3) + np.float32(1000)
     adapted = layers.Normalization().adapt(x)
     np.testing.assert_allclose(adapted.mean, x.astype("float64").mean(0), rtol=1e-9)
@@ -149,7 +149,7 @@ def test_a_constant_feature_becomes_zero():
     np.testing.assert_allclose(again, x, rtol=1e-5, atol=1e-5)
 
 
-def test_a_keras_layer_brings_its_numbers_as_weights():
+def test_weights_of_an_adapted_keras_layer_can_be_set():
     x = _data(9, 3)
     with keras_rules():
         reference = keras.layers.Normalization()
@@ -167,7 +167,7 @@ def test_a_keras_layer_brings_its_numbers_as_weights():
     assert bool(jnp.isfinite(grads(jnp.zeros(3))).all())
 
 
-def test_differences_far_from_zero_survive_a_short_type():
+def test_low_precision_keeps_differences_far_from_zero():
     x = _data(50, 2) + np.float32(5000)
     layer = layers.Normalization(dtype="mixed_bfloat16").adapt(x)
     y = layer(x)
@@ -175,7 +175,7 @@ def test_differences_far_from_zero_survive_a_short_type():
     np.testing.assert_allclose(y.astype("float32").std(0), 1.0, rtol=0.02)
 
 
-def test_in_a_network():
+def test_normalization_in_a_network():
     x = _data(8, 3)
     norm = layers.Normalization().adapt(x)
     model = fk.Sequential([fk.Input((3,)), norm, layers.Rescaling(2.0)]).build(KEY)
@@ -222,6 +222,6 @@ def test_in_a_network():
         (lambda: layers.Rescaling([[1.0]])(jnp.ones(3)), r"at least 2 axes.*\(3,\)"),
     ],
 )
-def test_messages(make, message):
+def test_error_messages(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()

@@ -62,7 +62,7 @@ def _join(wide):
     return (np.asarray(wide.high).astype("uint64") << np.uint64(32)) | np.asarray(wide.low)
 
 
-def test_hashes_of_strings_are_those_of_tensorflow():
+def test_hashes_of_strings_match_tensorflow():
     texts = [TEXT[:n].encode() for n in HASHES]
     for column, salt in enumerate((None, (133, 137))):
         hashes = hash_strings(texts, salt) % np.uint64(LARGE)
@@ -100,7 +100,7 @@ words = st.integers(0, 2**64 - 1)
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(words, words, st.integers(1, 63), st.sampled_from([1, 3, 997, 2**16, 10**6 + 3, 2**31 - 1]))
-def test_wide_arithmetic_is_that_of_64_bits(a, b, places, divisor):
+def test_wide_arithmetic_matches_64_bits(a, b, places, divisor):
     template = jnp.zeros((1,), "uint32")
     x, y = Wide.of(a, template), Wide.of(b, template)
     cut = 2**64 - 1
@@ -150,7 +150,7 @@ def test_hashing_of_integers_is_the_same_everywhere():
     assert jax.jit(layers.Hashing(10, mask_value="50"))(on_device).tolist() != expected
 
 
-def test_hashing_refuses():
+def test_hashing_rejects_bad_arguments():
     with pytest.raises(ValueError, match="num_bins: expected an integer from 1"):
         layers.Hashing(0)
     with pytest.raises(ValueError, match=r"to 2\*\*31 - 1"):
@@ -190,7 +190,7 @@ def test_crossing_gives_the_bins_of_keras():
     )
 
 
-def test_crossing_refuses():
+def test_crossing_rejects_bad_arguments():
     cross = layers.HashedCrossing(5)
     with pytest.raises(ValueError, match="two features or more, received 1"):
         cross([np.array([1])])
@@ -262,7 +262,7 @@ DATA = np.array([[-1.5, 1.0, 3.4, 0.5], [0.0, 3.0, 1.3, 0.0]])
 
 
 @pytest.mark.parametrize(("bins", "epsilon"), [(4, 0.01), (4, 0.3), (3, 0.2)])
-def test_adapt_finds_the_boundaries_of_keras(bins, epsilon):
+def test_adapt_computes_the_boundaries_of_keras(bins, epsilon):
     layer = layers.Discretization(num_bins=bins, epsilon=epsilon)
     wave = np.sin(np.arange(1000.0))
     for data in (DATA, [DATA, DATA + 1, DATA * 2], wave, wave.tolist()[:300]):
@@ -278,7 +278,7 @@ def test_adapt_finds_the_boundaries_of_keras(bins, epsilon):
     assert layer.bin_boundaries is None
 
 
-def test_an_adapted_layer_goes_to_json_and_back():
+def test_json_round_trip_of_an_adapted_layer():
     layer = layers.Discretization(num_bins=4).adapt(DATA)
     assert layer(DATA).tolist() == [[0, 2, 3, 2], [1, 3, 3, 1]]  # Keras
     config = json.loads(json.dumps(layers.serialize(layer)))
@@ -306,7 +306,7 @@ def test_discretization_at_its_edges():
     assert layers.Discretization([0.0], output_mode="count")(np.ones((2, 2, 3))).shape == (2, 2, 2)
 
 
-def test_discretization_refuses():
+def test_discretization_rejects_bad_arguments():
     with pytest.raises(ValueError, match="received neither"):
         layers.Discretization()
     with pytest.raises(ValueError, match="received both"):

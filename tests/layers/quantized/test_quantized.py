@@ -49,7 +49,7 @@ def test_blocks_are_within_a_step(x, block):
     codes=hnp.arrays("int8", hnp.array_shapes(max_dims=3, max_side=7), elements=st.integers(-8, 7)),
     axis=st.integers(-3, 2),
 )
-def test_two_codes_a_byte(codes, axis):
+def test_two_codes_per_byte(codes, axis):
     axis = axis % codes.ndim
     packed = quantizers.pack_int4(codes, axis)
     assert packed.dtype == np.int8 and packed.shape[axis] == -(-codes.shape[axis] // 2)
@@ -59,7 +59,7 @@ def test_two_codes_a_byte(codes, axis):
     np.testing.assert_array_equal(packed[: size // 2] >> 4, codes[1::2])
 
 
-def test_codes_under_a_trace_are_those_of_the_host():
+def test_codes_under_a_trace_match_the_host():
     x = np.random.default_rng(1).normal(size=(7, 5)).astype("float32")
 
     def all_of(x):
@@ -101,7 +101,7 @@ MODES = ("int8", "int4/2", pytest.param("int4/-1", marks=pytest.mark.exhaustive)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_model_as_a_value(mode):
+def test_a_quantized_model_is_a_value(mode):
     model, floats = _coded(mode), _floats()
     # codes of 8 bits err by less than one in a hundred, of 4 bits by less than one in five
     limit = 0.02 if mode == "int8" else 0.2
@@ -120,7 +120,7 @@ def test_a_model_as_a_value(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_trained(mode):
+def test_trained_weights(mode):
     model = _coded(mode)
     trainable, rest = fk.partition(model)
     names = set(fk.engine.trainable_weights(model))
@@ -134,7 +134,7 @@ def test_what_is_trained(mode):
     assert fk.unfreeze(frozen) == model
 
 
-def test_gradients_pass_as_if_nothing_were_rounded():
+def test_gradients_ignore_the_rounding():
     for layer in (
         layers.Dense(5, use_bias=False),
         layers.EinsumDense("abc,cde->adbe", (4, None, 2)),
@@ -152,7 +152,7 @@ def test_gradients_pass_as_if_nothing_were_rounded():
         np.testing.assert_allclose(*tangents, rtol=1e-5, atol=1e-6)
 
 
-def test_short_floats_carry_their_scales():
+def test_float8_scales_are_overwritten_by_their_gradients():
     """What stands for the gradients of scales and histories are their next values."""
     layer = layers.Dense(2, use_bias=False).build(KEY, (None, 3))
     layer = fk.quantize(layer, quantizers.Float8QuantizationConfig(4))
@@ -178,7 +178,7 @@ def test_short_floats_carry_their_scales():
 
 
 @pytest.mark.parametrize("mode", ["int8", "float8"])
-def test_a_trainer_trains_it(mode):
+def test_a_trainer_trains_quantized_models(mode):
     model = fk.Sequential([fk.Input((6,)), layers.Dense(5, "tanh"), layers.Dense(1)])
     model = fk.quantize(model.build(KEY), mode)
     trainer = fk.Trainer(fk.optimizers.Adam(0.05), "mse")
@@ -253,7 +253,7 @@ def test_an_embedding_is_looked_up_as_floats():
         assert np.isnan(coded(ids + 1)).any(axis=-1).tolist() == [[False, False, True]]
 
 
-def test_weights_go_to_files_and_back(tmp_path):
+def test_weights_round_trip_through_files(tmp_path):
     model = _coded("int4/2")
     fresh = fk.quantize(_floats().unbuilt(), "int4/2").build(jax.random.key(1))
     assert fresh != model
@@ -288,7 +288,10 @@ BAD = {
     "twice": (lambda: fk.quantize(_coded("int8"), "int4"), "'att/query_dense' is quantized"),
     "convolution": (lambda: layers.QuantizedDense(layers.Conv2D(3, 3)), "received Conv2D"),
     "class": (lambda: layers.QuantizedDense(layers.Dense), "expected a layer, received Dense"),
-    "other class": (lambda: layers.QuantizedDense(Other(2)), "Dense or EinsumDense itself"),
+    "other class": (
+        lambda: layers.QuantizedDense(Other(2)),
+        "Dense or EinsumDense, not a subclass",
+    ),
     "other mode": (
         lambda: layers.QuantizedDense(layers.Dense(2), "float8"),
         "which selects the class",
@@ -332,7 +335,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_refused(what):
+def test_bad_arguments_are_rejected(what):
     call, words = BAD[what]
     with pytest.raises((ValueError, TypeError), match=words):
         call()

@@ -26,7 +26,7 @@ def _close(actual, expected, tolerance=1e-5):
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-def test_on_single_cells_it_is_an_lstm():
+def test_on_single_cells_conv_lstm_equals_lstm():
     rng = np.random.default_rng(1)
     x, h, c = (rng.normal(size=(2, n)).astype("float32") for n in (3, 4, 4))
     kernel, recurrent = (rng.normal(size=(n, 16)).astype("float32") for n in (3, 4))
@@ -55,7 +55,7 @@ def test_on_single_cells_it_is_an_lstm():
 
 
 @pytest.mark.parametrize("options", [{}, {"go_backwards": True}])
-def test_scans_with_masks_are_unrolled_ones(options):
+def test_masked_scans_equal_unrolled_loops(options):
     scanned = _layer(return_sequences=True, return_state=True, **options)
     unrolled = scanned.replace(unroll=True)
     compute = jax.jit(lambda x: [layer.apply(x, mask=MASK).value for layer in (scanned, unrolled)])
@@ -63,7 +63,7 @@ def test_scans_with_masks_are_unrolled_ones(options):
         _close(actual, expected)
 
 
-def test_zero_output_for_mask_has_no_effect_where_steps_are_unrolled():
+def test_zero_output_for_mask_has_no_effect_in_unrolled_loops():
     unrolled = _layer(return_sequences=True, unroll=True)
     zeros = unrolled.replace(zero_output_for_mask=True)
     _close(zeros.apply(X, mask=MASK).value, unrolled.apply(X, mask=MASK).value)
@@ -73,13 +73,13 @@ def test_zero_output_for_mask_has_no_effect_where_steps_are_unrolled():
     ).all()
 
 
-def test_a_masked_step_leaves_the_states():
+def test_a_masked_step_keeps_the_states():
     layer = _layer()
     _close(layer.apply(X, mask=MASK).value[0], layer(X[:1, :2])[0])
     _close(layer.apply(X, mask=MASK).value[1], layer(X[1:, 1:])[0])
 
 
-def test_a_mask_that_keeps_nothing_gives_zeros_and_finite_gradients():
+def test_an_all_false_mask_gives_zeros_and_finite_gradients():
     mask = np.zeros((2, 3), bool)
     layer = _layer()
 
@@ -104,7 +104,7 @@ def test_channels_first_is_the_same_with_other_axes():
     _close(actual, np.moveaxis(expected, -1, 2))
 
 
-def test_keras_computes_the_same_from_given_states():
+def test_initial_states_match_keras():
     layer = _layer(return_state=True)
     start = [np.full((2, 4, 5, 2), 0.5, "float32"), np.full((2, 4, 5, 2), -0.5, "float32")]
     with keras_rules():
@@ -118,7 +118,7 @@ def test_keras_computes_the_same_from_given_states():
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.03), ("float16", 0.004)])
-def test_low_precision_is_near(dtype, tolerance):
+def test_low_precision_is_close(dtype, tolerance):
     layer = _layer()
     half = layer.replace(dtype=f"mixed_{dtype}")
 
@@ -142,7 +142,7 @@ def test_the_key_determines_dropout_and_inference_needs_no_key():
     assert np.abs(value - other_key).max() > 1e-3
 
 
-def test_each_gate_drops_its_own_share():
+def test_each_gate_has_a_separate_dropout_mask():
     # a kernel of ones over single cells: a gate is the number of its inputs that are kept
     c, rate = 400, 0.25
     layer = layers.ConvLSTM1D(1, 1, dropout=rate, use_bias=False, kernel_initializer="ones")
@@ -158,7 +158,7 @@ def test_each_gate_drops_its_own_share():
     assert step.keywords["recurrent_mask"] is None
 
 
-def test_all_dropped_is_as_zeros():
+def test_dropout_of_everything_equals_zero_inputs():
     layer = _layer(dropout=1.0)
     _close(layer(X, training=True, key=KEY), layer(jnp.zeros_like(X)))
 
@@ -181,7 +181,7 @@ def test_a_stateful_layer_needs_known_sizes():
 
 
 @pytest.mark.parametrize("options", [{"padding": "same", "strides": 2}, {"padding": "valid"}])
-def test_images_of_unknown_size_are_taken(options):
+def test_images_of_unknown_size_are_accepted(options):
     inputs = fk.Input((None, None, None, 2))
     y = layers.ConvLSTM2D(3, 3, return_sequences=True, **options)(inputs)
     assert y.shape == (None, None, None, None, 3)
@@ -200,7 +200,7 @@ def test_both_directions():
     _close(layer(x), expected)
 
 
-def test_what_keras_writes_can_be_read():
+def test_keras_configurations_can_be_read():
     options = {"padding": "same", "dropout": 0.5, "seed": 3, "return_state": True, "name": "a"}
     for rank in (1, 2, 3):
         name = f"ConvLSTM{rank}D"

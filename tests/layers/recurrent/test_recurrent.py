@@ -45,7 +45,7 @@ def _split_call(layer, state, cut, x=X, mask=None):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("kind", [*KINDS, "stack"])
-def test_stateful_halves_are_the_whole(kind, masked):
+def test_stateful_halves_equal_the_whole_sequence(kind, masked):
     mask = MASK if masked else None
 
     def make(**options):
@@ -91,7 +91,7 @@ def test_stateful_layer_in_a_model():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_masked_steps_are_as_if_absent(kind):
+def test_masked_steps_are_skipped(kind):
     x = fk.Input((None,), dtype="int32")
     y = layers.Embedding(5, 3, mask_zero=True)(x)
     model = fk.Model(x, kind(4)(y)).build(KEY)
@@ -223,7 +223,7 @@ def test_custom_cell(return_sequences, go_backwards):
     assert again == layer.unbuilt()
 
 
-def test_stacked_cells_are_layers_one_after_the_other():
+def test_stacked_cells_equal_stacked_layers():
     stack = layers.RNN([layers.LSTMCell(4), Leaky(2), layers.GRUCell(3)]).build(KEY, X)
     lstm, leaky, gru = (c.get_weights() for c in stack.cell.cells)
     y = layers.LSTM(4, return_sequences=True).build(KEY, X).set_weights(lstm)[0](X)
@@ -235,7 +235,7 @@ def test_stacked_cells_are_layers_one_after_the_other():
 
 
 @pytest.mark.parametrize("make", [layers.LSTM, lambda u, **k: layers.RNN(layers.LSTMCell(u, **k))])
-def test_dropout_is_drawn_once_a_sequence(make):
+def test_dropout_is_drawn_once_per_sequence(make):
     ones = np.ones((4, 6, 8), "float32")
     layer = make(8, dropout=0.5).build(KEY, ones)
     value = layer.apply(ones, training=True, key=KEY).value
@@ -267,7 +267,7 @@ def test_training_without_dropout_needs_no_key():
         np.testing.assert_array_equal(built.apply(X, training=True).value, built(X))
 
 
-def test_time_distributed_state_goes_from_step_to_step():
+def test_time_distributed_carries_state_from_step_to_step():
     layer = layers.TimeDistributed(layers.BatchNormalization(momentum=0.5)).build(KEY, X)
     state = layer.init_state(X)
     out = layer.apply(X, state=state, training=True)
@@ -357,7 +357,7 @@ def test_errors_name_a_remedy():
     _raises(r"from 0 to 1", layers.LSTM, 4, dropout=20)
 
 
-def test_cells_that_break_the_protocol():
+def test_cells_that_break_the_protocol_are_rejected():
     class NoStates(fk.Layer):
         state_size = 3
 

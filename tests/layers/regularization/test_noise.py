@@ -52,7 +52,7 @@ def test_alpha_dropout_keeps_mean_and_variance(rate):
     np.testing.assert_allclose([z.mean(), z.std()], [0.0, 1.0], atol=0.02)
 
 
-def test_alpha_dropout_takes_two_values_those_of_keras():
+def test_alpha_dropout_has_the_two_values_of_keras():
     x = np.ones((20, 20), "float32")
     ours = np.unique(_call(layers.AlphaDropout(0.3), jnp.asarray(x)))
     with keras_rules():
@@ -88,7 +88,7 @@ def test_spatial_dropout_drops_whole_channels(layer, axes, shape):
 
 
 @pytest.mark.parametrize("layer", RANDOM, ids=str)
-def test_keys_and_seeds_decide(layer):
+def test_keys_and_seeds_determine_the_draws(layer):
     x = jnp.ones((4, 5, 6))
     np.testing.assert_array_equal(_call(layer, x), _call(layer, x))
     assert not np.array_equal(_call(layer, x), _call(layer, x, jax.random.key(4)))
@@ -105,7 +105,7 @@ def test_keys_and_seeds_decide(layer):
 
 
 @pytest.mark.parametrize("layer", RANDOM, ids=str)
-def test_short_floats_and_integers(layer):
+def test_low_precision_and_integers(layer):
     half = layer.replace(dtype="bfloat16")
     slope = jax.grad(lambda x: layer(x, training=True, key=KEY).sum())
 
@@ -121,7 +121,7 @@ def test_short_floats_and_integers(layer):
     assert np.isfinite(grad).all()
 
 
-def test_no_rate_no_key():
+def test_rate_0_needs_no_key():
     x = jnp.ones((2, 3, 4))
     for layer in RANDOM:
         name = "stddev" if isinstance(layer, layers.GaussianNoise) else "rate"
@@ -140,6 +140,6 @@ def test_no_rate_no_key():
         (lambda: layers.SpatialDropout2D(0.5)(jnp.ones((2, 3, 4))), r"ndim=4.*\(2, 3, 4\)"),
     ],
 )
-def test_messages(make, message):
+def test_error_messages(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -34,7 +34,7 @@ def _same(ours, theirs, tolerance=1e-5):
 
 
 @pytest.mark.parametrize("name", ["rgb_to_grayscale", "rgb_to_hsv", "hsv_to_rgb"])
-def test_colours_are_those_of_keras(name):
+def test_colours_match_keras(name):
     ours = {
         "rgb_to_grayscale": rgb_to_grayscale,
         "rgb_to_hsv": rgb_to_hsv,
@@ -54,7 +54,7 @@ def test_colours_are_those_of_keras(name):
     _same(channels_first, _swap(theirs))
 
 
-def test_hue_goes_around_and_back():
+def test_hue_round_trip_and_period():
     x = _images((1, 8, 8, 3))
 
     def compute(x):
@@ -73,7 +73,7 @@ def _slopes(x):
 
 
 @pytest.mark.parametrize("level", [0.0, 0.3, 1.0])
-def test_slopes_at_grey_pixels_are_finite(level):
+def test_gradients_at_grey_pixels_are_finite(level):
     slopes = _slopes(np.full((1, 1, 3), level, "float32"))
     assert np.isfinite(slopes).all()
 
@@ -102,7 +102,7 @@ def test_colours_of_bytes_and_half_precision():
 
 
 @pytest.mark.parametrize(("size", "sigma"), [((3, 3), (1.0, 1.0)), ((5, 2), (0.7, 2.0))])
-def test_blur_is_that_of_keras(size, sigma):
+def test_blur_matches_keras(size, sigma):
     x = _images()
 
     def compute(x, swapped):
@@ -141,7 +141,7 @@ def test_blur_with_windows_of_each_image_and_without_width():
     assert jax.eval_shape(gaussian_blur, np.ones((3, 3, 1), "uint8")).dtype == jnp.float32
 
 
-def test_edges_are_those_of_keras():
+def test_edges_match_keras():
     x = _images()
 
     def compute(x, swapped):
@@ -158,7 +158,7 @@ def test_edges_are_those_of_keras():
         _same(*pair)
 
 
-def test_sharpening_is_a_line_through_the_image():
+def test_sharpening_is_linear_in_the_factor():
     x = _images()
     smoothed, unchanged, sharpened = _compiled(
         lambda x: [sharpen(x, amount) for amount in (0.0, 1.0, 2.0)], x
@@ -168,7 +168,7 @@ def test_sharpening_is_a_line_through_the_image():
 
 
 @pytest.mark.parametrize("scale", [1.0, 255.0])
-def test_similarity_is_that_of_keras(scale):
+def test_similarity_matches_keras(scale):
     x, y = (_images((2, 13, 12, 2), seed) * np.float32(scale) for seed in (0, 1))
     settings = {"max_val": scale}, {"max_val": scale, "filter_size": 5, "filter_sigma": 1.0}
     first = {**settings[1], "data_format": "channels_first"}
@@ -243,7 +243,7 @@ def test_equalized_levels_are_even():
     assert float(dark.mean()) == pytest.approx(127.5, abs=3)
 
 
-def test_tiles_of_a_flat_image_and_of_a_small_one():
+def test_equalize_tiles_of_flat_and_small_images():
     flat = np.full((1, 9, 7, 1), 80.0, "float32")
     small = np.full((1, 1, 1), 3.0, "float32")
     *tiles, pixel = _compiled(
