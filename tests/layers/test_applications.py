@@ -47,7 +47,10 @@ def test_custom_layers_of_applications(tmp_path, key):
     np.testing.assert_allclose(model(x), expected, rtol=1e-6)
     trained = np.asarray(model.apply(x, state=state, training=True, key=key).value)
     factors = {tuple(row) for row in np.round(trained / x, 5).tolist()}
-    assert factors == {(1.0, 1.0, 1.0), (1.25, 1.25, 1.25)}  # of whole rows: x + 0.5 * 0.25 x / 0.5
+    assert factors == {
+        (1.0, 1.0, 1.0),
+        (1.25, 1.25, 1.25),
+    }  # drops whole rows: x + 0.5 * 0.25 x / 0.5
     fk.save_model(ours, model, state)
     assert fk.load_model(ours)[0] == model
     with keras_rules():

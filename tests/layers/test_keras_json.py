@@ -6,12 +6,12 @@ from fkeras import layers
 from tests.cases import all_cases
 from tests.support.keras_oracle import keras, keras_rules
 
-# functions of the user's own, for which Keras has no form without its registry; and layers that
+# user functions, which Keras cannot write without its registry; and layers that
 # Keras makes with TensorFlow alone, whose JSON their own tests have
 EXEMPT = (
     "Lambda JaxLayer FlaxLayer Hashing HashedCrossing IntegerLookup StringLookup TextVectorization"
 ).split()
-# options that Keras's classes do not have; in `.keras` files they stand beside the configuration
+# options that Keras's classes lack; `.keras` files store them beside the configuration
 OWN = {"masks": "all", "frozen": "moving"}
 LAYERS = dict.fromkeys(
     c.layer
@@ -22,7 +22,7 @@ LAYERS = dict.fromkeys(
 
 
 def _comparable(value):
-    """What Keras wrote, without what it notes on the building of the layer."""
+    """Returns Keras's JSON without the entries about how the layer was built."""
     if isinstance(value, dict):
         entries = (pair for pair in value.items() if pair[0] != "build_config")
         return {key: _comparable(entry) for key, entry in entries}

@@ -10,12 +10,12 @@ from tests.cases import all_cases, marked
 from tests.support.keras_oracle import keras_function, keras_layer, keras_rules, mask_option, values
 
 CASES = [case for case in all_cases() if case.keras]
-# a call outside of jit is one of the engine's, alike for all layers: a row of each class makes it
+# calls outside of jit use the same engine code for all layers: one row per class is enough
 FIRST = {type(case.layer): case.id for case in reversed(CASES) if not case.exhaustive}
 
 
 def _weights(tree):
-    """What a score would weigh each number of a tree by, so that its gradient is that of all."""
+    """Returns a tree of different weights, so that the gradient of the weighted sum tests all entries."""
 
     def leaf(x):
         if not jnp.issubdtype(x.dtype, jnp.inexact):
@@ -26,7 +26,7 @@ def _weights(tree):
 
 
 def _pull(function, *args):
-    """What a function gives and, weighed, its gradients: `(value, losses, aux) -> aux, gradients`."""
+    """Returns `(aux, gradients)` of a function's weighted outputs `(value, losses, aux)`."""
 
     def outputs(*args):
         value, losses, aux = function(*args)
@@ -88,7 +88,7 @@ def test_parity(case):
             values(reference.non_trainable_variables),
         )
 
-    @jax.jit  # one program for both
+    @jax.jit  # one program for fkeras and Keras
     def compute(layer, weights, floats, variables):
         actual = _pull(ours, layer, floats)
         with keras_rules():

@@ -27,7 +27,7 @@ def _ids(case):
 
 
 each_case = pytest.mark.parametrize("case", marked(CASES), ids=_ids)
-# those that may have state: which of them do is known when they are built
+# layers that may have state; only a built layer knows whether it has
 may_have_state = pytest.mark.parametrize(
     "case", marked(c for c in CASES if c.layer.stateful), ids=_ids
 )
@@ -46,7 +46,7 @@ def _call(layer, state, inputs, case, key=None, mask="case"):
 
 @functools.cache
 def _shapes(case):
-    """What a call of a row's layer gives, in shapes: traced once for all tests of the row."""
+    """Returns the output shapes of a row's call, traced once for all tests of the row."""
     layer, state = case.build()
     return jax.eval_shape(lambda s: _call(layer, s, case.arrays(), case), state)
 
@@ -56,7 +56,7 @@ def _is_float(x):
 
 
 def _score(out):
-    """A scalar that depends on every number of an output; NumPy's outside of jit."""
+    """Returns a scalar that depends on every element of an output; a NumPy scalar outside of jit."""
     value, losses = out.value, out.losses
     if not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((value, losses))):
         value, losses = jax.tree.map(np.asarray, (value, losses))
@@ -75,7 +75,7 @@ def test_every_public_layer_has_a_row():
     }
     covered = {type(case.layer) for case in CASES if not case.exhaustive}
     exempt = {fk.Layer, layers.InputLayer}
-    # strings are on the host only: tests/layers/lookup/test_text_vectorization.py has what holds for these
+    # layers of strings run on the host: see tests/layers/lookup/test_text_vectorization.py
     exempt |= {layers.StringLookup, layers.TextVectorization}
     missing = {cls.__name__ for cls in public - covered - exempt}
     assert not missing, f"layers without a row in tests/cases: {sorted(missing)}"
@@ -103,7 +103,7 @@ def test_recorded_shapes_match_the_call(case):
 
 
 def _trained(layer):
-    """How many weights of a layer are trained, where nothing is frozen."""
+    """Returns the number of trained weights of a layer without frozen parts."""
     layers_inside = [layer_inside for _, layer_inside in sublayers(layer)]
     untrained = [
         getattr(layer_inside, name)
@@ -127,7 +127,7 @@ def test_jit_grad_and_vmap(case):
     def build(key):
         return case.layer.build(key, *arrays)
 
-    def score(trained, rest, key):  # those that are trained alone: others may be integers
+    def score(trained, rest, key):  # only trained weights: others may be integers
         return _score(_call(fk.combine(trained, rest), state, arrays, case, key))
 
     members = jax.vmap(jax.value_and_grad(score))
@@ -137,7 +137,7 @@ def test_jit_grad_and_vmap(case):
         assert values.shape == (2,)
     else:
         first, second = layer, build(jax.random.key(1))
-        # what is drawn eagerly is what vmap draws, says tests/initializers/test_initializers.py
+        # eager draws equal draws under vmap: see tests/initializers/test_initializers.py
         stacked = jax.tree.map(lambda *weights: np.stack(weights), first, second)
         chex.assert_trees_all_equal_shapes_and_dtypes(stacked, built)
         values, grads = jax.jit(members)(*fk.partition(stacked), keys)
@@ -213,7 +213,7 @@ def test_state_goes_through_scan(case):
 
 @each_case
 def test_a_mask_is_used_or_rejected(case):
-    """No mask is dropped in silence: a layer takes it, or says that it cannot."""
+    """No mask is dropped silently: a layer either uses the mask or raises an error."""
     layer, state = case.build()
     first = case.arrays()[0]
     array = first[0] if isinstance(first, list) else first
@@ -242,7 +242,9 @@ def test_weight_lists_round_trip(case):
     layer, state = case.build()
     values = layer.get_weights(state)
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
-    listed = [path for path in paths if "state_" not in path]  # no list of Keras has the carries
+    listed = [
+        path for path in paths if "state_" not in path
+    ]  # Keras's weight lists exclude RNN carries
     assert len(values) == len(jax.tree.leaves(layer)) + len(listed)
     again, new_state = layer.set_weights(values, state)
     assert again == layer
@@ -262,7 +264,7 @@ def test_freezing_reaches_every_weight(case):
 
 
 def _argument_text(cls):
-    """The docstring of a class, and those that "Other arguments: those of `Name`" refers to."""
+    """Returns the docstring of a class and those referenced by "Other arguments: those of `Name`"."""
     docstring = inspect.cleandoc(cls.__doc__ or "")
     references = re.findall(r"[Aa]rguments: those of `(\w+)`", docstring)
     return "\n".join(

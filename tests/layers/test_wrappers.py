@@ -28,7 +28,7 @@ def test_the_estimate_becomes_the_largest_singular_value():
     kernel = np.asarray(layer.layer.kernel)
     expected = x @ kernel / np.linalg.svd(kernel)[1][0]
     np.testing.assert_allclose(out.value, expected, rtol=1e-3, atol=1e-5)
-    # inference computes with the divided kernel too where it is asked to, and leaves the state
+    # with always=True, inference also uses the divided kernel, without updating the state
     last = layer.apply(x, state=state)
     np.testing.assert_allclose(last.value, expected, rtol=1e-3, atol=1e-5)
     assert last.updates == {}
@@ -124,7 +124,7 @@ def test_a_pipeline_equals_its_layers_in_sequence():
 
 def test_a_pipeline_accepts_dictionaries_and_the_mode_of_the_call():
     class Halve(fk.Layer):
-        """Halves the images of a dictionary."""
+        """Divides the images of a dictionary by 2."""
 
         def call(self, x):
             return {**x, "images": x["images"] / 2}
@@ -136,7 +136,7 @@ def test_a_pipeline_accepts_dictionaries_and_the_mode_of_the_call():
     noisy = layers.Pipeline([layers.GaussianNoise(1.0), layers.GaussianNoise(1.0)])
     x = jnp.zeros((50, 50))
     np.testing.assert_array_equal(noisy(x), x)
-    # each layer draws for itself: variances add up
+    # each layer draws independently: variances add up
     std = float(noisy(x, training=True, key=KEY).std())
     np.testing.assert_allclose(std, 2**0.5, rtol=0.05)
 

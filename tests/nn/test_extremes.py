@@ -42,7 +42,7 @@ def test_gradients_survive_recomputed_operands(name):
 
     gradient = jax.jit(jax.grad(loss))
     batches = [batch(seed) for seed in range(20)]
-    with jax.disable_jit():  # each operation alone: no operand is computed twice
+    with jax.disable_jit():  # operations run one by one, so that no operand is computed twice
         eager = [jax.grad(loss)(*arrays) for arrays in batches[:1]]
     for actual, expected in zip([gradient(*arrays) for arrays in batches], eager, strict=False):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)

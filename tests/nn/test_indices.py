@@ -12,7 +12,7 @@ from fkeras.training.data import host_arrays
 from fkeras.training.inputs import checks, ids
 
 KEY = jax.random.key(0)
-# what is no index below 3, in dtypes that hold it
+# invalid indices for a table of 3 rows, in dtypes that can represent them
 WRONG = (
     ("float32", (-1.0, 3.0, 1.7, 1e30, np.nan, np.inf, -np.inf)),
     ("bfloat16", (-1.0, 3.0, 1.5, np.nan)),
@@ -190,7 +190,7 @@ def test_integers_out_of_range_of_an_integer_input_are_rejected(monkeypatch):
 def test_blocks_of_mapped_files_are_checked(tmp_path, monkeypatch):
     monkeypatch.setattr(host_arrays, "_BLOCK", 64)
     values = np.zeros((50, 2), ">f8")
-    values[37, 1] = 1e300  # infinite where JAX computes
+    values[37, 1] = 1e300  # infinite in JAX's default dtype
     values.tofile(tmp_path / "x")
     mapped = np.memmap(tmp_path / "x", values.dtype, "r+", shape=values.shape)
     with pytest.raises(ValueError, match=r"x, row 37: .*1e\+300 at \[37, 1\]; 1 of 50 rows"):
@@ -243,7 +243,7 @@ def test_metrics_of_nan_are_nan(name, y_true, y_pred):
     metric = getattr(fk.metrics, class_name)(**({"curve": curve} if curve else {}))
     state = metric.update(metric.init(), y_true, y_pred)
     assert np.isnan(metric.result(state)).all()
-    # a weight of 0 takes the row out
+    # a weight of 0 excludes the row
     weights = np.array([1.0, 0.0, 1.0], "float32")
     state = metric.update(metric.init(), y_true, y_pred, sample_weight=weights)
     assert np.isfinite(metric.result(state)).all()

@@ -16,12 +16,12 @@ class Row:
     name: str
     args: tuple = ()
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    # how it is called where that is more than `ops.name(*args, **kwargs)`
+    # computes the call, if it is not `ops.name(*args, **kwargs)`
     call: Callable | None = None
     symbolic: bool = True
     grad: bool = True
     keras: bool = True
-    # whether Keras computes it inside of jit too
+    # whether Keras can compute the operation inside of jit
     keras_traced: bool = True
     tolerance: float = 1e-5
     id: str = ""
@@ -31,7 +31,7 @@ class Row:
 
 
 def row(*args, **kwargs):
-    """A row of positional arguments; `options` are the operation's keyword arguments."""
+    """Returns a row with positional arguments; `options` are the operation's keyword arguments."""
     name, *args = args
     return Row(name, tuple(args), kwargs.pop("options", {}), **kwargs)
 

@@ -191,7 +191,7 @@ NN = (
         IMAGE[..., 0].reshape(4, 8)[:, :6].reshape(2, 2, 3, 2),
         IMAGE.ravel()[:30].reshape(1, 1, 6, 5),
     ),
-    row("max_pool", IMAGE, 2, keras=False),  # None as strides is an error of Keras on JAX
+    row("max_pool", IMAGE, 2, keras=False),  # Keras on JAX fails for strides=None
     row("max_pool", IMAGE, 2, 2, id="max_pool-strides"),
     row("max_pool", FIRST, (2, 3), 1, "same", "channels_first", id="max_pool-first"),
     row("average_pool", IMAGE, 2, keras=False),
@@ -263,7 +263,7 @@ IMAGES = (
     row("image.elastic_transform", IMAGE, options={"seed": 3}, keras=False, grad=False),
     row("image.extract_patches", IMAGE, 2),
     row("image.extract_patches_3d", IMAGE[None, ..., :1], 2),
-    row("image.gaussian_blur", IMAGE, keras=False),  # Keras reads its window in a wrong order
+    row("image.gaussian_blur", IMAGE, keras=False),  # Keras reads its window in the wrong order
     row("image.hsv_to_rgb", IMAGE),
     row("image.map_coordinates", V, [np.array([0.5, 1.2, 3.3], "float32")], 1),
     row("image.pad_images", IMAGE, 1, 0, 1, 2),

@@ -29,12 +29,12 @@ def close(actual, expected, tolerance=1e-5):
 
 
 def compiled(function, *args):
-    """The numbers of a function, as one program."""
+    """Calls a function as one compiled program, and returns NumPy arrays."""
     return jax.device_get(jax.jit(function)(*args))
 
 
 def agree(*calls, tolerance=1e-5):
-    """Compares calls of functions with Keras's of the same names, all in one program."""
+    """Compares calls with Keras's functions of the same names, all in one program."""
 
     def all_of_both(arrays):
         ours, theirs = [], []
@@ -54,7 +54,7 @@ def agree(*calls, tolerance=1e-5):
 
 
 def agrees(ours, *args, tolerance=1e-5, **options):
-    """Compares one call of a function with Keras's of the same name."""
+    """Compares one call with Keras's function of the same name."""
     agree(partial(ours, *args, **options), tolerance=tolerance)
 
 
@@ -77,7 +77,7 @@ def test_resize(images, size, options):
 
 
 def test_resize_keeps_odd_rows_out_of_the_frame():
-    # 7 rows are missing, three are added on each side: whole pixels, as Keras adds
+    # 7 rows are missing; as in Keras, padding adds whole pixels: three on each side
     assert resizing.window(3, 10, (4, 4), pad=True) == (-3, 0, 9, 10)
     assert resizing.window(1, 9, (2, 1), crop=True) == (0, 4, 1, 1)
 
@@ -147,7 +147,7 @@ def test_affine_transform_of_one_image_and_by_one_transform():
 
 
 def test_affine_transform_divides_by_the_last_row():
-    """Keras documents the projection, and on JAX leaves it out."""
+    """Keras documents the projective division, but omits it on JAX."""
     start = np.array([[[0, 0], [6, 0], [0, 4], [6, 4]]], "float32")
     end = start + RNG.uniform(-1, 1, (1, 4, 2)).astype("float32")
     line = np.array([1.0, 0, 0, 0, 1, 0, -0.5, 0], "float32")
@@ -163,7 +163,7 @@ def test_affine_transform_divides_by_the_last_row():
         line,
     )
     close(ours, perspective)
-    # a column at infinity shows what is outside
+    # a column mapped to infinity gets the fill value
     assert np.isfinite(outside).all()
 
 
@@ -198,7 +198,7 @@ def test_smooth_fields_are_keras_blurred_noise():
 
     blurred, static, traced, unblurred = compiled(fields, key, np.float32(sigma))
     np.testing.assert_allclose(static, blurred, atol=1e-5)
-    # a strength known only in the running program gives the same
+    # a traced strength gives the same result
     np.testing.assert_allclose(traced, static, atol=1e-5)
     assert not np.any(unblurred)
 

@@ -37,7 +37,7 @@ def _is_array(value):
 
 
 def _call(row, ops, arrays):
-    """The row's call with `arrays` in the place of its own."""
+    """Calls a row with `arrays` instead of its array arguments."""
     args, kwargs = _fill(row, arrays)
     if row.call is not None:
         return row.call(ops, *args, **kwargs)
@@ -63,7 +63,7 @@ def _leaves(value):
 
 @contextlib.contextmanager
 def _lenient():
-    """Keras promotes by itself, and warns where it means to."""
+    """Allows the type promotion and the warnings that Keras relies on."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -80,7 +80,7 @@ SLOPED = [row for row in ROWS if row.grad and any(a.dtype == np.float32 for a in
 
 
 def _together(*parts):
-    """The results of all rows in one compiled program: most of the time goes into compiling.
+    """Returns the results of all rows from one compiled program, because compiling dominates the time.
 
     What two parts (name, rows, computation, rules) have in common is compiled once.
     """
@@ -209,7 +209,7 @@ def _defaults(function):
 
 
 def test_arguments_match_keras():
-    extra_names = {"dot_product_attention": ["empty_rows"]}  # by keyword only
+    extra_names = {"dot_product_attention": ["empty_rows"]}  # keyword-only
     for name in sorted(KERAS):
         ours = [
             row for row in _defaults(_find(fk.ops, name)) if row[0] not in extra_names.get(name, ())

@@ -226,7 +226,7 @@ def test_beam_search_sums_all_ways_to_write_labels():
 
 @pytest.mark.parametrize("window", ["hann", "hamming", None])
 def test_istft_inverts_stft(window):
-    # Keras's result is fft_length / sequence_stride times as large without a window
+    # without a window, Keras's result is larger by the factor fft_length / sequence_stride
     x = np.sin(np.arange(48, dtype="float32") ** 1.2)
     turn = jax.jit(
         lambda x: signal.istft(signal.stft(x, 8, 4, 12, window), 8, 4, 12, window=window)

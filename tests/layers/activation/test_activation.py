@@ -40,7 +40,7 @@ def test_prelu_learns_one_slope_per_channel():
     assert layer.alpha.shape == (1, 1, 5)
     grads = jax.grad(lambda layer: layer(x).sum())(layer)
     np.testing.assert_allclose(grads.alpha, np.full((1, 1, 5), -2.0 * 2 * 3 * 4))
-    # negative axes count from the end; Keras shares the axis before
+    # negative axes count from the end; Keras shares the preceding axis
     assert layers.PReLU(shared_axes=-1).build(KEY, x).alpha.shape == (3, 4, 1)
 
 

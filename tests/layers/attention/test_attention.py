@@ -21,7 +21,7 @@ def _draw(*shape):
 
 
 def _reference(query, key, value, mask=None, bias=0.0, scale=None):
-    """Attention of one example and head at a time, in float64."""
+    """Computes attention for one sample and head at a time, in float64."""
     b, t, heads, d = query.shape
     s, groups = key.shape[1:3]
     scale = d**-0.5 if scale is None else scale
@@ -74,7 +74,7 @@ def test_attend_and_attend_with_weights_agree():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_values_and_gradients_are_finite(dtype):
-    """Rows without a key, huge scores, biases of -inf, in every precision."""
+    """Covers rows without a key, huge scores and biases of -inf, in every precision."""
     query, key, value = (jnp.asarray(100 * _draw(2, 3, 2, 4), dtype) for _ in range(3))
     mask = jnp.asarray([[[True] * 3, [False] * 3, [True, False, False]]])
     bias = jnp.zeros((1, 2, 3, 3), dtype).at[:, :, 2].set(-jnp.inf).at[:, :, 0, 1].set(-1e9)
@@ -119,7 +119,7 @@ def test_rows_without_keys_match_keras():
             weights = [jnp.asarray(w) for w in built.get_weights()]
             variables = values(reference.non_trainable_variables)
             with keras_rules():
-                query = jnp.asarray(x)  # Keras takes the query's mask from the array alone
+                query = jnp.asarray(x)  # Keras reads the query's mask only from the array
                 keras.src.backend.set_keras_mask(query, jnp.asarray(mask))
                 expected = reference.stateless_call(weights, variables, query, x, **options)[0]
             ours = built.replace(empty_rows="keras")
@@ -143,7 +143,7 @@ def test_rows_without_keys_match_keras():
 
 
 def _projected(layer):
-    """Calls by every path: plain, causal, with scores, with a dropout, with a window."""
+    """Returns calls for every code path: plain, causal, scores, dropout, window."""
     axes = {"attention_axes": (1,)} if isinstance(layer, layers.MultiHeadAttention) else {}
     return (
         (layer, {}),
@@ -156,7 +156,7 @@ def _projected(layer):
 
 def test_a_query_without_a_key_gives_zeros_and_no_gradient():
     query, value = jnp.asarray(_draw(2, 3, 4)), jnp.asarray(_draw(2, 5, 4))
-    value_mask = np.array([[True] * 5, [False] * 5])  # example 1 has no key
+    value_mask = np.array([[True] * 5, [False] * 5])  # sample 1 has no key
     calls = [
         call
         for layer in (layers.MultiHeadAttention(2, 3), layers.GroupQueryAttention(3, 4, 2))
@@ -220,7 +220,7 @@ def test_a_query_without_a_key_gives_zeros_and_no_gradient():
 
 
 def test_queries_without_a_key_in_files(tmp_path):
-    """Keras's files compute Keras's numbers, ours zeros; both rules stay through further saves."""
+    """Keras's files keep Keras's rule, fkeras's files give zeros; saving again keeps the rule."""
     x, mask = _draw(2, 4, 6), np.array([[True, True, False, False], [False] * 4])
     with keras_rules():
         tensor, valid = keras.Input((4, 6)), keras.Input((4, 4), dtype="bool")
@@ -264,7 +264,7 @@ def test_attention_over_no_steps():
 
 
 def _masks():
-    """Options of a call here, and those of Keras's call that mean the same."""
+    """Returns pairs of call options: fkeras's, and Keras's with the same meaning."""
     mask = np.array([[True, True, True, False], [True, True, False, False]])
     explicit = RNG.random((2, 4, 4)) < 0.6
     explicit[:, :, 0] = True
@@ -359,7 +359,7 @@ def test_masks_pass_through_a_graph():
 
 
 def test_a_padding_mask_with_an_attention_axis():
-    """The mask (b, n, t) of axes that are not attended over and of one that is."""
+    """The mask (b, n, t) covers an attention axis and axes that are not attended over."""
     x = _draw(2, 3, 4, 5)
     layer = layers.MultiHeadAttention(2, 3, attention_axes=-2).build(KEY, x, x)
     mask = RNG.random((2, 3, 4)) < 0.5
@@ -413,7 +413,7 @@ def test_dropout_drops_weights_and_keeps_their_sums():
     training = heads(x, x, training=True, key=KEY, **options)
     np.testing.assert_allclose(
         training[1], inference[1]
-    )  # the weights that are returned have no holes
+    )  # the returned weights are those before dropout
     assert bool((training[0] != inference[0]).any())
 
 
@@ -432,7 +432,7 @@ def test_unsupported_flash_attention_is_rejected():
 
 
 def test_values_of_another_size_than_keys():
-    """Keras's fused way on JAX refuses them; with scores it computes the same as here."""
+    """Keras's fused attention on JAX rejects these sizes; with scores Keras computes the same."""
     x = _draw(2, 4, 6)
     layer = layers.MultiHeadAttention(2, 3, value_dim=5).build(KEY, x, x)
     with keras_rules():

@@ -36,7 +36,7 @@ def _close(actual, expected, tolerance=1e-5):
 
 
 def _both(ours, theirs, *arrays):
-    """Our results and Keras's, from one compiled program."""
+    """Returns fkeras's and Keras's results, computed in one compiled program."""
 
     def program(*arrays):
         with keras_rules():

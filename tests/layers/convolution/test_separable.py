@@ -14,7 +14,7 @@ from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)
 FORMATS = ("channels_last", "channels_first")
-# compiled in one piece: op by op takes much longer
+# compiled as one program: running each operation alone takes much longer
 pooled = jax.jit(adaptive_pool, static_argnums=(1, 2, 3))
 STEPS = [((1, 1), (1, 1)), ((2, 3), (1, 1)), ((1, 1), (2, 1)), ((2, 2), (2, 2))]
 
@@ -34,7 +34,7 @@ def _close(actual, expected, tolerance=1e-5):
 
 
 def _both(ours, theirs, *arrays):
-    """Our results and Keras's, from one compiled program."""
+    """Returns fkeras's and Keras's results, computed in one compiled program."""
 
     def program(*arrays):
         with keras_rules():
@@ -116,7 +116,7 @@ def test_adaptive_windows_match_the_definition(size, count):
 
 @pytest.mark.parametrize("size", [7, 13, 14])
 def test_one_window_per_cell_is_the_identity(size):
-    # Keras computes windows in float32: with some versions of JAX NaN stands in the last cell here
+    # Keras computes windows in float32: with some versions of JAX the last cell is NaN here
     x = _numbers(2, size, 3)
     _close(pooled(x, (size,), "average"), x)
 
@@ -141,7 +141,7 @@ def test_adaptive_pooling_of_integers_and_infinities():
     assert layers.AdaptiveAveragePooling1D(2)(x).ravel().tolist() == [-6, -2]
     far = jnp.array([[[-jnp.inf], [-jnp.inf], [1.0], [2.0], [3.0]]])
     np.testing.assert_array_equal(pooled(far, (2,), "max").ravel(), [1, 3])
-    # the second window does not see the cells of the first
+    # the second window does not contain cells of the first
     np.testing.assert_array_equal(pooled(far, (2,), "average").ravel(), [-np.inf, 2])
     slopes = jax.grad(lambda x: pooled(x, (3,), "max").sum())(jnp.ones((1, 5, 1)))
     assert float(slopes.sum()) == pytest.approx(3)

@@ -24,7 +24,7 @@ def _close(actual, expected, tolerance=1e-5):
 
 
 def _both(ours, theirs, *arrays):
-    """Our results and Keras's, from one compiled program."""
+    """Returns fkeras's and Keras's results, computed in one compiled program."""
 
     def program(*arrays):
         with keras_rules():
@@ -67,7 +67,7 @@ def test_transposed_convolution_matches_keras(
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("size", [6, 7])
 def test_transposed_convolution_is_the_gradient_of_a_convolution(size, padding):
-    # with strides "same" may put its odd zero on the other side
+    # with strides, "same" may put the odd zero on the other side
     stride, kernel = 2 if padding == "valid" else 1, _numbers(3, 2, 4)
     x = _numbers(2, size, 2, seed=1)
 

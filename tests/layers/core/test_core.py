@@ -17,7 +17,7 @@ def _data(*shape, seed=0):
 
 
 class MasksSeven(layers.Embedding):
-    """An embedding whose padding is id 7."""
+    """Embeds ids; id 7 is padding."""
 
     def compute_mask(self, ids):
         return ids != 7
@@ -83,7 +83,7 @@ def test_dropout_draws_by_key():
 def test_dropout_without_a_key():
     with pytest.raises(ValueError, match=r"'drop' \(Dropout\).*key.*jax\.random\.key"):
         layers.Dropout(0.5, name="drop").apply(jnp.ones((2, 2)), training=True)
-    # nothing is drawn here
+    # no key is needed without draws
     layers.Dropout(0.0).apply(jnp.ones((2, 2)), training=True)
     layers.Dropout(0.5).apply(jnp.ones((2, 2)))
 

@@ -41,7 +41,7 @@ def test_weights_have_the_shapes_of_keras(equation, output_shape, bias_axes, sha
         theirs = keras.layers.deserialize(layers.serialize(layer))
         theirs.build(shape)
     assert [w.shape for w in built.get_weights()] == [v.shape for v in theirs.weights]
-    # Keras infers (None, 6, 5, 4) for the input (None, 5, 6, 3), and computes the other
+    # for the input (None, 5, 6, 3) Keras infers (None, 6, 5, 4), but computes the shape below
     expected = np.einsum(equation, np.zeros(shape), built.kernel).shape
     assert layer(fk.Input(shape[1:])).shape == (None, *expected[1:])
 
@@ -54,7 +54,7 @@ def test_unknown_sizes_stay_unknown():
 
 
 def test_fan_in_counts_the_summed_axes():
-    """A convolution's rule would take the last two axes for inputs and outputs."""
+    """The rule of convolutions would use the last two axes as inputs and outputs."""
     for equation, shape, sizes in (
         ("abc,cde->abde", (1, 2, 40), (None, 20, 10)),
         ("abcd,dce->abe", (1, 2, 10, 20), (None, 200)),
@@ -179,7 +179,7 @@ def test_scores_in_another_dtype():
 def test_softmax_with_a_mask_matches_keras(axis):
     x = _draw(2, 3, 4)
     mask = RNG.random((2, 3, 4)) < 0.6
-    mask[1] = False  # a row without anything is zero
+    mask[1] = False  # a fully masked row gives zeros
     masks = (mask, mask[:, :1], mask.astype("float32"))
 
     @jax.jit

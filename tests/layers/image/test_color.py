@@ -72,7 +72,7 @@ def test_images_match_keras_for_the_same_draw(layer):
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     assert np.abs(theirs - images).max() > 1e-3
-    # the same with the channels first, where Keras has several other axes wrong
+    # the same for channels first, where Keras uses wrong axes in several layers
     np.testing.assert_allclose(ours_first, channels_first(theirs), rtol=1e-5, atol=1e-5)
 
 
@@ -121,8 +121,8 @@ def test_jitter_is_the_sequence_of_keras():
 
     ours, ours_first = compiled(compute, images, channels_first(images), drawn)
     theirs = images
-    # each in a program of its own: Keras's hue asks which colour equals the largest, and a program
-    # that computes a colour twice may find none
+    # one program per step: Keras's hue selects the color that equals the maximum, and a program
+    # that computes colors twice may round them differently
     for name in ("brightness", "contrast", "saturation", "hue"):
         step = getattr(reference, f"random_{name}")
         theirs = compiled(lambda x, d, step=step: by_keras(step, x, d), theirs, drawn[name])

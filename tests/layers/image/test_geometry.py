@@ -53,7 +53,7 @@ def oracle(layer, **changes):
 
 
 def compiled(function, *args):
-    """The numbers of a function, as one program."""
+    """Calls a function as one compiled program, and returns NumPy arrays."""
     return jax.device_get(jax.jit(function)(*args))
 
 
@@ -62,7 +62,7 @@ def train(layer, data, key=KEY):
 
 
 def drawn(reference, layer, images):
-    """Keras's draw of a layer, and what it is for ours."""
+    """Returns Keras's draw for a layer, and the same draw in fkeras's format."""
     with keras_rules(), keras.StatelessScope():
         theirs = reference.get_random_transformation(images, training=True)
     if isinstance(layer, layers.RandomFlip):
@@ -92,7 +92,7 @@ def test_images_equal_keras_for_the_same_draws(layer):
             expected = reference.transform_images(images, theirs, training=True)
         return layer.transform_images(images, ours), expected
 
-    # Keras slices by what RandomCrop drew, which no program can do
+    # Keras slices with the drawn positions, which a compiled program cannot do
     crops = isinstance(layer, layers.RandomCrop)
     actual, expected = compute(images) if crops else compiled(compute, images)
     assert actual.shape == expected.shape
@@ -117,7 +117,9 @@ def test_images_equal_keras_for_the_same_draws(layer):
     ids=repr,
 )
 def test_boxes_match_keras(layer):
-    square = isinstance(layer, layers.RandomShear)  # Keras shears shares: right for squares only
+    square = isinstance(
+        layer, layers.RandomShear
+    )  # Keras shears fractions of the image: correct only for squares
     images = IMAGES[:, :5] if square else IMAGES
     shape = ImageShape(*images.shape)
     reference = oracle(layer)
@@ -146,7 +148,7 @@ def test_keras_json_round_trip(layer):
     reference = oracle(layer)
     with keras_rules():
         config = keras.layers.serialize(reference)
-    if isinstance(layer, layers.MaxNumBoundingBoxes):  # Keras forgets it
+    if isinstance(layer, layers.MaxNumBoundingBoxes):  # Keras does not write the field
         config["config"]["fill_value"] = layer.fill_value
     again = layers.deserialize(config)
     assert again.replace(name=None) == layer
@@ -216,7 +218,7 @@ def test_draws_are_spread_over_their_ranges():
 
 
 def test_both_flips_are_drawn_independently():
-    """Keras mirrors both directions or none."""
+    """Keras flips either both directions or none."""
     flips, vertical = compiled(
         lambda key: (
             layers.RandomFlip().draw(key, ImageShape(4000, 2, 2, 1)),
@@ -254,7 +256,7 @@ def test_dictionaries_keep_their_structure(layer):
 
 
 def test_masks_and_boxes_follow_their_images():
-    """An image that is its own mask, whose bright square is its box."""
+    """The image equals its mask, and its bright square equals its box."""
     mask = np.zeros((40, 10, 10, 1), "int32")
     mask[:, 3:7, 2:6] = 5
     boxes = {"boxes": np.array([[[2.0, 3, 6, 7]]] * 40), "labels": np.ones((40, 1), "int32")}
@@ -275,7 +277,7 @@ def test_masks_and_boxes_follow_their_images():
         for image, box in zip(out["images"], out["bounding_boxes"]["boxes"][:, 0], strict=True):
             rows, columns = np.nonzero(image[..., 0])
             visible = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
-            # upright boxes around turned squares are larger; pixels count by their middles
+            # upright boxes around rotated squares are larger; a pixel counts if its center is inside
             tolerance = isinstance(layer, layers.RandomRotation) * 2 + 1.6
             np.testing.assert_allclose(box, visible, atol=tolerance)
 
@@ -284,7 +286,7 @@ def test_masks_and_boxes_follow_their_images():
     "layer", [layers.RandomRotation(0.3), layers.RandomPerspective(1.0, 0.4)], ids=repr
 )
 def test_boxes_move_equally_in_every_format(layer):
-    """Keras rotates any format as "xyxy", and its perspective returns "xyxy" for any."""
+    """Keras rotates every format as "xyxy", and its perspective layer always returns "xyxy"."""
 
     def moved(box_format, images, boxes):
         boxes = convert_format(boxes, "xyxy", box_format, 6, 5)
@@ -301,7 +303,7 @@ def test_boxes_move_equally_in_every_format(layer):
 
 
 def test_resizing_moves_boxes_exactly():
-    """Keras cuts the width of a frame to whole pixels; the pixels themselves are elsewhere."""
+    """Keras truncates the width of the padding to whole pixels, unlike the image itself."""
     layer = layers.Resizing(4, 3, pad_to_aspect_ratio=True, bounding_box_format="xyxy")
     boxes = {"boxes": np.array([[0.0, 0, 5, 4], [0, 0, 0, 0]]), "labels": np.array([1, 1])}
     out = compiled(layer, {"images": np.ones((4, 5, 1), "float32"), "bounding_boxes": boxes})
@@ -311,7 +313,7 @@ def test_resizing_moves_boxes_exactly():
 
 
 def test_random_crop_of_small_images_and_in_inference():
-    """The largest part in the middle, as Keras documents; Keras distorts it, or does nothing."""
+    """The result is the largest central part, as Keras documents; Keras distorts it or does nothing."""
     x = np.arange(40.0, dtype="float32").reshape(1, 4, 10, 1)
     layer = layers.RandomCrop(8, 4)
     expected, cropped, trained = compiled(
@@ -325,7 +327,7 @@ def test_random_crop_of_small_images_and_in_inference():
     np.testing.assert_array_equal(cropped, expected)
     np.testing.assert_array_equal(trained, expected)
     assert jax.eval_shape(fk.layers.RandomCrop(2, 2), x).shape == (1, 2, 2, 1)
-    # one direction fits exactly: the other is still drawn
+    # one direction fits exactly; the position along the other is still drawn
     wide = layers.RandomCrop(4, 2)
     program = jax.jit(lambda key: wide(x, training=True, key=key)[0, 0, 0, 0])
     corners = {float(program(jax.random.key(i, impl=QUICK))) for i in range(12)}

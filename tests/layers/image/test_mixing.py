@@ -65,7 +65,7 @@ def test_aug_mix_mixes_the_chains_of_keras():
     layer = layers.AugMix(UNIT, num_chains=2, chain_depth=2, all_ops=False)
     reference, images = oracle(layer), pictures()
     drawn = fresh_draw(layer)
-    drawn["chain_operations"] = np.array([[3, 7], [5, 4]], "int32")  # 7 stands for none
+    drawn["chain_operations"] = np.array([[3, 7], [5, 4]], "int32")  # 7 means no operation
     names = [name for name, _ in layer.operations()]
 
     def compute(images, drawn):
@@ -98,7 +98,7 @@ def test_mixing_draws_permutations_and_weights():
         cut["mix_weight"], 1 - cut["batch_masks"].mean(axis=(1, 2, 3)), rtol=1e-5
     )
     assert abs(float(cut["mix_weight"].mean()) - 0.5) < 0.05
-    uncut = fresh_draw(layers.CutMix(0.0))  # all or nothing, and no nan
+    uncut = fresh_draw(layers.CutMix(0.0))  # the weights are 0 or 1, and not NaN
     assert set(np.unique(uncut["mix_weight"])) <= {0.0, 1.0}
 
 
@@ -137,10 +137,10 @@ def test_mix_up_keeps_boxes_of_both_images_and_cut_mix_rejects_boxes():
         "labels": np.arange(6, dtype="int32").reshape(3, 2),
     }
     data = {"images": pictures(), "bounding_boxes": boxes}
-    # eagerly, with the program of the beta distribution of the other tests
+    # eagerly: reuses the compiled beta distribution of the other tests
     out = jax.device_get(trained(layers.MixUp(), data)["bounding_boxes"])
     assert out["boxes"].shape == (3, 4, 4)
-    # Keras joins labels along the batch, where they no longer fit the boxes
+    # Keras concatenates labels along the batch, so that labels no longer match the boxes
     np.testing.assert_array_equal(out["labels"] * 4, out["boxes"][..., 0] // 1)
     with pytest.raises(ValueError, match="CutMix: expected images and labels"):
         trained(layers.CutMix(), data)

@@ -18,7 +18,7 @@ IDS = np.array([[12, 1138, 42, 42], [42, 7, 36, 7]])
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),  # Keras, which has integers where we have floats
+    ("options", "expected"),  # Keras, which returns integers instead of floats
     [
         ({}, [[1, 3, 4, 4], [4, 0, 2, 0]]),
         ({"mask_token": 7}, [[2, 4, 5, 5], [5, 0, 3, 0]]),
@@ -90,7 +90,7 @@ def test_invert_maps_indices_to_integers():
 def test_large_integers_are_looked_up_on_the_host():
     layer = layers.IntegerLookup(vocabulary=[2**40, 5])
     assert layer([2**40, 5, 2**40 + 5]).tolist() == [1, 2, 0]
-    # 5 + 2**32 would be 5 in 32 bits
+    # 5 + 2**32 would wrap to 5 in 32 bits
     assert layer([5 + 2**32]).tolist() == [0]
     assert jax.jit(layer)(jnp.array([5, 0])).tolist() == [2, 0]
     assert jax.jit(layers.IntegerLookup(vocabulary=[2**40]))(jnp.array([0])).tolist() == [0]
@@ -128,7 +128,7 @@ def test_adapt_computes_document_frequencies():
         [0.87910014, 0.6931472, 0, 0, 0.91629076, 0, 0],
     ]
     np.testing.assert_allclose(learned(x), expected, rtol=1e-6)  # Keras
-    # each batch with one axis is a document, each number of an array is
+    # each batch with one axis is one document; each number of an array is one document
     batches = layer.adapt(iter([[1, 2, 2], [2, 3], [12]]))
     assert batches.get_vocabulary() == [-1, 2, 12, 3, 1]
     np.testing.assert_allclose(

@@ -98,7 +98,7 @@ def test_layers_of_numbers_reject_strings():
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),  # Keras, which has integers where we have floats
+    ("options", "expected"),  # Keras, which returns integers instead of floats
     [
         ({}, [[1, 3, 4, 4], [4, 0, 2, 0]]),
         ({"mask_token": "z"}, [[2, 4, 5, 5], [5, 0, 3, 0]]),
@@ -170,7 +170,7 @@ def test_special_tokens_precede_the_vocabulary():
     assert layer.get_vocabulary() == ["", "[UNK]", "a"]
     assert layer.get_vocabulary(include_special_tokens=False) == ["a"]
     assert layer.vocabulary_size() == 3
-    # one that stands elsewhere is a token, where nothing is inverted
+    # a special token at another position is an ordinary token, unless invert=True
     assert layers.StringLookup(vocabulary=["a", "[UNK]"])(["[UNK]"]).tolist() == [2]
     set_later = layers.StringLookup().set_vocabulary(["x", "y"])
     assert set_later(["y"]).tolist() == [2]
@@ -323,7 +323,7 @@ SENTENCE = "It's  a\tTEST, isn't\nit? É Ünï-code (x) [y] {z} ~^_`$"
 def test_texts_are_standardized(standard, expected):
     layer = layers.TextVectorization(standardize=standard)
     assert layer.tokenize([SENTENCE]) == [expected]
-    # white space is that of ASCII, as in Keras
+    # only ASCII whitespace splits, as in Keras
     assert layer.tokenize(["a\u00a0b\x1fc"]) == [["a\u00a0b\x1fc"]]
 
 
@@ -384,7 +384,7 @@ def test_text_vectorization_rejects_bad_arguments():
 
 
 def test_keras_configurations_are_read():
-    """As Keras wrote them, with the entries that are no arguments."""
+    """Configurations written by Keras, with entries that are not arguments."""
     text = {
         **{"max_tokens": None, "standardize": "lower_and_strip_punctuation", "split": None},
         **{"ngrams": [1, 3], "output_mode": "int", "output_sequence_length": None},

@@ -21,7 +21,7 @@ MASKS = RNG.random((3, 2, 4)) < 0.5
 
 
 def _keras_merged(kind, inputs, masks):
-    """Value and mask of Keras's layer, whose inputs carry their masks with them."""
+    """Returns value and mask of Keras's layer for inputs with attached masks."""
     with keras_rules():
         arrays = [keras.ops.convert_to_tensor(x) for x in inputs]
         for array, mask in zip(arrays, masks, strict=True):
@@ -84,7 +84,7 @@ def test_masks_is_in_the_configuration_unless_it_is_the_default():
 
 
 def _keras_model(kind, both=True):
-    """A compiled model of two masked inputs, whose output is their merge and has a loss a step."""
+    """Returns a compiled model that merges two masked inputs, with one loss per step."""
     L = keras.layers
     a, b = (keras.Input((4,), dtype="int32", name=name) for name in "ab")
     first = L.Embedding(7, 3, mask_zero=True, name="one")(a)
@@ -114,7 +114,7 @@ def _losses(trainer, run, kind):
     return losses
 
 
-# each trains in three programs: CI takes the other merges with one mask
+# each case compiles three programs: CI runs the other merges with one mask
 ONE_MASK = [
     pytest.param(k, False, marks=() if k in ("Add", "Concatenate") else pytest.mark.exhaustive)
     for k in KINDS
@@ -133,7 +133,7 @@ def test_the_loss_of_a_merged_output_is_keras_loss(kind, both, tmp_path):
     fk.save_model(our_path, run.model, run.state, trainer=trainer, run=run)
     expected = _keras_losses(model, kind)
     np.testing.assert_allclose(_losses(trainer, run, kind), expected, rtol=1e-6)
-    # ours comes back as it was, and Keras goes on with it
+    # fkeras loads an equal training, and Keras resumes it
     again, resumed = fk.load_training(our_path)
     assert again == trainer and resumed.model == run.model
     with keras_rules(), warnings.catch_warnings():
@@ -192,7 +192,7 @@ def test_files_keep_the_rule_and_keras_applies_its_own_rule(kind, tmp_path):
 
 
 def _rewritten(path, **changes):
-    """The bytes of an archive with other JSON members."""
+    """Returns the bytes of an archive with replaced JSON members."""
     target = io.BytesIO()
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():

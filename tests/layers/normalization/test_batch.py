@@ -17,7 +17,7 @@ def _data(*shape, seed=0):
 
 
 def _both(options, shape, steps=3, mask=None, training=True):
-    """State and last value after some calls, ours and Keras's."""
+    """Returns state and last value after some calls, of fkeras and of Keras."""
     layer = layers.BatchNormalization(**options).build(KEY, shape)
     state = layer.init_state(shape)
     with keras_rules():

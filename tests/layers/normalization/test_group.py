@@ -86,7 +86,7 @@ def test_the_scale_has_the_size_of_its_axis():
         reference = keras.layers.RMSNormalization(axis=1)
         reference.build(x.shape)
         reference.set_weights([np.array([1.0, 2.0, 3.0])])
-        # along the last axis: it would need a size of its own there, too
+        # Keras scales the last axis, although the weight has the size of axis 1
         np.testing.assert_allclose(reference(x), unscaled * [1.0, 2.0, 3.0], rtol=1e-5)
 
 
@@ -103,7 +103,7 @@ def test_adapt_matches_keras(axis, shape):
     np.testing.assert_allclose(layer(x), value, rtol=1e-4, atol=1e-5)
     again = layers.deserialize(layers.serialize(layer))
     assert again == layer
-    # Keras writes no numbers that it adapted to, and reads ours
+    # Keras does not write adapted statistics, but reads those of fkeras
     with keras_rules():
         read = keras.layers.deserialize(layers.serialize(layer))
         np.testing.assert_allclose(read(x), value, rtol=1e-4, atol=1e-5)
@@ -161,7 +161,7 @@ def test_weights_of_an_adapted_keras_layer_can_be_set():
     np.testing.assert_allclose(out.value, value, rtol=1e-5)
     assert out.updates == {}
     assert state["count"].dtype == jnp.int32
-    # zero variances are there to begin with where a file says so
+    # a file may contain zero variances
     state = {**state, "variance": jnp.zeros(3)}
     grads = jax.grad(lambda v: layer.apply(x, state={**state, "variance": v}).value.sum())
     assert bool(jnp.isfinite(grads(jnp.zeros(3))).all())

@@ -146,7 +146,7 @@ def test_hashing_of_integers_is_the_same_everywhere():
     inputs = fk.Input((3,), dtype="int32")
     model = fk.Model(inputs, layer(inputs))
     assert model(on_device).tolist() == expected
-    # a string is no integer: nothing is masked
+    # a string never equals an integer: no entry is masked
     assert jax.jit(layers.Hashing(10, mask_value="50"))(on_device).tolist() != expected
 
 
@@ -267,7 +267,7 @@ def test_adapt_computes_the_boundaries_of_keras(bins, epsilon):
     wave = np.sin(np.arange(1000.0))
     for data in (DATA, [DATA, DATA + 1, DATA * 2], wave, wave.tolist()[:300]):
         theirs = keras.layers.Discretization(num_bins=bins, epsilon=epsilon)
-        theirs.reset_state()  # its adapt asks for TensorFlow
+        theirs.reset_state()  # Keras's adapt requires TensorFlow
         for batch in data if isinstance(data, list) else [data]:
             theirs.update_state(batch)
         theirs.finalize_state()
@@ -293,7 +293,7 @@ def test_json_round_trip_of_an_adapted_layer():
 def test_discretization_at_its_edges():
     layer = layers.Discretization([0.0, 1.0])
     edges = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0], "float32")
-    assert layer(edges).tolist() == [-1, 2, 0, 1, 2]  # NaN has no bin; Keras gives the last one
+    assert layer(edges).tolist() == [-1, 2, 0, 1, 2]  # NaN has no bin; Keras returns the last bin
     for mode in ("one_hot", "multi_hot", "count"):
         vectors = layers.Discretization([0.0], output_mode=mode)(np.array([[np.nan], [1]], "f4"))
         np.testing.assert_array_equal(vectors, [[np.nan] * 2, [0, 1]])

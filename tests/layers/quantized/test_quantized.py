@@ -96,19 +96,19 @@ def _coded(mode):
     return fk.quantize(_floats(), mode)
 
 
-# codes of 4 bits without blocks are those of 8 bits, packed as those with blocks
+# 4-bit codes without blocks are computed like 8-bit codes, and packed like codes with blocks
 MODES = ("int8", "int4/2", pytest.param("int4/-1", marks=pytest.mark.exhaustive), "float8")
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_quantized_model_is_a_value(mode):
     model, floats = _coded(mode), _floats()
-    # codes of 8 bits err by less than one in a hundred, of 4 bits by less than one in five
+    # the relative error is below 2% for 8-bit codes and below 20% for 4-bit codes
     limit = 0.02 if mode == "int8" else 0.2
     value = model(X)
     assert 0 < np.abs(value - floats(X)).max() < limit * np.abs(floats(X)).max()
     np.testing.assert_array_equal(jax.jit(lambda m, x: m(x))(model, X), value)
-    if mode == "int8":  # a scale a row
+    if mode == "int8":  # one scale per row
         rows = jax.vmap(lambda x: model(x[None])[0])(X)
         np.testing.assert_allclose(rows, value, rtol=1e-5, atol=1e-5)
     assert model.unbuilt().get_config() == model.get_config()
@@ -153,7 +153,7 @@ def test_gradients_ignore_the_rounding():
 
 
 def test_float8_scales_are_overwritten_by_their_gradients():
-    """What stands for the gradients of scales and histories are their next values."""
+    """The gradients of scales and histories are their next values."""
     layer = layers.Dense(2, use_bias=False).build(KEY, (None, 3))
     layer = fk.quantize(layer, quantizers.Float8QuantizationConfig(4))
     weights = fk.engine.overwritten_weights(layer)
@@ -167,7 +167,7 @@ def test_float8_scales_are_overwritten_by_their_gradients():
     assert new["inputs_amax_history"].tolist() == [3, 0, 0, 0]
     assert new["outputs_grad_amax_history"].tolist() == [7, 0, 0, 0]
     assert new["kernel_amax_history"][0] == jnp.max(jnp.abs(layer.kernel))
-    assert new["inputs_scale"] == 1  # of what was seen before, which is nothing
+    assert new["inputs_scale"] == 1  # the scale of the empty history
     later = jax.grad(loss)(new, True)
     assert later["inputs_scale"] == np.float32(3 / 448)
     assert later["outputs_grad_scale"] == np.float32(7 / 57344)
@@ -274,7 +274,7 @@ FIELDS = {
 
 
 class Other(layers.Dense):
-    """A layer of a user."""
+    """A subclass defined by a user."""
 
 
 BAD = {

@@ -143,7 +143,7 @@ def test_the_key_determines_dropout_and_inference_needs_no_key():
 
 
 def test_each_gate_has_a_separate_dropout_mask():
-    # a kernel of ones over single cells: a gate is the number of its inputs that are kept
+    # with a kernel of ones over single cells, a gate counts its inputs that are not dropped
     c, rate = 400, 0.25
     layer = layers.ConvLSTM1D(1, 1, dropout=rate, use_bias=False, kernel_initializer="ones")
     layer = layer.build(KEY, (None, None, 1, c))

@@ -247,7 +247,7 @@ def test_dropout_is_drawn_once_per_sequence(make):
 
 
 def test_dropout_masks_stay_the_same_along_time():
-    # with a recurrent kernel of zeros and linear activations, every step is the same product
+    # with a recurrent kernel of zeros and linear activations, all steps compute the same product
     layer = layers.SimpleRNN(
         8, activation=None, recurrent_initializer="zeros", dropout=0.5, return_sequences=True
     )

@@ -47,7 +47,7 @@ def test_alpha_dropout_keeps_mean_and_variance(rate):
     x = jax.random.normal(jax.random.key(0), (500, 500))
     y = _call(layers.AlphaDropout(rate), x)
     np.testing.assert_allclose([y.mean(), y.std()], [0.0, 1.0], atol=0.01)
-    # and with it what selu returns of such an input
+    # selu normalizes its outputs, so that they have the same mean and variance
     z = _call(layers.AlphaDropout(rate), fk.activations.selu(x))
     np.testing.assert_allclose([z.mean(), z.std()], [0.0, 1.0], atol=0.02)
 
@@ -81,7 +81,7 @@ def test_a_noise_shape_shares_draws():
 )
 def test_spatial_dropout_drops_whole_channels(layer, axes, shape):
     y = _call(layer, jnp.ones(shape))
-    first = y.mean(axes)  # 0 or 1 / (1 - rate), as all places of a channel agree
+    first = y.mean(axes)  # 0 or 1 / (1 - rate): all cells of a channel are equal
     assert set(np.round(np.unique(y), 4)) == {0.0, 1.6667}
     assert set(np.round(np.unique(first), 4)) == {0.0, 1.6667}
     np.testing.assert_allclose((first == 0).mean(), 0.4, atol=0.03)
@@ -95,7 +95,7 @@ def test_keys_and_seeds_determine_the_draws(layer):
     seeded = layer.replace(seed=7)
     assert not np.array_equal(_call(layer, x), _call(seeded, x))
     np.testing.assert_array_equal(_call(seeded, x), _call(seeded, x))
-    # TensorFlow's files have seeds outside the 32 bits that a key takes
+    # seeds in TensorFlow's files may exceed the 32 bits of a key
     below, above = layer.replace(seed=-1), layer.replace(seed=2**32 - 1)
     np.testing.assert_array_equal(_call(below, x), _call(above, x))
     assert not np.array_equal(_call(below, x), _call(seeded, x))

@@ -25,7 +25,7 @@ def _swap(x):
 
 
 def _compiled(function, *args):
-    """The numbers of a function, as one program."""
+    """Calls a function as one compiled program, and returns NumPy arrays."""
     return jax.device_get(jax.jit(function)(*args))
 
 
@@ -107,7 +107,7 @@ def test_blur_matches_keras(size, sigma):
 
     def compute(x, swapped):
         with keras_rules():
-            # Keras takes None for channels_first here
+            # Keras treats None as channels_first here
             theirs = keras.ops.image.gaussian_blur(x, size, sigma, "channels_last")
         return (
             theirs,
@@ -209,7 +209,7 @@ def test_equal_images_and_bytes():
     value, slope = noise
     assert np.isposinf(value)
     np.testing.assert_array_equal(slope, 0)
-    # Keras casts the similarity of bytes to bytes, and lets their difference wrap around
+    # Keras casts the similarity of bytes to bytes, and the difference of bytes wraps around
     assert 0 < float(of_bytes[0]) + 1 < 2
     _same(wrapped, exact)
     with pytest.raises(ValueError, match="at least filter_size=11 pixels"):
@@ -226,7 +226,7 @@ def test_levels_are_counted():
 
 
 def test_equalized_levels_are_even():
-    # every level of bytes, in (0, 1) too: no level falls into its neighbour's place by rounding
+    # all 256 levels, also scaled to (0, 1): rounding moves no level into its neighbour's bin
     ramp = np.arange(256, dtype="float32").reshape(16, 16, 1)
     scales = 1.0, 255.0
 
