@@ -248,7 +248,7 @@ def missing_attribute(value: Any, name: str) -> str:
     Example:
         >>> import fkeras as fk
         >>> print(missing_attribute(fk.layers.Dense(2, name="head"), "output_shape"))
-        'head' (Dense): has no attribute 'output_shape'; a layer is a value and keeps nothing of its calls. Instead: the graph knows the calls of a layer: `shape = model.graph.layer('head').output_shape`.
+        'head' (Dense): has no attribute 'output_shape'; a layer is a value and records nothing about its calls. Instead: the graph knows the calls of a layer: `shape = model.graph.layer('head').output_shape`.
     """
     cls = type(value)
     # compared by name: importing the classes here would be circular
