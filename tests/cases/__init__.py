@@ -44,7 +44,7 @@ class Case:
     @property
     def id(self) -> str:
         text = repr(self.layer)
-        extras = [word for word in ("mask", "training") if getattr(self, word)]
+        extras = [field for field in ("mask", "training") if getattr(self, field)]
         return "-".join([text if len(text) < 90 else text[:87] + "...", *extras])
 
     def arrays(self, seed: int = 0, batch: int | None = None) -> list[Any]:
@@ -97,5 +97,5 @@ def marked(cases: Iterable[Case], value: Callable = lambda case: case) -> list[A
 def all_cases() -> tuple[Case, ...]:
     """The rows of all modules in this package, by module name."""
     modules = sorted(m.name for m in pkgutil.iter_modules(__path__))
-    found = [importlib.import_module(f"{__name__}.{name}").CASES for name in modules]
-    return tuple(case for cases in found for case in cases)
+    tables = [importlib.import_module(f"{__name__}.{name}").CASES for name in modules]
+    return tuple(case for cases in tables for case in cases)

@@ -39,11 +39,11 @@ def init_module(rngs, x, method=None, training=False):
 
 def apply_module(variables, x, rngs=None, method=None, mutable=False, training=False):
     y = x @ variables["params"]["kernel"]
-    changed = {name: variables[name] for name in mutable}
+    updates = {name: variables[name] for name in mutable}
     if training:
         y = y * jax.random.bernoulli(rngs["dropout"], 0.5, y.shape).astype(y.dtype)
-        changed["stats"] = {"mean": jnp.mean(y, 0, dtype="float32")}
-    return y, changed
+        updates["stats"] = {"mean": jnp.mean(y, 0, dtype="float32")}
+    return y, updates
 
 
 module.init, module.apply = init_module, apply_module

@@ -30,40 +30,40 @@ INITIALIZERS = [
 
 @pytest.mark.parametrize(("name", "options"), INITIALIZERS, ids=[n for n, _ in INITIALIZERS])
 def test_initializers_have_kerass_distribution(name, options):
-    ours = getattr(fk.initializers, name)(**options)
+    initializer = getattr(fk.initializers, name)(**options)
     shape = (600, 400)
-    value = np.asarray(ours(KEY, shape))
+    value = np.asarray(initializer(KEY, shape))
     with keras_rules():
-        theirs = np.asarray(getattr(keras.initializers, name)(**options)(shape))
+        reference = np.asarray(getattr(keras.initializers, name)(**options)(shape))
     assert value.dtype == np.float32
-    assert value.mean() == pytest.approx(theirs.mean(), abs=3e-3)
-    assert value.std() == pytest.approx(theirs.std(), rel=0.01, abs=1e-6)
-    assert value.max() == pytest.approx(theirs.max(), rel=0.25, abs=1e-6)
-    np.testing.assert_array_equal(value, ours(KEY, shape))
-    jitted = np.asarray(jax.jit(lambda key: ours(key, shape))(KEY))
-    mapped = np.asarray(jax.vmap(lambda key: ours(key, (4, 3)))(jax.random.split(KEY, 2)))
+    assert value.mean() == pytest.approx(reference.mean(), abs=3e-3)
+    assert value.std() == pytest.approx(reference.std(), rel=0.01, abs=1e-6)
+    assert value.max() == pytest.approx(reference.max(), rel=0.25, abs=1e-6)
+    np.testing.assert_array_equal(value, initializer(KEY, shape))
+    jitted = np.asarray(jax.jit(lambda key: initializer(key, shape))(KEY))
+    mapped = np.asarray(jax.vmap(lambda key: initializer(key, (4, 3)))(jax.random.split(KEY, 2)))
     if name == "Orthogonal":
         np.testing.assert_allclose(value, jitted, atol=1e-5)
         np.testing.assert_allclose(value.T @ value, 1.5**2 * np.eye(400), atol=1e-4)
     else:
         np.testing.assert_array_equal(value, jitted)
-    alone = ours(jax.random.split(KEY, 2)[1], (4, 3))
-    np.testing.assert_allclose(mapped[1], alone, atol=1e-6)
-    assert ours(KEY, (3, 3), "bfloat16").dtype == jnp.bfloat16
-    again = fk.initializers.deserialize(fk.initializers.serialize(ours))
-    assert again == ours
-    assert hash(again) == hash(ours)
+    single = initializer(jax.random.split(KEY, 2)[1], (4, 3))
+    np.testing.assert_allclose(mapped[1], single, atol=1e-6)
+    assert initializer(KEY, (3, 3), "bfloat16").dtype == jnp.bfloat16
+    restored = fk.initializers.deserialize(fk.initializers.serialize(initializer))
+    assert restored == initializer
+    assert hash(restored) == hash(initializer)
 
 
 def test_aliases_of_initializers_are_the_classes_of_keras():
     for module in ("initializers", "regularizers", "constraints"):
-        ours, theirs = getattr(fk, module), getattr(keras, module)
-        for name in ours.__all__:
-            value = getattr(theirs, name, None)
+        own_module, keras_module = getattr(fk, module), getattr(keras, module)
+        for name in own_module.__all__:
+            value = getattr(keras_module, name, None)
             if isinstance(value, type):
-                assert getattr(ours, name).__name__ == value.__name__, name
+                assert getattr(own_module, name).__name__ == value.__name__, name
                 if name not in ("Initializer", "Regularizer", "Constraint"):
-                    assert ours.get(name) == getattr(ours, name)()
+                    assert own_module.get(name) == getattr(own_module, name)()
 
 
 def test_an_explicit_seed_changes_the_draw():

@@ -19,14 +19,14 @@ def test_kernels_of_the_fourier_transform_equal_keras(window):
 
     @jax.jit
     def both():
-        found = []
+        kernels = []
         for side, scaling, periodic in (("real", "density", False), ("imag", "spectrum", True)):
             arguments = (side, window, scaling, periodic)
-            made = fk.initializers.STFT(*arguments)(KEY, (6, 1, 5))
+            kernel = fk.initializers.STFT(*arguments)(KEY, (6, 1, 5))
             with keras_rules():
                 expected = keras.initializers.STFT(*arguments)((6, 1, 5), "float32")
-            found.append((made, expected))
-        return found
+            kernels.append((kernel, expected))
+        return kernels
 
     for pair in both():
         np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-6)

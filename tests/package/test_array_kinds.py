@@ -77,15 +77,15 @@ def mapped(folder, array):
 
 def kinds(bits, folder):
     """`{name: (array, float32 array)}`."""
-    found = {name: bits.astype(name) for name in DTYPES}
-    found |= {name: bits.astype(getattr(ml_dtypes, name)) for name in SHORT}
+    arrays = {name: bits.astype(name) for name in DTYPES}
+    arrays |= {name: bits.astype(getattr(ml_dtypes, name)) for name in SHORT}
     for name in DTYPES:
         if np.dtype(name).itemsize > 1:
-            found[f"big {name}"] = bits.astype(np.dtype(name).newbyteorder(">"))
-    rows = np.ascontiguousarray(bits[::-1])
-    found |= {
+            arrays[f"big {name}"] = bits.astype(np.dtype(name).newbyteorder(">"))
+    reversed_rows = np.ascontiguousarray(bits[::-1])
+    arrays |= {
         "strided": np.repeat(bits, 2, axis=1)[:, ::2],
-        "reversed": rows[::-1],
+        "reversed": reversed_rows[::-1],
         "Fortran": np.asfortranarray(bits),
         "unaligned": np.frombuffer(b"\0" + bits.tobytes(), "u1")[1:].view("f4").reshape(bits.shape),
         "matrix": bits.view(np.matrix),
@@ -102,7 +102,7 @@ def kinds(bits, folder):
         "dlpack bfloat16": OfDLPack(jnp.asarray(bits, "bfloat16")),
     }
     if pd is not None:
-        found |= {
+        arrays |= {
             "frame": pd.DataFrame(bits.astype("int64")),
             "mixed frame": pd.DataFrame(dict(enumerate(bits.T))).astype({0: "int64"}),
             "nullable frame": pd.DataFrame(bits).astype("Float64"),
@@ -110,14 +110,14 @@ def kinds(bits, folder):
             "sparse frame": pd.DataFrame(bits).astype(pd.SparseDtype("float32", 0)),
             "frame of categories": pd.DataFrame(bits.astype("int64")).astype("category"),
         }
-    found = {name: (array, bits) for name, array in found.items()}
+    arrays = {name: (array, bits) for name, array in arrays.items()}
     first = np.broadcast_to(bits[:1], bits.shape)
-    return found | {"zero stride": (first, np.array(first))}
+    return arrays | {"zero stride": (first, np.array(first))}
 
 
 def rejected(bits):
     names = [(f"f{i}", "f4") for i in range(bits.shape[1])]
-    found = {
+    arrays = {
         "masked": np.ma.masked_array(bits, mask=bits > 0),
         "not masked": np.ma.masked_array(bits),
         "complex64": bits.astype("complex64"),
@@ -137,13 +137,13 @@ def rejected(bits):
         "set": {1.0},
     }
     if pd is not None:
-        found |= {
+        arrays |= {
             "frame of strings": pd.DataFrame(bits.astype(str)),
             "categories": pd.DataFrame({"c": pd.Categorical(["a", "b", "a", "b"])}),
             "nullable missing": pd.DataFrame({"c": pd.array([True, None, True, False])}),
             "frame of dates": pd.DataFrame(bits.astype("datetime64[s]")),
         }
-    return found
+    return arrays
 
 
 @functools.cache
@@ -250,7 +250,7 @@ def bits_of(name):
 
 def failures(name, arrays):
     """The kinds with another result than the float32 array's, or with an error."""
-    wrong, references, entry = {}, {}, ENTRIES[name]
+    faults, references, entry = {}, {}, ENTRIES[name]
     for kind, (array, plain) in arrays.items():
         plain = plain.astype("int32") if name.startswith("ids") else plain
         number = plain.tobytes()
@@ -258,10 +258,10 @@ def failures(name, arrays):
             references[number] = entry(plain)
         try:
             if not equal(entry(array), references[number]):
-                wrong[kind] = "another result"
+                faults[kind] = "another result"
         except (TypeError, ValueError) as error:
-            wrong[kind] = str(error)
-    return wrong
+            faults[kind] = str(error)
+    return faults
 
 
 def chosen(name, arrays):
@@ -274,8 +274,8 @@ def chosen(name, arrays):
 @pytest.mark.parametrize("name", ENTRIES)
 def test_usual_kinds(name, tmp_path):
     arrays = chosen(name, kinds(bits_of(name), tmp_path))
-    few = (*FEW, "bool") if name.startswith("weights") else FEW
-    assert failures(name, {kind: arrays[kind] for kind in few if kind in arrays}) == {}
+    kind_names = (*FEW, "bool") if name.startswith("weights") else FEW
+    assert failures(name, {kind: arrays[kind] for kind in kind_names if kind in arrays}) == {}
 
 
 @pytest.mark.exhaustive

@@ -12,13 +12,17 @@ def test_every_engine_case_has_tests():
     assert [number for number, _ in cases] == [*numbers[:81], "82a", "82b", *numbers[81:]]
     path = None
     for number, tests in cases:
-        words = re.findall(r"`([^`]+)`", tests)
-        assert tests.startswith(" none: ") if not words else words[-1].startswith("test_"), number
-        for word in words:
-            if word.startswith("tests/"):
-                path = ROOT / word
+        references = re.findall(r"`([^`]+)`", tests)
+        assert (
+            tests.startswith(" none: ") if not references else references[-1].startswith("test_")
+        ), number
+        for reference in references:
+            if reference.startswith("tests/"):
+                path = ROOT / reference
             else:
-                assert re.search(rf"def {word}\(", path.read_text()), f"case {number}: {word}"
+                assert re.search(rf"def {reference}\(", path.read_text()), (
+                    f"case {number}: {reference}"
+                )
 
 
 def test_paths_in_the_documents_exist():
@@ -36,11 +40,15 @@ def test_functions_of_the_walkthroughs_exist():
     steps = re.findall(r"^\d+\. (.*(?:\n {3,}.*)*)", text, re.M)
     assert len(steps) > 60
     for step in steps:
-        words = re.findall(r"`([\w./]+)`", step)
-        paths = [word for word in words if word.startswith("fkeras/") and word.endswith(".py")]
-        assert words[0] in paths, step
+        references = re.findall(r"`([\w./]+)`", step)
+        paths = [
+            reference
+            for reference in references
+            if reference.startswith("fkeras/") and reference.endswith(".py")
+        ]
+        assert references[0] in paths, step
         source = "\n".join((ROOT / path).read_text() for path in paths)
-        for word in words:
-            if not word.startswith(("fkeras/", "jax.", "error.")):
-                name = word.rpartition(".")[2]
-                assert re.search(rf"(def|class) {name}\b", source), f"{paths}: {word}"
+        for reference in references:
+            if not reference.startswith(("fkeras/", "jax.", "error.")):
+                name = reference.rpartition(".")[2]
+                assert re.search(rf"(def|class) {name}\b", source), f"{paths}: {reference}"

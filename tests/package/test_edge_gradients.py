@@ -61,7 +61,7 @@ LAYER_PARTS = 12
 
 
 def functions_of_ops():
-    one = (
+    names = (
         *("sqrt", "cbrt", "arccos", "arcsin", "arccosh", "arctan", "sinc", "absolute", "exp"),
         *("log1p", "sigmoid", "softplus", "softmax", "log_softmax", "logsumexp", "std", "var"),
         *(
@@ -76,40 +76,40 @@ def functions_of_ops():
             "cumprod",
         ),
     )
-    found = {name: getattr(ops, name) for name in one}
-    found |= {f"std-{axis}": functools.partial(ops.std, axis=axis) for axis in (0, 1, (0, 1))}
-    found |= {
+    functions = {name: getattr(ops, name) for name in names}
+    functions |= {f"std-{axis}": functools.partial(ops.std, axis=axis) for axis in (0, 1, (0, 1))}
+    functions |= {
         f"norm-{order}": functools.partial(ops.norm, ord=order, axis=1)
         for order in (1, 2, 3, np.inf)
     }
-    found["arctan2"] = lambda x: ops.arctan2(x, x)
-    found["hypot"] = lambda x: ops.hypot(x, x)
-    found["divide_no_nan"] = lambda x: ops.divide_no_nan(jnp.ones_like(x), x * 0)
-    found["cdist"] = lambda x: ops.cdist(x, x)
-    return found
+    functions["arctan2"] = lambda x: ops.arctan2(x, x)
+    functions["hypot"] = lambda x: ops.hypot(x, x)
+    functions["divide_no_nan"] = lambda x: ops.divide_no_nan(jnp.ones_like(x), x * 0)
+    functions["cdist"] = lambda x: ops.cdist(x, x)
+    return functions
 
 
 def functions_of_layers():
     spec = jax.ShapeDtypeStruct((3, 4), "float32")
-    made = (
+    layer_objects = (
         *(layers.LayerNormalization(), layers.RMSNormalization(), layers.UnitNormalization()),
         *(layers.GroupNormalization(2), layers.Softmax(), layers.LeakyReLU(), layers.PReLU()),
         *(layers.ELU(), layers.ReLU(negative_slope=0.1)),
     )
-    found = {type(layer).__name__: layer.build(KEY, spec) for layer in made}
+    functions = {type(layer).__name__: layer.build(KEY, spec) for layer in layer_objects}
     norm = layers.BatchNormalization().build(KEY, spec)
     state = norm.init_state(spec)
-    found["BatchNormalization"] = lambda x: norm.apply(x, state=state, training=True).value
-    found["Dot"] = lambda x: layers.Dot(1, normalize=True)([x, x])
-    found["GlobalMaxPooling1D"] = lambda x: layers.GlobalMaxPooling1D()(x[..., None])
-    return found
+    functions["BatchNormalization"] = lambda x: norm.apply(x, state=state, training=True).value
+    functions["Dot"] = lambda x: layers.Dot(1, normalize=True)([x, x])
+    functions["GlobalMaxPooling1D"] = lambda x: layers.GlobalMaxPooling1D()(x[..., None])
+    return functions
 
 
 def functions_of_activations():
     names = [n for n in activations.__all__ if n not in ("get", "serialize", "deserialize")]
-    found = {n: getattr(activations, n) for n in names if n != "threshold"}
-    found = {n: f for n, f in found.items() if callable(f) and not isinstance(f, type)}
-    return found | {"gelu-tanh": lambda x: activations.gelu(x, approximate=True)}
+    functions = {n: getattr(activations, n) for n in names if n != "threshold"}
+    functions = {n: f for n, f in functions.items() if callable(f) and not isinstance(f, type)}
+    return functions | {"gelu-tanh": lambda x: activations.gelu(x, approximate=True)}
 
 
 def functions_of_losses():
@@ -135,13 +135,15 @@ def functions_of_metrics():
     def of(metric, y):
         return lambda x: metric.result(metric.update(metric.init(x), y, x))
 
-    found = {
+    functions = {
         f"{name}-{kind}": of(getattr(metrics, name)(), y)
         for name in (*names, "CosineSimilarity")
         for kind, y in TARGETS.items()
     }
-    found |= {n: getattr(constraints, n)() for n in ("MaxNorm", "UnitNorm", "MinMaxNorm")}
-    return found | {n: getattr(regularizers, n)(0.1) for n in ("L1", "L2", "OrthogonalRegularizer")}
+    functions |= {n: getattr(constraints, n)() for n in ("MaxNorm", "UnitNorm", "MinMaxNorm")}
+    return functions | {
+        n: getattr(regularizers, n)(0.1) for n in ("L1", "L2", "OrthogonalRegularizer")
+    }
 
 
 GROUPS = {
@@ -168,9 +170,9 @@ def check(functions, inputs, values):
         }
 
     for name, (y, slope) in jax.device_get(every(inputs)).items():
-        for place, value in enumerate(values):
-            if np.isfinite(y[place]).all() and (name, float(value)) not in OVERFLOWS:
-                assert np.isfinite(slope[place]).all(), (name, value)
+        for index, value in enumerate(values):
+            if np.isfinite(y[index]).all() and (name, float(value)) not in OVERFLOWS:
+                assert np.isfinite(slope[index]).all(), (name, value)
 
 
 def quick(functions):
@@ -203,18 +205,18 @@ def test_slopes_are_those_of_jax_inside_of_the_domain():
 
     @jax.jit
     def compute(x):
-        made = {}
+        results = {}
         with jax.numpy_rank_promotion("allow"):
             for name, both in pairs.items():
-                made[name] = [
+                results[name] = [
                     (f(x), jax.grad(lambda v, f=f: f(v).sum())(x), jax.jvp(f, (x,), (x,))[1])
                     for f in both
                 ]
-        return made
+        return results
 
-    for name, (ours, theirs) in compute(x).items():
-        for one, other in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(one, other, 1e-5, 1e-6, err_msg=name)
+    for name, (results_here, results_jax) in compute(x).items():
+        for value, other in zip(results_here, results_jax, strict=True):
+            np.testing.assert_allclose(value, other, 1e-5, 1e-6, err_msg=name)
     twice = jax.grad(lambda v: jax.grad(ops.sqrt)(v))(4.0)
     np.testing.assert_allclose(twice, -1 / 32)
 
@@ -264,34 +266,34 @@ def cut(items, size):
 def row_function(row):
     """The operation of a row as a function of its floating arrays, and these arrays."""
     arrays, tree = jax.tree.flatten((row.args, dict(row.kwargs)), is_leaf=lambda v: v is None)
-    places = [i for i, a in enumerate(arrays) if isinstance(a, np.ndarray) and is_float(a)]
+    indices = [i for i, a in enumerate(arrays) if isinstance(a, np.ndarray) and is_float(a)]
 
     def call(groups):
         leaves = [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays]
-        for place, (array,) in zip(places, groups, strict=True):
-            leaves[place] = array
+        for index, (array,) in zip(indices, groups, strict=True):
+            leaves[index] = array
         args, kwargs = jax.tree.unflatten(tree, leaves)
         function = row.call and functools.partial(row.call, ops)
         function = function or functools.reduce(getattr, row.name.split("."), ops)
-        made = [y for y in jax.tree.leaves(function(*args, **kwargs)) if hasattr(y, "dtype")]
-        return [y for y in made if is_float(y)]
+        outputs = [y for y in jax.tree.leaves(function(*args, **kwargs)) if hasattr(y, "dtype")]
+        return [y for y in outputs if is_float(y)]
 
-    return call, [[arrays[place]] for place in places]
+    return call, [[arrays[index]] for index in indices]
 
 
 def case_function(case):
     """The call of a case as a function of its floating inputs and weights, and these arrays."""
     layer, state = case.build()
-    trained, rest = fk.partition(layer)
+    trained, frozen = fk.partition(layer)
     weights, tree = jax.tree.flatten(trained)
     arrays, inputs_tree = jax.tree.flatten(case.arrays())
-    places = [i for i, a in enumerate(arrays) if is_float(a)]
+    indices = [i for i, a in enumerate(arrays) if is_float(a)]
 
     def call(groups):
         inputs = list(arrays)
-        for place, array in zip(places, groups[0], strict=True):
-            inputs[place] = array
-        built = fk.combine(jax.tree.unflatten(tree, groups[1]), rest) if weights else layer
+        for index, array in zip(indices, groups[0], strict=True):
+            inputs[index] = array
+        built = fk.combine(jax.tree.unflatten(tree, groups[1]), frozen) if weights else layer
         out = built.apply(
             *jax.tree.unflatten(inputs_tree, inputs),
             state=state,
@@ -302,7 +304,7 @@ def case_function(case):
         )
         return [y for y in jax.tree.leaves((out.value, out.losses)) if is_float(y)]
 
-    return call, [[arrays[place] for place in places], weights]
+    return call, [[arrays[index] for index in indices], weights]
 
 
 @pytest.mark.exhaustive
@@ -368,16 +370,16 @@ def test_slopes_at_edges_are_those_of_the_functions():
     np.testing.assert_allclose(slope(ops.power, 2.0, 3.0), [12.0, 8 * np.log(2)], 1e-6)
     assert slope(ops.divide, 0.0, 1e-30)[1] == 0
     assert slope(ops.true_divide, 3.0, 2.0) == [0.5, -0.75]
-    found = compute()
-    assert found["vander"].tolist() == [1.0, 1.0]
-    assert found["angle"].tolist() == [0.0, 0.0]
-    np.testing.assert_allclose(found["complex angle"], [0, -0.2 - 0.4j], 1e-6)
-    assert found["ldexp"].tolist() == [32.0, 0.25]
-    np.testing.assert_allclose(found["average"], np.array([-1, 0, 1]) / 3e-30, 1e-5)
-    np.testing.assert_allclose(found["norm"], np.full(8, 0.25), 1e-5)
-    np.testing.assert_allclose(found["normalize"], np.full((1, 8), 0.5), 1e-6)
+    results = compute()
+    assert results["vander"].tolist() == [1.0, 1.0]
+    assert results["angle"].tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(results["complex angle"], [0, -0.2 - 0.4j], 1e-6)
+    assert results["ldexp"].tolist() == [32.0, 0.25]
+    np.testing.assert_allclose(results["average"], np.array([-1, 0, 1]) / 3e-30, 1e-5)
+    np.testing.assert_allclose(results["norm"], np.full(8, 0.25), 1e-5)
+    np.testing.assert_allclose(results["normalize"], np.full((1, 8), 0.5), 1e-6)
     for name in ("normalize slope", "rms", "stretched", "divide_no_nan"):
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[name])), name
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(results[name])), name
 
 
 def test_adaptive_pooling_of_nothing_is_zero():
@@ -390,5 +392,5 @@ def test_adaptive_pooling_of_nothing_is_zero():
         layers.AdaptiveMaxPooling1D(10**6)(jnp.zeros((1, 0, 1)))
     with pytest.raises(ValueError, match="at least 2 cells"):
         layers.MaxPooling1D(2)(jnp.zeros((1, 1, 1)))
-    same = layers.AveragePooling1D(2, padding="same")(jnp.zeros((1, 0, 1)))
-    assert same.shape == (1, 0, 1)
+    pooled = layers.AveragePooling1D(2, padding="same")(jnp.zeros((1, 0, 1)))
+    assert pooled.shape == (1, 0, 1)

@@ -87,11 +87,11 @@ def test_infinite_scores_of_two_classes():
     """-log(0) is infinite: the loss is the largest number of float32, not nan."""
     y_pred = np.array([[np.inf], [-np.inf], [1e9]], "float32")
     loss = losses.BinaryCrossentropy(from_logits=True)
-    right, _ = check(loss, np.array([[1.0], [0.0], [1.0]]), y_pred)
-    assert float(right) == 0.0
+    zero_loss, _ = check(loss, np.array([[1.0], [0.0], [1.0]]), y_pred)
+    assert float(zero_loss) == 0.0
     cost = jax.jit(lambda t, p: losses.binary_crossentropy(t, p, from_logits=True))
-    wrong = np.asarray(cost(np.array([[0.0]]), y_pred[:1]))
-    assert float(wrong[0]) == np.finfo("float32").max
+    largest_loss = np.asarray(cost(np.array([[0.0]]), y_pred[:1]))
+    assert float(largest_loss[0]) == np.finfo("float32").max
 
 
 def test_rows_of_masked_scores_are_rows_of_equal_scores():
@@ -133,11 +133,11 @@ def short_facts(loss, labels):
 
     @jax.jit
     def program(y_true, y_pred):
-        found = {"float32": loss.per_sample(y_true, y_pred)}
+        results = {"float32": loss.per_sample(y_true, y_pred)}
         for dtype in ("bfloat16", "float16"):
             low = y_pred.astype(dtype)
-            found[dtype] = loss.call(y_true, low), *value_and_gradient(loss, y_true, low)
-        return found
+            results[dtype] = loss.call(y_true, low), *value_and_gradient(loss, y_true, low)
+        return results
 
     return program(y_true, y_pred)
 
@@ -150,13 +150,13 @@ def short_facts(loss, labels):
 )
 def test_sixteen_bits(loss, y_true, dtype):
     """Numbers of 16 bits are computed in float32: 1 - 1e-7 is 1, and 300**2 infinite in them."""
-    found = short_facts(loss, y_true is LABELS)
-    each, value, gradient = found[dtype]
+    results = short_facts(loss, y_true is LABELS)
+    each, value, gradient = results[dtype]
     if dtype == "bfloat16" or not isinstance(loss, STEEP):
         finite(loss, value, gradient)
         assert gradient.dtype == dtype
     assert each.dtype == "float32"
-    np.testing.assert_allclose(each, found["float32"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(each, results["float32"], rtol=1e-4, atol=1e-4)
 
 
 def test_squares_of_sixteen_bits():
@@ -169,21 +169,23 @@ def test_nothing_that_counts(loss, y_true):
     if getattr(loss, "axis", -1) is None:
         return  # one loss of the whole batch
     y_pred = np.full((4, 3), 0.3, "float32")
-    nothing = ({"mask": np.zeros(4, bool)}, {"sample_weight": np.zeros(4, "float32")})
+    empty_options = ({"mask": np.zeros(4, bool)}, {"sample_weight": np.zeros(4, "float32")})
     reductions = ("sum_over_batch_size", "mean_with_sample_weight", "sum")
 
     @jax.jit
-    def program(y_true, y_pred, nothing):
-        made = [loss.from_config({**loss.get_config(), "reduction": r}) for r in reductions]
+    def program(y_true, y_pred, empty_options):
+        reduced_losses = [
+            loss.from_config({**loss.get_config(), "reduction": r}) for r in reductions
+        ]
         return [
-            value_and_gradient(one, y_true, y_pred, **options)
-            for one in made
-            for options in nothing
+            value_and_gradient(reduced_loss, y_true, y_pred, **options)
+            for reduced_loss in reduced_losses
+            for options in empty_options
         ]
 
-    found = program(y_true, y_pred, nothing)
-    assert len(found) == 6
-    for value, gradient in found:
+    results = program(y_true, y_pred, empty_options)
+    assert len(results) == 6
+    for value, gradient in results:
         assert float(value) == 0.0
         assert np.array_equal(gradient, np.zeros_like(y_pred))
 
@@ -217,8 +219,11 @@ def test_metrics_of_nothing_and_of_constants(metric, y_true):
     empty = metric.init(jax.ShapeDtypeStruct((4, 3), "float32"))
 
     @jax.jit
-    def results(*given):
-        found = metric.update(empty, *given), metric.update(empty, *given, mask=jnp.zeros(4, bool))
+    def results(*arguments):
+        found = (
+            metric.update(empty, *arguments),
+            metric.update(empty, *arguments, mask=jnp.zeros(4, bool)),
+        )
         return [metric.result(state) for state in (empty, *found)]
 
     constant = np.zeros((4, 3), "float32")
@@ -242,8 +247,8 @@ def test_correlations_of_constant_values():
 
 def test_the_score_of_targets_that_do_not_vary_is_zero():
     metric, y = metrics.R2Score(None), np.array([[1.0, 0.0], [1.0, 2.0]], "float32")
-    found = jax.jit(lambda y: metric.result(metric.update(metric.init(y), y, y)))(y)
-    np.testing.assert_allclose(found, [0.0, 1.0])
+    scores = jax.jit(lambda y: metric.result(metric.update(metric.init(y), y, y)))(y)
+    np.testing.assert_allclose(scores, [0.0, 1.0])
 
 
 def test_the_root_of_no_error_has_a_gradient():
@@ -307,12 +312,12 @@ def test_softmax_over_rows_of_minus_infinity(dtype):
         squares = jax.value_and_grad(lambda x: jnp.sum(fk.activations.softmax(x) ** 2))(x)
         return *squares, fk.activations.softmax(x), fk.activations.log_softmax(x)
 
-    shares, slope, found, logs = (np.asarray(a.astype("float32")) for a in program(x))
+    shares, slope, values, logs = (np.asarray(a.astype("float32")) for a in program(x))
     assert np.isfinite(float(shares))
     assert np.isfinite(slope).all()
-    np.testing.assert_allclose(found[3], 1 / 3, rtol=1e-2)
-    assert found[2, 0] == 0.0
-    np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-2)
+    np.testing.assert_allclose(values[3], 1 / 3, rtol=1e-2)
+    assert values[2, 0] == 0.0
+    np.testing.assert_allclose(values.sum(-1), 1.0, rtol=1e-2)
     np.testing.assert_allclose(logs[3], -np.log(3.0), rtol=1e-2)
 
 

@@ -26,12 +26,14 @@ def _name(requirement):
 
 def _imports(tree):
     """`(package, whether the import is at the module's top)` of each absolute import."""
-    top = set(map(id, tree.body))
+    top_level_ids = set(map(id, tree.body))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.name.partition(".")[0], id(node) in top) for alias in node.names)
+            yield from (
+                (alias.name.partition(".")[0], id(node) in top_level_ids) for alias in node.names
+            )
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield node.module.partition(".")[0], id(node) in top
+            yield node.module.partition(".")[0], id(node) in top_level_ids
 
 
 def test_every_imported_package_is_declared():
@@ -45,8 +47,8 @@ def test_every_imported_package_is_declared():
         for package, at_top in _imports(ast.parse(path.read_text())):
             if package != "fkeras" and package not in sys.stdlib_module_names:
                 used.add(package)
-                allowed = core if at_top else core | optional
-                assert package in allowed, f"{path} imports {package}, which is not declared"
+                declared = core if at_top else core | optional
+                assert package in declared, f"{path} imports {package}, which is not declared"
     assert core - used == {"jaxlib"}, "a core dependency that the package does not import"
 
 

@@ -75,8 +75,8 @@ def test_imports_point_up_the_documented_order():
                 module = module.rpartition(".")[0]
             target = packages[module]
             assert target != "fkeras", f"{_name(path)} imports the whole package"
-            inside = path.name == "__init__.py" and target.startswith(f"{package}.")
-            allowed = target == package or inside or order[target] < order[package]
+            reexports = path.name == "__init__.py" and target.startswith(f"{package}.")
+            allowed = target == package or reexports or order[target] < order[package]
             assert allowed, f"{_name(path)} imports {module}"
     assert order.keys() == set(packages.values()) - {"fkeras"}
 
@@ -108,20 +108,20 @@ def test_no_import_cycle():
         for name, path in modules.items()
     }
     # a package's own __init__ gathers its files; the files do not import it back
-    done, path_now = set(), []
+    visited, path_now = set(), []
 
     def visit(name):
         if name in path_now:
             cycle = " -> ".join([*path_now[path_now.index(name) :], name])
             raise AssertionError(f"import cycle: {cycle}")
-        if name in done:
+        if name in visited:
             return
         path_now.append(name)
         for target in sorted(edges[name]):
             if not name.startswith(f"{target}."):
                 visit(target)
         path_now.pop()
-        done.add(name)
+        visited.add(name)
 
     for name in sorted(edges):
         visit(name)
@@ -232,8 +232,8 @@ def test_no_module_level_mutable_object():
         for node in tree.body:
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
             mutable = isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp)
-            called = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
-            mutable = mutable or (called and value.func.id in ("dict", "list", "set"))
+            is_call = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
+            mutable = mutable or (is_call and value.func.id in ("dict", "list", "set"))
             assert not mutable, f"{_name(path)}:{node.lineno} keeps something that can change"
 
 

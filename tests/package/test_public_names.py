@@ -93,8 +93,8 @@ def _ours(space):
 
 @pytest.mark.parametrize("space", SPACES)
 def test_every_public_name_of_keras_is_here(space):
-    ours, reasons = _ours(space), EXCEPTIONS.get(space, {})
-    missing = {name for name in _names(space) if not hasattr(ours, name)}
+    namespace, reasons = _ours(space), EXCEPTIONS.get(space, {})
+    missing = {name for name in _names(space) if not hasattr(namespace, name)}
     assert not missing - set(reasons), f"fk.{space} lacks {sorted(missing - set(reasons))}"
     assert set(reasons) <= missing, "an exception that is here, or that Keras does not have"
 
@@ -102,6 +102,6 @@ def test_every_public_name_of_keras_is_here(space):
 @pytest.mark.parametrize("space", SPACES)
 def test_what_is_here_is_public(space):
     """`dir` and `__all__` agree on what Keras has, so that `from ... import *` gives it too."""
-    listed = set(getattr(_ours(space), "__all__", ()))
-    hidden = (_names(space) & set(dir(_ours(space)))) - listed
+    public_names = set(getattr(_ours(space), "__all__", ()))
+    hidden = (_names(space) & set(dir(_ours(space)))) - public_names
     assert not hidden, f"fk.{space}.__all__ lacks {sorted(hidden)}"

@@ -32,11 +32,11 @@ def _pinned():
 
 
 def test_constraints_pin_every_dependency_above_its_bound():
-    pinned = _pinned()
+    versions = _pinned()
     for name, bound in _declared():
-        assert name in pinned, f"run tools/ci/constraints.py: {name} is not in constraints.txt"
-        assert pinned[name] >= bound, (
-            f"run tools/ci/constraints.py: {name} {pinned[name]} < {bound}"
+        assert name in versions, f"run tools/ci/constraints.py: {name} is not in constraints.txt"
+        assert versions[name] >= bound, (
+            f"run tools/ci/constraints.py: {name} {versions[name]} < {bound}"
         )
 
 
@@ -77,18 +77,18 @@ def test_a_missing_python_is_said_and_fails_in_ci(ci, skip, status, monkeypatch,
 
 
 def test_an_audit_fails_where_an_advisory_fits():
-    good = {"name": "numpy", "version": "2.1.0", "vulns": []}
-    bad = {
+    clean = {"name": "numpy", "version": "2.1.0", "vulns": []}
+    vulnerable = {
         "name": "pillow",
         "version": "9.0.0",
         "vulns": [{"id": "X-1", "fix_versions": ["9.0.1"]}],
     }
     skipped = {"name": "keras", "skip_reason": "Dependency not found on PyPI"}
-    assert audit.judge([good], "", False) == (0, ["dependency audit: 1 audited, 0 skipped"])
-    status, lines = audit.judge([good, bad, skipped], "", False)
+    assert audit.judge([clean], "", False) == (0, ["dependency audit: 1 audited, 0 skipped"])
+    status, lines = audit.judge([clean, vulnerable, skipped], "", False)
     assert status == 1
     assert lines[:2] == ["pillow 9.0.0: X-1, fixed in 9.0.1", "NOT AUDITED: keras."]
-    assert audit.judge([good, skipped], "", True)[0] == 1
+    assert audit.judge([clean, skipped], "", True)[0] == 1
     for entries, reason in ((None, "no answer within 180 s"), ([skipped], "")):
         status, lines = audit.judge(entries, reason, False)
         assert status == 0 and lines[0].startswith("NOTHING WAS AUDITED: ")

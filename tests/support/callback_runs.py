@@ -47,18 +47,18 @@ def shifted(run, number):
 def drive(callback, sequence, run=RUN, first=0, through=lambda run: run):
     """`(run, epochs)` after the hooks of a training with these logs, without a training."""
     (callback,) = hooks.check_callbacks(callback)
-    one = (callback,)
-    run, stop = hooks.call(one, "on_train_begin", run)
+    hooks_of_callback = (callback,)
+    run, stop = hooks.call(hooks_of_callback, "on_train_begin", run)
     epochs = 0
     for epoch, logs in enumerate(sequence, first):
         if stop:
             break
-        run, _ = hooks.call(one, "on_epoch_begin", run, epoch)
+        run, _ = hooks.call(hooks_of_callback, "on_epoch_begin", run, epoch)
         run = shifted(run, 1.0)
-        run, stop = hooks.call(one, "on_epoch_end", run, epoch, logs)
+        run, stop = hooks.call(hooks_of_callback, "on_epoch_end", run, epoch, logs)
         run = through(run)
         epochs += 1
-    run, _ = hooks.call(one, "on_train_end", run)
+    run, _ = hooks.call(hooks_of_callback, "on_train_end", run)
     return run, epochs
 
 

@@ -26,22 +26,26 @@ def fillings(groups):
     Returns:
         A description of each filling, and the groups with a leading axis of fillings.
     """
-    count, whole = len(groups), range(len(groups))
-    kinds = [("all", set(whole), 1)] if count != 1 else []
-    kinds += [(f"{place} beside its own", {place}, 1) for place in whole]
+    count, positions = len(groups), range(len(groups))
+    kinds = [("all", set(positions), 1)] if count != 1 else []
+    kinds += [(f"{position} beside its own", {position}, 1) for position in positions]
     if count > 1:
-        kinds += [(f"{place} beside zeros", {place}, 0) for place in whole]
-    names, filled = [], [[[] for _ in group] for group in groups]
-    for name, places, others in kinds:
+        kinds += [(f"{position} beside zeros", {position}, 0) for position in positions]
+    names, filled_groups = [], [[[] for _ in group] for group in groups]
+    for name, filled_positions, factor in kinds:
         for value in VALUES:
             names.append(f"{value:g} in {name}")
-            for place, group in enumerate(groups):
-                for array, rows in zip(group, filled[place], strict=True):
+            for position, group in enumerate(groups):
+                for array, values in zip(group, filled_groups[position], strict=True):
                     array = np.asarray(array)
                     with np.errstate(over="ignore"):
-                        new = np.full_like(array, value) if place in places else array * others
-                    rows.append(np.nan_to_num(new) if array.dtype == np.float16 else new)
-    return names, [[np.stack(rows) for rows in group] for group in filled]
+                        filling = (
+                            np.full_like(array, value)
+                            if position in filled_positions
+                            else array * factor
+                        )
+                    values.append(np.nan_to_num(filling) if array.dtype == np.float16 else filling)
+    return names, [[np.stack(values) for values in group] for group in filled_groups]
 
 
 def has_nan_slope(function, groups):
@@ -52,9 +56,9 @@ def has_nan_slope(function, groups):
     slopes = jax.tree.leaves(pull(ones))
     finite = [jnp.isfinite(value).all() for value in values]
     broken = [jnp.isnan(slope).any() for slope in slopes if is_float(slope)]
-    both = functools.partial(functools.reduce, jnp.logical_and)
+    all_of = functools.partial(functools.reduce, jnp.logical_and)
     any_of = functools.partial(functools.reduce, jnp.logical_or)
-    return both(finite, jnp.array(True)) & any_of(broken, jnp.array(False))
+    return all_of(finite, jnp.array(True)) & any_of(broken, jnp.array(False))
 
 
 def nan_slopes(functions):
@@ -68,23 +72,27 @@ def nan_slopes(functions):
         For each name the descriptions of these fillings.
     """
     described, filled, failures = {}, {}, {}
-    functions = {name: made for name, made in functions.items() if any(made[1])}
+    functions = {name: pair for name, pair in functions.items() if any(pair[1])}
     for name, (_, groups) in functions.items():
         described[name], filled[name] = fillings(groups)
 
     def program(filled):
-        found = {}
+        has_nan = {}
         for name, (function, _) in functions.items():
             try:
                 # no vmap: a batched convolution multiplies the kernels of other fillings by 0
-                found[name] = jax.lax.map(functools.partial(has_nan_slope, function), filled[name])
+                has_nan[name] = jax.lax.map(
+                    functools.partial(has_nan_slope, function), filled[name]
+                )
             except Exception as error:
                 failures[name] = [f"{type(error).__name__}: {error}"[:200]]
-        return found
+        return has_nan
 
     found = jax.device_get(jax.jit(program)(filled))
     faults = {
-        name: [text for text, bad in zip(described[name], found[name], strict=True) if bad]
+        name: [
+            text for text, is_faulty in zip(described[name], found[name], strict=True) if is_faulty
+        ]
         for name in found
     }
     return {name: texts for name, texts in (faults | failures).items() if texts}

@@ -89,10 +89,10 @@ def member_of(data, name):
 def with_member(data, name, content):
     """The archive with other JSON in a member."""
     target = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as file, zipfile.ZipFile(target, "w") as made:
+    with zipfile.ZipFile(io.BytesIO(data)) as file, zipfile.ZipFile(target, "w") as archive:
         for member in file.namelist():
             text = json.dumps(content) if member == name else file.read(member)
-            made.writestr(member, text)
+            archive.writestr(member, text)
     return target.getvalue()
 
 
@@ -141,11 +141,11 @@ def findings(load, data, read, write, where, every=1):
         where: the member or attribute to damage.
         every: use one of this many damages.
     """
-    whole, unnamed = read(data, where), []
-    for number, (path, what, damaged) in enumerate(damages(whole)):
+    content, unnamed = read(data, where), []
+    for number, (path, what, damaged) in enumerate(damages(content)):
         if number % every:
             continue
         error = load(write(data, where, damaged))
-        if error is not None and not is_named(error, path, whole, what):
+        if error is not None and not is_named(error, path, content, what):
             unnamed.append((".".join(map(str, path)), what, str(error)))
     return unnamed

@@ -101,9 +101,9 @@ class _Draw:
         if self.chance(0.15):
             outputs.append(self.step(self.choose(pool), pool, 0))
         outputs = [layers.Dense(2)(y) if self.chance(0.7) else y for y in outputs]
-        single = len(outputs) == 1 and self.chance(0.9)
+        is_single = len(outputs) == 1 and self.chance(0.9)
         model = keras.Model(
-            inputs if len(inputs) > 1 else inputs[0], outputs[0] if single else outputs
+            inputs if len(inputs) > 1 else inputs[0], outputs[0] if is_single else outputs
         )
         return Composition(model, tuple(of_ids))
 
@@ -119,7 +119,7 @@ class _Draw:
             return self.choose([self.dense, self.from_vector, self.vector_state])(x, pool, depth)
         if len(x.shape) > 3:
             return layers.Flatten()(x)
-        ways = [
+        choices = [
             *[self.by_layer] * 5,
             *[self.by_operation] * 2,
             *[self.by_network] * 4,
@@ -129,7 +129,7 @@ class _Draw:
             self.by_slice,
             self.to_vector,
         ]
-        return self.choose(ways)(x, pool, depth)
+        return self.choose(choices)(x, pool, depth)
 
     def dense(self, x, pool, depth):
         return layers.Dense(WIDTH, activation="tanh")(x)
@@ -160,20 +160,20 @@ class _Draw:
         # a loss of a layer that is called twice differs on purpose, see test_keras_differences
         twice = not isinstance(layer, layers.ActivityRegularization)
         if twice and self.chance(0.15):  # a shared layer: called on another tensor as well
-            others = [z for z in pool if z.shape == x.shape]
-            if others:
-                return layers.Add()([y, layer(self.choose(others))])
+            candidates = [z for z in pool if z.shape == x.shape]
+            if candidates:
+                return layers.Add()([y, layer(self.choose(candidates))])
         return y
 
     def by_operation(self, x, pool, depth):
         ops = keras.ops
-        others = [y for y in pool if y.shape == x.shape] or [x]
-        ways = [
+        candidates = [y for y in pool if y.shape == x.shape] or [x]
+        choices = [
             lambda: x * 2.0,
             lambda: ops.tanh(x),
-            lambda: x + self.choose(others),
-            lambda: ops.maximum(x, self.choose(others)),
-            lambda: ops.concatenate([x, self.choose(others)], axis=-1),
+            lambda: x + self.choose(candidates),
+            lambda: ops.maximum(x, self.choose(candidates)),
+            lambda: ops.concatenate([x, self.choose(candidates)], axis=-1),
             lambda: ops.cast(x, "float32"),
             lambda: ops.reshape(x, (-1, *x.shape[1:])),
             lambda: ops.transpose(x, (0, 1, 2)),
@@ -183,7 +183,7 @@ class _Draw:
             lambda: x[:, ::-1],
             lambda: ops.relu(x),
         ]
-        return self.choose(ways)()
+        return self.choose(choices)()
 
     def by_slice(self, x, pool, depth):
         if x.shape[1] < 2:
@@ -191,8 +191,8 @@ class _Draw:
         return self.choose([lambda: x[:, -1], lambda: x[:, 1:], lambda: x[:, :-1]])()
 
     def by_merge(self, x, pool, depth):
-        others = [y for y in pool if y.shape == x.shape]
-        return self.join(x, self.choose(others or [x]))
+        candidates = [y for y in pool if y.shape == x.shape]
+        return self.join(x, self.choose(candidates or [x]))
 
     def join(self, x, y):
         if len(x.shape) != len(y.shape):
@@ -218,9 +218,9 @@ class _Draw:
         return self.choose(kinds)()([x, y])
 
     def by_attention(self, x, pool, depth):
-        others = [y for y in pool if len(y.shape) == 3]
-        y = self.choose(others) if others and self.chance(0.5) else x
-        ways = [
+        candidates = [y for y in pool if len(y.shape) == 3]
+        y = self.choose(candidates) if candidates and self.chance(0.5) else x
+        choices = [
             lambda: layers.MultiHeadAttention(1, 2)(x, y),
             lambda: layers.MultiHeadAttention(2, 2)(x, y, x if y.shape == x.shape else y),
             lambda: layers.MultiHeadAttention(2, 2, use_bias=False)(
@@ -230,9 +230,9 @@ class _Draw:
             lambda: layers.GroupQueryAttention(2, 2, 1)(x, y),
         ]
         if y.shape[-1] == x.shape[-1]:
-            ways.append(lambda: layers.Attention()([x, y]))
-            ways.append(lambda: layers.AdditiveAttention()([x, y]))
-        z = self.choose(ways)()
+            choices.append(lambda: layers.Attention()([x, y]))
+            choices.append(lambda: layers.AdditiveAttention()([x, y]))
+        z = self.choose(choices)()
         if z.shape == x.shape and self.chance(0.6):  # a residual
             z = layers.Add()([x, z]) if self.chance(0.7) else x + z
         return z
@@ -285,18 +285,18 @@ class _Draw:
             network = self.nested_row(x.shape[-1], x.shape[1], depth + 1)
         else:
             network = self.nested_graph(x.shape, depth + 1)
-        many = (
+        has_two_inputs = (
             isinstance(network.inputs, list) and len(network.inputs) > 1 if network.built else False
         )
-        if many:
-            others = [y for y in pool if y.shape == x.shape]
-            y = network([x, self.choose(others or [x])])
+        if has_two_inputs:
+            candidates = [y for y in pool if y.shape == x.shape]
+            y = network([x, self.choose(candidates or [x])])
         else:
             y = network(x)
-        if not many and not _has_losses(network) and self.chance(0.2):  # a shared network
-            others = [z for z in pool if z.shape == x.shape]
-            if others:
-                z = network(self.choose(others))
+        if not has_two_inputs and not _has_losses(network) and self.chance(0.2):  # a shared network
+            candidates = [z for z in pool if z.shape == x.shape]
+            if candidates:
+                z = network(self.choose(candidates))
                 return self.join(_first(y), _first(z))
         return _first(y)
 
@@ -335,8 +335,8 @@ class _Draw:
         kind = self.random.randrange(20)
         if kind < 3:
             layer = self.recurrent()
-            both = isinstance(layer, layers.Bidirectional)
-            return layer, 4 if both else WIDTH, layer.return_sequences
+            is_bidirectional = isinstance(layer, layers.Bidirectional)
+            return layer, 4 if is_bidirectional else WIDTH, layer.return_sequences
         if kind == 3:
             kinds = [layers.GlobalAveragePooling1D, layers.GlobalMaxPooling1D]
             return self.choose(kinds)(), width, False
@@ -362,7 +362,7 @@ class _Draw:
         return self.pointwise(width, steps), width, True
 
     def wrapped(self, width, depth):
-        ways = [
+        choices = [
             lambda: layers.TimeDistributed(layers.Dense(WIDTH)),
             lambda: layers.TimeDistributed(
                 keras.Sequential([keras.Input((width,)), layers.Dense(WIDTH), layers.ReLU()])
@@ -370,10 +370,10 @@ class _Draw:
             lambda: layers.SpectralNormalization(layers.Dense(WIDTH)),
             lambda: layers.SpectralNormalization(layers.Conv1D(WIDTH, 1)),
         ]
-        return self.choose(ways)()
+        return self.choose(choices)()
 
     def pointwise(self, width, steps):
-        ways = [
+        choices = [
             lambda: layers.LayerNormalization(),
             lambda: layers.RMSNormalization(),
             lambda: layers.BatchNormalization(momentum=0.5),
@@ -402,7 +402,7 @@ class _Draw:
             lambda: layers.TimeDistributed(layers.BatchNormalization()),
             lambda: layers.TimeDistributed(layers.LayerNormalization()),
         ]
-        return self.choose(ways)()
+        return self.choose(choices)()
 
 
 def _has_losses(network):

@@ -16,14 +16,14 @@ def _take():
 
 
 def _second():
-    first, chosen = _take(), os.environ["KERAS_BACKEND"]
+    first, backend = _take(), os.environ["KERAS_BACKEND"]
     try:
         os.environ["KERAS_BACKEND"] = "numpy"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import keras as second
     finally:
-        os.environ["KERAS_BACKEND"] = chosen
+        os.environ["KERAS_BACKEND"] = backend
         _take()
         sys.modules.update(first)
     assert (second.backend.backend(), keras_on_jax.backend.backend()) == ("numpy", "jax")

@@ -26,13 +26,13 @@ def keras_rules():
 
 def mask_option(made, mask):
     """The `mask` option of Keras's call; empty if the layer's call has no such argument."""
-    takes = mask is not None and "mask" in inspect.signature(made.call).parameters
-    return {"mask": mask} if takes else {}
+    takes_mask = mask is not None and "mask" in inspect.signature(made.call).parameters
+    return {"mask": mask} if takes_mask else {}
 
 
 def host_weights():
     """Initializes Keras's weights with constants: the tests replace them, and drawing would compile."""
-    drawn = keras.Variable._initialize_with_initializer
+    original_initialize = keras.Variable._initialize_with_initializer
 
     def initialize(variable, initializer):
         if isinstance(initializer, keras.initializers.Initializer):
@@ -40,7 +40,7 @@ def host_weights():
             value = np.full(variable.shape, number, jax.numpy.dtype(variable.dtype))
             variable._initialize(jax.device_put(value))
         else:  # the state of a generator of random numbers
-            drawn(variable, initializer)
+            original_initialize(variable, initializer)
 
     return unittest.mock.patch.object(keras.Variable, "_initialize_with_initializer", initialize)
 
@@ -57,7 +57,7 @@ def _no_outputs():
 def keras_layer(layer, inputs, options=None):
     """Keras's layer of the same config, built for these inputs, with constant weights."""
     with keras_rules(), host_weights(), _no_outputs():
-        made = keras.layers.deserialize(layers.serialize(layer))
+        reference = keras.layers.deserialize(layers.serialize(layer))
 
         def symbol(x):
             if not hasattr(x, "dtype"):
@@ -65,9 +65,9 @@ def keras_layer(layer, inputs, options=None):
             return keras.KerasTensor(np.shape(x), dtype=str(x.dtype))
 
         symbols = jax.tree.map(symbol, list(inputs))
-        extra = dict(jax.tree.map(symbol, dict(options or {})))
-        made(*symbols, **extra)
-    return made
+        option_symbols = dict(jax.tree.map(symbol, dict(options or {})))
+        reference(*symbols, **option_symbols)
+    return reference
 
 
 def keras_function(made, training):

@@ -84,9 +84,11 @@ def model_file(config, weights, version="2.3.1", backend="tensorflow", training=
         "model_weights": {**about, "layer_names": list(weights)},
     }
     stored = {}
-    for layer, own in weights.items():
-        attributes[f"model_weights/{layer}"] = {"weight_names": list(own)}
-        stored |= {f"model_weights/{layer}/{name}": np.asarray(v) for name, v in own.items()}
+    for layer, layer_weights in weights.items():
+        attributes[f"model_weights/{layer}"] = {"weight_names": list(layer_weights)}
+        stored |= {
+            f"model_weights/{layer}/{name}": np.asarray(v) for name, v in layer_weights.items()
+        }
     return write({"attributes": attributes, "arrays": stored})
 
 

@@ -44,21 +44,25 @@ def keras_optimizer(optimizer, keras=keras):
         return cls.from_config(optimizers.serialize(optimizer)["config"])
 
 
-def keras_steps(optimizer, weights, gradients, prepare=lambda made: None):
+def keras_steps(optimizer, weights, gradients, prepare=lambda reference: None):
     """Keras's weights after all steps, those it would keep at the end, and its own variables."""
     names = sorted(weights)
-    made = keras_optimizer(optimizer, keras_numpy.keras)
+    reference = keras_optimizer(optimizer, keras_numpy.keras)
     variables = [keras_numpy.keras.Variable(np.asarray(weights[n]), name=n) for n in names]
-    prepare(made)
-    keras_numpy.quietly(made.build, variables)
+    prepare(reference)
+    keras_numpy.quietly(reference.build, variables)
     gradients = [np.asarray(gradients[n]) for n in names]
     for step in range(STEPS):
-        keras_numpy.quietly(made.apply, [gradient[step] for gradient in gradients])
+        keras_numpy.quietly(reference.apply, [gradient[step] for gradient in gradients])
     values = [np.array(v.value) for v in variables]
-    made.finalize_variable_values(variables)
-    kept = [np.array(v.value) for v in variables]
-    own = {v.path: np.asarray(v.value) for v in made.variables}
-    return dict(zip(names, values, strict=True)), dict(zip(names, kept, strict=True)), own
+    reference.finalize_variable_values(variables)
+    final_values = [np.array(v.value) for v in variables]
+    own_variables = {v.path: np.asarray(v.value) for v in reference.variables}
+    return (
+        dict(zip(names, values, strict=True)),
+        dict(zip(names, final_values, strict=True)),
+        own_variables,
+    )
 
 
 def assert_trees_close(mine, expected, **tolerances):
@@ -88,5 +92,5 @@ SCHEDULES = (
 def rates():
     """What every schedule says of sixty steps, by one compiled program."""
     steps = jnp.arange(60)
-    found = jax.jit(lambda steps: [jax.vmap(schedule)(steps) for schedule in SCHEDULES])(steps)
-    return dict(zip(SCHEDULES, found, strict=True))
+    values = jax.jit(lambda steps: [jax.vmap(schedule)(steps) for schedule in SCHEDULES])(steps)
+    return dict(zip(SCHEDULES, values, strict=True))

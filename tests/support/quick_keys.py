@@ -20,8 +20,8 @@ def _mix(x):
 
 
 def _words(key, count, salt):
-    places = jax.lax.iota("uint32", count) + np.uint32(salt)
-    return _mix(_mix(places ^ key[0]) + key[1])
+    counters = jax.lax.iota("uint32", count) + np.uint32(salt)
+    return _mix(_mix(counters ^ key[0]) + key[1])
 
 
 def _seed(number):

@@ -32,8 +32,8 @@ def ours_and_theirs(mine, theirs):
     """Both numbers at X, by one compiled program."""
 
     def both(x):
-        found = mine(x)
+        own_value = mine(x)
         with keras_rules():
-            return found, theirs(x)
+            return own_value, theirs(x)
 
     return jax.jit(both)(X)

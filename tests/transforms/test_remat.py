@@ -74,9 +74,9 @@ def _computed(make):
 @pytest.mark.parametrize("place", [1, 2, 3], ids=["full", "dots", "jax"])
 @pytest.mark.parametrize("make", [_rich, _masked, _outer], ids=["rich", "masked", "outer"])
 def test_values_state_losses_and_gradients_are_those_of_the_model(make, place):
-    plain, again = _computed(make)[0], _computed(make)[place]
-    assert jax.tree.structure(plain) == jax.tree.structure(again)
-    for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(again), strict=True):
+    plain, rematerialized_results = _computed(make)[0], _computed(make)[place]
+    assert jax.tree.structure(plain) == jax.tree.structure(rematerialized_results)
+    for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(rematerialized_results), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
@@ -134,7 +134,7 @@ def test_segments_between_blocks():
         [i, i + 1, i + 2, i + 3] for i in range(1, 17, 4)
     ]
     deep = _mlp(9)
-    assert [len(part) for part in _segments(deep, _large_networks(deep))] == [3, 3, 3]
+    assert [len(numbers) for numbers in _segments(deep, _large_networks(deep))] == [3, 3, 3]
 
 
 def test_a_layer_that_is_no_network(key):
@@ -153,8 +153,10 @@ def test_a_regularizer_counts_once(key):
         [fk.Input((2,)), *(layers.Dense(2, kernel_regularizer="l2") for _ in "ab")]
     )
     model = model.build(key)
-    out, again = (rematerialized(model, p).apply(jnp.ones((1, 2))) for p in (None, "full"))
-    np.testing.assert_allclose(again.losses, out.losses)
+    out, rematerialized_out = (
+        rematerialized(model, p).apply(jnp.ones((1, 2))) for p in (None, "full")
+    )
+    np.testing.assert_allclose(rematerialized_out.losses, out.losses)
 
 
 def test_none_is_the_model_itself(key):
