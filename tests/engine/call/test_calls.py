@@ -64,20 +64,20 @@ def test_a_call_extends_the_graph_and_changes_no_value(seed):
     pool = [layers.Dense(4), ops.tanh, layers.Add(), layers.Concatenate(), layers.Dense(4, "relu")]
     for _ in range(draw.randint(3, 9)):
         layer = draw.choice(pool)
-        ends = [t for t in tensors if t.shape == (None, 4)]
-        before = fk.Model(x, list(tensors)).graph
-        digest, copy = hash(before), fk.Model(x, list(tensors)).graph
+        vectors = [t for t in tensors if t.shape == (None, 4)]
+        graph = fk.Model(x, list(tensors)).graph
+        digest, copy = hash(graph), fk.Model(x, list(tensors)).graph
         if isinstance(layer, layers.Add | layers.Concatenate):
-            inputs = [draw.choice(ends), draw.choice(ends)]
+            inputs = [draw.choice(vectors), draw.choice(vectors)]
             y = layer(inputs)
             inputs.clear()  # the caller's list is the caller's
             assert len(y.node.inputs) == 2
         else:
-            y = layer(draw.choice(ends))
-        after = fk.Model(x, [*tensors, y]).graph
-        assert (hash(before), before) == (digest, copy)
-        assert len(after.calls) == len(before.calls) + 1
-        assert len(after.nodes - before.nodes) == 1
+            y = layer(draw.choice(vectors))
+        extended_graph = fk.Model(x, [*tensors, y]).graph
+        assert (hash(graph), graph) == (digest, copy)
+        assert len(extended_graph.calls) == len(graph.calls) + 1
+        assert len(extended_graph.nodes - graph.nodes) == 1
         tensors.append(y)
 
 
@@ -138,10 +138,10 @@ def test_build_is_a_pure_function_of_key_and_shape():
     assert jax.tree.leaves(shapes[0]) == jax.tree.leaves(shapes[1])
     assert jax.tree.structure(shapes[0]) == jax.tree.structure(shapes[1])
     np.random.seed(0)
-    before = np.random.get_state()[1].tolist(), random.getstate()
+    random_states = np.random.get_state()[1].tolist(), random.getstate()
     first, second = layer.build(KEY, (None, 4)), layer.build(KEY, (None, 4))
     assert first == second
-    assert (np.random.get_state()[1].tolist(), random.getstate()) == before
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == random_states
     assert layer.build(jax.random.key(6), (None, 4)) != first
     with pytest.raises(TypeError, match="build expected a typed PRNG key, received int"):
         layer.build(0, (None, 4))
@@ -155,8 +155,8 @@ def test_an_array_among_tensors_is_a_constant():
     model = fk.Model(x, y)
     np.testing.assert_array_equal(model(X), X + np.arange(4, dtype="float32")[None])
     assert model.graph.layer("add").input.coord == ("x", 0, 0)
-    again = fk.Model.from_config(model.get_config())
-    assert again == model
+    restored = fk.Model.from_config(model.get_config())
+    assert restored == model
     with pytest.raises(fk.FKerasError, match="a traced array"):
         jax.jit(lambda c: fk.Model(x, ops.add(x, c))(X))(constant)
     with pytest.raises(TypeError, match="expected arrays or symbolic tensors, received str"):
@@ -195,9 +195,9 @@ NAMES = ["count", "ndim", "max_ndim", "min_ndim", "dtype", "axes", "shape", "sec
 def test_an_input_that_does_not_match_the_input_spec(spec, inputs, message, index):
     layer = Checked(spec, name="picky")
     arrays = [np.zeros([2 if d is None else d for d in x.shape], x.dtype) for x in inputs]
-    for given in (inputs, arrays):
+    for tensors in (inputs, arrays):
         with pytest.raises(fk.FKerasError, match=message.replace(r"\(b,", r"\((b|2),")) as raised:
-            layer(*given)
+            layer(*tensors)
         assert isinstance(raised.value, ValueError)
         assert isinstance(raised.value, fk.InputSpecError)
         assert raised.value.layer == "'picky' (Checked)"
@@ -231,8 +231,17 @@ def test_is_symbolic_is_true_for_symbolic_tensors_only():
     x = fk.Input((4,))
     assert is_symbolic(x)
     assert isinstance(x, fk.KerasTensor)
-    others = [X, jnp.ones(2), jax.ShapeDtypeStruct((2,), "float32"), 1.0, None, "x", [x], x.node]
-    assert not any(is_symbolic(value) for value in others)
+    concrete_values = [
+        X,
+        jnp.ones(2),
+        jax.ShapeDtypeStruct((2,), "float32"),
+        1.0,
+        None,
+        "x",
+        [x],
+        x.node,
+    ]
+    assert not any(is_symbolic(value) for value in concrete_values)
     seen = []
     jax.jit(lambda tracer: seen.append(is_symbolic(tracer)) or tracer)(X)
     assert seen == [False]
@@ -275,15 +284,17 @@ def test_inferred_shapes_equal_the_shapes_of_arrays(make, ndim):
         unknown = [None, *(s if draw.random() < 0.5 else None for s in sizes[1:-1]), sizes[-1]]
         if isinstance(layer, layers.RepeatVector | layers.Permute):
             unknown = [None, *sizes[1:]]
-        found = layer(fk.Input(batch_shape=unknown)).shape
+        inferred_shape = layer(fk.Input(batch_shape=unknown)).shape
         struct = jax.ShapeDtypeStruct(sizes, "float32")
         built = jax.eval_shape(lambda k: layer.build(k, sizes), KEY)  # noqa: B023
         state = layer.state_spec(sizes)
         out = jax.eval_shape(lambda m, s, x: m.apply(x, state=s).value, built, state, struct)
-        assert len(found) == len(out.shape)
-        assert found[0] is None
-        assert all(f is None or f == o for f, o in zip(found, out.shape, strict=True)), found
-        assert found[-1] == out.shape[-1] or None in unknown[1:]
+        assert len(inferred_shape) == len(out.shape)
+        assert inferred_shape[0] is None
+        assert all(f is None or f == o for f, o in zip(inferred_shape, out.shape, strict=True)), (
+            inferred_shape
+        )
+        assert inferred_shape[-1] == out.shape[-1] or None in unknown[1:]
 
 
 def test_a_layer_that_returns_its_input_has_a_new_output():
@@ -327,16 +338,16 @@ def test_discarded_models_leave_no_memory():
         gc.collect()
         return sum(isinstance(o, kinds) for o in gc.get_objects())
 
-    def throw_away(times):
+    def discard_models(times):
         for _ in range(times):
             x = fk.Input((4,))
             fk.Model(x, layer(layer(x)[:, :1] * np.ones((1, 4), "float32")))
 
     gc.freeze()  # what other tests left need not be looked through
-    throw_away(2)
-    before, attributes = count(), set(vars(layer))
-    throw_away(50)
-    assert count() == before
+    discard_models(2)
+    object_count, attributes = count(), set(vars(layer))
+    discard_models(50)
+    assert count() == object_count
     assert set(vars(layer)) == attributes
 
 

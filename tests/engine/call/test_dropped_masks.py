@@ -14,13 +14,13 @@ VECTORS = np.linspace(-1, 1, 30, dtype="float32").reshape(2, 5, 3)
 
 
 def _embedded():
-    words = keras.Input((5,), dtype="int32")
-    return words, keras.layers.Embedding(10, 3, mask_zero=True)(words)
+    ids = keras.Input((5,), dtype="int32")
+    return ids, keras.layers.Embedding(10, 3, mask_zero=True)(ids)
 
 
 def _inside(inner):
-    words, x = _embedded()
-    return keras.Model(words, inner(x))
+    ids, x = _embedded()
+    return keras.Model(ids, inner(x))
 
 
 def _row(*members):
@@ -46,9 +46,9 @@ def _flatten():
 
 
 def _twice():
-    inner, (words, x), vectors = _exponential(), _embedded(), keras.Input((5, 3))
+    inner, (ids, x), vectors = _exponential(), _embedded(), keras.Input((5, 3))
     outputs = keras.layers.Concatenate()([inner(vectors), inner(x)])
-    return keras.Model([words, vectors], outputs)
+    return keras.Model([ids, vectors], outputs)
 
 
 def _part(x):
@@ -79,21 +79,21 @@ MODELS = {
     ],
 )
 def test_masks_are_lost_where_keras_loses_them(name, suffix, tmp_path):
-    path, ours = tmp_path / f"theirs.{suffix}", tmp_path / "ours.keras"
+    path, saved_path = tmp_path / f"theirs.{suffix}", tmp_path / "ours.keras"
     inputs = [IDS, VECTORS] if name == "called with and without" else IDS
     with keras_rules(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of lost masks, and of the old format
         model = MODELS[name]()
         model.save(path)
-        wanted = np.asarray(model(inputs))
+        expected = np.asarray(model(inputs))
     model, state = fk.load_model(path)
-    np.testing.assert_allclose(model.apply(inputs, state=state).value, wanted, rtol=1e-6)
-    fk.save_model(ours, model, state)
-    assert fk.load_model(ours)[0] == model
+    np.testing.assert_allclose(model.apply(inputs, state=state).value, expected, rtol=1e-6)
+    fk.save_model(saved_path, model, state)
+    assert fk.load_model(saved_path)[0] == model
     with keras_rules(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = np.asarray(keras.models.load_model(ours)(inputs))
-    np.testing.assert_array_equal(found, wanted)
+        reloaded_outputs = np.asarray(keras.models.load_model(saved_path)(inputs))
+    np.testing.assert_array_equal(reloaded_outputs, expected)
 
 
 def test_a_row_that_loses_masks_is_edited_as_others(tmp_path, key):
@@ -130,13 +130,13 @@ def test_masks_that_only_this_library_keeps_come_back_from_a_file(in_a_row, tmp_
     else:
         model = fk.Model(start, inner(first(start))).build(key)
     fk.save_model(tmp_path / "kept.keras", model, model.init_state())
-    found, _ = fk.load_model(tmp_path / "kept.keras")
-    assert found == model
-    np.testing.assert_array_equal(found(IDS), model(IDS))
+    loaded, _ = fk.load_model(tmp_path / "kept.keras")
+    assert loaded == model
+    np.testing.assert_array_equal(loaded(IDS), model(IDS))
     # the padding does not reach the LSTM, as it would without the mask
     shorter = fk.Sequential([fk.Input((1, 3)), layers.LSTM(2)]).build(key)
     shorter = shorter.replace(
-        layers={**shorter.layers, "lstm": found.layers["inner"].layers["lstm"]}
+        layers={**shorter.layers, "lstm": loaded.layers["inner"].layers["lstm"]}
     )
-    one = np.exp(found.layers["embedding"].embeddings[4])[None, None] * 2
-    np.testing.assert_allclose(found(IDS)[1:], shorter(one), rtol=1e-6)
+    step = np.exp(loaded.layers["embedding"].embeddings[4])[None, None] * 2
+    np.testing.assert_allclose(loaded(IDS)[1:], shorter(step), rtol=1e-6)

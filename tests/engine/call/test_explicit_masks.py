@@ -46,8 +46,8 @@ def _steps():
 
 
 def _words():
-    words = Input((4,), dtype="int32")
-    return words, L.Embedding(5, 3, mask_zero=True)(words)
+    ids = Input((4,), dtype="int32")
+    return ids, L.Embedding(5, 3, mask_zero=True)(ids)
 
 
 def _attend(how):
@@ -61,8 +61,8 @@ def _on_steps(how):
 
 
 def _on_words(how):
-    (words, x), mask = _words(), _steps()
-    return [words, mask], how(x, mask)
+    (ids, x), mask = _words(), _steps()
+    return [ids, mask], how(x, mask)
 
 
 def _softmax(how):
@@ -137,20 +137,20 @@ MODELS = {
 def test_files_compute_with_the_masks_of_their_calls(name, tmp_path):
     make, inputs = MODELS[name]
     with keras_rules():
-        theirs = keras.Model(*make())
-        theirs.save(tmp_path / "theirs.keras")
-        wanted = np.asarray(theirs.predict_on_batch(inputs))
+        keras_model = keras.Model(*make())
+        keras_model.save(tmp_path / "theirs.keras")
+        expected = np.asarray(keras_model.predict_on_batch(inputs))
     custom = {"masks>Gate": OurGate, "OurGate": OurGate}
     model, state = fk.load_model(tmp_path / "theirs.keras", custom_objects=custom)
-    np.testing.assert_allclose(model.apply(inputs, state=state).value, wanted, atol=1e-5)
+    np.testing.assert_allclose(model.apply(inputs, state=state).value, expected, atol=1e-5)
     fk.save_model(tmp_path / "ours.keras", model, state)
-    again, _ = fk.load_model(tmp_path / "ours.keras", custom_objects=custom)
-    assert again == model
+    restored, _ = fk.load_model(tmp_path / "ours.keras", custom_objects=custom)
+    assert restored == model
     if name in ("an operation", "an array", "softmax of an array"):
         with keras_rules():
-            theirs = keras.models.load_model(tmp_path / "ours.keras")
-            found = np.asarray(theirs.predict_on_batch(inputs))
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+            keras_model = keras.models.load_model(tmp_path / "ours.keras")
+            outputs = np.asarray(keras_model.predict_on_batch(inputs))
+        np.testing.assert_allclose(outputs, expected, atol=1e-5)
 
 
 def _masked(x, mask):
@@ -159,15 +159,15 @@ def _masked(x, mask):
 
 def test_masks_are_arguments_of_operations_in_models_written_here(tmp_path):
     x, mask = fk.Input((4, 2, 3)), fk.Input((2, 4, 4), dtype="bool")
-    wanted = fk.ops.dot_product_attention(HEADS, HEADS, HEADS, mask=PAIRS)
+    expected = fk.ops.dot_product_attention(HEADS, HEADS, HEADS, mask=PAIRS)
     model = fk.Model([x, mask], fk.ops.dot_product_attention(x, x, x, mask=mask))
     plain = fk.Model(x, fk.ops.dot_product_attention(x, x, x, mask=None))
-    np.testing.assert_allclose(model([HEADS, PAIRS]), wanted, atol=1e-6)
+    np.testing.assert_allclose(model([HEADS, PAIRS]), expected, atol=1e-6)
     layer = model.layers["dot_product_attention"]
-    np.testing.assert_allclose(layer(HEADS, HEADS, HEADS, mask=PAIRS), wanted, atol=1e-6)
-    for made in (model, plain):
-        fk.save_model(tmp_path / "m.keras", made)
-        assert fk.load_model(tmp_path / "m.keras")[0] == made
+    np.testing.assert_allclose(layer(HEADS, HEADS, HEADS, mask=PAIRS), expected, atol=1e-6)
+    for saved_model in (model, plain):
+        fk.save_model(tmp_path / "m.keras", saved_model)
+        assert fk.load_model(tmp_path / "m.keras")[0] == saved_model
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -178,14 +178,14 @@ def test_masks_are_arguments_of_lifted_functions(given, tmp_path):
     model = fk.Model([x, mask], [y, mask])
     np.testing.assert_array_equal(model([X, ENTRIES])[0], np.where(ENTRIES | (not given), X, 0))
     fk.save_model(tmp_path / "m.keras", model)
-    again, _ = fk.load_model(tmp_path / "m.keras", custom_objects={"_masked": _masked})
-    assert again == model
+    restored, _ = fk.load_model(tmp_path / "m.keras", custom_objects={"_masked": _masked})
+    assert restored == model
 
 
 def test_none_drops_the_mask_of_an_operation_without_a_parameter_of_the_name(tmp_path, key):
-    words = fk.Input((4,), dtype="int32")
-    x = layers.Embedding(5, 3, mask_zero=True)(words)
-    model = fk.Model(words, fk.ops.mean(x, axis=1, mask=None)).build(key)
+    ids = fk.Input((4,), dtype="int32")
+    x = layers.Embedding(5, 3, mask_zero=True)(ids)
+    model = fk.Model(ids, fk.ops.mean(x, axis=1, mask=None)).build(key)
     assert model.apply(IDS).mask is None
     fk.save_model(tmp_path / "m.keras", model)
     assert fk.load_model(tmp_path / "m.keras")[0] == model

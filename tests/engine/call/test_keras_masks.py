@@ -20,30 +20,30 @@ L = keras.layers
 
 
 def _embedded(kind=None, **options):
-    words = keras.Input((5,), dtype="int32")
-    return words, (kind or L.Embedding)(6, 3, mask_zero=True, **options)(words)
+    ids = keras.Input((5,), dtype="int32")
+    return ids, (kind or L.Embedding)(6, 3, mask_zero=True, **options)(ids)
 
 
 def _inside(inner):
-    words, x = _embedded()
-    return keras.Model(words, inner(x))
+    ids, x = _embedded()
+    return keras.Model(ids, inner(x))
 
 
 def _nested():
     first = keras.Sequential([keras.Input((5,), dtype="int32"), L.Embedding(6, 3, mask_zero=True)])
-    words = keras.Input((5,), dtype="int32")
-    return words, first(words)
+    ids = keras.Input((5,), dtype="int32")
+    return ids, first(ids)
 
 
 def _nested_twice():
-    words, x = _nested()
-    inner = keras.Model(words, x)
-    more = keras.Input((5,), dtype="int32")
-    return more, keras.Sequential([inner, L.Dense(3)])(more)
+    ids, x = _nested()
+    inner = keras.Model(ids, x)
+    outer_ids = keras.Input((5,), dtype="int32")
+    return outer_ids, keras.Sequential([inner, L.Dense(3)])(outer_ids)
 
 
 def _decoder(bidirectional=False, by_position=False):
-    words, x = _embedded()
+    ids, x = _embedded()
     kind = (
         L.Bidirectional(L.GRU(3, return_state=True))
         if bidirectional
@@ -58,21 +58,21 @@ def _decoder(bidirectional=False, by_position=False):
     )
     if by_position:
         y = layer(x, states[0])
-    return keras.Model(words, L.GlobalAveragePooling1D()(y))
+    return keras.Model(ids, L.GlobalAveragePooling1D()(y))
 
 
 def _transformer():
-    words, x = _nested()
+    ids, x = _nested()
     x = L.Add()([x, L.MultiHeadAttention(1, 2)(x, x)])  # the first block detaches the mask of x
     y = L.MultiHeadAttention(1, 2)(x, x)
-    return keras.Model(words, L.GlobalAveragePooling1D()(L.LayerNormalization()(y)))
+    return keras.Model(ids, L.GlobalAveragePooling1D()(L.LayerNormalization()(y)))
 
 
 def _read(start, *after):
-    words, x = start()
+    ids, x = start()
     for layer in after:
         x = layer(x)
-    return keras.Model(words, x)
+    return keras.Model(ids, x)
 
 
 MODELS = {
@@ -98,33 +98,33 @@ def _opened(model, path):
     with keras_rules(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of dropped masks, and of the old format
         model.save(path)
-        wanted = np.asarray(model.predict_on_batch(IDS))
-    return *fk.load_model(path), wanted
+        expected = np.asarray(model.predict_on_batch(IDS))
+    return *fk.load_model(path), expected
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_masks_are_those_of_the_running_model(name, tmp_path):
     with keras_rules():
-        made = MODELS[name]()
-    model, state, wanted = _opened(made, tmp_path / "m.keras")
-    np.testing.assert_allclose(model.apply(IDS, state=state).value, wanted, rtol=1e-5, atol=1e-6)
+        keras_model = MODELS[name]()
+    model, state, expected = _opened(keras_model, tmp_path / "m.keras")
+    np.testing.assert_allclose(model.apply(IDS, state=state).value, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["attention after a nested row", "an initial state"])
 def test_the_rule_stays_with_the_calls(name, tmp_path, key):
     with keras_rules():
-        made = MODELS[name]()
-    model, state, wanted = _opened(made, tmp_path / "m.keras")
+        keras_model = MODELS[name]()
+    model, state, expected = _opened(keras_model, tmp_path / "m.keras")
 
     def agrees(other, part_of_range=0.0):
-        found = other.apply(IDS, state=state).value
-        atol = 1e-6 + part_of_range * np.abs(wanted).max()
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=atol)
+        outputs = other.apply(IDS, state=state).value
+        atol = 1e-6 + part_of_range * np.abs(expected).max()
+        np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=atol)
 
     assert model.graph.attaches_masks
-    same = pickle.loads(pickle.dumps(model))
-    assert same == model
-    assert hash(same) == hash(model)
+    restored = pickle.loads(pickle.dumps(model))
+    assert restored == model
+    assert hash(restored) == hash(model)
     from_json = fk.Model.from_config(model.get_config())
     assert from_json.graph == model.graph
     agrees(fk.Model(model.inputs, model.outputs))
@@ -135,18 +135,18 @@ def test_the_rule_stays_with_the_calls(name, tmp_path, key):
     outer = fk.Input((5,), dtype="int32")
     nested = fk.Model(outer, model(outer))
     assert not nested.graph.attaches_masks
-    np.testing.assert_allclose(nested.apply(IDS).value, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(nested.apply(IDS).value, expected, rtol=1e-5, atol=1e-6)
     fk.save_model(tmp_path / "ours.keras", model, state)
     assert fk.load_model(tmp_path / "ours.keras")[0] == model
     with keras_rules():
-        theirs = keras.models.load_model(tmp_path / "ours.keras").predict_on_batch(IDS)
-    np.testing.assert_allclose(theirs, wanted, rtol=1e-6)
+        keras_outputs = keras.models.load_model(tmp_path / "ours.keras").predict_on_batch(IDS)
+    np.testing.assert_allclose(keras_outputs, expected, rtol=1e-6)
 
 
 def test_calls_of_your_own_on_an_opened_model_are_strict(tmp_path, key):
     with keras_rules():
-        made = _read(_embedded, L.RMSNormalization(name="norm"))
-    model, _, _ = _opened(made, tmp_path / "m.keras")
+        keras_model = _read(_embedded, L.RMSNormalization(name="norm"))
+    model, _, _ = _opened(keras_model, tmp_path / "m.keras")
     start = model.tensor("embedding" if "embedding" in model.layers else list(model.layers)[1])
     with pytest.raises(fk.FKerasError, match="received a mask, and this layer cannot take one"):
         layers.Flatten()(start)
@@ -160,16 +160,18 @@ def test_calls_of_your_own_on_an_opened_model_are_strict(tmp_path, key):
 
 
 def test_an_lstm_with_states_keeps_its_mask_in_models_written_here(tmp_path, key):
-    words, state = fk.Input((5,), dtype="int32"), fk.Input((2,))
-    x = layers.Embedding(6, 3, mask_zero=True)(words)
-    model = fk.Model([words, state], layers.LSTM(2)(x, initial_state=[state, state])).build(key)
+    ids, state = fk.Input((5,), dtype="int32"), fk.Input((2,))
+    x = layers.Embedding(6, 3, mask_zero=True)(ids)
+    model = fk.Model([ids, state], layers.LSTM(2)(x, initial_state=[state, state])).build(key)
     fk.save_model(tmp_path / "m.keras", model)
-    again, _ = fk.load_model(tmp_path / "m.keras")
-    assert again == model
+    restored, _ = fk.load_model(tmp_path / "m.keras")
+    assert restored == model
     start = np.ones((3, 2), "float32")
     short = np.where(IDS == 0, 0, IDS)[1:2, :1]
-    wanted = model.replace(graph=model.graph)([np.tile(short, (1, 5)) * [1, 0, 0, 0, 0], start[:1]])
-    np.testing.assert_allclose(again([IDS, start])[1:2], wanted, rtol=1e-6)
+    expected = model.replace(graph=model.graph)(
+        [np.tile(short, (1, 5)) * [1, 0, 0, 0, 0], start[:1]]
+    )
+    np.testing.assert_allclose(restored([IDS, start])[1:2], expected, rtol=1e-6)
 
 
 def _shared():
@@ -179,9 +181,9 @@ def _shared():
 
 
 def _beside():
-    words, x = _nested()
+    ids, x = _nested()
     attended = L.Dense(2)(L.Flatten()(L.MultiHeadAttention(1, 2)(x, x)))
-    return keras.Model(words, L.Add()([attended, L.Dense(2)(L.LSTM(2)(x))]))
+    return keras.Model(ids, L.Add()([attended, L.Dense(2)(L.LSTM(2)(x))]))
 
 
 @pytest.mark.parametrize(
@@ -190,14 +192,14 @@ def _beside():
 def test_calls_of_one_depth_run_in_keras_order(make, x, tmp_path):
     y = np.ones((3, 2), "float32")
     with keras_rules():
-        theirs = make()
-        theirs.compile("sgd", "mse")
-        theirs.save(tmp_path / "m.keras")
-        theirs.fit(x, y, batch_size=3, verbose=0)
-        wanted = theirs.predict_on_batch(x)
+        keras_model = make()
+        keras_model.compile("sgd", "mse")
+        keras_model.save(tmp_path / "m.keras")
+        keras_model.fit(x, y, batch_size=3, verbose=0)
+        expected = keras_model.predict_on_batch(x)
     trainer, run = fk.load_training(tmp_path / "m.keras")
     run, _ = trainer.fit(run, x, y, batch_size=3, verbose=0, shuffle=False)
-    np.testing.assert_allclose(trainer.predict(run, x), wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(trainer.predict(run, x), expected, rtol=1e-4, atol=1e-6)
 
 
 # what Keras decides elsewhere: layers that make masks of their own, and layers around others
@@ -213,12 +215,12 @@ def test_layers_drop_masks_where_keras_layers_do():
             continue
         with keras_rules():
             try:
-                theirs = keras.layers.deserialize(layers.serialize(layer))
+                keras_layer = keras.layers.deserialize(layers.serialize(layer))
             except Exception:
                 continue  # a class or an option that Keras lacks
         first = case.arrays()[0]
         masks = [True] * (len(first) if isinstance(first, list) else 1)
-        assert layer.loses_masks(masks) != theirs.supports_masking, case.id
+        assert layer.loses_masks(masks) != keras_layer.supports_masking, case.id
 
 
 def test_unknown_rules_are_rejected():
@@ -241,9 +243,9 @@ def test_a_stored_batch_size_is_no_constraint(suffix, tmp_path, monkeypatch):
         model.compile("sgd", "mse")
         model.fit(x, y, batch_size=16, verbose=0)
         model.save(tmp_path / f"m.{suffix}")
-        wanted = model.predict_on_batch(x[:7])
+        expected = model.predict_on_batch(x[:7])
     trainer, run = fk.load_training(tmp_path / f"m.{suffix}")
-    np.testing.assert_allclose(run.model(x[:7]), wanted, rtol=1e-6)
+    np.testing.assert_allclose(run.model(x[:7]), expected, rtol=1e-6)
     trainer.fit(run, x[:9], y[:9], batch_size=3, verbose=0)
 
 
@@ -268,6 +270,6 @@ def test_a_graph_that_computes_with_the_batch_size_keeps_it(tmp_path):
         x = keras.Input(batch_shape=(2, 4))
         model = keras.Model(x, L.Dense(3)(keras.ops.reshape(x, (-1, 8))))
         model.save(tmp_path / "m.keras")
-        wanted = model.predict_on_batch(np.ones((2, 4), "float32"))
+        expected = model.predict_on_batch(np.ones((2, 4), "float32"))
     model, _ = fk.load_model(tmp_path / "m.keras")
-    np.testing.assert_allclose(model(np.ones((2, 4), "float32")), wanted, rtol=1e-6)
+    np.testing.assert_allclose(model(np.ones((2, 4), "float32")), expected, rtol=1e-6)

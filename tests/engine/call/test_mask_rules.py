@@ -51,9 +51,9 @@ def test_a_mask_is_a_value_of_the_graph():
     np.testing.assert_array_equal(stacked[:, 0], expected)
     pooled = build(ids, layers.GlobalAveragePooling1D()(x))
     grads = jax.grad(lambda m: m(IDS).sum())(pooled)
-    rows = np.abs(grads.layers["words"].embeddings).sum(-1)
-    assert rows[0] == 0.0, "the padding's row has no gradient"
-    assert (rows[1:6] > 0).all()
+    row_gradients = np.abs(grads.layers["words"].embeddings).sum(-1)
+    assert row_gradients[0] == 0.0, "the padding's row has no gradient"
+    assert (row_gradients[1:6] > 0).all()
 
 
 def test_functions_without_mask_support_reject_a_masked_input():
@@ -70,10 +70,10 @@ def test_an_explicit_mask_is_used_and_propagated():
     first = steps(x, mask=other)
     second = Steps()(first[..., None] if False else fk.ops.unmask(first)[:, :, None])
     model = build([ids, other], [first, second])
-    given = np.array([[True] * 4, [False] * 4])
-    out = model.apply([IDS, given])
-    np.testing.assert_array_equal(out.value[0], given.astype("float32"))
-    np.testing.assert_array_equal(out.mask[0], given)
+    mask = np.array([[True] * 4, [False] * 4])
+    out = model.apply([IDS, mask])
+    np.testing.assert_array_equal(out.value[0], mask.astype("float32"))
+    np.testing.assert_array_equal(out.mask[0], mask)
     assert out.mask[1] is None
     np.testing.assert_array_equal(out.value[1], np.zeros((2, 4)))
     silent = build(ids, Steps()(x, mask=None))
@@ -113,10 +113,10 @@ def test_a_masked_lstm_equals_the_lstm_of_the_unmasked_steps():
     lstm = layers.LSTM(5, name="lstm")
     model = build(ids, lstm(x))
     short = fk.Input((2,), dtype="int32")
-    cut = fk.Model(short, model.layers["lstm"](model.layers["words"](short)))
-    cut = cut.build(jax.random.key(1))
+    short_model = fk.Model(short, model.layers["lstm"](model.layers["words"](short)))
+    short_model = short_model.build(jax.random.key(1))
     masked = model(np.array([[1, 2, 0, 0]], "int32"))
-    np.testing.assert_array_equal(masked, cut(np.array([[1, 2]], "int32")))
+    np.testing.assert_array_equal(masked, short_model(np.array([[1, 2]], "int32")))
 
 
 def test_a_subclass_of_embedding_masks_another_id():
@@ -165,11 +165,11 @@ def test_each_call_uses_its_own_mask():
     model = fk.Model(x, Steps()(x))
     array = np.ones((1, 4, 3), "float32")
     a, b = np.array([[1, 1, 0, 0]], bool), np.array([[0, 1, 1, 1]], bool)
-    before = hash(model)
+    model_hash = hash(model)
     np.testing.assert_array_equal(model(array, mask=a), a)
     np.testing.assert_array_equal(model(array, mask=b), b)
     np.testing.assert_array_equal(model(array), np.zeros((1, 4)))
-    assert hash(model) == before
+    assert hash(model) == model_hash
 
 
 @chex.variants(with_jit=True, without_jit=True)
@@ -185,8 +185,10 @@ class TrainingCall(chex.TestCase):
             return out.value, out.updates
 
         value, updates = self.variant(call)(model, array)
-        again = model.apply(array, state=state, training=True, key=jax.random.key(3))
-        chex.assert_trees_all_close((value, updates), (again.value, again.updates), rtol=1e-5)
+        eager_out = model.apply(array, state=state, training=True, key=jax.random.key(3))
+        chex.assert_trees_all_close(
+            (value, updates), (eager_out.value, eager_out.updates), rtol=1e-5
+        )
         assert set(updates) == {"batch_normalization"}
 
 

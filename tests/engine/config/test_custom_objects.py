@@ -55,55 +55,55 @@ def files(tmp_path_factory):
         y = Doubled()(keras.layers.Dense(2, activation=halved)(x))
         model = keras.Model(x, keras.layers.Lambda(halved, name="lam")(y))
         row = [keras.Input((3,)), Doubled(), keras.layers.Dense(2, activation=halved)]
-        for name, made in (("graph", model), ("row", keras.Sequential(row))):
-            made.compile("sgd", distance, metrics=[distance])
-            made.save(folder / f"{name}.keras")
-        made.save(folder / "row.h5")
-        return folder, {"graph": model(X), "row": made(X)}
+        for name, keras_model in (("graph", model), ("row", keras.Sequential(row))):
+            keras_model.compile("sgd", distance, metrics=[distance])
+            keras_model.save(folder / f"{name}.keras")
+        keras_model.save(folder / "row.h5")
+        return folder, {"graph": model(X), "row": keras_model(X)}
 
 
 @pytest.mark.parametrize("package", ["", "own>"])
 @pytest.mark.parametrize("file", ["graph.keras", "row.keras", "row.h5"])
 def test_registered_and_plain_names_find_the_same(files, file, package):
     folder, values = files
-    given = {package + name: value for name, value in PLAIN.items()}
-    model, state = fk.load_model(folder / file, custom_objects=given)
+    custom_objects = {package + name: value for name, value in PLAIN.items()}
+    model, state = fk.load_model(folder / file, custom_objects=custom_objects)
     expected = values[file.partition(".")[0]]
     np.testing.assert_allclose(model(X, state=state), expected, atol=1e-6)
     if file.endswith("keras"):
-        trainer, run = fk.load_training(folder / file, custom_objects=given)
+        trainer, run = fk.load_training(folder / file, custom_objects=custom_objects)
         assert trainer.evaluate(run, X, np.zeros((2, 2), "float32"), verbose=0)["loss"] > 0
 
 
 def test_a_registered_name_comes_before_a_plain_one(files):
     folder, _ = files
-    other = {**PLAIN, "Doubled": layers.ReLU, "own>Doubled": Ours}
-    model, _ = fk.load_model(folder / "row.keras", custom_objects=other)
+    custom_objects = {**PLAIN, "Doubled": layers.ReLU, "own>Doubled": Ours}
+    model, _ = fk.load_model(folder / "row.keras", custom_objects=custom_objects)
     assert any(type(layer) is Ours for layer in model.layers.values())
     # a registered class of the user's is no class of Keras
     x = fk.Input((3,))
     plain = fk.Model(x, layers.Dense(2)(x)).build(jax.random.key(0))
     fk.save_model(folder / "plain.keras", plain)
-    again, _ = fk.load_model(folder / "plain.keras", custom_objects={"own>Dense": Ours})
-    assert again == plain
+    restored, _ = fk.load_model(folder / "plain.keras", custom_objects={"own>Dense": Ours})
+    assert restored == plain
 
 
 @pytest.mark.parametrize("file", ["graph.keras", "row.keras", "row.h5"])
 def test_suggested_code_is_python_and_works(files, file):
     folder, _ = files
-    given = {}
+    custom_objects = {}
     while True:
         try:
-            fk.load_model(folder / file, custom_objects=given)
+            fk.load_model(folder / file, custom_objects=custom_objects)
             break
         except fk.FileError as error:
             code = re.search(r"custom_objects=(\{[^}]*\})", str(error))[1]
             named = ast.parse(code, mode="eval").body
             name, example = named.keys[0].value, named.values[0]
-            assert name not in given, error
+            assert name not in custom_objects, error
             assert isinstance(example, ast.Lambda) or example.id in PLAIN, error
-            given[name] = PLAIN[name.rpartition(">")[2]] if name != "lam" else ours
-    assert given
+            custom_objects[name] = PLAIN[name.rpartition(">")[2]] if name != "lam" else ours
+    assert custom_objects
 
 
 @pytest.mark.parametrize(

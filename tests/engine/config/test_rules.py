@@ -91,12 +91,12 @@ TAKES_MAPPING = {
 
 
 def public_classes():
-    found = [fk.Trainer, fk.DTypePolicy, fk.InputSpec, Checkpoint]
+    classes = [fk.Trainer, fk.DTypePolicy, fk.InputSpec, Checkpoint]
     for space in NAMESPACES:
         values = (getattr(space, name) for name in space.__all__)
-        found += [v for v in values if inspect.isclass(v) and dataclasses.is_dataclass(v)]
+        classes += [v for v in values if inspect.isclass(v) and dataclasses.is_dataclass(v)]
     kinds = (fk.Layer, Configurable)
-    return [cls for cls in dict.fromkeys(found) if issubclass(cls, kinds) and not exempt(cls)]
+    return [cls for cls in dict.fromkeys(classes) if issubclass(cls, kinds) and not exempt(cls)]
 
 
 def exempt(cls):
@@ -106,11 +106,11 @@ def exempt(cls):
 
 def samples():
     """Valid constructor arguments by class."""
-    rows = {type(case.layer): case.layer for case in reversed(all_cases())}
+    layers_by_class = {type(case.layer): case.layer for case in reversed(all_cases())}
     for cls in public_classes():
-        if cls in rows and cls not in REQUIRED:
+        if cls in layers_by_class and cls not in REQUIRED:
             fields = [f.name for f in dataclasses.fields(cls) if f.init]
-            yield cls, {name: getattr(rows[cls], name) for name in fields}
+            yield cls, {name: getattr(layers_by_class[cls], name) for name in fields}
         else:
             yield cls, REQUIRED.get(cls, {})
 
@@ -162,13 +162,13 @@ def converter(field):
 
 
 def test_every_field_declares_a_converter():
-    bare = {
+    unconverted = {
         (cls.__name__, field.name)
         for cls in SAMPLES
         for field in fields_of(cls)
         if converter(field) is None
     }
-    assert bare <= CHECKED_ELSEWHERE, f"fields without a converter: {sorted(bare)}"
+    assert unconverted <= CHECKED_ELSEWHERE, f"fields without a converter: {sorted(unconverted)}"
 
 
 @pytest.mark.parametrize("cls", list(SAMPLES), ids=lambda c: c.__name__)
@@ -257,20 +257,20 @@ def test_fit_rejects_wrong_arguments(name, values):
 
 @pytest.mark.parametrize("call", ["evaluate", "predict", "run"])
 def test_other_calls_reject_wrong_arguments(call):
-    def tried(**options):
+    def call_trainer(**options):
         if call == "run":
             return TRAINER.run(RUN, (X, Y), **{"epochs": 1, **options})
         return getattr(TRAINER, call)(RUN, *((X, Y) if call == "evaluate" else (X,)), **options)
 
-    wrong = {
+    wrong_values_by_name = {
         "batch_size": NOT_COUNTS,
         **({"epochs": NOT_COUNTS, "shuffle": ("yes", 1)} if call == "run" else {}),
         **({} if call == "run" else {"steps": NOT_COUNTS, "verbose": ("loud", 3, math.nan)}),
     }
-    for name, values in wrong.items():
+    for name, values in wrong_values_by_name.items():
         for value in values:
             with pytest.raises(ValueError, match=f"Trainer.{call}: {name}: expected"):
-                tried(**{name: value})
+                call_trainer(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -290,9 +290,9 @@ def test_files_with_wrong_values_are_rejected(tmp_path, layer, key, value):
     """The error names file, layer and key."""
     if isinstance(value, dict):
         value = {**value, "config": {}, "registered_name": None}
-    whole, wrong = tmp_path / "whole.keras", tmp_path / "wrong.keras"
-    fk.save_model(whole, RUN.model, RUN.state)
-    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(wrong, "w") as target:
+    valid_path, wrong_path = tmp_path / "whole.keras", tmp_path / "wrong.keras"
+    fk.save_model(valid_path, RUN.model, RUN.state)
+    with zipfile.ZipFile(valid_path) as source, zipfile.ZipFile(wrong_path, "w") as target:
         for name in source.namelist():
             content = source.read(name)
             if name == "config.json":
@@ -302,7 +302,7 @@ def test_files_with_wrong_values_are_rejected(tmp_path, layer, key, value):
                 content = json.dumps(config).encode()
             target.writestr(name, content)
     with pytest.raises(fk.FileError, match=rf"wrong.keras.*'{layer}'.*: {key}: ") as caught:
-        fk.load_model(wrong)
+        fk.load_model(wrong_path)
     assert caught.value.layer == layer
 
 

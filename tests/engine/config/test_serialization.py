@@ -197,19 +197,19 @@ def plain(config):
 
 @pytest.mark.parametrize(("kind", "row"), ROWS, ids=IDS)
 def test_keras_reads_our_json(kind, row):
-    ours, keras_kind = row(fk), namespace(keras, kind)
-    config = through_json(namespace(fk, kind).serialize(ours))
+    value, keras_kind = row(fk), namespace(keras, kind)
+    config = through_json(namespace(fk, kind).serialize(value))
     assert config["module"] == f"keras.{kind}"
-    name = type(ours).__name__
-    known = {name: getattr(keras_kind, name)} if name in KERAS_DOES_NOT_KNOW else None
+    name = type(value).__name__
+    custom_objects = {name: getattr(keras_kind, name)} if name in KERAS_DOES_NOT_KNOW else None
     with keras_rules():
-        theirs = row(keras)
-        made = keras_kind.deserialize(config, custom_objects=known)
-        assert type(made) is type(theirs)
-        found, expected = plain(made.get_config()), plain(theirs.get_config())
-        if getattr(ours, "name", None) == "mine":
-            assert made.name == "mine"
-    assert through_json(serialized(found)) == through_json(serialized(expected))
+        reference = row(keras)
+        restored = keras_kind.deserialize(config, custom_objects=custom_objects)
+        assert type(restored) is type(reference)
+        restored_config, expected = plain(restored.get_config()), plain(reference.get_config())
+        if getattr(value, "name", None) == "mine":
+            assert restored.name == "mine"
+    assert through_json(serialized(restored_config)) == through_json(serialized(expected))
 
 
 def serialized(config):
@@ -220,47 +220,51 @@ def serialized(config):
 
 @pytest.mark.parametrize(("kind", "row"), ROWS, ids=IDS)
 def test_we_read_the_json_of_keras(kind, row):
-    ours, fk_kind = row(fk), namespace(fk, kind)
+    value, fk_kind = row(fk), namespace(fk, kind)
     with keras_rules():
         config = through_json(namespace(keras, kind).serialize(row(keras)))
-    found = fk_kind.deserialize(config)
-    assert type(found) is type(ours)
-    read, meant = plain(fk_kind.serialize(found)), plain(fk_kind.serialize(ours))
+    loaded = fk_kind.deserialize(config)
+    assert type(loaded) is type(value)
+    loaded_config, expected = plain(fk_kind.serialize(loaded)), plain(fk_kind.serialize(value))
     for forgetful, name, key in KERAS_FORGETS:
-        if (forgetful, name) == (kind, type(ours).__name__):
+        if (forgetful, name) == (kind, type(value).__name__):
             assert key not in config["config"]
-            del read["config"][key], meant["config"][key]
-    assert read == meant
-    if getattr(ours, "name", None) == "mine":
-        assert found == ours
-    again = fk_kind.deserialize(through_json(fk_kind.serialize(ours)))
-    assert again == ours
-    assert hash(again) == hash(ours)
+            del loaded_config["config"][key], expected["config"][key]
+    assert loaded_config == expected
+    if getattr(value, "name", None) == "mine":
+        assert loaded == value
+    restored = fk_kind.deserialize(through_json(fk_kind.serialize(value)))
+    assert restored == value
+    assert hash(restored) == hash(value)
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in TABLES])
 def test_every_public_class_has_a_row(kind):
-    rows = {type(row(fk)) for row_kind, row in ROWS if row_kind == kind}
+    row_classes = {type(row(fk)) for row_kind, row in ROWS if row_kind == kind}
     module = namespace(fk, kind)
     public = {getattr(module, name) for name in module.__all__}
     classes = {c for c in public if isinstance(c, type) and issubclass(c, Configurable)}
-    assert {c.__name__ for c in classes - rows} <= set(OTHERS)
+    assert {c.__name__ for c in classes - row_classes} <= set(OTHERS)
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in TABLES] + ["activations"])
 def test_all_names_of_keras_are_here(kind):
-    theirs = {name for name in dir(namespace(keras, kind)) if not name.startswith("_")}
+    keras_names = {name for name in dir(namespace(keras, kind)) if not name.startswith("_")}
     # the optimizers of an older Keras, which raise
-    assert {name for name in theirs if not hasattr(namespace(fk, kind), name)} <= {"legacy"}
+    assert {name for name in keras_names if not hasattr(namespace(fk, kind), name)} <= {"legacy"}
 
 
 @pytest.mark.parametrize(
     "name", [n for n in fk.activations.__all__ if n not in ("get", "serialize", "deserialize")]
 )
 def test_activations(name):
-    ours, theirs = getattr(fk.activations, name), getattr(keras.activations, name)
-    assert keras.activations.deserialize(through_json(fk.activations.serialize(ours))) is theirs
-    assert fk.activations.deserialize(through_json(keras.activations.serialize(theirs))) is ours
+    function, reference = getattr(fk.activations, name), getattr(keras.activations, name)
+    assert (
+        keras.activations.deserialize(through_json(fk.activations.serialize(function))) is reference
+    )
+    assert (
+        fk.activations.deserialize(through_json(keras.activations.serialize(reference))) is function
+    )
 
 
 def test_multi_optimizer():
@@ -268,14 +272,16 @@ def test_multi_optimizer():
         o = k.optimizers
         return o.MultiOptimizer(o.OptimizerMap(o.Adam(1e-4), {"head/.*": o.SGD(0.2)}), 8.0)
 
-    ours = row(fk)
+    optimizer = row(fk)
     with keras_rules():
         config = through_json(keras.optimizers.serialize(row(keras)))
-        made = keras.optimizers.deserialize(through_json(fk.optimizers.serialize(ours)))
-        chosen = [type(made._optimizer_map[path]).__name__ for path in ("head/a", "body/a")]
-    assert chosen == ["SGD", "Adam"]
-    found = fk.optimizers.deserialize(config)
-    assert plain(found.get_config()) == plain(ours.get_config())
+        restored = keras.optimizers.deserialize(through_json(fk.optimizers.serialize(optimizer)))
+        class_names = [
+            type(restored._optimizer_map[path]).__name__ for path in ("head/a", "body/a")
+        ]
+    assert class_names == ["SGD", "Adam"]
+    loaded = fk.optimizers.deserialize(config)
+    assert plain(loaded.get_config()) == plain(optimizer.get_config())
 
 
 def absolute(y_true, y_pred):
@@ -360,6 +366,6 @@ def test_base_classes_name_missing_methods(base):
 
 def test_a_seed_generator_of_keras_is_its_seed():
     with keras_rules():
-        made = keras.initializers.HeNormal(seed=keras.random.SeedGenerator(7))
-        config = through_json(keras.initializers.serialize(made))
+        initializer = keras.initializers.HeNormal(seed=keras.random.SeedGenerator(7))
+        config = through_json(keras.initializers.serialize(initializer))
     assert fk.initializers.deserialize(config) == fk.initializers.HeNormal(seed=7)

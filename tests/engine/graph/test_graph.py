@@ -188,10 +188,10 @@ def test_the_json_of_a_node():
 def test_json_round_trip_is_exact():
     for model in (diamond(), shared_lstm()):
         text = json.dumps(model.get_config())
-        again = fk.Model.from_config(json.loads(text))
-        assert again.graph == model.graph
-        assert again == model
-        assert json.dumps(again.get_config()) == text
+        restored = fk.Model.from_config(json.loads(text))
+        assert restored.graph == model.graph
+        assert restored == model
+        assert json.dumps(restored.get_config()) == text
 
 
 class Scaled(fk.Layer):
@@ -226,8 +226,8 @@ def test_a_jnp_function_on_a_symbolic_tensor_names_the_remedy():
     x = fk.Input((3,), name="pixels")
     with pytest.raises(fk.SymbolicValueError) as error:
         jnp.sin(x)
-    for part in ("fk.ops", "lift", "pixels"):
-        assert part in str(error.value)
+    for word in ("fk.ops", "lift", "pixels"):
+        assert word in str(error.value)
     with pytest.raises(fk.SymbolicValueError, match="pixels"):
         np.sin(x)
 
@@ -299,13 +299,13 @@ def test_the_gradient_is_the_sum_over_both_uses():
     def branches(one, two):
         return jnp.sum(jnp.square(one(x) + two(y)))
 
-    whole = jax.jit(jax.grad(lambda m: jnp.sum(jnp.square(m([x, y])))))(model)
-    alone = model.layers["lstm"]
-    parts = jax.jit(jax.grad(branches, argnums=(0, 1)))(alone, alone)
-    summed = jax.tree.map(lambda p, q: p + q, *parts)
-    found, expected = jax.tree.leaves(whole), jax.tree.leaves(summed)
-    assert len(found) == len(expected) == 3
-    for one, other in zip(found, expected, strict=True):
+    model_gradient = jax.jit(jax.grad(lambda m: jnp.sum(jnp.square(m([x, y])))))(model)
+    shared_layer = model.layers["lstm"]
+    branch_gradients = jax.jit(jax.grad(branches, argnums=(0, 1)))(shared_layer, shared_layer)
+    summed = jax.tree.map(lambda p, q: p + q, *branch_gradients)
+    gradients, expected = jax.tree.leaves(model_gradient), jax.tree.leaves(summed)
+    assert len(gradients) == len(expected) == 3
+    for one, other in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
@@ -400,9 +400,9 @@ def test_a_chain_of_20_000_nodes_closes_without_recursion():
     signature = Signature(args, options, None, "strict", Ref(0), (spec,), (None,))
     for _ in range(depth):
         tensor = KerasTensor(Node(layer, signature, (tensor,)), 0)
-    graph, made = close(x, tensor)
+    graph, closed_layers = close(x, tensor)
     assert len(graph.calls) == depth + 1
-    assert list(made) == ["x", "d"]
+    assert list(closed_layers) == ["x", "d"]
     assert graph.depths[:2] == (depth, depth - 1)
     assert graph.coords[graph.output_slots[0]] == ("d", depth - 1, 0)
     assert len(graph.ancestors("d", depth - 1)) == depth
@@ -491,13 +491,13 @@ def test_the_order_of_layers_does_not_depend_on_hashes():
     # the hashes of this process, and of one with another seed
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", ORDER], env=env, capture_output=True, text=True, check=True
     )
-    with contextlib.redirect_stdout(io.StringIO()) as here:
+    with contextlib.redirect_stdout(io.StringIO()) as output:
         exec(ORDER, {})
-    assert here.getvalue() == done.stdout
-    assert "dense_5" in done.stdout
+    assert output.getvalue() == process.stdout
+    assert "dense_5" in process.stdout
 
 
 def test_a_disconnected_graph_names_the_reached_layers():
@@ -507,8 +507,8 @@ def test_a_disconnected_graph_names_the_reached_layers():
     with pytest.raises(fk.DisconnectedGraphError) as error:
         fk.Model(i1, out, name="broken")
     text = str(error.value)
-    for part in ("broken", "disconnected", "'i2'", "(b, 2)", "'join'", "'i1'", "'h1'", "'h2'"):
-        assert part in text
+    for word in ("broken", "disconnected", "'i2'", "(b, 2)", "'join'", "'i1'", "'h1'", "'h2'"):
+        assert word in text
     assert f"{pathlib.Path(__file__).name}:" in text
     assert error.value.layer == "i2"
 
@@ -541,11 +541,11 @@ def test_discarded_calls_leave_memory_flat():
     gc.collect()
     tracemalloc.start()
     try:
-        before = tracemalloc.get_traced_memory()[0]
+        start_size = tracemalloc.get_traced_memory()[0]
         for _ in range(2_000):
             layer(x)
         gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
+        grown = tracemalloc.get_traced_memory()[0] - start_size
     finally:
         tracemalloc.stop()
     assert grown < 20_000
@@ -572,5 +572,5 @@ def test_an_axis_of_data_dependent_size_has_a_new_name():
     assert (x.spec.dims, short.spec.dims) == (("b", "d1"), ("b", "d1_2"))
     assert fk.ops.lift(shorten)(short).spec.dims == ("b", "d1_3")
     assert fk.ops.lift(lambda a: shorten(a)[:, :0])(x).spec.dims == ("b", 0)
-    same = fk.ops.lift(lambda a: shorten(jnp.pad(a, ((0, 0), (1, 0)))))(x)
-    assert same.spec.dims == ("b", "d1"), "an axis that keeps its size keeps its word"
+    unchanged = fk.ops.lift(lambda a: shorten(jnp.pad(a, ((0, 0), (1, 0)))))(x)
+    assert unchanged.spec.dims == ("b", "d1"), "an axis that keeps its size keeps its word"

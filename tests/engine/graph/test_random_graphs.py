@@ -76,11 +76,11 @@ def reference(inputs, outputs):
 
     for tensor in outputs:
         visit(tensor.node)
-    needed = len(layer_seen)
+    needed_count = len(layer_seen)
     for tensor in inputs:
         visit(tensor.node)
     # Keras puts inputs that nothing needs before the outputs' own layers
-    layer_seen = [*layer_seen[needed:], *layer_seen[:needed]]
+    layer_seen = [*layer_seen[needed_count:], *layer_seen[:needed_count]]
     depths, layer_depths = {}, {}
     for node in reversed(order):
         depth = max(depths.get(node, 0), layer_depths.get(id(node.layer), 0))
@@ -107,11 +107,11 @@ def test_closing_equals_a_recursive_reference(recipe):
 @few
 @given(recipes())
 def test_equal_builds_are_equal_and_hash_equal(recipe):
-    one, two = closed(recipe), closed(recipe)
-    assert one == two
-    assert hash(one) == hash(two)
-    assert one.graph == two.graph
-    assert one.functional() == two
+    first, second = closed(recipe), closed(recipe)
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first.graph == second.graph
+    assert first.functional() == second
 
 
 @few
@@ -119,9 +119,9 @@ def test_equal_builds_are_equal_and_hash_equal(recipe):
 def test_round_trips_are_exact(recipe):
     model = closed(recipe)
     text = json.dumps(model.get_config())
-    again = fk.Model.from_config(json.loads(text))
-    assert again == model
-    assert json.dumps(again.get_config()) == text
+    restored = fk.Model.from_config(json.loads(text))
+    assert restored == model
+    assert json.dumps(restored.get_config()) == text
     assert pickle.loads(pickle.dumps(model)) == model
 
 
@@ -145,8 +145,8 @@ def test_coordinates_and_depths(recipe):
 @given(recipes())
 def test_opening_and_closing_again_gives_the_same_graph(recipe):
     model = closed(recipe)
-    again = fk.Model(model.inputs, model.outputs)
-    assert again == model
+    reclosed = fk.Model(model.inputs, model.outputs)
+    assert reclosed == model
 
 
 def test_a_random_graph_equals_its_layers_called_one_by_one():

@@ -36,19 +36,19 @@ def test_a_recorded_graph_opens_and_closes_to_itself():
     graph, model = graph_and_layers()
     tensors = open_graph(graph, model.layers)
     inputs = {graph.coords[slot].layer: tensors[slot] for slot in graph.input_slots}
-    again = fk.Model(inputs, [tensors[slot] for slot in graph.output_slots])
-    assert again.graph == graph
+    reclosed = fk.Model(inputs, [tensors[slot] for slot in graph.output_slots])
+    assert reclosed.graph == graph
 
 
 def test_segments_compute_the_whole():
     graph, model = graph_and_layers()
-    first, *rest = graph.run_order
-    parts = [
+    first, *remaining = graph.run_order
+    segments = [
         model.replace(graph=segment(graph, [first], first=True, last=False)),
-        model.replace(graph=segment(graph, rest, first=False, last=True)),
+        model.replace(graph=segment(graph, remaining, first=False, last=True)),
     ]
     x = {"x": jnp.ones((1, 3)), "y": jnp.full((1, 3), 2.0)}
-    between = parts[0](x)
-    assert len(between) == len(crossing(graph, 1)) == 2
-    for whole, part in zip(model(x), parts[1](between), strict=True):
-        np.testing.assert_allclose(whole, part, rtol=1e-6)
+    crossing_values = segments[0](x)
+    assert len(crossing_values) == len(crossing(graph, 1)) == 2
+    for expected, value in zip(model(x), segments[1](crossing_values), strict=True):
+        np.testing.assert_allclose(expected, value, rtol=1e-6)

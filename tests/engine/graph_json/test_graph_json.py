@@ -36,28 +36,30 @@ def pins(model):
 
 def check_both_ways(build, *arrays, custom_objects=None):
     """The model goes to JSON and back in each direction, and all compute the same numbers."""
-    theirs, data = keras_json(build)
+    keras_model, data = keras_json(build)
     read = fk.Model.from_config(data, custom_objects)
-    written = through_json(read.get_config())
-    assert fk.Model.from_config(written, custom_objects) == read
-    ours = build(fk)
-    own = through_json(ours.get_config())
-    assert fk.Model.from_config(own, custom_objects) == ours
-    assert json.dumps(fk.Model.from_config(own, custom_objects).get_config()) == json.dumps(own)
+    written_config = through_json(read.get_config())
+    assert fk.Model.from_config(written_config, custom_objects) == read
+    model_here = build(fk)
+    own_config = through_json(model_here.get_config())
+    assert fk.Model.from_config(own_config, custom_objects) == model_here
+    assert json.dumps(fk.Model.from_config(own_config, custom_objects).get_config()) == json.dumps(
+        own_config
+    )
     read = read.build(jax.random.key(0))
     state = read.init_state()
     weights = read.get_weights(state)
     inputs = arrays[0] if len(arrays) == 1 else list(arrays)
     with keras_rules():
-        keras.Model.from_config(written)
-        models = [theirs, keras.Model.from_config(own)]
+        keras.Model.from_config(written_config)
+        models = [keras_model, keras.Model.from_config(own_config)]
         for model in models:
             model.set_weights(weights)
         expected = [jax.tree.leaves(model(inputs)) for model in models]
-    found = [jax.tree.leaves(read.apply(inputs, state=state).value)]
-    again, state = ours.build(jax.random.key(1)).set_weights(weights, state)
-    found.append(jax.tree.leaves(again.apply(inputs, state=state).value))
-    for values in (*expected[1:], *found):
+    values_here = [jax.tree.leaves(read.apply(inputs, state=state).value)]
+    restored, state = model_here.build(jax.random.key(1)).set_weights(weights, state)
+    values_here.append(jax.tree.leaves(restored.apply(inputs, state=state).value))
+    for values in (*expected[1:], *values_here):
         for a, b in zip(values, expected[0], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     return read
@@ -65,19 +67,23 @@ def check_both_ways(build, *arrays, custom_objects=None):
 
 def test_the_default_of_training_and_the_names_of_inputs_are_keras_s():
     for name in layers.__all__:
-        ours, theirs = getattr(layers, name), getattr(keras.layers, name, None)
-        if theirs is None or not inspect.isclass(ours) or not issubclass(ours, fk.Layer):
+        layer_class, keras_class = getattr(layers, name), getattr(keras.layers, name, None)
+        if (
+            keras_class is None
+            or not inspect.isclass(layer_class)
+            or not issubclass(layer_class, fk.Layer)
+        ):
             continue
-        found = inspect.signature(theirs.call).parameters
-        if "training" in found:
-            assert ours.keras_form.training_default is found["training"].default, name
+        parameters = inspect.signature(keras_class.call).parameters
+        if "training" in parameters:
+            assert layer_class.keras_form.training_default is parameters["training"].default, name
         required = [
             p.name
-            for p in list(found.values())[1:]
+            for p in list(parameters.values())[1:]
             if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
         ]
         optional = ("key",)  # which Keras takes from the value where it is not given
-        expected = [n for n in ours.keras_form.input_names if n not in optional]
+        expected = [n for n in layer_class.keras_form.input_names if n not in optional]
         assert not required or required == expected[: len(required)] == expected, name
 
 
@@ -99,15 +105,21 @@ def test_a_default_of_keras_is_no_pin_and_any_other_value_is():
     model, data = keras_json(pinned)
     assert item(data, "free")["inbound_nodes"][0]["kwargs"] == {"training": False}
     read = fk.Model.from_config(data)
-    ours = pinned(fk)
-    assert pins(read) == pins(ours) == {"on": True, "still": False, "moving": True, "inner": False}
-    written = through_json(ours.get_config())
+    model_here = pinned(fk)
+    assert (
+        pins(read)
+        == pins(model_here)
+        == {"on": True, "still": False, "moving": True, "inner": False}
+    )
+    written_config = through_json(model_here.get_config())
     with keras_rules():
-        again = through_json(keras.Model.from_config(through_json(written)).get_config())
+        keras_config = through_json(
+            keras.Model.from_config(through_json(written_config)).get_config()
+        )
     for name in ("free", "on", "norm", "still", "moving"):
-        nodes = [item(c, name)["inbound_nodes"][0]["kwargs"] for c in (again, data)]
+        nodes = [item(c, name)["inbound_nodes"][0]["kwargs"] for c in (keras_config, data)]
         assert nodes[0] == nodes[1]
-    assert fk.Model.from_config(written) == ours
+    assert fk.Model.from_config(written_config) == model_here
 
 
 def test_a_pin_to_the_default_is_stored_beside_the_config_of_keras():
@@ -131,8 +143,8 @@ def test_a_pin_to_the_default_is_stored_beside_the_config_of_keras():
 def test_a_pin_wins_over_the_call():
     x = fk.Input((4,), name="x")
     model = fk.Model(x, layers.Dropout(0.5, name="drop")(x, training=True))
-    again = fk.Model.from_config(through_json(model.get_config()))
-    out = again.apply(X, training=False, key=jax.random.key(0)).value
+    restored = fk.Model.from_config(through_json(model.get_config()))
+    out = restored.apply(X, training=False, key=jax.random.key(0)).value
     assert (np.asarray(out) == 0).any()
 
 
@@ -158,11 +170,15 @@ def masked(k):
     L = k.layers
     ids = k.Input((5,), dtype="int32", name="ids")
     e = L.Embedding(7, 4, mask_zero=True, name="e")(ids)
-    both = L.Bidirectional(L.GRU(3, return_sequences=True, name="gru"), name="both")(e)
-    last, h, c = L.LSTM(6, return_state=True, name="st")(both)
-    seeded = L.LSTM(6, name="seeded")(both, initial_state=[h, c], mask=k.ops.not_equal(ids, 1))
-    short = L.GRU(2, name="short")(both)
-    attended = L.Attention(name="attention")([both, both], return_attention_scores=True)[1]
+    bidirectional = L.Bidirectional(L.GRU(3, return_sequences=True, name="gru"), name="both")(e)
+    last, h, c = L.LSTM(6, return_state=True, name="st")(bidirectional)
+    seeded = L.LSTM(6, name="seeded")(
+        bidirectional, initial_state=[h, c], mask=k.ops.not_equal(ids, 1)
+    )
+    short = L.GRU(2, name="short")(bidirectional)
+    attended = L.Attention(name="attention")(
+        [bidirectional, bidirectional], return_attention_scores=True
+    )[1]
     return k.Model(ids, [last, seeded, short, attended])
 
 
@@ -180,10 +196,10 @@ def attention(k):
     x = k.Input((3, 4), batch_size=2, name="x")
     y = k.Input((5, 4), batch_size=2, name="y")
     mask = k.Input((3, 5), batch_size=2, name="mask", dtype="bool")
-    one = L.MultiHeadAttention(2, 2, name="one")(x, y, y * 2.0, attention_mask=mask)
-    two = L.MultiHeadAttention(2, 2, name="two")(x, y, return_attention_scores=True)
-    three = L.MultiHeadAttention(2, 2, name="three")(x, x, use_causal_mask=True)
-    return k.Model([x, y, mask], [one, two, three])
+    first = L.MultiHeadAttention(2, 2, name="one")(x, y, y * 2.0, attention_mask=mask)
+    second = L.MultiHeadAttention(2, 2, name="two")(x, y, return_attention_scores=True)
+    third = L.MultiHeadAttention(2, 2, name="three")(x, x, use_causal_mask=True)
+    return k.Model([x, y, mask], [first, second, third])
 
 
 def test_options_of_attention():
@@ -208,8 +224,8 @@ def test_a_mask_of_none_that_was_given_is_kept():
     ids = fk.Input((5,), dtype="int32", name="ids")
     e = layers.Embedding(7, 4, mask_zero=True, name="e")(ids)
 
-    def model(**given):
-        free = layers.GRU(2, name="b")(e, **given)
+    def model(**options):
+        free = layers.GRU(2, name="b")(e, **options)
         return fk.Model(ids, [layers.GRU(2, name="a")(e, mask=None), free])
 
     config = through_json(model().get_config())
@@ -234,8 +250,8 @@ def test_nested_arguments_and_constants_are_kept():
     model = fk.Model((x, {"y": y}), ([out["b"]], out))
     config = through_json(model.get_config())
     assert "__tuple__" not in json.dumps(config)
-    again = fk.Model.from_config(config, {"Mix": Mix})
-    assert again == model
+    restored = fk.Model.from_config(config, {"Mix": Mix})
+    assert restored == model
     item(config, "mix")["inbound_nodes"][0]["args"][1] = {
         "class_name": "__tensor__",
         "config": {"value": constant.tolist(), "dtype": "float32"},
@@ -267,23 +283,28 @@ def test_structures_of_inputs_and_outputs(name):
         inputs, outputs = STRUCTURES[name](*_two(k))
         return k.Model(inputs, outputs, name="m")
 
-    theirs, data = keras_json(build)
-    ours = build(fk)
+    keras_model, data = keras_json(build)
+    model_here = build(fk)
     read = fk.Model.from_config(data)
-    written = through_json(ours.get_config())
+    written_config = through_json(model_here.get_config())
     for key in ("input_layers", "output_layers"):
-        assert written[key] == data[key]
-    assert [entry["name"] for entry in written["layers"]] == [e["name"] for e in data["layers"]]
-    assert fk.Model.from_config(written) == ours
+        assert written_config[key] == data[key]
+    assert [entry["name"] for entry in written_config["layers"]] == [
+        e["name"] for e in data["layers"]
+    ]
+    assert fk.Model.from_config(written_config) == model_here
     with keras_rules():
-        back = keras.Model.from_config(through_json(written))
-        kept = jax.tree.structure(jax.tree.map(lambda t: 0, theirs.input))
-        assert jax.tree.structure(jax.tree.map(lambda t: 0, back.input)) == kept or name == "tuples"
+        restored = keras.Model.from_config(through_json(written_config))
+        structure = jax.tree.structure(jax.tree.map(lambda t: 0, keras_model.input))
+        assert (
+            jax.tree.structure(jax.tree.map(lambda t: 0, restored.input)) == structure
+            or name == "tuples"
+        )
     if name in ("single", "lists", "dictionaries", "one tensor twice"):
-        assert read == ours
+        assert read == model_here
     if name == "a list of one":  # as a model of Keras returns it
         assert read.outputs.shape == (None, 2)
-        assert isinstance(ours.outputs, list)
+        assert isinstance(model_here.outputs, list)
 
 
 @pytest.mark.parametrize("batch", [None, 8])
@@ -325,42 +346,44 @@ def shared(k):
 
 
 def test_shared_and_nested_layers():
-    theirs, data = keras_json(shared)
+    keras_model, data = keras_json(shared)
     read = fk.Model.from_config(data)
-    ours = shared(fk)
-    assert list(ours.layers) == list(read.layers) == [layer.name for layer in theirs.layers]
-    written = through_json(ours.get_config())
-    assert fk.Model.from_config(written) == ours
+    model_here = shared(fk)
+    assert (
+        list(model_here.layers) == list(read.layers) == [layer.name for layer in keras_model.layers]
+    )
+    written_config = through_json(model_here.get_config())
+    assert fk.Model.from_config(written_config) == model_here
     for name in ("dense", "inner", "chain"):
-        found, expected = (
-            [n["args"] for n in item(c, name)["inbound_nodes"]] for c in (written, data)
+        results, expected = (
+            [n["args"] for n in item(c, name)["inbound_nodes"]] for c in (written_config, data)
         )
-        assert found == expected
-    assert written["output_layers"] == data["output_layers"]
+        assert results == expected
+    assert written_config["output_layers"] == data["output_layers"]
     with keras_rules():
-        back = keras.Model.from_config(through_json(written))
-        again = through_json(back.get_config())
-    assert again["output_layers"] == data["output_layers"]
+        restored = keras.Model.from_config(through_json(written_config))
+        keras_config = through_json(restored.get_config())
+    assert keras_config["output_layers"] == data["output_layers"]
     built = read.build(jax.random.key(0))
     weights = {name: layer.get_weights() for name, layer in built.layers.items()}
     with keras_rules():
-        for model in (theirs, back):
+        for model in (keras_model, restored):
             for layer in model.layers:
                 if weights[layer.name]:
                     layer.set_weights(weights[layer.name])
         # the layer that stands in the inner model too is another one in every file
-        inner = [model.get_layer("inner") for model in (theirs, back)]
+        inner = [model.get_layer("inner") for model in (keras_model, restored)]
         outer = weights["dense"]
         for model in inner:
             model.get_layer("dense").set_weights(outer)
-        expected = [[np.asarray(v) for v in model([X, X * 2])] for model in (theirs, back)]
+        expected = [[np.asarray(v) for v in model([X, X * 2])] for model in (keras_model, restored)]
     kernel, bias = outer
     nested = built.layers["inner"]
     dense = nested.layers["dense"].replace(kernel=kernel, bias=bias)
     nested = nested.replace(layers={**nested.layers, "dense": dense})
     built = built.replace(layers={**built.layers, "inner": nested})
-    found = [np.asarray(v) for v in built([X, X * 2])]
-    for values in (expected[1], found):
+    results = [np.asarray(v) for v in built([X, X * 2])]
+    for values in (expected[1], results):
         for a, b in zip(values, expected[0], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 

@@ -25,13 +25,13 @@ class Drawn:
 
     def inner(self):
         k, rng = self.k, self.rng
-        ends = [k.Input((4,), name=self.name()) for _ in range(2)]
+        inputs = [k.Input((4,), name=self.name()) for _ in range(2)]
         dense = self.dense()
-        joined = k.layers.Add(name=self.name())([dense(ends[0]), dense(ends[1])])
+        joined = k.layers.Add(name=self.name())([dense(inputs[0]), dense(inputs[1])])
         outputs = rng.choice([joined, [joined, dense(joined)]])
         if rng.random() < 0.3:
-            return k.Model(ends, {"b": joined, "a": dense(joined)}, name=self.name())
-        return k.Model(ends, outputs, name=self.name())
+            return k.Model(inputs, {"b": joined, "a": dense(joined)}, name=self.name())
+        return k.Model(inputs, outputs, name=self.name())
 
     def call(self, kind, a, b, shared):
         k, rng = self.k, self.rng
@@ -58,11 +58,11 @@ class Drawn:
     def model(self):
         k, rng, shared = self.k, self.rng, []
         inputs = [k.Input((4,), name=self.name()) for _ in range(rng.randint(1, 4))]
-        made = list(inputs)
+        tensors = list(inputs)
         for _ in range(rng.randint(3, 12)):
-            kind, a, b = rng.randrange(8), rng.choice(made), rng.choice(made)
-            made.extend(self.call(kind, a, b, shared))
-        outputs = rng.sample(made[len(inputs) :], min(3, len(made) - len(inputs)))
+            kind, a, b = rng.randrange(8), rng.choice(tensors), rng.choice(tensors)
+            tensors.extend(self.call(kind, a, b, shared))
+        outputs = rng.sample(tensors[len(inputs) :], min(3, len(tensors) - len(inputs)))
         form = rng.randrange(4)
         if form == 0:
             outputs = outputs[0]
@@ -90,21 +90,21 @@ def theirs_without_operations(model):
 @pytest.mark.parametrize("seed", range(24))
 def test_layers_are_in_the_order_of_keras(seed):
     with keras_rules():
-        theirs = Drawn(keras, seed).model()
-        data = through_json(theirs.get_config())
-        expected = [layer.name for layer in theirs.layers]
-    ours = Drawn(fk, seed).model()
+        keras_model = Drawn(keras, seed).model()
+        data = through_json(keras_model.get_config())
+        expected = [layer.name for layer in keras_model.layers]
+    model_here = Drawn(fk, seed).model()
     read = fk.Model.from_config(data)
-    written = through_json(ours.get_config())
+    written_config = through_json(model_here.get_config())
     with keras_rules():
-        back = keras.Model.from_config(through_json(written))
-        again = keras.Model.from_config(through_json(read.get_config()))
-        assert [layer.name for layer in back.layers] == expected
-        assert [layer.name for layer in again.layers] == expected
-    assert theirs_without_operations(ours) == expected
+        restored = keras.Model.from_config(through_json(written_config))
+        reread = keras.Model.from_config(through_json(read.get_config()))
+        assert [layer.name for layer in restored.layers] == expected
+        assert [layer.name for layer in reread.layers] == expected
+    assert theirs_without_operations(model_here) == expected
     assert theirs_without_operations(read) == expected
     assert [i["name"] for i in read.get_config()["layers"]] == [i["name"] for i in data["layers"]]
-    assert fk.Model.from_config(written) == ours
+    assert fk.Model.from_config(written_config) == model_here
     # in whatever order the layers of the data stand
     random.Random(seed).shuffle(data["layers"])
     assert fk.Model.from_config(data) == read

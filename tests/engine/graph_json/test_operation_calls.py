@@ -55,9 +55,9 @@ def function_of(package, name):
 
 
 def test_every_class_is_mapped_or_an_exception():
-    known = set(forms_by_class())
-    assert set(OPERATIONS) - known == set(EXCEPTIONS)
-    assert known <= set(OPERATIONS)
+    mapped = set(forms_by_class())
+    assert set(OPERATIONS) - mapped == set(EXCEPTIONS)
+    assert mapped <= set(OPERATIONS)
 
 
 def test_a_form_is_keras_s():
@@ -70,32 +70,42 @@ OWN = {"DotProductAttention": ("empty_rows",)}
 
 
 def check_form(name, form, cls):
-    own = OWN.get(name, ())
+    own_parameters = OWN.get(name, ())
     assert form.module == cls.__module__, name
-    theirs, ours = function_of(keras.ops, form.op), function_of(fk.ops, form.op)
-    expected = parameters(theirs)
-    assert list(form.parameters) == [*expected, *own], name
-    assert list(form.parameters) == list(parameters(getattr(ours, "function", ours))), name
-    made = {n: p for n, p in parameters(cls.__init__).items() if n not in ("self", "name")}
-    made.pop("rms_scaling", None)  # RMS normalisation by its old name
-    assert set(form.fixed) == {*made, *own}, name
-    called = [n for n in parameters(cls.call) if n != "self"]
-    assert [n for n in form.parameters if n not in form.fixed] == called, name
+    keras_function, function_here = function_of(keras.ops, form.op), function_of(fk.ops, form.op)
+    expected = parameters(keras_function)
+    assert list(form.parameters) == [*expected, *own_parameters], name
+    assert list(form.parameters) == list(
+        parameters(getattr(function_here, "function", function_here))
+    ), name
+    constructor_parameters = {
+        n: p for n, p in parameters(cls.__init__).items() if n not in ("self", "name")
+    }
+    constructor_parameters.pop("rms_scaling", None)  # RMS normalisation by its old name
+    assert set(form.fixed) == {*constructor_parameters, *own_parameters}, name
+    call_parameters = [n for n in parameters(cls.call) if n != "self"]
+    assert [n for n in form.parameters if n not in form.fixed] == call_parameters, name
     # what a call of ours leaves out has the function's default, on either way
-    for each in (made, parameters(getattr(ours, "function", ours))):
-        for parameter, found in each.items():
-            if parameter in form.fixed and parameter not in own:
-                assert found.default == expected[parameter].default, (name, parameter)
+    for signature in (
+        constructor_parameters,
+        parameters(getattr(function_here, "function", function_here)),
+    ):
+        for parameter, parameter_here in signature.items():
+            if parameter in form.fixed and parameter not in own_parameters:
+                assert parameter_here.default == expected[parameter].default, (name, parameter)
 
 
 def test_every_operation_of_ours_has_a_form():
-    def operations(room, prefix=""):
-        found = ((name, getattr(room, name)) for name in room.__all__)
-        return {value.name for _, value in found if isinstance(value, Op)}
+    def operations(namespace, prefix=""):
+        values = ((name, getattr(namespace, name)) for name in namespace.__all__)
+        return {value.name for _, value in values if isinstance(value, Op)}
 
-    ours = operations(fk.ops) | operations(fk.ops.image) | operations(fk.ops.nn)
-    alone = " ".join(OURS_ALONE.values()).split()
-    assert {n for n in ours if operation_form(op=n) is None} == {*alone, "getitem"}
+    operation_names = operations(fk.ops) | operations(fk.ops.image) | operations(fk.ops.nn)
+    without_keras_form = " ".join(OURS_ALONE.values()).split()
+    assert {n for n in operation_names if operation_form(op=n) is None} == {
+        *without_keras_form,
+        "getitem",
+    }
 
 
 IMAGE = np.linspace(-1, 1, 2 * 6 * 6 * 3, dtype="float32").reshape(2, 6, 6, 3)
@@ -170,9 +180,9 @@ def numbers(outputs):
 
 
 def close(found, expected):
-    for place, (a, b) in enumerate(zip(found, expected, strict=True)):
-        assert a.shape == b.shape, place
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5, err_msg=str(place))
+    for index, (a, b) in enumerate(zip(found, expected, strict=True)):
+        assert a.shape == b.shape, index
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5, err_msg=str(index))
 
 
 @pytest.fixture
@@ -186,16 +196,18 @@ def test_calls_go_both_ways_with_the_same_numbers(theirs, broadcasting):
     expected = numbers(theirs([X, IDS, IMAGE]))
     read = fk.Model.from_config(data)
     close(numbers(read([X, IDS, IMAGE])), expected)
-    ours = model_of(fk)
-    written = through_json(ours.get_config())
-    assert fk.Model.from_config(written) == ours
-    back = keras.Model.from_config(through_json(written))
-    close(numbers(back([X, IDS, IMAGE])), expected)
+    model_here = model_of(fk)
+    written_config = through_json(model_here.get_config())
+    assert fk.Model.from_config(written_config) == model_here
+    restored = keras.Model.from_config(through_json(written_config))
+    close(numbers(restored([X, IDS, IMAGE])), expected)
     # what Keras makes of ours is what it made itself
-    again = through_json(back.get_config())
-    assert [i["class_name"] for i in again["layers"]] == [i["class_name"] for i in data["layers"]]
-    written = through_json(read.get_config())
-    assert fk.Model.from_config(written) == read
+    keras_config = through_json(restored.get_config())
+    assert [i["class_name"] for i in keras_config["layers"]] == [
+        i["class_name"] for i in data["layers"]
+    ]
+    written_config = through_json(read.get_config())
+    assert fk.Model.from_config(written_config) == read
 
 
 def double(x):
@@ -209,10 +221,10 @@ def test_functions_of_the_user_go_by_their_names():
     model = fk.Model(x, fk.ops.map(double, y))
     config = through_json(model.get_config())
     assert config["layers"][1]["config"]["op"]["config"] == "double"
-    known = {"double": double, "cumsum": jnp.cumsum}
-    again = fk.Model.from_config(config, known)
-    assert again == model
-    np.testing.assert_array_equal(again(SMALL), model(SMALL))
+    custom_objects = {"double": double, "cumsum": jnp.cumsum}
+    restored = fk.Model.from_config(config, custom_objects)
+    assert restored == model
+    np.testing.assert_array_equal(restored(SMALL), model(SMALL))
     with pytest.raises(fk.FKerasError, match=r"'double'.*custom_objects"):
         fk.Model.from_config(config)
 
@@ -262,6 +274,6 @@ def test_an_activation_that_is_an_operation_in_keras():
 def test_a_frozen_operation_stays_frozen():
     x = fk.Input((3,), name="x")
     model = fk.Model(x, fk.ops.tanh(x), trainable=False)
-    again = fk.Model.from_config(through_json(model.get_config()))
-    assert again == model
-    assert not again.layers["tanh"].trainable
+    restored = fk.Model.from_config(through_json(model.get_config()))
+    assert restored == model
+    assert not restored.layers["tanh"].trainable

@@ -174,12 +174,12 @@ def test_operations():
         ("config", {"colour": 1}, "'mean', call 0"),
         ("module", "keras.src.ops.os", None),
     ):
-        changed = copy.deepcopy(config)
-        item(changed, "mean")[key] = value
+        changed_config = copy.deepcopy(config)
+        item(changed_config, "mean")[key] = value
         if match is None:
-            fk.Model.from_config(changed)  # the module is a name, which nothing imports
+            fk.Model.from_config(changed_config)  # the module is a name, which nothing imports
         else:
-            refused(changed, match)
+            refused(changed_config, match)
     entry["inbound_nodes"][0]["args"] *= 2
     refused(config, "'mean', call 0: expected the arguments x")
 
@@ -188,16 +188,16 @@ def _chain(length, last=None):
     x = {"module": "keras.layers", "class_name": "InputLayer", "name": "x", "inbound_nodes": []}
     data = [{**x, "config": {"batch_shape": [None, 4], "name": "x"}}]
     for number in range(length):
-        before = f"d{number - 1}" if number else last or "x"
+        producer = f"d{number - 1}" if number else last or "x"
         data.append(
             {
                 **{"module": "keras.layers", "class_name": "Activation", "name": f"d{number}"},
                 "config": {"activation": "relu", "name": f"d{number}"},
-                "inbound_nodes": [{"args": [tensor(before, 0, 0)], "kwargs": {}}],
+                "inbound_nodes": [{"args": [tensor(producer, 0, 0)], "kwargs": {}}],
             }
         )
-    ends = {"input_layers": ["x", 0, 0], "output_layers": [f"d{length - 1}", 0, 0]}
-    return {"name": "chain", "layers": data[::-1], **ends}
+    endpoints = {"input_layers": ["x", 0, 0], "output_layers": [f"d{length - 1}", 0, 0]}
+    return {"name": "chain", "layers": data[::-1], **endpoints}
 
 
 def test_the_worst_order_of_layers_is_read_in_linear_time():

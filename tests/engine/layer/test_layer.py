@@ -127,8 +127,8 @@ def test_a_list_of_one_tensor_equals_the_tensor():
     model = one_layer_model().build(KEY)
     np.testing.assert_array_equal(model([X]), model(X))
     x = fk.Input((4,))
-    several = fk.Model([x], [ops.tanh(x)])
-    assert isinstance(several([X]), list)
+    list_model = fk.Model([x], [ops.tanh(x)])
+    assert isinstance(list_model([X]), list)
 
 
 def test_a_constructor_that_raises_changes_no_other_layer():
@@ -137,12 +137,12 @@ def test_a_constructor_that_raises_changes_no_other_layer():
             super().__post_init__()
             raise RuntimeError("broken")
 
-    before = Affine(2)
+    earlier_layer = Affine(2)
     with pytest.raises(RuntimeError, match="broken"):
         Broken()
-    after = Affine(2)
-    assert after == before
-    assert len(jax.tree.leaves(after.build(KEY, (None, 3)))) == 2
+    later_layer = Affine(2)
+    assert later_layer == earlier_layer
+    assert len(jax.tree.leaves(later_layer.build(KEY, (None, 3)))) == 2
 
 
 def test_a_wrapped_cell_has_each_weight_once():
@@ -255,12 +255,12 @@ def test_an_input_spec_is_a_value():
 
 
 def test_names_are_unique_within_one_model():
-    one, two = layers.Dense(2, name="same"), layers.Dense(2, name="same")
+    first, second = layers.Dense(2, name="same"), layers.Dense(2, name="same")
     x = fk.Input((4,))
-    for layer in (one, two):
+    for layer in (first, second):
         assert fk.Model(x, layer(x)).layers["same"].units == 2
     with pytest.raises(ValueError, match=r"two layers are named 'same'.*replace\(name='same_1'\)"):
-        fk.Model(x, two(one(x)))
+        fk.Model(x, second(first(x)))
     with pytest.raises(ValueError, match=r"name: expected a non-empty string without '/'.*'a/b'"):
         layers.Dense(2, name="a/b")
 
@@ -308,14 +308,16 @@ def test_freezing_in_the_middle_of_training():
     frozen = trainer.init(fk.freeze(run.model, "body"), KEY)
     chex.assert_trees_all_equal(fk.unfreeze(frozen.model, "body"), run.model)
     frozen, _ = step(frozen, batch)
-    after = frozen.model.layers
-    chex.assert_trees_all_equal(after["body"].kernel, run.model.layers["body"].kernel)
-    assert not np.array_equal(after["head"].kernel, run.model.layers["head"].kernel)
+    trained_layers = frozen.model.layers
+    chex.assert_trees_all_equal(trained_layers["body"].kernel, run.model.layers["body"].kernel)
+    assert not np.array_equal(trained_layers["head"].kernel, run.model.layers["head"].kernel)
     with count_compiles() as compiled:
-        moved, _ = step(run.replace(model=fk.unfreeze(frozen.model, "body")), batch)
+        unfrozen_run, _ = step(run.replace(model=fk.unfreeze(frozen.model, "body")), batch)
         step(frozen, batch)
     assert len(compiled) == 0, "both programs are there already"
-    assert not np.array_equal(moved.model.layers["body"].kernel, after["body"].kernel)
+    assert not np.array_equal(
+        unfrozen_run.model.layers["body"].kernel, trained_layers["body"].kernel
+    )
 
 
 def test_uses_training_reports_layers_that_depend_on_it():
@@ -331,8 +333,8 @@ def test_uses_training_reports_layers_that_depend_on_it():
     assert not fk.freeze(normalized).uses_training
     nested = fk.Sequential([fk.Sequential([layers.Dropout(0.5)]), layers.Dense(1)])
     assert nested.build(KEY, (None, 4)).uses_training
-    several = fk.Model([x, y := fk.Input((4,))], {"sum": layers.Dropout(0.1)(x) + y})
-    assert several.uses_training
+    two_outputs = fk.Model([x, y := fk.Input((4,))], {"sum": layers.Dropout(0.1)(x) + y})
+    assert two_outputs.uses_training
     with pytest.raises(fk.FKerasError, match="needs input shapes"):
         fk.Sequential([layers.Dense(1)]).uses_training  # noqa: B018
 
@@ -342,10 +344,12 @@ def test_weights_and_state_are_ordered_layer_by_layer():
     y = layers.BatchNormalization(name="bn")(layers.Dense(3, name="first")(x))
     model = fk.Model(x, layers.Dense(1, name="last")(y)).build(KEY)
     state = model.init_state()
-    places = {f"{n}/{w}": v for n, layer in model.layers.items() for w, v in vars(layer).items()}
+    weights_by_path = {
+        f"{n}/{w}": v for n, layer in model.layers.items() for w, v in vars(layer).items()
+    }
     order = ["first/kernel", "first/bias", "bn/gamma", "bn/beta", "last/kernel", "last/bias"]
-    for mine, name in zip(jax.tree.leaves(model), order, strict=True):
-        assert mine is places[name]
+    for leaf, name in zip(jax.tree.leaves(model), order, strict=True):
+        assert leaf is weights_by_path[name]
     numbered = model.set_weights(
         [np.full(np.shape(w), i, "float32") for i, w in enumerate(model.get_weights(state))], state
     )
@@ -372,12 +376,12 @@ def test_a_dtype_policy_separates_weights_from_computation():
 
 def test_a_thousand_calls_do_not_change_a_layer():
     layer = layers.Dense(2).build(KEY, (None, 4))
-    x, before, attributes = fk.Input((4,)), hash(layer), None
+    x, layer_hash, attributes = fk.Input((4,)), hash(layer), None
     for number in range(1000):
         layer(x)
         if number == 0:
             attributes = set(vars(layer))
-    assert hash(layer) == before
+    assert hash(layer) == layer_hash
     assert set(vars(layer)) == attributes
 
 
@@ -401,9 +405,9 @@ def test_an_unknown_argument_is_an_error():
     ],
 )
 def test_automatic_names_of_classes(cls, name):
-    made = type(cls, (Affine,), {"__doc__": "A layer."})
+    layer_class = type(cls, (Affine,), {"__doc__": "A layer."})
     x = fk.Input((4,))
-    model = fk.Model(x, made(2)(made(2)(x)))
+    model = fk.Model(x, layer_class(2)(layer_class(2)(x)))
     assert list(model.layers)[1:] == [name, f"{name}_1"]
 
 
@@ -477,14 +481,14 @@ def test_one_layer_built_for_two_shapes():
 
 def test_a_symbolic_call_does_not_change_the_layer():
     layer, x = layers.Dense(2), fk.Input((4,))
-    before, node = hash(layer), x.node
+    layer_hash, node = hash(layer), x.node
     y, z = layer(x), layer(x)
     assert isinstance(y, fk.KerasTensor)
     assert y is not x
     assert y is not z
     assert (y.shape, y.dtype, y.node.layer) == ((None, 2), "float32", layer)
     assert y.node.inputs == (x,)
-    assert hash(layer) == before
+    assert hash(layer) == layer_hash
     assert layer == layers.Dense(2)
     assert not layer.built
     assert x.node is node

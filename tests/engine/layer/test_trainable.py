@@ -50,7 +50,7 @@ def test_a_frozen_container_has_no_trained_weight(name):
         built = layer.build(KEY, SEQUENCE)
         assert trained_paths(built) == []
         assert jax.tree.leaves(fk.partition(built)[0]) == []
-        assert not any(one.trainable for _, one in fk.engine.sublayers(built))
+        assert not any(sublayer.trainable for _, sublayer in fk.engine.sublayers(built))
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
@@ -67,7 +67,7 @@ def test_all_ways_of_freezing_give_one_value(name):
 def test_no_layer_of_the_table_keeps_a_trainable_layer_inside_when_frozen(case):
     frozen = case.layer.replace(trainable=False)
     assert frozen == fk.freeze(case.layer)
-    assert not any(one.trainable for _, one in fk.engine.sublayers(frozen))
+    assert not any(sublayer.trainable for _, sublayer in fk.engine.sublayers(frozen))
 
 
 def test_replacing_trainable_of_a_model_equals_freezing_it():
@@ -134,17 +134,19 @@ def test_training_leaves_the_weights_of_a_frozen_wrapper_alone():
     )
     trainer = fk.Trainer(optimizer=fk.optimizers.AdamW(0.1, weight_decay=0.1), loss="mse")
     run = trainer.init(model, jax.random.key(0))
-    after, _ = trainer.step(run, (np.ones((2, 3, 4), "float32"), np.zeros((2, 3, 1), "float32")))
-    assert after.model.layers["frozen"] == run.model.layers["frozen"]
-    assert after.model.layers["head"] != run.model.layers["head"]
+    trained_run, _ = trainer.step(
+        run, (np.ones((2, 3, 4), "float32"), np.zeros((2, 3, 1), "float32"))
+    )
+    assert trained_run.model.layers["frozen"] == run.model.layers["frozen"]
+    assert trained_run.model.layers["head"] != run.model.layers["head"]
 
 
 def test_a_frozen_layer_freezes_the_layers_put_into_it():
     wrapper = layers.TimeDistributed(layers.Dense(2), trainable=False)
     assert not wrapper.replace(layer=layers.Dense(3)).layer.trainable
     model = fk.freeze(model_of())
-    opened = model.replace(layers={n: fk.unfreeze(one) for n, one in model.layers.items()})
-    assert opened == model
+    replaced = model.replace(layers={n: fk.unfreeze(layer) for n, layer in model.layers.items()})
+    assert replaced == model
 
 
 def test_making_a_frozen_layer_trainable_reaches_all_layers_inside():
@@ -166,8 +168,8 @@ def test_unfreezing_a_layer_opens_the_layers_around_it_alone():
     assert model.graph.updates == ("inner_ib-0",)
     wrapper = fk.unfreeze(frozen, "wrapper/layer")
     assert trained_paths(wrapper) == ["wrapper/layer/kernel", "wrapper/layer/bias"]
-    both = fk.unfreeze(wrapper, "inner")
-    assert trained_paths(both) == trained_paths(model_of().build(KEY))
+    unfrozen = fk.unfreeze(wrapper, "inner")
+    assert trained_paths(unfrozen) == trained_paths(model_of().build(KEY))
 
 
 def test_a_subclassed_model_freezes_the_layers_of_its_call():

@@ -21,7 +21,7 @@ X = np.ones((2, 3), "float32")
 def test_habits_of_keras_are_answered():
     x = fk.Input((3,))
     model = fk.Model(x, layers.Dense(2)(x))
-    for name, answer in (
+    for name, hint in (
         ("compile", "Trainer"),
         ("fit", r"trainer\.fit"),
         ("weights", r"jax\.tree\.leaves"),
@@ -29,7 +29,7 @@ def test_habits_of_keras_are_answered():
         ("add_loss", r"fk\.Output"),
         ("save", "save_model"),
     ):
-        with pytest.raises(AttributeError, match=answer):
+        with pytest.raises(AttributeError, match=hint):
             getattr(model, name)
     with pytest.raises(dataclasses.FrozenInstanceError, match=r"fk\.freeze"):
         model.trainable = False
@@ -41,19 +41,19 @@ def test_habits_of_keras_are_answered():
 
 
 def test_threads_share_nothing():
-    found = []
+    models = []
 
-    def work():
+    def make_model():
         x = fk.Input((3,))
-        found.append(fk.Model(x, layers.Dense(2)(layers.Dense(3)(x))))
+        models.append(fk.Model(x, layers.Dense(2)(layers.Dense(3)(x))))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=make_model) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 4
-    assert all(model == found[0] for model in found)
+    assert len(models) == 4
+    assert all(model == models[0] for model in models)
 
 
 def test_equality_survives_pickle_in_another_process(tmp_path):
@@ -67,5 +67,7 @@ def test_equality_survives_pickle_in_another_process(tmp_path):
         "n = fk.Model(x, layers.Dense(2)(x)).build(jax.random.key(0));"
         "assert m == n and hash(m) == hash(n); print('equal')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "equal", done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert process.stdout.strip() == "equal", process.stderr

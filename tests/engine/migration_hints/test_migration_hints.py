@@ -219,13 +219,13 @@ def test_layers_by_position_as_in_keras():
     with keras_rules():
         inputs = keras.Input((3,))
         a, b = keras.layers.Dense(4, name="a"), keras.layers.Dense(2, name="b")
-        theirs = keras.Model(inputs, [b(a(inputs)), keras.layers.Dense(1, name="c")(inputs)])
-        theirs_in_a_row = keras.Sequential([keras.Input((3,)), a, b])
+        keras_model = keras.Model(inputs, [b(a(inputs)), keras.layers.Dense(1, name="c")(inputs)])
+        keras_sequential = keras.Sequential([keras.Input((3,)), a, b])
     x = fk.Input((3,))
     head = layers.Dense(1, name="c")(x)
-    ours = fk.Model(x, [layers.Dense(2, name="b")(layers.Dense(4, name="a")(x)), head])
-    for mine, other in ((ours, theirs), (SEQUENTIAL, theirs_in_a_row)):
-        for built in (mine, mine.build(KEY), jax.tree.map(lambda w: w, mine.build(KEY))):
+    functional = fk.Model(x, [layers.Dense(2, name="b")(layers.Dense(4, name="a")(x)), head])
+    for model, other in ((functional, keras_model), (SEQUENTIAL, keras_sequential)):
+        for built in (model, model.build(KEY), jax.tree.map(lambda w: w, model.build(KEY))):
             assert [v.name for v in built.layers[:]][-2:] == [v.name for v in other.layers][-2:]
             assert len(built.layers[:]) == len(other.layers)
             assert built.layers[-1] is built.layers[built.layers[-1].name]
@@ -242,8 +242,8 @@ def test_layers_stay_a_mapping_by_name():
     assert all(type(name) is str for name in (*by_name.keys(), *dict(by_name), *{**by_name}))
     assert "a" in by_name and 0 not in by_name and by_name.get("c") is None and len(by_name) == 3
     assert json.dumps(list(by_name)) == '["input_layer", "a", "b"]'
-    again = pickle.loads(pickle.dumps(by_name))
-    assert again == by_name and again[0].name == "a"
+    restored = pickle.loads(pickle.dumps(by_name))
+    assert restored == by_name and restored[0].name == "a"
     assert type(pickle.loads(pickle.dumps(next(iter(by_name))))) is str
 
 
@@ -300,11 +300,11 @@ OBJECTS = (
 
 @pytest.mark.parametrize("row", range(len(OBJECTS)))
 def test_the_conversion_of_a_keras_object_runs(row):
-    make, base, place = OBJECTS[row]
+    make, base, use = OBJECTS[row]
     with keras_rules():
         value = make()
     with pytest.raises(TypeError, match="of Keras") as caught:
-        place(value)
+        use(value)
     code = CODE.search(str(caught.value))[1]
     scope = {"fk": fk, "keras": keras, "value": value}
     with keras_rules():
@@ -312,14 +312,14 @@ def test_the_conversion_of_a_keras_object_runs(row):
     converted = scope[code.partition(" =")[0]]
     assert isinstance(converted, base)
     if base is not fk.KerasTensor:
-        place(converted)
+        use(converted)
 
 
 def test_keras_models_classes_functions_and_callbacks(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with keras_rules():
         value = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    places = (
+    uses = (
         lambda: TRAINER.init(value, KEY),
         lambda: fk.save_model("m.keras", value),
         lambda: fk.save_weights("m.npz", value),
@@ -329,15 +329,15 @@ def test_keras_models_classes_functions_and_callbacks(tmp_path, monkeypatch):
         lambda: fk.quantize(value, "int8"),
         lambda: fk.Sequential([value]),
     )
-    for place in places:
+    for use in uses:
         with pytest.raises(TypeError, match="of Keras") as caught:
-            place()
+            use()
     scope = {"fk": fk, "value": value}
     with keras_rules():
         exec(CODE.search(str(caught.value))[1], scope)
     assert isinstance(scope["model"], fk.Sequential)
     run = TRAINER.init(SEQUENTIAL, KEY)
-    for callback, part in (
+    for callback, hint in (
         (keras.callbacks.EarlyStopping(), "`fk.callbacks.EarlyStopping`"),
         (keras.callbacks.BackupAndRestore("b"), "checkpoint=folder"),
         (keras.callbacks.Callback(), "a subclass of `fk.callbacks.Callback`"),
@@ -345,18 +345,18 @@ def test_keras_models_classes_functions_and_callbacks(tmp_path, monkeypatch):
     ):
         with pytest.raises(TypeError, match="of Keras") as caught:
             TRAINER.fit(run, X, np.ones((4, 2), "float32"), callbacks=[callback], verbose=0)
-        assert part in str(caught.value)
-    for value, part in (
+        assert hint in str(caught.value)
+    for value, hint in (
         (keras.activations.relu, "`fk.activations.relu`"),
         (keras.ops.sin, "`fk.ops.sin`"),
         (keras.layers.ReLU, "`fk.layers.ReLU`"),
     ):
         with pytest.raises(TypeError, match="of Keras") as caught:
             layers.Dense(2, activation=value)
-        assert part in str(caught.value)
-    own = type("Own", (keras.layers.Layer,), {})
+        assert hint in str(caught.value)
+    layer_class = type("Own", (keras.layers.Layer,), {})
     with keras_rules(), pytest.raises(TypeError, match="a subclass of `fk.Layer`"):
-        fk.Sequential([own()])
+        fk.Sequential([layer_class()])
     assert not keras_objects.is_from_keras(lambda x: x)
 
 
@@ -437,19 +437,19 @@ def test_the_code_of_every_hint_runs(tmp_path, monkeypatch):
         "fkeras.layers": {"x": INPUT, "y": INPUT},
         "fkeras.ops": {"x": jnp.ones((2, 2)), "y": jnp.ones((2, 2))},
     }
-    done, failures = set(), []
+    executed, failures = set(), []
     for table, key, text in _hints():
         for code in CODE.findall(text):
-            if code.isidentifier() or "..." in code or (code, table in scopes) in done:
+            if code.isidentifier() or "..." in code or (code, table in scopes) in executed:
                 continue
-            done.add((code, table in scopes))
+            executed.add((code, table in scopes))
             scope = {**common, **scopes.get(table, {})}
             try:
                 exec(code, scope)
             except Exception as error:
                 failures.append(f"{table}, {key}: {code}: {error!r}")
     assert not failures, "\n".join(failures)
-    assert len(done) > 100
+    assert len(executed) > 100
 
 
 def test_namespaces_answer_python_as_before():

@@ -219,10 +219,10 @@ def test_weights_round_trip(tmp_path, name):
         fresh = theirs()
         fresh(X)
         fresh.load_weights(tmp_path / "ours.weights.h5")
-        found = fresh(X)
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
-    again, state = fk.load_weights(tmp_path / "ours.weights.h5", model.unbuilt(), state)
-    assert again == model
+        values = fresh(X)
+    np.testing.assert_allclose(values, expected, rtol=2e-5, atol=1e-5)
+    restored, state = fk.load_weights(tmp_path / "ours.weights.h5", model.unbuilt(), state)
+    assert restored == model
 
 
 def _resolved(model):
@@ -258,28 +258,30 @@ def test_fields_in_another_order_match_by_layer_names(tmp_path):
 def test_custom_layers_inside_a_functional_model(tmp_path):
     with keras_rules():
         x = keras.Input(X.shape[1:])
-        theirs = keras.Model(x, KerasBlock(name="b")(KerasInner()(x)))
+        keras_model = keras.Model(x, KerasBlock(name="b")(KerasInner()(x)))
         draw = np.random.default_rng(3)
-        theirs.set_weights([draw.uniform(0.5, 1.5, w.shape) for w in theirs.get_weights()])
-        expected = theirs(X)
-        theirs.save_weights(tmp_path / "w.weights.h5")
+        keras_model.set_weights(
+            [draw.uniform(0.5, 1.5, w.shape) for w in keras_model.get_weights()]
+        )
+        expected = keras_model(X)
+        keras_model.save_weights(tmp_path / "w.weights.h5")
     x = fk.Input(X.shape[1:])
     model = fk.Model(x, _block().replace(name="b")(_inner()(x))).build(KEY)
     model, _ = fk.load_weights(tmp_path / "w.weights.h5", model)
     np.testing.assert_allclose(model(X), expected, rtol=2e-5)
     fk.save_weights(tmp_path / "back.weights.h5", model)
     with keras_rules():
-        theirs.set_weights([w + 1 for w in theirs.get_weights()])
-        theirs.load_weights(tmp_path / "back.weights.h5")
-        np.testing.assert_allclose(theirs(X), expected, rtol=2e-5)
+        keras_model.set_weights([w + 1 for w in keras_model.get_weights()])
+        keras_model.load_weights(tmp_path / "back.weights.h5")
+        np.testing.assert_allclose(keras_model(X), expected, rtol=2e-5)
 
 
 def test_weights_by_the_graph_are_read_as_before(tmp_path):
     """What `save_weights` wrote for the plain graph of a composed model still loads into it."""
     model = _resolved(_lists())
     fk.save_weights(tmp_path / "plain.weights.h5", model.functional())
-    again, _ = fk.load_weights(tmp_path / "plain.weights.h5", model.unbuilt())
-    assert again == model
+    restored, _ = fk.load_weights(tmp_path / "plain.weights.h5", model.unbuilt())
+    assert restored == model
 
 
 def test_a_subclassed_model_of_keras_opens_with_its_class(tmp_path):

@@ -41,12 +41,12 @@ def test_files_of_keras_that_begin_with_strings(name, tmp_path):
     inputs = case["inputs"]
     if name == "several inputs":
         inputs["n"] = np.array(inputs["n"], "float32")
-    found = model.apply(inputs, state=state).value
-    np.testing.assert_allclose(found, array(case["outputs"]), rtol=1e-6, atol=1e-7)
+    outputs = model.apply(inputs, state=state).value
+    np.testing.assert_allclose(outputs, array(case["outputs"]), rtol=1e-6, atol=1e-7)
     host, device = fk.split_host(model)
     numbers = host(inputs)
     assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(numbers))
-    np.testing.assert_array_equal(device.apply(numbers, state=state).value, found)
+    np.testing.assert_array_equal(device.apply(numbers, state=state).value, outputs)
     fk.save_model(path, model, state)
     assert fk.load_model(path)[0] == model
     weights = tmp_path / "m.weights.h5"
@@ -58,10 +58,10 @@ def test_a_file_of_keras_that_returns_strings(tmp_path):
     case, path = _cases()["decoded"], tmp_path / "m.keras"
     path.write_bytes(kept(case))
     model, state = fk.load_model(path)
-    found = model.apply(case["inputs"], state=state).value
-    wanted = array(case["outputs"]["scores"])
-    np.testing.assert_allclose(found["scores"], wanted, rtol=1e-6, atol=1e-7)
-    assert found["word"].tolist() == case["outputs"]["word"] == ["bad", "bad", "good"]
+    outputs = model.apply(case["inputs"], state=state).value
+    expected_scores = array(case["outputs"]["scores"])
+    np.testing.assert_allclose(outputs["scores"], expected_scores, rtol=1e-6, atol=1e-7)
+    assert outputs["word"].tolist() == case["outputs"]["word"] == ["bad", "bad", "good"]
     fk.save_model(path, model, state)
     assert fk.load_model(path)[0] == model
 
@@ -167,8 +167,10 @@ def model():
 
 @pytest.fixture(scope="module")
 def numbers(model):
-    made = _numbers().build(jax.random.key(0))
-    return made.replace(layers={n: model.layers.get(n, v) for n, v in made.layers.items()})
+    number_model = _numbers().build(jax.random.key(0))
+    return number_model.replace(
+        layers={n: model.layers.get(n, v) for n, v in number_model.layers.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,9 +184,9 @@ def test_texts_in_every_form(model, numbers, form):
 def test_inside_transformations_the_texts_are_constants(model, numbers):
     expected = numbers(WORDS(TEXTS))
     np.testing.assert_allclose(jax.jit(lambda m: m(TEXTS))(model), expected, rtol=1e-6)
-    found = jax.grad(lambda m: m(TEXTS).sum())(model).layers["head"].kernel
-    wanted = jax.grad(lambda m: m(WORDS(TEXTS)).sum())(numbers).layers["head"].kernel
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    gradient = jax.grad(lambda m: m(TEXTS).sum())(model).layers["head"].kernel
+    expected_gradient = jax.grad(lambda m: m(WORDS(TEXTS)).sum())(numbers).layers["head"].kernel
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -232,26 +234,30 @@ def test_names_at_the_border_are_free():
     a, b = (fk.Input((1,), dtype="string", name=n) for n in "ab")
     ids = fk.Input((1,), dtype="int32", name="word_1")
     model = fk.Model([a, b, ids], layers.Add()([lookup(a), lookup(b), ids]))
-    one, two, number = np.array([["one"]]), np.array([["two"]]), np.array([[10]])
-    assert model([one, two, number]).tolist() == [[13]]
-    assert set(fk.split_host(model)[0]([one, two, number])) == {"word", "word_1", "word_2"}
+    first_words, second_words, number = np.array([["one"]]), np.array([["two"]]), np.array([[10]])
+    assert model([first_words, second_words, number]).tolist() == [[13]]
+    assert set(fk.split_host(model)[0]([first_words, second_words, number])) == {
+        "word",
+        "word_1",
+        "word_2",
+    }
     x = fk.Input((2,), dtype="int32")
     halves = layers.Lambda(lambda x: [x[:, :1], x[:, 1:]], name="half")(x)
     other = layers.Lambda(lambda x: x * 0, name="half_1")(x)
     model = fk.Model(x, [*map(WORD, halves), WORD(other)])
-    found = [y.tolist() for y in model(np.array([[1, 2]]))]
-    assert found == [[["one"]], [["two"]], [["[UNK]", "[UNK]"]]]
+    strings = [y.tolist() for y in model(np.array([[1, 2]]))]
+    assert strings == [[["one"]], [["two"]], [["[UNK]", "[UNK]"]]]
 
 
 def test_strings_at_both_ends():
     x = fk.Input((), dtype="string")
     lookup = layers.StringLookup(vocabulary=["one", "two"])
     model = fk.Model(x, [WORD(lookup(x) + 0), lookup(x)])
-    found, ids = model(["two", "three"])
-    assert found.tolist() == ["two", "[UNK]"]
+    strings, ids = model(["two", "three"])
+    assert strings.tolist() == ["two", "[UNK]"]
     assert ids.tolist() == [2, 0]
-    whole = fk.Model(x, model(x)[0])  # and inside another one
-    assert whole(["one"]).tolist() == ["one"]
+    outer_model = fk.Model(x, model(x)[0])  # and inside another one
+    assert outer_model(["one"]).tolist() == ["one"]
     ids = fk.Input((2,), dtype="int32")
     assert fk.Model(ids, WORD(ids))(np.array([[0, 2]])).tolist() == [["[UNK]", "two"]]
 
@@ -298,11 +304,11 @@ def test_dropout_and_state_are_those_of_the_whole(key):
     model = fk.Model(x, y).build(key)
     state = model.init_state()
     host, device = fk.split_host(model)
-    whole = model.apply(TEXTS, state=state, training=True, key=key)
-    parts = device.apply(host(TEXTS), state=state, training=True, key=key)
-    np.testing.assert_array_equal(whole.value, parts.value)
-    jax.tree.map(np.testing.assert_array_equal, whole.updates, parts.updates)
-    assert whole.updates
+    model_out = model.apply(TEXTS, state=state, training=True, key=key)
+    device_out = device.apply(host(TEXTS), state=state, training=True, key=key)
+    np.testing.assert_array_equal(model_out.value, device_out.value)
+    jax.tree.map(np.testing.assert_array_equal, model_out.updates, device_out.updates)
+    assert model_out.updates
 
 
 def test_cut_trained_and_put_together(model, tmp_path, key):
@@ -316,12 +322,12 @@ def test_cut_trained_and_put_together(model, tmp_path, key):
         trainer.fit(trainer.init(model, key), TEXTS, y, epochs=1)
     run, history = trainer.fit(trainer.init(device, key), host(TEXTS), y, epochs=3, batch_size=3)
     assert history.history["loss"][-1] < history.history["loss"][0]
-    whole = fk.Model(host.inputs, run.model(host.outputs))
-    np.testing.assert_allclose(whole(TEXTS), run.model(host(TEXTS)), rtol=1e-6)
-    fk.save_model(tmp_path / "whole.keras", whole, {})
-    assert fk.load_model(tmp_path / "whole.keras")[0] == whole
+    joined = fk.Model(host.inputs, run.model(host.outputs))
+    np.testing.assert_allclose(joined(TEXTS), run.model(host(TEXTS)), rtol=1e-6)
+    fk.save_model(tmp_path / "whole.keras", joined, {})
+    assert fk.load_model(tmp_path / "whole.keras")[0] == joined
     with pytest.raises(fk.FKerasError, match="received strings.*split_host"):
-        fk.export(whole, None, tmp_path / "whole.jax")
+        fk.export(joined, None, tmp_path / "whole.jax")
 
 
 def test_a_compiled_model_of_strings_resumes(model, tmp_path, key):
@@ -330,15 +336,15 @@ def test_a_compiled_model_of_strings_resumes(model, tmp_path, key):
     x, y = host(TEXTS), np.ones((3, 2), "float32")
     run, _ = trainer.fit(trainer.init(device, key), x, y, epochs=1, batch_size=3)
     trained = {name: run.model.layers[name] for name in ("table", "head")}
-    whole = run.replace(model=model.replace(layers={**model.layers, **trained}))
-    fk.save_model(tmp_path / "m.keras", whole.model, {}, trainer=trainer, run=whole)
-    found_trainer, found = fk.load_training(tmp_path / "m.keras")
-    found = found.replace(model=fk.split_host(found.model)[1])
-    wanted, _ = trainer.fit(run, x, y, epochs=1, batch_size=3)
-    resumed, _ = found_trainer.fit(found, x, y, epochs=1, batch_size=3)
+    full_run = run.replace(model=model.replace(layers={**model.layers, **trained}))
+    fk.save_model(tmp_path / "m.keras", full_run.model, {}, trainer=trainer, run=full_run)
+    loaded_trainer, loaded_run = fk.load_training(tmp_path / "m.keras")
+    loaded_run = loaded_run.replace(model=fk.split_host(loaded_run.model)[1])
+    expected_run, _ = trainer.fit(run, x, y, epochs=1, batch_size=3)
+    resumed, _ = loaded_trainer.fit(loaded_run, x, y, epochs=1, batch_size=3)
     for name in ("table", "head"):
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
             resumed.model.layers[name],
-            wanted.model.layers[name],
+            expected_run.model.layers[name],
         )

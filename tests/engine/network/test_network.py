@@ -59,18 +59,18 @@ def test_automatic_names_are_unique_and_skip_taken_ones():
 
 
 def test_two_pretrained_networks_merge_under_a_prefix(key):
-    one, two = resnet().build(key), resnet().build(jax.random.key(7))
+    first, second = resnet().build(key), resnet().build(jax.random.key(7))
     with pytest.raises(ValueError, match="two layers are named"):
-        fk.Model([one.inputs, two.inputs], layers.Add()([one.outputs, two.outputs]))
-    other = fk.rename(two, prefix="other_")
-    assert list(other.layers) == [f"other_{n}" for n in two.layers]
-    merged = fk.Model([one.inputs, other.inputs], layers.Add()([one.outputs, other.outputs]))
+        fk.Model([first.inputs, second.inputs], layers.Add()([first.outputs, second.outputs]))
+    other = fk.rename(second, prefix="other_")
+    assert list(other.layers) == [f"other_{n}" for n in second.layers]
+    merged = fk.Model([first.inputs, other.inputs], layers.Add()([first.outputs, other.outputs]))
     assert merged.built
-    assert merged.count_params() == one.count_params() + two.count_params()
+    assert merged.count_params() == first.count_params() + second.count_params()
     x, y = ones(2, 4), 2 * ones(2, 4)
     state = merged.init_state()
     assert set(state) == {"a_norm", "b_norm", "other_a_norm", "other_b_norm"}
-    expected = one(x, state=one.init_state()) + two(y, state=two.init_state())
+    expected = first(x, state=first.init_state()) + second(y, state=second.init_state())
     np.testing.assert_allclose(merged([x, y], state=state), expected, rtol=1e-6)
 
 
@@ -100,8 +100,8 @@ def test_deep_networks_build_hash_and_pickle_without_recursion():
     for _ in range(3000):
         h = layers.Activation("tanh")(h)
     model = fk.Model(x, h)
-    again = pickle.loads(pickle.dumps(model))
-    assert again == model
+    restored = pickle.loads(pickle.dumps(model))
+    assert restored == model
     assert len(model.graph.ancestors("activation_2999")) == 3000
 
 
@@ -127,14 +127,14 @@ def test_a_tensor_from_the_middle_cuts_the_graph(key):
     first, second = layers.Dense(3, name="first"), layers.Dense(2, name="second")
     h = first(x)
     y = second(h)
-    whole = fk.Model(x, y).build(key)
-    tail = fk.Model(h, y)
-    assert list(tail.layers) == ["input_layer", "second"]
-    assert tail.graph.layer("input_layer").output_shape == (None, 3)
+    model = fk.Model(x, y).build(key)
+    recorded_part = fk.Model(h, y)
+    assert list(recorded_part.layers) == ["input_layer", "second"]
+    assert recorded_part.graph.layer("input_layer").output_shape == (None, 3)
     assert (first, second) == (layers.Dense(3, name="first"), layers.Dense(2, name="second"))
-    top = fk.Model(whole.tensor("first"), whole.outputs)
-    values = np.asarray(whole.layers["first"](ones(2, 4)))
-    np.testing.assert_allclose(top(values), whole(ones(2, 4)), rtol=1e-6)
+    upper_part = fk.Model(model.tensor("first"), model.outputs)
+    values = np.asarray(model.layers["first"](ones(2, 4)))
+    np.testing.assert_allclose(upper_part(values), model(ones(2, 4)), rtol=1e-6)
 
 
 def test_an_unused_input_is_allowed(key):
@@ -142,8 +142,8 @@ def test_an_unused_input_is_allowed(key):
     model = fk.Model([x, unused], layers.Dense(2, name="d")(x)).build(key)
     assert model.input_names == ("x", "unused")
     assert "unused" in model.layers
-    one = model([ones(2, 4), ones(2, 7)])
-    np.testing.assert_array_equal(one, model([ones(2, 4), 5 * ones(2, 7)]))
+    outputs = model([ones(2, 4), ones(2, 7)])
+    np.testing.assert_array_equal(outputs, model([ones(2, 4), 5 * ones(2, 7)]))
     with pytest.raises(fk.FKerasError, match=r"expected 2 inputs as \[x, unused\], received 1"):
         model(ones(2, 4))
 
@@ -157,12 +157,12 @@ def test_repeated_calls_leave_memory_flat(key):
     gc.collect()
     tracemalloc.start()
     try:
-        before = tracemalloc.get_traced_memory()[0]
+        start_size = tracemalloc.get_traced_memory()[0]
         with meter.count_compiles() as compiles:
             for _ in range(1000):
                 model(x, state=state)
         gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
+        grown = tracemalloc.get_traced_memory()[0] - start_size
     finally:
         tracemalloc.stop()
     assert grown < 50_000
@@ -195,8 +195,8 @@ def test_a_nested_model_is_one_node_a_call(key):
 def test_a_nested_model_is_an_ordinary_layer(key):
     model = nested().build(key)
     enc = model.layers["enc"]
-    again = fk.Input((4,), name="again")
-    other = fk.Model(again, enc(again))
+    other_input = fk.Input((4,), name="again")
+    other = fk.Model(other_input, enc(other_input))
     assert other.built
     state = {"enc": enc.init_state()}
     np.testing.assert_array_equal(
@@ -222,9 +222,9 @@ def test_inlining_changes_no_value(key):
 
 def test_inlining_carries_a_pinned_mode_and_masks(key):
     ids = fk.Input((5,), dtype="int32", name="ids")
-    words = fk.Input((5, 3), name="words")
-    body = layers.LSTM(2, name="lstm")(layers.Dropout(0.5, name="drop")(words))
-    inner = fk.Model(words, body, name="inner")
+    vectors = fk.Input((5, 3), name="words")
+    body = layers.LSTM(2, name="lstm")(layers.Dropout(0.5, name="drop")(vectors))
+    inner = fk.Model(vectors, body, name="inner")
     out = inner(layers.Embedding(9, 3, mask_zero=True, name="embed")(ids), training=False)
     model = fk.Model(ids, out).build(key)
     flat = fk.inline(model, "inner")
@@ -250,14 +250,14 @@ def test_inlining_a_sequential_and_models_that_cannot_be_inlined():
 def test_freezing_a_sub_model(key):
     model = nested().build(key)
     frozen = fk.freeze(model, "enc")
-    trainable, rest = fk.partition(frozen)
+    trainable, untrained = fk.partition(frozen)
     assert [w.shape for w in jax.tree.leaves(trainable)] == [(3, 2), (2,)]
-    assert len(jax.tree.leaves(rest)) == 4
-    assert fk.combine(trainable, rest) == frozen
+    assert len(jax.tree.leaves(untrained)) == 4
+    assert fk.combine(trainable, untrained) == frozen
     assert not frozen.layers["enc"].layers["norm"].trainable
-    part = fk.freeze(model, "enc/dense")
-    assert len(jax.tree.leaves(fk.partition(part)[0])) == 4
-    assert part.layers["enc"].trainable
+    partly_frozen = fk.freeze(model, "enc/dense")
+    assert len(jax.tree.leaves(fk.partition(partly_frozen)[0])) == 4
+    assert partly_frozen.layers["enc"].trainable
     assert fk.unfreeze(frozen, "enc") == model
     assert model.layers["enc"].trainable
 
@@ -306,10 +306,10 @@ def test_a_subclass_is_recorded_and_goes_to_json(key):
     model = fk.Model(x, Residual(4, name="second")(Residual(4, name="first")(x))).build(key)
     assert set(model.layers["first"].layers) == {"input_layer", "inner", "dropout", "add"}
     config = json.loads(json.dumps(model.get_config()))
-    again = fk.Model.from_config(config, {"Residual": Residual})
-    assert again == nested_free(model)
-    again, _ = again.build(jax.random.key(5)).set_weights(model.get_weights())
-    np.testing.assert_array_equal(again(ones(2, 4)), model(ones(2, 4)))
+    restored = fk.Model.from_config(config, {"Residual": Residual})
+    assert restored == nested_free(model)
+    restored, _ = restored.build(jax.random.key(5)).set_weights(model.get_weights())
+    np.testing.assert_array_equal(restored(ones(2, 4)), model(ones(2, 4)))
 
 
 def nested_free(model):
@@ -321,9 +321,9 @@ def test_a_subclass_as_a_plain_model(key):
     model = Residual(4).build(key, (None, 4))
     plain = model.functional()
     assert type(plain) is fk.Model
-    again = fk.Model.from_config(json.loads(json.dumps(plain.get_config())))
-    again, _ = again.build(key).set_weights(model.get_weights())
-    np.testing.assert_array_equal(again(ones(2, 4)), model(ones(2, 4)))
+    restored = fk.Model.from_config(json.loads(json.dumps(plain.get_config())))
+    restored, _ = restored.build(key).set_weights(model.get_weights())
+    np.testing.assert_array_equal(restored(ones(2, 4)), model(ones(2, 4)))
 
 
 def test_mistakes_in_subclasses():
@@ -354,11 +354,11 @@ def test_add_pop_and_slices_return_new_models(key):
     assert (len(model), len(longer)) == (1, 3)
     assert longer.pop().pop() == model
     built = longer.build(key)
-    head = built[:-1]
-    assert isinstance(head, fk.Sequential)
-    assert head.built
-    assert head.order == ("dense", "dense_1")
-    assert head[0].kernel is built[0].kernel
+    front_layers = built[:-1]
+    assert isinstance(front_layers, fk.Sequential)
+    assert front_layers.built
+    assert front_layers.order == ("dense", "dense_1")
+    assert front_layers[0].kernel is built[0].kernel
     assert built[-1].activation is layers.Activation("relu").activation
     np.testing.assert_array_equal(built[1:](built[0](ones(2, 4))), built(ones(2, 4)))
     assert [layer.name for layer in built] == list(built.order)
@@ -475,12 +475,12 @@ def test_a_layer_of_three_methods_trains(key):
 def test_abstract_build_of_a_billion_weights_allocates_nothing(key):
     x = fk.Input((32_768,), name="x")
     model = fk.Model(x, layers.Dense(32_768)(x))
-    before = {id(a) for a in jax.live_arrays()}
+    array_ids = {id(a) for a in jax.live_arrays()}
     shapes = jax.eval_shape(model.build, key)
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 32_768 * 32_769
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(shapes))
     assert isinstance(shapes, fk.Model)
-    assert sum(a.size for a in jax.live_arrays() if id(a) not in before) < 10_000
+    assert sum(a.size for a in jax.live_arrays() if id(a) not in array_ids) < 10_000
 
 
 def test_input_specs_are_checked_before_weights_are_made(key):
@@ -531,22 +531,22 @@ def test_graphs_are_hashable_values():
             h = layers.Dense(width)(h)
         return fk.Model(x, h)
 
-    found = {}
+    sizes_by_model = {}
     for width, depth in [(2, 1), (2, 2), (3, 1), (2, 1), (3, 1)]:
-        found.setdefault(candidate(width, depth), []).append((width, depth))
-    assert sorted(map(len, found.values())) == [1, 2, 2]
-    assert found[candidate(2, 1)] == [(2, 1), (2, 1)]
+        sizes_by_model.setdefault(candidate(width, depth), []).append((width, depth))
+    assert sorted(map(len, sizes_by_model.values())) == [1, 2, 2]
+    assert sizes_by_model[candidate(2, 1)] == [(2, 1), (2, 1)]
 
 
 def test_equal_networks_share_one_compiled_program(key):
-    one, two = resnet().build(key), resnet().build(jax.random.key(3))
-    state, x = one.init_state(), ones(3, 4)
-    one(x, state=state)
+    first, second = resnet().build(key), resnet().build(jax.random.key(3))
+    state, x = first.init_state(), ones(3, 4)
+    first(x, state=state)
     with meter.count_compiles() as compiles:
-        two(x, state=state)
+        second(x, state=state)
     assert len(compiles) == 0
-    assert one != two
-    assert one.unbuilt() == two.unbuilt()
+    assert first != second
+    assert first.unbuilt() == second.unbuilt()
 
 
 def test_a_graph_prints_its_calls_in_order():
@@ -554,6 +554,6 @@ def test_a_graph_prints_its_calls_in_order():
     text = model.summary(show=False)
     assert [name for name in ("a (", "enc (", "multiply (", "head (") if name not in text] == []
     assert "enc[0][0], enc[1][0]" in text
-    drawn = fk.to_mermaid(model)
-    assert re.search(r"head", drawn)
-    assert drawn == fk.to_mermaid(nested())
+    diagram = fk.to_mermaid(model)
+    assert re.search(r"head", diagram)
+    assert diagram == fk.to_mermaid(nested())

@@ -39,13 +39,15 @@ def test_optax_takes_labels_and_masks_that_tree_map_made():
     as_function = optax.multi_transform(kinds, lambda _: labels)
     for optimizer in (by_label, masked, as_function):
         new = one_step(optimizer, MODEL, grads)
-        for path, before, after in zip(
+        for path, old_weight, new_weight in zip(
             ("a/kernel", "a/bias", "b/kernel", "b/bias"),
             jax.tree.leaves(MODEL),
             jax.tree.leaves(new),
             strict=True,
         ):
-            np.testing.assert_array_equal(after, before - 1 if "kernel" in path else before)
+            np.testing.assert_array_equal(
+                new_weight, old_weight - 1 if "kernel" in path else old_weight
+            )
 
 
 def test_a_trainer_takes_the_same_labels():
@@ -94,13 +96,13 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_mismatched_structures_show_their_first_difference(name):
-    make, mine, theirs = DIFFERENT[name]
-    one, two = (jax.tree.structure(m) for m in (MODEL, make()))
-    assert one != two
-    assert mine in repr(one) and theirs in repr(two)
+    make, own_text, other_text = DIFFERENT[name]
+    structure, other_structure = (jax.tree.structure(m) for m in (MODEL, make()))
+    assert structure != other_structure
+    assert own_text in repr(structure) and other_text in repr(other_structure)
     with pytest.raises(ValueError, match="differs from the other by") as error:
         jax.tree.map(lambda a, b: a, MODEL, make())
-    assert mine in str(error.value) and theirs in str(error.value)
+    assert own_text in str(error.value) and other_text in str(error.value)
 
 
 def test_differences_of_graphs_are_shown():
@@ -109,13 +111,13 @@ def test_differences_of_graphs_are_shown():
     once, twice = (fk.Model(x, y).build(KEY) for y in (dense(x), dense(dense(x))))
     y = layers.Dropout(0.5, name="drop")(x)
     z = layers.Dropout(0.5, name="drop")(x, training=False)
-    for a, b, mine, theirs in (
+    for a, b, own_text, other_text in (
         (once, twice, "a graph of 2 calls", "a graph of 3 calls"),
         (fk.Model(x, y), fk.Model(x, z), "training None", "training False"),
     ):
-        one, two = map(jax.tree.structure, (a, b))
-        assert one != two
-        assert mine in repr(one) and theirs in repr(two)
+        structure, other_structure = map(jax.tree.structure, (a, b))
+        assert structure != other_structure
+        assert own_text in repr(structure) and other_text in repr(other_structure)
     assert "differs" not in repr(jax.tree.structure(build(units=7)))
 
 
@@ -179,11 +181,11 @@ KEYS = {
 def test_build_init_and_calls_take_the_same_keys(name):
     make, message = KEYS[name]
     trainer = fk.Trainer("adam", "mse")
-    bare = MODEL.unbuilt()
+    unbuilt = MODEL.unbuilt()
     for use in (
-        lambda: bare.build(make()),
+        lambda: unbuilt.build(make()),
         lambda: layers.Dense(2).build(make(), (None, 3)),
-        lambda: trainer.init(bare, make()),
+        lambda: trainer.init(unbuilt, make()),
         lambda: trainer.init(MODEL, make()),
     ):
         with pytest.raises(TypeError, match=message):
@@ -206,8 +208,10 @@ class Positions(fk.Model):
     units: int = 4
 
     def call(self, x):
-        places = layers.Embedding(self.length, self.units, name="places")(ops.arange(self.length))
-        return x + ops.expand_dims(places, 0)
+        positions = layers.Embedding(self.length, self.units, name="places")(
+            ops.arange(self.length)
+        )
+        return x + ops.expand_dims(positions, 0)
 
 
 SEQUENCES = np.arange(40, dtype="float32").reshape(2, 5, 4)
@@ -227,9 +231,9 @@ def test_a_layer_called_on_a_constant_belongs_to_the_model(tmp_path):
     plain = inner.functional()
     config = layers.serialize(plain)
     assert layers.deserialize(config) == plain.unbuilt()
-    for saved, known in ((plain, {}), (run.model, {"Positions": Positions})):
+    for saved, custom_objects in ((plain, {}), (run.model, {"Positions": Positions})):
         fk.save_model(tmp_path / "m.keras", saved)
-        loaded, _ = fk.load_model(tmp_path / "m.keras", custom_objects=known)
+        loaded, _ = fk.load_model(tmp_path / "m.keras", custom_objects=custom_objects)
         np.testing.assert_array_equal(loaded(SEQUENCES), saved(SEQUENCES))
 
 
@@ -251,7 +255,7 @@ def test_state_and_randomness_of_constant_calls():
 
 
 def test_only_calls_that_must_be_kept_are_recorded():
-    kept = layers.Embedding(5, 4).build(KEY, (5,))
+    embedding = layers.Embedding(5, 4).build(KEY, (5,))
     seen = []
 
     class Uses(fk.Model):
@@ -260,14 +264,14 @@ def test_only_calls_that_must_be_kept_are_recorded():
         def call(self, x):
             scaled = layers.Reshape((5, 4))(np.ones((1, 5, 2, 2), "float32"))
             seen.append(scaled)
-            inside = ops.lift(lambda a: a + kept(np.arange(5))[None])(x)
-            fixed = kept(np.arange(5), key=KEY)
+            lifted = ops.lift(lambda a: a + embedding(np.arange(5))[None])(x)
+            fixed = embedding(np.arange(5), key=KEY)
             seen.append(fixed)
-            return inside + scaled + self.table(np.arange(5)[None])
+            return lifted + scaled + self.table(np.arange(5)[None])
 
-    model = Uses(kept).build(KEY, (None, 5, 4))
+    model = Uses(embedding).build(KEY, (None, 5, 4))
     assert "table" in model.layers and model.count_params() == 20
-    assert model.layers["table"].embeddings is kept.embeddings
+    assert model.layers["table"].embeddings is embedding.embeddings
     assert all(isinstance(value, jax.Array) for value in seen)
     with pytest.raises(fk.FKerasError, match="has no weights yet"):
         layers.Embedding(5, 4)(np.arange(5))

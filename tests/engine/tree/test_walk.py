@@ -49,7 +49,10 @@ def test_paths_and_layers_come_in_the_order_of_the_leaves():
 def test_a_value_is_rebuilt_with_other_layers_in_the_same_containers():
     layer = nested()
     renamed = map_children(layer, lambda path, child: child.replace(name=path.replace("/", "_")))
-    assert [one.name for _, one in layers_in(renamed["inner"])] == ["inner_0_0", "inner_1"]
+    assert [child_layer.name for _, child_layer in layers_in(renamed["inner"])] == [
+        "inner_0_0",
+        "inner_1",
+    ]
     assert renamed["inner"][0][1] == 3
     assert map_layers({"a": (1, 2)}, lambda path, child: None) == {"a": (1, 2)}
     assert replace_children(layer, lambda path, child: child) is layer
@@ -59,13 +62,13 @@ def test_a_value_is_rebuilt_with_other_layers_in_the_same_containers():
 def test_keras_order_holds_every_array_of_the_list_once():
     built = model().build(KEY)
     state = built.init_state()
-    listed = [array for _, _, arrays in arrays_of(built, state) for array in arrays]
+    entries = [array for _, _, arrays in arrays_of(built, state) for array in arrays]
     stored = built.get_weights(state)
-    assert len(stored) == len(listed)
-    assert sorted(a.shape for a in stored) == sorted(np.shape(a.value) for a in listed)
-    again, state_again = built.set_weights(stored, state)
-    assert again == built
-    assert jax.tree.structure(state_again) == jax.tree.structure(state)
+    assert len(stored) == len(entries)
+    assert sorted(a.shape for a in stored) == sorted(np.shape(a.value) for a in entries)
+    restored, restored_state = built.set_weights(stored, state)
+    assert restored == built
+    assert jax.tree.structure(restored_state) == jax.tree.structure(state)
 
 
 def test_leaves_are_replaced_by_path():

@@ -73,23 +73,23 @@ def test_child_layers_in_lists_and_dictionaries(capsys):
 
 def test_set_weights_returns_a_new_layer():
     layer = layers.Dense(2, name="d").build(KEY, (None, 3))
-    before = layer.get_weights()
+    weights = layer.get_weights()
     new, state = layer.set_weights([np.ones((3, 2)), np.zeros(2)])
     assert state == {}
     np.testing.assert_array_equal(new.kernel, np.ones((3, 2)))
-    chex.assert_trees_all_equal(layer.get_weights(), before)
+    chex.assert_trees_all_equal(layer.get_weights(), weights)
     with pytest.raises(
         ValueError,
         match=r"'d' \(Dense\): set_weights expected 2 arrays \(kernel, bias\), received 1",
     ):
-        layer.set_weights(before[:1])
+        layer.set_weights(weights[:1])
     with pytest.raises(ValueError, match=r"'kernel' of shape \(3, 2\), received shape \(2, 2\)"):
         layer.set_weights([np.ones((2, 2)), np.zeros(2)])
     with pytest.raises(ValueError, match="set_weights needs a built layer"):
-        layers.Dense(2).set_weights(before)
+        layers.Dense(2).set_weights(weights)
     model = fk.Sequential([fk.Input((3,)), layer, layers.Dense(1)]).build(KEY)
     with pytest.raises(ValueError, match="expected 4 arrays .*, received 2"):
-        model.set_weights(before)
+        model.set_weights(weights)
 
 
 SIZES = st.integers(1, 5)
@@ -130,10 +130,10 @@ CONFIGURED = st.one_of(
 @given(CONFIGURED)
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_a_config_restores_an_equal_layer(layer):
-    again = type(layer).from_config(layer.get_config())
-    assert again == layer
-    assert hash(again) == hash(layer)
-    assert again.get_config() == layer.get_config()
+    restored = type(layer).from_config(layer.get_config())
+    assert restored == layer
+    assert hash(restored) == hash(layer)
+    assert restored.get_config() == layer.get_config()
     assert layers.deserialize(layers.serialize(layer)) == layer
 
 
@@ -214,12 +214,12 @@ def test_apply_changes_none_of_its_arguments():
     model = fk.Sequential([fk.Input((4,)), layers.BatchNormalization(), layers.Dropout(0.5)])
     model = model.build(KEY)
     state = model.init_state()
-    before = jax.tree.map(np.array, (model, state, X))
+    arguments = jax.tree.map(np.array, (model, state, X))
     out = model.apply(X, state=state, training=True, key=KEY)
-    chex.assert_trees_all_equal((model, state, X), before)
+    chex.assert_trees_all_equal((model, state, X), arguments)
     chex.assert_trees_all_equal_shapes_and_dtypes(out.updates, state)
-    moved = out.updates["batch_normalization"]["moving_mean"]
-    assert not np.array_equal(moved, state["batch_normalization"]["moving_mean"])
+    new_mean = out.updates["batch_normalization"]["moving_mean"]
+    assert not np.array_equal(new_mean, state["batch_normalization"]["moving_mean"])
     assert model.apply(X, state=state).updates == {}
 
 
@@ -263,9 +263,9 @@ def test_results_do_not_share_mutable_objects_with_the_model():
     assert isinstance(out.losses, tuple)
     out.updates["lay"]["calls"] = "broken"
     out.metrics["mine"] = 1.0
-    again = model.apply(X, state=state, training=True)
-    assert float(again.updates["lay"]["calls"]) == 1.0
-    assert again.metrics == {}
+    next_out = model.apply(X, state=state, training=True)
+    assert float(next_out.updates["lay"]["calls"]) == 1.0
+    assert next_out.metrics == {}
     assert float(state["lay"]["calls"]) == 0.0
 
 
@@ -355,16 +355,16 @@ def test_a_shared_layer_updates_its_state_in_call_order():
     a, b = fk.Input((1,)), fk.Input((1,))
     bn = layers.BatchNormalization(name="bn")
     model = fk.Model([a, b], [bn(a), bn(b)]).build(KEY)
-    one, two = (np.arange(i, i + 4, dtype="float32")[:, None] for i in (1, 10))
+    first, second = (np.arange(i, i + 4, dtype="float32")[:, None] for i in (1, 10))
     state = model.init_state()
-    step = jax.jit(lambda s: model.apply([one, two], state=s, training=True).updates)
+    step = jax.jit(lambda s: model.apply([first, second], state=s, training=True).updates)
     updates = step(state)
     # means 2.5 and 11.5, variances 1.25, momentum 0.99
     np.testing.assert_allclose(updates["bn"]["moving_mean"], [0.13975], rtol=1e-5)
     np.testing.assert_allclose(updates["bn"]["moving_variance"], [1.004975], rtol=1e-6)
     other = fk.Model([a, b], [bn(b), bn(a)]).build(KEY)
-    back = other.apply([one, two], state=state, training=True).updates
-    np.testing.assert_allclose(back["bn"]["moving_mean"], [0.13885], rtol=1e-5)
+    reversed_updates = other.apply([first, second], state=state, training=True).updates
+    np.testing.assert_allclose(reversed_updates["bn"]["moving_mean"], [0.13885], rtol=1e-5)
     for _ in range(100):
         chex.assert_trees_all_equal(step(state), updates)
 
@@ -376,20 +376,20 @@ def test_a_training_step_is_one_program():
     run = trainer.init(fk.Model(x, y, name="net"), KEY)
     step = jax.jit(trainer.step)
     batch = X, X[:, :1]
-    with count_compiles() as first:
+    with count_compiles() as first_compiles:
         new, logs = step(run, batch)
-    with count_compiles() as later:
+    with count_compiles() as later_compiles:
         newer, _ = step(new, batch)
-    assert len(first) == 1
-    assert len(later) == 0
+    assert len(first_compiles) == 1
+    assert len(later_compiles) == 0
     text = step.lower(run, batch).as_text(debug_info=True)
     assert "jvp(net)/head" in text, "forward"
     assert "transpose(jvp(net))/first" in text, "backward"
     assert not np.array_equal(new.model.layers["first"].kernel, run.model.layers["first"].kernel)
     moments = [a for a in jax.tree.leaves(new.opt_state) if a.ndim == 2]
     assert all(np.any(np.asarray(a)) for a in moments), "optimizer"
-    moved = new.state["batch_normalization"]["moving_mean"]
-    assert not np.array_equal(moved, run.state["batch_normalization"]["moving_mean"])
+    new_mean = new.state["batch_normalization"]["moving_mean"]
+    assert not np.array_equal(new_mean, run.state["batch_normalization"]["moving_mean"])
     assert set(logs) == {"loss", "mae"} or set(logs) == {"loss", "mean_absolute_error"}
     assert int(newer.step) == 2
 
@@ -403,9 +403,9 @@ def test_inference_advances_carries_but_not_statistics():
     out = run.model.apply(data[:2], state=run.state)
     chex.assert_trees_all_equal(out.updates["bn"], run.state["bn"])
     assert not np.array_equal(*map(jax.tree.leaves, (out.updates["rnn"], run.state["rnn"])))
-    before = jax.tree.map(np.array, run.state)
+    state_copy = jax.tree.map(np.array, run.state)
     trainer.evaluate(run, data, np.zeros((4, 2), "float32"), batch_size=2, verbose=0)
-    chex.assert_trees_all_equal(run.state, before)
+    chex.assert_trees_all_equal(run.state, state_copy)
 
 
 @pytest.mark.parametrize("wrap", [lambda m: m, lambda m: fk.Sequential([m], name="outer")])
@@ -422,14 +422,14 @@ def test_reset_state_resets_carries_and_keeps_statistics(wrap):
     data = np.random.default_rng(3).normal(size=(2, 3, 4)).astype("float32")
     start = model.init_state()
     state = start | model.apply(data, state=start, training=True).updates
-    again = model.reset_state(state)
-    moved, kept, first = (s.get("inner", s) for s in (state, again, start))
-    chex.assert_trees_all_equal(kept["bn"], moved["bn"])
-    assert not np.array_equal(kept["bn"]["moving_mean"], first["bn"]["moving_mean"])
+    reset_state = model.reset_state(state)
+    after_training, after_reset, initial = (s.get("inner", s) for s in (state, reset_state, start))
+    chex.assert_trees_all_equal(after_reset["bn"], after_training["bn"])
+    assert not np.array_equal(after_reset["bn"]["moving_mean"], initial["bn"]["moving_mean"])
     for name in ("gru", "both"):
-        chex.assert_trees_all_equal(kept[name], first[name])
-        assert all(np.any(np.asarray(a)) for a in jax.tree.leaves(moved[name]))
-    assert jax.tree.structure(again) == jax.tree.structure(state)
+        chex.assert_trees_all_equal(after_reset[name], initial[name])
+        assert all(np.any(np.asarray(a)) for a in jax.tree.leaves(after_training[name]))
+    assert jax.tree.structure(reset_state) == jax.tree.structure(state)
 
 
 def test_carries_of_the_wrong_shape_are_errors():
@@ -520,8 +520,8 @@ def test_merged_metric_states_equal_the_state_of_all_data(metric):
 
     @jax.jit
     def states(y, p):
-        parts = [metric.update(metric.init(), y[i : i + 4], p[i : i + 4]) for i in (0, 4, 8)]
-        merged = metric.merge(metric.merge(*parts[:2]), parts[2])
+        batch_states = [metric.update(metric.init(), y[i : i + 4], p[i : i + 4]) for i in (0, 4, 8)]
+        merged = metric.merge(metric.merge(*batch_states[:2]), batch_states[2])
         carried, _ = jax.lax.scan(
             lambda s, b: (metric.update(s, *b), None),
             metric.init(),
@@ -529,14 +529,14 @@ def test_merged_metric_states_equal_the_state_of_all_data(metric):
         )
         return merged, metric.update(metric.init(), y, p), carried
 
-    merged, whole, carried = states(y, p)
+    merged, full_state, carried = states(y, p)
     result = jax.jit(metric.result)
-    chex.assert_trees_all_close(merged, whole, rtol=1e-5, atol=1e-6)
-    assert float(result(merged)) == pytest.approx(float(result(whole)), rel=1e-5)
+    chex.assert_trees_all_close(merged, full_state, rtol=1e-5, atol=1e-6)
+    assert float(result(merged)) == pytest.approx(float(result(full_state)), rel=1e-5)
     assert float(result(merged)) == float(result(merged))
     assert metric == type(metric)(**metric.get_config())
     assert hash(metric) == hash(type(metric)())
-    chex.assert_trees_all_close(carried, whole, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(carried, full_state, rtol=1e-5, atol=1e-6)
 
 
 def test_a_masked_loss_is_the_mean_over_unmasked_steps():

@@ -14,21 +14,21 @@ from tests.support.value_data import KEY
 def test_keys_are_derived_as_jax_derives_them():
     for data in (0, 7, 2**31):
         assert random.fold_in(KEY, data) == jax.random.fold_in(KEY, np.uint32(data))
-    one, two = subkey(KEY, "dense"), subkey(KEY, "dense_1")
-    assert one != two
-    assert jax.jit(lambda k: subkey(k, "dense"))(KEY) == one
-    for bad in (jax.random.PRNGKey(0), 3, None):
+    first, second = subkey(KEY, "dense"), subkey(KEY, "dense_1")
+    assert first != second
+    assert jax.jit(lambda k: subkey(k, "dense"))(KEY) == first
+    for invalid in (jax.random.PRNGKey(0), 3, None):
         with pytest.raises(TypeError, match=r"jax\.random\.key"):
-            random.fold_in(bad, 1)
+            random.fold_in(invalid, 1)
 
 
 def test_uniform_weights_are_the_bits_of_jax_and_compile_nothing():
     key = jax.random.key(11)
-    with count_compiles() as made:
+    with count_compiles() as compiles:
         weights = random.uniform(key, (70_000,), 0.5)
         random.uniform(subkey(key, "a"), (3, 5, 7), 0.1)
         fk.initializers.Zeros()(key, (11,))
-    assert len(made) == 0
+    assert len(compiles) == 0
     bits = np.asarray(jax.random.bits(key, (70_000,), "uint32"))
     expected = ((bits >> 9).astype("int32") * 2 + 1 - 2**23).astype("float32")
     np.testing.assert_array_equal(weights, expected * np.float32(0.5 * 2.0**-23))
