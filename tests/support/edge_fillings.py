@@ -88,11 +88,11 @@ def nan_slopes(functions):
                 failures[name] = [f"{type(error).__name__}: {error}"[:200]]
         return has_nan
 
-    found = jax.device_get(jax.jit(program)(filled))
+    has_nan = jax.device_get(jax.jit(program)(filled))
     faults = {
         name: [
-            text for text, is_faulty in zip(described[name], found[name], strict=True) if is_faulty
+            text for text, is_faulty in zip(described[name], has_nan[name], strict=True) if is_faulty
         ]
-        for name in found
+        for name in has_nan
     }
     return {name: texts for name, texts in (faults | failures).items() if texts}
