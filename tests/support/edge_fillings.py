@@ -91,7 +91,9 @@ def nan_slopes(functions):
     has_nan = jax.device_get(jax.jit(program)(filled))
     faults = {
         name: [
-            text for text, is_faulty in zip(described[name], has_nan[name], strict=True) if is_faulty
+            text
+            for text, is_faulty in zip(described[name], has_nan[name], strict=True)
+            if is_faulty
         ]
         for name in has_nan
     }
