@@ -23,7 +23,8 @@ __all__ = ("CustomScaleLayer", "LayerScale", "StochasticDepth")
 class StochasticDepth(Layer):
     """Zeroes whole examples at random in training; computes nothing in inference.
 
-    What remains is divided by `1 - drop_path_rate`. Before a residual sum it skips the branch.
+    The other examples are divided by `1 - drop_path_rate`. Before a residual sum, a zeroed example
+    skips the branch.
 
     Args:
         drop_path_rate: the share of examples to drop, from 0 to 1.
@@ -86,7 +87,7 @@ class LayerScale(Layer):
 
     @property
     def gamma_initializer(self) -> initializers.Initializer:
-        """What the factors begin with."""
+        """Initial value of the factors."""
         return initializers.Constant(self.init_values)
 
     def build(self, key: jax.Array, x: Any) -> LayerScale:

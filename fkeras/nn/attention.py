@@ -174,8 +174,10 @@ def attend_with_weights(
     y = jnp.einsum(f"{scores},{keys}->{queries}", dropped, value)
     if not parts.grouped:
         return y, weights
-    at = weights.ndim - 2 * len(axes) - 2
-    weights = jnp.reshape(weights, (*weights.shape[:at], query.shape[-2], *weights.shape[at + 2 :]))
+    heads_axis = weights.ndim - 2 * len(axes) - 2
+    weights = jnp.reshape(
+        weights, (*weights.shape[:heads_axis], query.shape[-2], *weights.shape[heads_axis + 2 :])
+    )
     return jnp.reshape(y, (*query.shape[:-1], value.shape[-1])), weights
 
 

@@ -77,8 +77,8 @@ def greedy_decode(
     scores = jnp.where(ended, 0, jnp.max(inputs, axis=-1))
     is_label = classes != blank
     if merge_repeated:
-        same = classes[:, 1:] == classes[:, :-1]
-        is_label &= ~jnp.pad(same, ((0, 0), (1, 0)))
+        is_repeated = classes[:, 1:] == classes[:, :-1]
+        is_label &= ~jnp.pad(is_repeated, ((0, 0), (1, 0)))
     # a stable sort moves the labels that are not blanks to the front and keeps their order
     order = jnp.argsort(~is_label, axis=-1, stable=True)
     labels = jnp.take_along_axis(jnp.where(is_label, classes, _NONE), order, axis=-1)

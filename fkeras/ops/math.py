@@ -120,7 +120,7 @@ segment_max = _segments(
     "segment_max", jax.ops.segment_max, "The largest element of each segment.", [5, 4]
 )
 segment_min = _segments(
-    "segment_min", jax.ops.segment_min, "The least element of each segment.", [2, 4]
+    "segment_min", jax.ops.segment_min, "The smallest element of each segment.", [2, 4]
 )
 segment_prod = _segments(
     "segment_prod", jax.ops.segment_prod, "The product of each segment's elements.", [10, 4]

@@ -165,10 +165,10 @@ class ForeignLayer(Layer):
         # names in the order of the pytree, which a scan or a file does not preserve
         empty = jax.tree.unflatten(self.state_structure, range(self.state_structure.num_leaves))
         names = tuple(named_leaves(empty, self.where)[0])
-        old = [context.state[name] for name in names]
+        old_arrays = [context.state[name] for name in names]
         key = context.key if context.training and self.draws else None
         value, new = self.compute(
-            params, jax.tree.unflatten(self.state_structure, old), key, x, context.training
+            params, jax.tree.unflatten(self.state_structure, old_arrays), key, x, context.training
         )
         arrays, structure = named_leaves(new, self.where)
         if tuple(arrays) != names:
@@ -178,10 +178,10 @@ class ForeignLayer(Layer):
                 f"{structure} has other entries."
             )
         # `compute` returns unchanged arrays themselves: identity detects a state without updates
-        changed = any(a is not b for a, b in zip(arrays.values(), old, strict=True))
+        has_changed = any(a is not b for a, b in zip(arrays.values(), old_arrays, strict=True))
         updates = {}
-        if changed:
-            pairs = zip(arrays.items(), old, strict=True)
+        if has_changed:
+            pairs = zip(arrays.items(), old_arrays, strict=True)
             # a carried state must keep its dtype, or each call would be compiled again
             updates = {name: jnp.asarray(a).astype(b.dtype) for (name, a), b in pairs}
         return Output(cast_floats(value, dtype), updates=updates)

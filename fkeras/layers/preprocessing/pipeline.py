@@ -81,7 +81,7 @@ class Pipeline(Layer):
 
     def forward(self, context: Context, x: Any) -> Output:
         mask, state, losses, metrics = context.mask, dict(context.state), [], {}
-        changed = False
+        has_changed = False
         for index, layer in enumerate(self.layers):
             name = f"layers/{index}"
             out = context.child(name, mask=mask).run(layer, x)
@@ -90,8 +90,8 @@ class Pipeline(Layer):
             metrics.update(out.metrics)
             if out.updates:
                 # an update replaces the whole entry of a child
-                state[name], changed = out.updates, True
-        return Output(x, state if changed else {}, tuple(losses), metrics, mask)
+                state[name], has_changed = out.updates, True
+        return Output(x, state if has_changed else {}, tuple(losses), metrics, mask)
 
     def _spec_at(self, index: int, x: Any) -> Any:
         """Returns the input spec of layer `index` for the pipeline's input `x`."""

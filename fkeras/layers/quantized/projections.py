@@ -152,5 +152,5 @@ def _read_float_map(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "dtype": layer_dtype, "projection_dtypes": differing or None}
 
 
-def _differ(one: Any, other: Any) -> bool:
-    return get_policy(one) != get_policy(other)
+def _differ(first: Any, second: Any) -> bool:
+    return get_policy(first) != get_policy(second)

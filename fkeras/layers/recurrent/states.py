@@ -86,8 +86,8 @@ def _check_batch(where: str, state_name: str, state: Any, expected: Any) -> None
         )
 
 
-def _agree(one: tuple, two: tuple) -> bool:
-    pairs = zip(one, two, strict=True)
+def _agree(first: tuple, second: tuple) -> bool:
+    pairs = zip(first, second, strict=True)
     return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
 
 

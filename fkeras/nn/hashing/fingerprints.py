@@ -79,12 +79,12 @@ def _farm_33_to_64(word: Callable, n: int) -> Any:
     return mix(turn(e + f, 43) + turn(g, 30) + h, e + turn(f + a, 18) + g, factor)
 
 
-def _weak(word: Callable, at: int, a: Any, b: Any) -> tuple[Any, Any]:
+def _weak(word: Callable, offset: int, a: Any, b: Any) -> tuple[Any, Any]:
     """Mixes 32 bytes into two words with FarmHash's fast, weak hash."""
-    last = word(at + 24)
-    a = a + word(at)
+    last = word(offset + 24)
+    a = a + word(offset)
     b = turn(b + a + last, 21)
-    total = a + word(at + 8) + word(at + 16)
+    total = a + word(offset + 8) + word(offset + 16)
     return total + last, b + turn(total, 44) + a
 
 
@@ -97,18 +97,22 @@ def _farm_long(word: Callable, n: int) -> Any:
     v, w = (zero, zero), (zero, zero)
 
     def block(
-        at: int, factor: Any, summand_factors: tuple, x: Any, y: Any, z: Any, v: Any, w: Any
+        offset: int, factor: Any, summand_factors: tuple, x: Any, y: Any, z: Any, v: Any, w: Any
     ) -> tuple:
-        x = turn(x + y + v[0] + word(at + 8), 37) * factor ^ w[1] * summand_factors[0]
-        y = turn(y + v[1] + word(at + 48), 42) * factor + v[0] * summand_factors[1] + word(at + 40)
+        x = turn(x + y + v[0] + word(offset + 8), 37) * factor ^ w[1] * summand_factors[0]
+        y = (
+            turn(y + v[1] + word(offset + 48), 42) * factor
+            + v[0] * summand_factors[1]
+            + word(offset + 40)
+        )
         z = turn(z + w[0], 33) * factor
-        v = _weak(word, at, v[1] * factor, x + w[0])
-        w = _weak(word, at + 32, z + w[1], y + word(at + 16))
+        v = _weak(word, offset, v[1] * factor, x + w[0])
+        w = _weak(word, offset + 32, z + w[1], y + word(offset + 16))
         return z, y, x, v, w
 
     last = (n - 1) // 64 * 64
-    for at in range(0, last, 64):
-        x, y, z, v, w = block(at, K1, (1, 1), x, y, z, v, w)
+    for offset in range(0, last, 64):
+        x, y, z, v, w = block(offset, K1, (1, 1), x, y, z, v, w)
     factor = (z & 0xFF) * 2 + K1
     rest = (n - 1) % 64
     w = (w[0] + rest, w[1])
@@ -154,16 +158,16 @@ def _of_one_length(rows: np.ndarray, salt: Sequence[int] | None) -> np.ndarray:
     """Hashes the rows of an array of bytes, all of one length."""
     n = rows.shape[1]
 
-    def word(at: int, size: int = 8) -> np.ndarray:
+    def word(offset: int, size: int = 8) -> np.ndarray:
         padded = np.zeros((len(rows), 8), np.uint8)
-        part = rows[:, at : at + size]
+        part = rows[:, offset : offset + size]
         padded[:, : part.shape[1]] = part
         return padded.view("<u8")[:, 0].astype(np.uint64)
 
     if salt is not None:
         state = sip_start(salt, np.zeros(len(rows), np.uint64))
-        for at in range(0, n - 7, 8):
-            state = sip_block(state, word(at))
+        for offset in range(0, n - 7, 8):
+            state = sip_block(state, word(offset))
         # the last block holds the remaining bytes, and the length in its highest byte
         return sip_end(sip_block(state, word(n // 8 * 8) | np.uint64((n % 256) << 56)))
     length = np.full(len(rows), n, np.uint64)

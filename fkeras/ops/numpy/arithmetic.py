@@ -143,7 +143,7 @@ heaviside = binary(
 nextafter = binary(
     "nextafter",
     jnp.nextafter,
-    "The number after x1 on the way to x2.",
+    "The next representable number after x1 towards x2.",
     "nextafter(1.0, 2.0) - 1",
     "1.1920929e-07",
 )
@@ -180,7 +180,7 @@ imag = unary("imag", jnp.imag, "The imaginary part of x.", "imag(1 + 2j)", "2.0"
 conjugate = unary(
     "conjugate",
     jnp.conjugate,
-    "x with the sign of its imaginary part changed.",
+    "The complex conjugate of x.",
     "conjugate(1 + 2j)",
     "(1-2j)",
 )
@@ -188,7 +188,7 @@ conjugate = unary(
 conj = unary(
     "conj",
     jnp.conjugate,
-    "x with the sign of its imaginary part changed.",
+    "The complex conjugate of x.",
     "conj(1 + 2j)",
     "(1-2j)",
 )
@@ -208,14 +208,14 @@ angle = float_unary(
 ceil = float_unary(
     "ceil",
     jnp.ceil,
-    "The least integer that is not below x, as a float.",
+    "The smallest integer not below x, as a float.",
     "ceil([1.2, -1.2])",
     "[ 2. -1.]",
 )
 floor = float_unary(
     "floor",
     jnp.floor,
-    "The greatest integer that is not above x, as a float.",
+    "The largest integer not above x, as a float.",
     "floor([1.2, -1.2])",
     "[ 1. -2.]",
 )

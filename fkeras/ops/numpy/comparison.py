@@ -91,11 +91,11 @@ isreal = unary(
     "isreal", jnp.isreal, "Whether x has no imaginary part.", "isreal([1 + 2j, 3])", "[False  True]"
 )
 bitwise_invert = unary(
-    "bitwise_invert", jnp.invert, "x with every bit turned.", "bitwise_invert([0, 5])", "[-1 -6]"
+    "bitwise_invert", jnp.invert, "x with every bit inverted.", "bitwise_invert([0, 5])", "[-1 -6]"
 )
 # NumPy has two names for the inversion and for each shift
 bitwise_not = unary(
-    "bitwise_not", jnp.invert, "x with every bit turned.", "bitwise_not([0, 5])", "[-1 -6]"
+    "bitwise_not", jnp.invert, "x with every bit inverted.", "bitwise_not([0, 5])", "[-1 -6]"
 )
 
 

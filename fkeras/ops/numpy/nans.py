@@ -63,7 +63,7 @@ nanargmax = _reduction(
 nanargmin = _reduction(
     "nanargmin",
     jnp.nanargmin,
-    "The index of the least number on an axis.",
+    "The index of the smallest number on an axis.",
     'nanargmin([1.0, float("nan"), 3.0])',
     "0",
 )
@@ -77,7 +77,7 @@ nanmax = _reduction(
 nanmin = _reduction(
     "nanmin",
     jnp.nanmin,
-    "The least number along the axes.",
+    "The smallest number along the axes.",
     'nanmin([1.0, float("nan"), 3.0])',
     "1.0",
 )

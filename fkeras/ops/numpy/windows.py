@@ -30,28 +30,28 @@ def _window(name: str, function: Any, doc: str, example: str, shown: str) -> Op:
 bartlett = _window(
     "bartlett",
     jnp.bartlett,
-    "A window of x numbers: up and down in two lines.",
+    "A Bartlett window of x numbers, a triangle.",
     "bartlett(5)",
     "[0.  0.5 1.  0.5 0. ]",
 )
 blackman = _window(
     "blackman",
     jnp.blackman,
-    "A window of x numbers: a sum of three cosines.",
+    "A Blackman window of x numbers, a sum of three cosines.",
     "blackman(5)[1:4].round(2)",
     "[0.34 1.   0.34]",
 )
 hamming = _window(
     "hamming",
     jnp.hamming,
-    "A window of x numbers: 0.54 - 0.46 cos(t).",
+    "A Hamming window of x numbers, 0.54 - 0.46 cos(t).",
     "hamming(3).round(2)",
     "[0.08 1.   0.08]",
 )
 hanning = _window(
     "hanning",
     jnp.hanning,
-    "A window of x numbers: 0.5 - 0.5 cos(t).",
+    "A Hann window of x numbers, 0.5 - 0.5 cos(t).",
     "hanning(5).round(2)",
     "[0.  0.5 1.  0.5 0. ]",
 )

@@ -74,10 +74,10 @@ class RandomGaussianBlur(RandomImageLayer):
         }
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        chosen = jnp.reshape(transformation["should_apply_blur"], (-1, 1, 1, 1))
+        selected = jnp.reshape(transformation["should_apply_blur"], (-1, 1, 1, 1))
         sigma = transformation["blur_factor"]
         blurred = gaussian_blur(images, self.kernel_size, sigma, self.data_format)
-        return jnp.clip(jnp.where(chosen, blurred, images), *self.value_range)
+        return jnp.clip(jnp.where(selected, blurred, images), *self.value_range)
 
 
 class RandomSharpness(RandomImageLayer):

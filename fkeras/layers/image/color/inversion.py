@@ -59,8 +59,8 @@ class RandomInvert(RandomImageLayer):
         return {"apply_inversion": applied(key, shape.batch, self.factor)}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        chosen = jnp.reshape(transformation["apply_inversion"], (-1, 1, 1, 1))
-        return jnp.where(chosen, invert(images, self.value_range), images)
+        selected = jnp.reshape(transformation["apply_inversion"], (-1, 1, 1, 1))
+        return jnp.where(selected, invert(images, self.value_range), images)
 
 
 class Solarization(RandomImageLayer):

@@ -119,8 +119,8 @@ class RandomTranslation(MatrixLayer):
         return {"translations": jnp.stack((dx, dy), axis=-1)}
 
     def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
-        moves = transformation["translations"]
-        return translation_matrix(moves[:, 0], moves[:, 1])
+        translations = transformation["translations"]
+        return translation_matrix(translations[:, 0], translations[:, 1])
 
 
 class RandomRotation(MatrixLayer):

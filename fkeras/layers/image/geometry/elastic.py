@@ -114,8 +114,8 @@ class RandomElasticTransform(RandomImageLayer):
             largest=0.05 * short * self.scale[1],
         )
         dy, dx = (0.1 * long * scale * field for field in fields)
-        chosen = applied(chance, shape.batch, self.factor)
-        return {"apply_transform": chosen, "dy": dy, "dx": dx}
+        selected = applied(chance, shape.batch, self.factor)
+        return {"apply_transform": selected, "dy": dy, "dx": dx}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         if transformation is None:
@@ -133,9 +133,9 @@ class RandomElasticTransform(RandomImageLayer):
     def _displaced(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
         batch, unbatch = as_batch(images, self.data_format)
         dy, dx = transformation["dy"], transformation["dx"]
-        moved = displace(batch, dy, dx, interpolation, self.fill_mode, self.fill_value)
+        displaced = displace(batch, dy, dx, interpolation, self.fill_mode, self.fill_value)
         return unbatch(
-            jnp.where(transformation["apply_transform"][:, None, None, None], moved, batch)
+            jnp.where(transformation["apply_transform"][:, None, None, None], displaced, batch)
         )
 
     def transform_bounding_boxes(

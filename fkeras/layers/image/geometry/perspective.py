@@ -68,6 +68,6 @@ class RandomPerspective(MatrixLayer):
 
     def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
         coefficients = homography(transformation["start_points"], transformation["end_points"])
-        chosen = transformation["apply_perspective"][:, None, None]
+        selected = transformation["apply_perspective"][:, None, None]
         # the identity matrix leaves the other images unchanged without a branch
-        return jnp.where(chosen, matrix_of(coefficients), jnp.eye(3)[None])
+        return jnp.where(selected, matrix_of(coefficients), jnp.eye(3)[None])

@@ -98,13 +98,15 @@ class AugMix(RandomImageLayer):
         "chain_transforms" has the draws of each operation, with these two leading axes.
         """
         mixture_key, weight_key, operation_key, strength_key = jax.random.split(key, 4)
-        chosen, chain_shape = self.operations(), (self.num_chains, self.chain_depth)
+        named_layers, chain_shape = self.operations(), (self.num_chains, self.chain_depth)
         concentration = jnp.full((self.num_chains,), self.alpha, "float32")
         return {
             "chain_mixing_weights": jax.random.dirichlet(mixture_key, concentration),
             "weight_sample": jax.random.beta(weight_key, self.alpha, self.alpha, (), "float32"),
-            "chain_operations": jax.random.randint(operation_key, chain_shape, 0, len(chosen) + 1),
-            "chain_transforms": jax.vmap(jax.vmap(lambda k: draw_all(chosen, k, shape)))(
+            "chain_operations": jax.random.randint(
+                operation_key, chain_shape, 0, len(named_layers) + 1
+            ),
+            "chain_transforms": jax.vmap(jax.vmap(lambda k: draw_all(named_layers, k, shape)))(
                 jax.random.split(strength_key, chain_shape)
             ),
         }

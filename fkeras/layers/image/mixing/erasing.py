@@ -97,6 +97,6 @@ class RandomErasing(RandomImageLayer):
         return align(jnp.atleast_1d(paint), 4, axis)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        chosen = jnp.reshape(transformation["apply_erasing"], (-1, 1, 1, 1))
+        selected = jnp.reshape(transformation["apply_erasing"], (-1, 1, 1, 1))
         paint = transformation["fill_value"].astype(images.dtype)
-        return jnp.where(chosen & transformation["batch_masks"], paint, images)
+        return jnp.where(selected & transformation["batch_masks"], paint, images)

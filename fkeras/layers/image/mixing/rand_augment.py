@@ -104,13 +104,13 @@ class RandAugment(RandomImageLayer):
         return self._apply(bounding_boxes, transformation, hook)
 
     def _apply(self, values: Any, transformation: Any, hook: Callable) -> Any:
-        chosen, draws = self.operations(), transformation["transforms"]
+        named_layers, draws = self.operations(), transformation["transforms"]
 
         # scan compiles one step for all draws; images select different operations, so each step
         # computes every operation
         def step(values: Any, indices: jax.Array) -> tuple[Any, None]:
             result = values
-            for i, (name, operation) in enumerate(chosen):
+            for i, (name, operation) in enumerate(named_layers):
                 new = hook(operation)(values, draws[name])
                 result = jax.tree.map(lambda n, old, i=i: _where(indices == i, n, old), new, result)
             return result, None
@@ -118,7 +118,7 @@ class RandAugment(RandomImageLayer):
         return jax.lax.scan(step, values, transformation["layer_idxes"])[0]
 
 
-def _where(chosen: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
-    chosen = jnp.reshape(chosen, (-1,) + (1,) * (old.ndim - 1))
+def _where(selected: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    selected = jnp.reshape(selected, (-1,) + (1,) * (old.ndim - 1))
     # scan requires the dtype of its carry to stay the same
-    return jnp.where(chosen, new.astype(old.dtype), old)
+    return jnp.where(selected, new.astype(old.dtype), old)
