@@ -1,14 +1,24 @@
-"""Utilities with Keras's names: class vectors, sequences, images, and drawings of models."""
+"""Utilities with Keras's names: class vectors, sequences, images, datasets, drawings of models."""
 
 from fkeras.engine.migration_hints.names import explain_unknown_names
 from fkeras.utils.categories import normalize, to_categorical
 from fkeras.utils.drawing import model_to_dot, plot_model
 from fkeras.utils.images import array_to_img, img_to_array, load_img, save_img
 from fkeras.utils.sequences import pad_sequences
+from fkeras.utils.sources.dataset import Dataset
+from fkeras.utils.sources.files import (
+    audio_dataset_from_directory,
+    image_dataset_from_directory,
+    text_dataset_from_directory,
+)
+from fkeras.utils.sources.timeseries import timeseries_dataset_from_array
 from fkeras.utils.splitting import split_dataset
 
 __all__ = (
+    "Dataset",
     "array_to_img",
+    "audio_dataset_from_directory",
+    "image_dataset_from_directory",
     "img_to_array",
     "load_img",
     "model_to_dot",
@@ -17,6 +27,8 @@ __all__ = (
     "plot_model",
     "save_img",
     "split_dataset",
+    "text_dataset_from_directory",
+    "timeseries_dataset_from_array",
     "to_categorical",
 )
 

@@ -109,7 +109,7 @@ class Feed:
         """Returns the batches of an epoch, from batch `begin` on."""
         return Epoch(self, self.order(run, step), begin)
 
-    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0) -> None:
+    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0, step: int = 0) -> None:
         """Does nothing: a resumed epoch finds its rows by their index in the order."""
 
     def example(self, step: int = 0) -> Any:

@@ -89,7 +89,7 @@ class Batches:
         if self._by_step:
             return BatchEpoch(self, None, int(step or 0), begin)
         if self.running is None:
-            self.running = iter(self.source)
+            self.running = self._pass_at(int(step or 0))
         elif self.steps is None and not self.positioned:
             if self._once:
                 raise ValueError(
@@ -97,9 +97,14 @@ class Batches:
                     "something that can be iterated again, such as a list of batches or an object "
                     "with __iter__, or steps_per_epoch for an iterator that goes on."
                 )
-            self.running = iter(self.source)
+            self.running = self._pass_at(int(step or 0))
         self.positioned = False
-        return BatchEpoch(self, self.running, 0, begin)
+        return BatchEpoch(self, self.running, int(step or 0), begin)
+
+    # A source may have another order in each pass: a function of the step, so that it can resume.
+    def _pass_at(self, step: int) -> Iterator[Any]:
+        begin = getattr(self.source, "pass_at", None)
+        return iter(self.source) if begin is None else begin(step)
 
     # An iterator that returns itself cannot begin a second pass.
     @property
@@ -122,7 +127,7 @@ class Batches:
         try:
             if self._by_step:
                 return self.source(step)
-            running = iter(self.source)
+            running = self._pass_at(step)
             self.running, self.positioned = running, True
             batch = next(running, None)
         except Exception as error:
@@ -145,7 +150,7 @@ class Batches:
             "used before has nothing left: make a new one."
         )
 
-    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0) -> None:
+    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0, step: int = 0) -> None:
         """Continues the source of a resumed training: from a loader's state, or by skipping.
 
         Args:
@@ -153,6 +158,7 @@ class Batches:
             batches: number of batches to skip from the beginning, without a state.
             skip: number of batches to skip after the state.
             rows: number of rows of a full batch; 0 if unknown.
+            step: number of the step at which the pass began.
         """
         self.full = rows
         if self._by_step:
@@ -161,23 +167,23 @@ class Batches:
         # source begins a new pass below, which yields that batch again.
         batches -= self._once and self.unpeek(0) is not None
         self.peeked = None
-        running: Any = iter(self.source)
+        running: Any = self._pass_at(step)
         self.running, self.positioned = running, True
         if state is not None and hasattr(running, "set_state"):
             running.set_state(state)
             batches, self.seen = skip, 1
         # `_next` begins a new pass only if `seen` is positive: an empty source must not loop.
         self.seen = max(self.seen, batches)
-        for _ in range(batches):
+        for skipped in range(batches):
             assert self.running is not None  # `again` replaces the iterator at the end of a pass
-            if next(self.running, None) is None and self.again() is None:
+            if next(self.running, None) is None and self.again(step + skipped) is None:
                 return
 
-    def again(self) -> Any:
+    def again(self, step: int) -> Any:
         """Begins a new pass and returns its first batch; None for an iterator at its end."""
         if self._once:
             return None
-        running = self.running = iter(self.source)
+        running = self.running = self._pass_at(step)
         return next(running, None)
 
     def read(self, batch: Any, number: int) -> Any:
@@ -285,7 +291,7 @@ class BatchEpoch:
             else:
                 batch = next(self.iterator, None)
                 if batch is None and feed.steps is not None and feed.seen:
-                    batch = feed.again()
+                    batch = feed.again(self.step + self.done)
                     self.iterator = feed.running
         except Exception as error:
             error.add_note(f"while batch {self.done + 1} of Trainer.{feed.what} was read")

@@ -145,7 +145,8 @@ def _restored(
     # With `steps_per_epoch`, epochs share one pass over the source: count the batches of all of
     # them. Without, each epoch begins a new pass, and only the batches of this epoch count.
     batches = begin + epochs_done * (options.steps_per_epoch or 0)
-    feed.go_on(point.loader, batches, point.skip, restored.rows)
+    step = int(point.run.step) - begin
+    feed.go_on(point.loader, batches, point.skip, restored.rows, step)
     if validation_feed is not None and options.validation_steps is not None:
         # The number of validations is not saved; the longest `val_` history has the same length.
         validated = max((len(v) for k, v in restored.history.items() if k[:4] == "val_"), default=0)

@@ -1,0 +1,1 @@
+"""Datasets of files and windows, loaded in the background by grain."""

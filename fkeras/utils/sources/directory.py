@@ -1,0 +1,266 @@
+"""Files of a folder and their labels, as datasets; the part that images, texts and sounds share."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine.config.converters import boolean, choice, integer, real, several, text
+from fkeras.files.atomic import as_path
+from fkeras.utils.categories import to_categorical
+from fkeras.utils.sources.dataset import Dataset
+
+_MODE = choice("int", "categorical", "binary", optional=True)
+_SUBSET = choice("training", "validation", "both", optional=True)
+_SPLIT = real(above=0, below=1, optional=True, hint="It is a share: 0.2 is one fifth.")
+_NAMES = several(text(), "a list of names", optional=True)
+_LABELS = several(integer(minimum=0), "a list of class numbers")
+_SEED = integer(minimum=0, maximum=2**32 - 1, optional=True)
+_FORMAT = choice(
+    "grain", hint='Datasets of TensorFlow (format="tf") have no position that a training resumes.'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Arguments that the functions for images, texts and sounds share.
+
+    Attributes:
+        where: the function's name, for messages.
+        directory: path of the folder.
+        labels: "inferred", None, or a class number for each file.
+        label_mode: "int", "categorical", "binary" or None.
+        class_names: names of folders in the order of their class numbers, or None.
+        batch_size: number of samples of a batch, or None.
+        shuffle: whether to shuffle.
+        seed: seed of the shuffling, or None.
+        validation_split: the share of the validation data, or None.
+        subset: "training", "validation", "both" or None.
+        follow_links: whether to enter folders behind symbolic links.
+        verbose: whether to print the numbers of files and classes.
+        shard: `(index, count)` of the share of this process.
+    """
+
+    where: str
+    directory: Any
+    labels: Any
+    label_mode: str | None
+    class_names: Any
+    batch_size: int | None
+    shuffle: bool
+    seed: int | None
+    validation_split: float | None
+    subset: str | None
+    follow_links: bool
+    verbose: bool
+    shard: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        rules = {
+            "label_mode": _MODE,
+            "class_names": _NAMES,
+            "shuffle": boolean,
+            "seed": _SEED,
+            "validation_split": _SPLIT,
+            "subset": _SUBSET,
+            "follow_links": boolean,
+            "verbose": boolean,
+        }
+        for name, rule in rules.items():
+            value = rule.check(f"{self.where}: {name}", getattr(self, name))
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "directory", as_path(self.directory))
+        if self.label_mode is None or self.labels is None:
+            object.__setattr__(self, "labels", None)
+            object.__setattr__(self, "label_mode", None)
+        if self.labels is not None and self.labels != "inferred":
+            labels = _LABELS.check(f"{self.where}: labels", self.labels)
+            object.__setattr__(self, "labels", labels)
+        if self.class_names is not None and self.labels != "inferred":
+            raise ValueError(
+                f"{self.where}: class_names: expected None unless labels='inferred', received "
+                f"{self.class_names}. The names are those of folders."
+            )
+        if (self.validation_split is None) != (self.subset is None):
+            raise ValueError(
+                f"{self.where}: expected validation_split and subset together, received "
+                f"{self.validation_split} and {self.subset!r}. Write validation_split=0.2, "
+                "subset='both'."
+            )
+
+
+def check_format(where: str, value: Any) -> None:
+    """Rejects another format than "grain".
+
+    Args:
+        where: the function's name.
+        value: the argument `format`.
+    """
+    _FORMAT.check(f"{where}: format", value)
+
+
+def datasets(
+    options: Options, endings: tuple[str, ...], read: Callable[[list[str]], np.ndarray]
+) -> Any:
+    """Returns the dataset of a folder, or the two datasets of `subset="both"`.
+
+    Args:
+        options: the arguments.
+        endings: endings of the file names, such as ".txt".
+        read: `read(paths)` returns the samples of these files as one array.
+    """
+    paths, labels, names = _index(options, endings)
+    if not paths:
+        raise ValueError(
+            f"{options.where}: expected files with the ending {', '.join(endings)} in "
+            f"{options.directory!r}, received none. With labels='inferred' each class has a folder "
+            "of its own."
+        )
+    if options.label_mode == "binary" and len(names or ()) != 2:
+        raise ValueError(
+            f"{options.where}: label_mode='binary': expected two classes, received {names}. Write "
+            "label_mode='int'."
+        )
+    if options.validation_split is None:
+        return _dataset(options, paths, labels, names, read, options.shuffle)
+    count = int(options.validation_split * len(paths))
+    if not 0 < count < len(paths):
+        raise ValueError(
+            f"{options.where}: validation_split={options.validation_split} of {len(paths)} files "
+            "leaves one part empty. Use more files, or another share."
+        )
+    parts = []
+    for word, part in (("training", slice(-count)), ("validation", slice(-count, None))):
+        if options.subset in (word, "both"):
+            if options.verbose:
+                print(f"Using {len(paths[part])} files for {word}.")
+            chosen = None if labels is None else labels[part]
+            # validation data keep their order, as in Keras
+            shuffle = options.shuffle and (options.subset != "both" or word == "training")
+            parts.append(_dataset(options, paths[part], chosen, names, read, shuffle))
+    return tuple(parts) if options.subset == "both" else parts[0]
+
+
+def _dataset(
+    options: Options, paths: list[str], labels: Any, names: Any, read: Any, shuffle: bool
+) -> Dataset:
+    vectors = _encoded(options, labels, names)
+
+    def rows(ids: np.ndarray) -> Any:
+        samples = read([paths[index] for index in ids])
+        return samples if vectors is None else (samples, vectors[ids])
+
+    return Dataset(
+        count=len(paths),
+        read=rows,
+        batch_size=options.batch_size,
+        shuffle=shuffle,
+        seed=options.seed,
+        shard=options.shard,
+        class_names=None if names is None else tuple(names),
+        file_paths=tuple(paths),
+    )
+
+
+def _encoded(options: Options, labels: Any, names: Any) -> np.ndarray | None:
+    if labels is None:
+        return None
+    if options.label_mode == "int":
+        return labels
+    if labels.max() >= len(names):
+        raise ValueError(
+            f"{options.where}: labels: expected class numbers from 0 to {len(names) - 1}, one for "
+            f"each of the {len(names)} classes, received {labels.max()}. Number the classes "
+            "without gaps."
+        )
+    if options.label_mode == "binary":
+        return labels.astype("float32")[:, None]
+    return to_categorical(labels, len(names)).astype("float32")
+
+
+def _index(options: Options, endings: tuple[str, ...]) -> tuple[list[str], Any, Any]:
+    """Returns files, class numbers and class names, in Keras's order."""
+    folder = options.directory
+    if not os.path.isdir(folder):
+        raise NotADirectoryError(
+            f"{options.where}: expected a folder, received {folder!r}, which is "
+            f"{'a file' if os.path.exists(folder) else 'missing'}."
+        )
+    names: Any = None
+    if options.labels == "inferred":
+        names = _folders(options)
+        places = [[*_files(os.path.join(folder, name), options, endings)] for name in names]
+        paths = [path for place in places for path in place]
+        labels = np.repeat(np.arange(len(names), dtype="int32"), [len(place) for place in places])
+    else:
+        paths = [*_files(folder, options, endings)]
+        labels = None
+        if options.labels is not None:
+            if len(options.labels) != len(paths):
+                raise ValueError(
+                    f"{options.where}: labels: expected one for each of the {len(paths)} files in "
+                    f"{folder!r}, received {len(options.labels)}. The order is that of the sorted "
+                    "paths."
+                )
+            labels = np.asarray(options.labels, "int32")
+            names = [str(label) for label in sorted(set(options.labels))]
+    if options.verbose:
+        classes = "" if names is None else f" belonging to {len(names)} classes"
+        print(f"Found {len(paths)} files{classes}.")
+    if options.shuffle:
+        # Keras's order: its parts of a validation split are the same files
+        order = np.arange(len(paths))
+        np.random.RandomState(options.seed or 0).shuffle(order)
+        paths = [paths[index] for index in order]
+        labels = None if labels is None else labels[order]
+    return paths, labels, names
+
+
+def _folders(options: Options) -> list[str]:
+    folder = options.directory
+    folders = [
+        name
+        for name in sorted(os.listdir(folder))
+        if os.path.isdir(os.path.join(folder, name)) and not name.startswith(".")
+    ]
+    if options.class_names is None:
+        return folders
+    names = list(options.class_names)
+    # also rejects ".." and "/": a class is a folder directly in the directory
+    missing = [name for name in names if name not in folders]
+    if missing or len(set(names)) < len(names):
+        raise ValueError(
+            f"{options.where}: class_names: expected different names of folders in {folder!r}, "
+            f"which are {folders[:10]}, received {names[:10]}."
+        )
+    return names
+
+
+def _files(folder: str, options: Options, endings: tuple[str, ...]) -> Iterator[str]:
+    walk = os.walk(folder, followlinks=options.follow_links)
+    for root, _, names in sorted(walk, key=lambda entry: entry[0]):
+        for name in sorted(names):
+            if name.lower().endswith(endings):
+                yield os.path.join(root, name)
+
+
+def received(path: str, expected: str, problem: str, where: str) -> ValueError:
+    """Returns the error for a file that cannot be read.
+
+    Args:
+        path: the file.
+        expected: the expected content.
+        problem: the content that was received.
+        where: the function's name.
+
+    Example:
+        >>> print(received("a.wav", "a WAV file", "the text '<html>'", "audio"))
+        audio: 'a.wav': expected a WAV file, received the text '<html>'. Convert or remove the file.
+    """
+    return ValueError(
+        f"{where}: {path!r}: expected {expected}, received {problem}. Convert or remove the file."
+    )
