@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.call.node import SymbolicTensor, TensorLike, is_symbolic
 from fkeras.engine.symbolic.define import elementwise, op, to_array
+from fkeras.engine.values.argument_types import DTypeLike, Number
 
 __all__ = (
     "cast",
@@ -28,7 +29,7 @@ __all__ = (
 )
 
 
-def shape(x: Any) -> tuple[int | None, ...]:
+def shape(x: TensorLike) -> tuple[int | None, ...]:
     """Returns the shape of x as a tuple; None for unknown sizes of a symbolic tensor.
 
     Args:
@@ -39,10 +40,10 @@ def shape(x: Any) -> tuple[int | None, ...]:
         >>> fk.ops.shape(fk.Input((3,)))
         (None, 3)
     """
-    return tuple(x.shape) if is_symbolic(x) else jnp.shape(to_array(x))
+    return x.shape if isinstance(x, SymbolicTensor) else jnp.shape(to_array(x))
 
 
-def dtype(x: Any) -> str:
+def dtype(x: TensorLike) -> str:
     """Returns the name of the dtype of x.
 
     Args:
@@ -53,7 +54,8 @@ def dtype(x: Any) -> str:
         >>> fk.ops.dtype(fk.Input((3,)))
         'float32'
     """
-    return np.dtype(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype).name
+    dtype = getattr(x, "dtype", None)
+    return np.dtype(jnp.asarray(x).dtype if dtype is None else dtype).name
 
 
 def is_tensor(x: Any) -> bool:
@@ -70,7 +72,7 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, jax.Array)
 
 
-def convert_to_numpy(x: Any) -> np.ndarray:
+def convert_to_numpy(x: TensorLike) -> np.ndarray:
     """Returns x as a NumPy array.
 
     Args:
@@ -94,7 +96,12 @@ def convert_to_numpy(x: Any) -> np.ndarray:
 
 
 @elementwise
-def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
+def convert_to_tensor(
+    x: TensorLike,
+    dtype: DTypeLike | None = None,
+    sparse: bool | None = None,
+    ragged: bool | None = None,
+) -> jax.Array:
     """Returns x as an array.
 
     Args:
@@ -120,7 +127,7 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
 
 
 @elementwise
-def cast(x: Any, dtype: Any) -> Any:
+def cast(x: TensorLike, dtype: DTypeLike) -> jax.Array:
     """Returns x cast to a dtype.
 
     Args:
@@ -136,7 +143,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 @elementwise
-def saturate_cast(x: Any, dtype: Any) -> Any:
+def saturate_cast(x: TensorLike, dtype: DTypeLike) -> jax.Array:
     """Returns x cast to a dtype; values out of range are clipped to the dtype's limits.
 
     Args:
@@ -161,7 +168,7 @@ def saturate_cast(x: Any, dtype: Any) -> Any:
     return bounded.astype(dtype)
 
 
-def _limits(dtype: Any) -> tuple[Any, Any]:
+def _limits(dtype: DTypeLike) -> tuple[float, float]:
     dtype = jnp.dtype(dtype)
     if dtype.kind == "b":
         return 0, 1
@@ -171,7 +178,7 @@ def _limits(dtype: Any) -> tuple[Any, Any]:
 
 
 @elementwise
-def stop_gradient(variable: Any) -> Any:
+def stop_gradient(variable: TensorLike) -> jax.Array:
     """Returns the array unchanged, with a gradient of 0.
 
     Args:
@@ -186,7 +193,9 @@ def stop_gradient(variable: Any) -> Any:
 
 
 @op
-def slice(inputs: Any, start_indices: Any, shape: Sequence[int]) -> Any:
+def slice(
+    inputs: TensorLike, start_indices: Sequence[Number] | jax.Array, shape: Sequence[int]
+) -> jax.Array:
     """Returns the block of x with the given start indices and shape; size -1 extends to the end.
 
     Args:
@@ -208,7 +217,9 @@ def slice(inputs: Any, start_indices: Any, shape: Sequence[int]) -> Any:
 
 
 @op
-def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
+def slice_update(
+    inputs: TensorLike, start_indices: Sequence[Number] | jax.Array, updates: TensorLike
+) -> jax.Array:
     """Returns the inputs with the block at the start indices replaced by the updates.
 
     Args:
@@ -225,7 +236,7 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
 
 
 @op
-def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
+def scatter(indices: TensorLike, values: TensorLike, shape: Sequence[int]) -> jax.Array:
     """Returns an array of zeros to which the values are added at the indices.
 
     Args:
@@ -258,7 +269,9 @@ def _index_tuple(name: str, indices: jax.Array, axes: int) -> tuple[jax.Array, .
 
 
 @op
-def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | None = None) -> Any:
+def scatter_update(
+    inputs: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str | None = None
+) -> jax.Array:
     """Returns the inputs with elements at indices replaced by, or combined with, the updates.
 
     Args:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+import jax
+
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.operation import Op
 from fkeras.nn.image import borders, colors, filters, patches, quality, resizing
 from fkeras.nn.warping import elastic, geometry, sampling
-from fkeras.random import key_of
+from fkeras.random import Seed, key_of
 
 __all__ = (
     "affine_transform",
@@ -37,15 +39,15 @@ def _op(function: Callable) -> Op:
 
 @_op
 def elastic_transform(
-    images: Any,
+    images: TensorLike,
     alpha: float = 20.0,
     sigma: float = 5.0,
     interpolation: str = "bilinear",
     fill_mode: str = "reflect",
     fill_value: float = 0.0,
-    seed: Any = None,
+    seed: Seed = None,
     data_format: str | None = None,
-) -> Any:
+) -> jax.Array:
     """Moves each pixel by `alpha` times a smooth random field.
 
     Args:

@@ -7,13 +7,13 @@ and the gradient is NaN.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import op, to_array, to_floats
+from fkeras.engine.values.argument_types import Axes, Number
 from fkeras.nn.numerics.stable import safe_sqrt, vector_norm
 from fkeras.ops.control import jvp
 from fkeras.ops.numpy.reductions import axes_of
@@ -38,7 +38,7 @@ __all__ = (
 )
 
 
-def _square(name: str, x: Any) -> jax.Array:
+def _square(name: str, x: TensorLike) -> jax.Array:
     x = jnp.asarray(x)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(
@@ -49,7 +49,7 @@ def _square(name: str, x: Any) -> jax.Array:
 
 
 @op
-def cholesky(x: Any, upper: bool = False) -> Any:
+def cholesky(x: TensorLike, upper: bool = False) -> jax.Array:
     """Returns the Cholesky factor of positive definite matrices: L with L @ L.T = x, or L.T.
 
     Args:
@@ -76,7 +76,7 @@ def cholesky(x: Any, upper: bool = False) -> Any:
 
 
 @op
-def cholesky_inverse(x: Any, upper: bool = False) -> Any:
+def cholesky_inverse(x: TensorLike, upper: bool = False) -> jax.Array:
     """Returns the inverse of the matrix whose Cholesky factor is x.
 
     Args:
@@ -110,7 +110,7 @@ def _triangular(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
 
 
 @op
-def det(x: Any) -> Any:
+def det(x: TensorLike) -> jax.Array:
     """Returns the determinants of square matrices.
 
     Raises:
@@ -125,7 +125,7 @@ def det(x: Any) -> Any:
 
 
 @op
-def inv(x: Any) -> Any:
+def inv(x: TensorLike) -> jax.Array:
     """Returns the inverses of square matrices.
 
     Args:
@@ -143,7 +143,7 @@ def inv(x: Any) -> Any:
 
 
 @op
-def eig(x: Any) -> Any:
+def eig(x: TensorLike) -> tuple[jax.Array, ...]:
     """Returns complex `(eigenvalues, eigenvectors)` of square matrices; supported only on CPUs.
 
     Raises:
@@ -159,7 +159,7 @@ def eig(x: Any) -> Any:
 
 
 @op
-def eigh(x: Any) -> Any:
+def eigh(x: TensorLike) -> tuple[jax.Array, ...]:
     """Returns `(eigenvalues, eigenvectors)` of symmetric matrices, eigenvalues in ascending order.
 
     Args:
@@ -178,7 +178,7 @@ def eigh(x: Any) -> Any:
 
 
 @op
-def lu_factor(x: Any) -> Any:
+def lu_factor(x: TensorLike) -> tuple[jax.Array, jax.Array]:
     """Returns `(lu, pivots)`: L below the diagonal, U on and above it, and the row exchanges.
 
     Example:
@@ -193,7 +193,9 @@ def lu_factor(x: Any) -> Any:
 
 
 @op
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(
+    x: TensorLike, ord: int | float | str | None = None, axis: Axes = None, keepdims: bool = False
+) -> jax.Array:
     """Returns the norm of vectors (one axis) or matrices (two axes).
 
     The gradient of a Euclidean norm is 0 where the norm is 0.
@@ -226,7 +228,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 @op
-def qr(x: Any, mode: str = "reduced") -> Any:
+def qr(x: TensorLike, mode: str = "reduced") -> tuple[jax.Array, ...]:
     """Returns `(q, r)` with q @ r = x, q orthogonal and r upper triangular.
 
     Args:
@@ -251,7 +253,7 @@ def qr(x: Any, mode: str = "reduced") -> Any:
 
 
 @op
-def solve(a: Any, b: Any) -> Any:
+def solve(a: TensorLike, b: TensorLike) -> jax.Array:
     """Solves a @ x = b for square matrices a; b is a vector or a matrix.
 
     Args:
@@ -270,7 +272,7 @@ def solve(a: Any, b: Any) -> Any:
 
 
 @op
-def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
+def solve_triangular(a: TensorLike, b: TensorLike, lower: bool = False) -> jax.Array:
     """Solves a @ x = b for triangular matrices a, ignoring the other triangle.
 
     Args:
@@ -290,7 +292,9 @@ def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
 
 
 @op
-def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(
+    x: TensorLike, full_matrices: bool = True, compute_uv: bool = True
+) -> jax.Array | tuple[jax.Array, ...]:
     """Returns the singular value decomposition `(u, s, vh)` with u @ diag(s) @ vh = x.
 
     Args:
@@ -309,7 +313,7 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 
 
 @op
-def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
+def lstsq(a: TensorLike, b: TensorLike, rcond: float | None = None) -> jax.Array:
     """Returns the least-squares solution of a @ x = b with the smallest norm.
 
     Args:
@@ -329,7 +333,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
     return jnp.linalg.lstsq(to_array(a), to_array(b), rcond=rcond)[0]
 
 
-def _matrices(name: str, x: Any) -> jax.Array:
+def _matrices(name: str, x: TensorLike) -> jax.Array:
     x = jnp.asarray(x)
     if x.ndim < 2:
         raise ValueError(
@@ -340,7 +344,7 @@ def _matrices(name: str, x: Any) -> jax.Array:
 
 
 @op
-def matrix_rank(x: Any, tol: Any = None) -> Any:
+def matrix_rank(x: TensorLike, tol: Number | None = None) -> jax.Array:
     """Returns the number of singular values above the tolerance.
 
     Args:
@@ -359,7 +363,7 @@ def matrix_rank(x: Any, tol: Any = None) -> Any:
 
 
 @op
-def pinv(x: Any, rcond: Any = None) -> Any:
+def pinv(x: TensorLike, rcond: Number | None = None) -> jax.Array:
     """Returns the Moore-Penrose pseudo-inverse of matrices.
 
     Args:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
+
+import jax
 
 from fkeras.engine.call.context import Context, Output
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.layer.layer import Layer
 
 __all__ = ("Unmask", "unmask")
+
+
+Masked = TypeVar("Masked", bound=TensorLike)
 
 
 class Unmask(Layer):
@@ -23,12 +29,12 @@ class Unmask(Layer):
     # accepts a mask, so that `forward` can leave the mask out of its output
     supports_masking = True
 
-    def forward(self, context: Context, x: Any) -> Output:
+    def forward(self, context: Context, x: jax.Array) -> Output:
         # no `mask` in the output: the mask ends here
         return Output(x)
 
 
-def unmask(x: Any) -> Any:
+def unmask(x: Masked) -> Masked:
     """Returns x without its mask, so that layers without mask support accept x.
 
     Args:
@@ -41,4 +47,5 @@ def unmask(x: Any) -> Any:
         >>> fk.layers.Flatten()(fk.ops.unmask(words)).shape
         (None, 20)
     """
-    return Unmask()(x)
+    unmasked: Any = Unmask()(x)
+    return unmasked

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import float_unary, op, to_array, to_floats
 from fkeras.engine.symbolic.operation import Op
+from fkeras.engine.values.argument_types import Axes
 from fkeras.nn import signal
 from fkeras.nn.numerics.stable import safe_sqrt, sign_and_logdet
 
@@ -72,9 +75,12 @@ stft = op(signal.stft)
 istft = op(signal.istft)
 
 
-def _segments(name: str, function: Any, doc: str, shown: list[int]) -> Op:
+def _segments(name: str, function: Callable[..., jax.Array], doc: str, shown: list[int]) -> Op:
     def reduce(
-        data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+        data: TensorLike,
+        segment_ids: TensorLike,
+        num_segments: int | None = None,
+        sorted: bool = False,
     ) -> Any:
         data, segment_ids = jnp.asarray(data), jnp.asarray(segment_ids)
         # as with Keras on JAX: under jit, the size of a result cannot depend on values
@@ -128,7 +134,7 @@ segment_prod = _segments(
 
 
 @op
-def top_k(x: Any, k: int, sorted: bool = True) -> Any:
+def top_k(x: TensorLike, k: int, sorted: bool = True) -> tuple[jax.Array, jax.Array]:
     """Returns `(values, indices)` of the k largest elements along the last axis, largest first.
 
     Args:
@@ -145,7 +151,7 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:
 
 
 @op
-def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
+def in_top_k(targets: TensorLike, predictions: TensorLike, k: int) -> jax.Array:
     """Returns whether each target is among the k classes with the highest predictions.
 
     Args:
@@ -166,7 +172,7 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
 
 
 @op
-def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns log(sum(exp(x))) along the axes, without overflow.
 
     If all elements are -inf, the result is -inf with a gradient of 0.
@@ -193,7 +199,7 @@ def _all_axes(x: jax.Array) -> tuple[int, ...]:
 
 
 @op
-def cdist(x: Any, y: Any) -> Any:
+def cdist(x: TensorLike, y: TensorLike) -> jax.Array:
     """Returns the Euclidean distances of all pairs of rows; the gradient is 0 at distance 0.
 
     Args:
@@ -223,7 +229,7 @@ def cdist(x: Any, y: Any) -> Any:
 
 
 @op
-def logdet(x: Any) -> Any:
+def logdet(x: TensorLike) -> jax.Array:
     """Returns the logarithm of the absolute determinant of square matrices.
 
     Example:
@@ -238,7 +244,7 @@ def logdet(x: Any) -> Any:
 
 
 @op
-def view_as_complex(x: Any) -> Any:
+def view_as_complex(x: TensorLike) -> jax.Array:
     """Returns complex numbers from a last axis of real and imaginary parts.
 
     Args:
@@ -264,7 +270,7 @@ def view_as_complex(x: Any) -> Any:
 
 
 @op
-def view_as_real(x: Any) -> Any:
+def view_as_real(x: TensorLike) -> jax.Array:
     """Returns the real and imaginary parts of complex numbers on a new last axis.
 
     Args:

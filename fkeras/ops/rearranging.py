@@ -8,13 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import few, op, to_array
 
 __all__ = ("rearrange", "unstack")
 
 
 @op
-def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
+def rearrange(tensor: TensorLike, pattern: str, **axes_lengths: int) -> jax.Array:
     """Splits, transposes and merges axes by a pattern of names: "b (h w) c -> b c h w".
 
     Names in parentheses denote one axis, which is split on the left and merged on the right.
@@ -73,7 +74,7 @@ def _product(sizes: Any) -> Any:
 
 
 @op
-def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
+def unstack(x: TensorLike, num: int | None = None, axis: int = 0) -> list[jax.Array]:
     """Returns a list of the slices of x along an axis, without that axis.
 
     Args:

@@ -41,6 +41,17 @@ layers.Dense(4).unit  # mistake
 layers.Dense(4).units = 5  # mistake
 fk.ops.mean(x, axes=1)  # mistake
 fk.ops.meen(x)  # mistake
+fk.ops.mean("x")  # mistake
+fk.ops.mean(["x", "y"])  # mistake
+fk.ops.sum(x, axis="batch")  # mistake
+fk.ops.exp("x")  # mistake
+fk.ops.add(x, "1")  # mistake
+fk.ops.add(x, 1, 2)  # mistake
+fk.ops.where(x > 0, x, "0")  # mistake
+fk.ops.reshape(x, "flat")  # mistake
+fk.ops.zeros("3")  # mistake
+fk.ops.top_k(x, "3")  # mistake
+x + "1"  # mistake
 jax.numpy.sin(x)  # mistake
 float(x)  # mistake
 fk.freeze("conv*")  # mistake

@@ -53,6 +53,33 @@ assert_type(fk.ops.concatenate([h, h], axis=-1), fk.KerasTensor)
 assert_type(fk.ops.mean(jnp.ones((2, 3)), axis=1), jax.Array)
 assert_type(fk.ops.relu([1.0, -1.0]), jax.Array)
 assert_type(fk.ops.lift(jnp.cumsum)(h, axis=1), fk.KerasTensor)
+
+
+class Table:
+    """Converts to an array, as tensors of other libraries do."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.ones((2, 3), "float32")
+
+
+for numbers in (2.0, np.float32(2), [1, 2], [[1.0], [2.0]], (np.ones(2), np.ones(2)), Table()):
+    print(fk.ops.mean(numbers), fk.ops.exp(numbers))
+assert_type(fk.ops.mean(np.ones((2, 3))), jax.Array)
+assert_type(fk.ops.mean([[1, 2], [3, 4]], axis=[0, 1]), jax.Array)
+assert_type(fk.ops.mean(Table()), jax.Array)
+assert_type(fk.ops.mean(x=h, axis=1), fk.KerasTensor)
+assert_type(fk.ops.exp(h), fk.KerasTensor)
+assert_type(fk.ops.exp(x=h), fk.KerasTensor)
+assert_type(fk.ops.exp(x=np.ones(2)), jax.Array)
+assert_type(fk.ops.maximum(h, 0), fk.KerasTensor)
+assert_type(fk.ops.maximum(x1=0, x2=h), fk.KerasTensor)
+assert_type(fk.ops.maximum([1.0, 2.0], 0), jax.Array)
+assert_type(fk.ops.where(np.ones((1, 8), bool), 0.0, h), fk.KerasTensor)
+assert_type(fk.ops.stack([h, h], axis=1), fk.KerasTensor)
+assert_type(fk.ops.reshape(h, (-1, 4)), fk.KerasTensor)
+assert_type(fk.ops.cast([1, 2], np.float16), jax.Array)
+assert_type(fk.ops.zeros((2, 3), dtype="int32"), jax.Array)
+assert_type(fk.ops.shape(h), tuple[int | None, ...])
 assert_type(layers.Add()([h, h]), fk.KerasTensor)
 assert_type(layers.concatenate([h, h]), fk.KerasTensor)
 assert_type(layers.MultiHeadAttention(2, 4)(x, x), fk.KerasTensor)

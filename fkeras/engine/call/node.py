@@ -13,6 +13,7 @@ from fkeras.engine.call.inference import infer
 from fkeras.engine.call.signature import Effects, Signature, SignatureFields
 from fkeras.engine.messages.errors import SymbolicValueError
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
+from fkeras.engine.values.argument_types import ArrayLike, Nested
 from fkeras.engine.values.private_jax import asked_by_an_operator
 from fkeras.engine.values.spec import Spec
 
@@ -195,6 +196,8 @@ class SymbolicTensor:
 
 #: symbolic tensors in lists, tuples and dictionaries
 SymbolicTree: TypeAlias = "SymbolicTensor | Sequence[SymbolicTree] | Mapping[str, SymbolicTree]"
+#: arguments of operations: a number, an array, a symbolic tensor, or these in nested lists
+TensorLike: TypeAlias = Nested[ArrayLike | SymbolicTensor]
 
 
 def is_symbolic(value: Any) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.operation import (
     Op,
     Parameters,
+    Unary,
     binary,
     described,
     to_array,
@@ -61,15 +64,15 @@ def elementwise(function: Callable[Parameters, Any]) -> Op[Parameters]:
     return Op(function.__name__, function, elementwise=True)
 
 
-def to_floats(x: Any) -> Any:
+def to_floats(x: TensorLike) -> jax.Array:
     """Converts `x` to an array of floats; integers and Booleans become float32."""
     # Keras's rule for functions such as sqrt; jax.numpy would return float64 for int64 under x64
-    x = jnp.asarray(x)
-    return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype("float32")
+    array = jnp.asarray(x)
+    return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype("float32")
 
 
 def float_unary(
     name: str, function: Callable, doc: str, example: str = "", shown: str = ""
-) -> Op[...]:
+) -> Unary:
     """Creates an elementwise operation of one array that casts integers to float32; see `unary`."""
     return unary(name, lambda x: function(to_floats(x)), doc, example, shown)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, overload
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.field_types import Converted
 from fkeras.engine.config.serialization import encode, resolve
@@ -79,8 +80,25 @@ class Op(Generic[Parameters]):
 
     @overload
     def __call__(
+        self: Op[Concatenate[Any, Any, Any, Rest]],
+        x1: Any,
+        x2: Any,
+        x3: Tensor,
+        /,
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(
         self, x: Tensor | Sequence[Tensor], /, *args: Any, name: str, **kwargs: Any
     ) -> Tensor: ...
+
+    @overload
+    def __call__(self, *, x: Tensor | Sequence[Tensor], **kwargs: Any) -> Tensor: ...
+
+    @overload
+    def __call__(self, *, inputs: Tensor, **kwargs: Any) -> Tensor: ...
 
     @overload
     def __call__(self, *args: Any, name: str, **kwargs: Any) -> Any: ...
@@ -104,6 +122,43 @@ class Op(Generic[Parameters]):
 
     def get_config(self) -> Any:
         return self.name if self.builtin else encode(self.function, f"fk.ops.lift({self.name})")
+
+
+if TYPE_CHECKING:
+
+    class Unary(Op[...]):
+        """The type of the operations of `unary`: functions of one array, `x`."""
+
+        @overload
+        def __call__(self, x: Tensor | Sequence[Tensor], *, name: str | None = None) -> Tensor: ...
+
+        @overload
+        def __call__(self, x: TensorLike, *, name: str | None = None) -> jax.Array: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    class Binary(Op[...]):
+        """The type of the operations of `binary`: functions of two arrays, `x1` and `x2`."""
+
+        @overload
+        def __call__(
+            self, x1: Tensor | Sequence[Tensor], x2: TensorLike, *, name: str | None = None
+        ) -> Tensor: ...
+
+        @overload
+        def __call__(
+            self, x1: TensorLike, x2: Tensor | Sequence[Tensor], *, name: str | None = None
+        ) -> Tensor: ...
+
+        @overload
+        def __call__(
+            self, x1: TensorLike, x2: TensorLike, *, name: str | None = None
+        ) -> jax.Array: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+else:
+    Unary = Binary = Op
 
 
 def _builtin(name: str) -> Op:
@@ -228,9 +283,11 @@ BEHIND_FUNCTIONS = types.MappingProxyType(
 )
 
 
-def to_array(x: Any) -> Any:
+def to_array(x: TensorLike) -> jax.Array:
     """Converts lists and tuples to arrays; a Python number is unchanged, so its dtype is weak."""
-    return jnp.asarray(x) if isinstance(x, list | tuple) else x
+    # jax.numpy accepts numbers and NumPy's arrays as they are: type checkers may see an array
+    array: Any = x
+    return jnp.asarray(array) if isinstance(array, list | tuple) else array
 
 
 def described(doc: str, arguments: str, example: str, shown: str) -> str:
@@ -255,7 +312,7 @@ def described(doc: str, arguments: str, example: str, shown: str) -> str:
     )
 
 
-def unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op[...]:
+def unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Unary:
     """Creates an elementwise operation of one array, `x`.
 
     Args:
@@ -270,12 +327,12 @@ def unary(name: str, function: Callable, doc: str, example: str = "", shown: str
         6
     """
 
-    def compute(x: Any) -> Any:
+    def compute(x: TensorLike) -> Any:
         return function(to_array(x))
 
     args = "x: an array of any shape."
     compute.__doc__ = described(doc, args, example, shown) if example else doc
-    return Op(name, compute, elementwise=True)
+    return Unary(name, compute, elementwise=True)
 
 
 def binary(
@@ -286,7 +343,7 @@ def binary(
     shown: str = "",
     *,
     elementwise: bool = True,
-) -> Op[...]:
+) -> Binary:
     """Creates an operation of two arrays, `x1` and `x2`.
 
     Args:
@@ -302,10 +359,10 @@ def binary(
         3
     """
 
-    def compute(x1: Any, x2: Any) -> Any:
+    def compute(x1: TensorLike, x2: TensorLike) -> Any:
         return function(to_array(x1), to_array(x2))
 
     second = "x2: an array; the two broadcast." if elementwise else "x2: an array."
     args = f"x1: an array.\n{second}"
     compute.__doc__ = described(doc, args, example, shown) if example else doc
-    return Op(name, compute, elementwise=elementwise)
+    return Binary(name, compute, elementwise=elementwise)

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fkeras.engine.call.node import SymbolicTensor
+from fkeras.engine.call.node import SymbolicTensor, TensorLike
 from fkeras.engine.symbolic.operation import Op, binary, unary
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.numerics.slopes import power as _power
@@ -201,52 +201,52 @@ class KerasTensor(SymbolicTensor):
             )
         return _UFUNCS[name](*inputs)
 
-    def __add__(self, other: Any) -> KerasTensor:
+    def __add__(self, other: TensorLike) -> KerasTensor:
         return add(self, other)
 
-    def __radd__(self, other: Any) -> KerasTensor:
+    def __radd__(self, other: TensorLike) -> KerasTensor:
         return add(other, self)
 
-    def __sub__(self, other: Any) -> KerasTensor:
+    def __sub__(self, other: TensorLike) -> KerasTensor:
         return subtract(self, other)
 
-    def __rsub__(self, other: Any) -> KerasTensor:
+    def __rsub__(self, other: TensorLike) -> KerasTensor:
         return subtract(other, self)
 
-    def __mul__(self, other: Any) -> KerasTensor:
+    def __mul__(self, other: TensorLike) -> KerasTensor:
         return multiply(self, other)
 
-    def __rmul__(self, other: Any) -> KerasTensor:
+    def __rmul__(self, other: TensorLike) -> KerasTensor:
         return multiply(other, self)
 
-    def __truediv__(self, other: Any) -> KerasTensor:
+    def __truediv__(self, other: TensorLike) -> KerasTensor:
         return true_divide(self, other)
 
-    def __rtruediv__(self, other: Any) -> KerasTensor:
+    def __rtruediv__(self, other: TensorLike) -> KerasTensor:
         return true_divide(other, self)
 
-    def __floordiv__(self, other: Any) -> KerasTensor:
+    def __floordiv__(self, other: TensorLike) -> KerasTensor:
         return floor_divide(self, other)
 
-    def __rfloordiv__(self, other: Any) -> KerasTensor:
+    def __rfloordiv__(self, other: TensorLike) -> KerasTensor:
         return floor_divide(other, self)
 
-    def __mod__(self, other: Any) -> KerasTensor:
+    def __mod__(self, other: TensorLike) -> KerasTensor:
         return mod(self, other)
 
-    def __rmod__(self, other: Any) -> KerasTensor:
+    def __rmod__(self, other: TensorLike) -> KerasTensor:
         return mod(other, self)
 
-    def __pow__(self, other: Any) -> KerasTensor:
+    def __pow__(self, other: TensorLike) -> KerasTensor:
         return power(self, other)
 
-    def __rpow__(self, other: Any) -> KerasTensor:
+    def __rpow__(self, other: TensorLike) -> KerasTensor:
         return power(other, self)
 
-    def __matmul__(self, other: Any) -> KerasTensor:
+    def __matmul__(self, other: TensorLike) -> KerasTensor:
         return matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> KerasTensor:
+    def __rmatmul__(self, other: TensorLike) -> KerasTensor:
         return matmul(other, self)
 
     def __neg__(self) -> KerasTensor:
@@ -258,34 +258,34 @@ class KerasTensor(SymbolicTensor):
     def __invert__(self) -> KerasTensor:
         return logical_not(self)
 
-    def __and__(self, other: Any) -> KerasTensor:
+    def __and__(self, other: TensorLike) -> KerasTensor:
         return logical_and(self, other)
 
-    def __rand__(self, other: Any) -> KerasTensor:
+    def __rand__(self, other: TensorLike) -> KerasTensor:
         return logical_and(other, self)
 
-    def __or__(self, other: Any) -> KerasTensor:
+    def __or__(self, other: TensorLike) -> KerasTensor:
         return logical_or(self, other)
 
-    def __ror__(self, other: Any) -> KerasTensor:
+    def __ror__(self, other: TensorLike) -> KerasTensor:
         return logical_or(other, self)
 
-    def __xor__(self, other: Any) -> KerasTensor:
+    def __xor__(self, other: TensorLike) -> KerasTensor:
         return logical_xor(self, other)
 
-    def __rxor__(self, other: Any) -> KerasTensor:
+    def __rxor__(self, other: TensorLike) -> KerasTensor:
         return logical_xor(other, self)
 
-    def __lt__(self, other: Any) -> KerasTensor:
+    def __lt__(self, other: TensorLike) -> KerasTensor:
         return less(self, other)
 
-    def __le__(self, other: Any) -> KerasTensor:
+    def __le__(self, other: TensorLike) -> KerasTensor:
         return less_equal(self, other)
 
-    def __gt__(self, other: Any) -> KerasTensor:
+    def __gt__(self, other: TensorLike) -> KerasTensor:
         return greater(self, other)
 
-    def __ge__(self, other: Any) -> KerasTensor:
+    def __ge__(self, other: TensorLike) -> KerasTensor:
         return greater_equal(self, other)
 
     def __getitem__(self, index: Any) -> KerasTensor:

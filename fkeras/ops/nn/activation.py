@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from fkeras import activations
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import elementwise, op, to_array, unary
 from fkeras.engine.symbolic.operation import Op
 
@@ -153,7 +153,7 @@ selu = _plain(
 
 
 @elementwise
-def elu(x: Any, alpha: float = 1.0) -> Any:
+def elu(x: TensorLike, alpha: float = 1.0) -> jax.Array:
     """Returns x where x is positive, alpha * (exp(x) - 1) elsewhere.
 
     Args:
@@ -172,7 +172,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 
 @elementwise
-def celu(x: Any, alpha: float = 1.0) -> Any:
+def celu(x: TensorLike, alpha: float = 1.0) -> jax.Array:
     """Returns max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Args:
@@ -191,7 +191,7 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
 
 
 @elementwise
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> jax.Array:
     """Returns x where x is positive, negative_slope * x elsewhere.
 
     Args:
@@ -206,7 +206,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
 
 
 @elementwise
-def gelu(x: Any, approximate: bool = True) -> Any:
+def gelu(x: TensorLike, approximate: bool = True) -> jax.Array:
     """Returns x times the cumulative distribution function of the standard normal at x.
 
     Args:
@@ -224,7 +224,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 @elementwise
-def squareplus(x: Any, b: float = 4) -> Any:
+def squareplus(x: TensorLike, b: float = 4) -> jax.Array:
     """Returns (x + sqrt(x**2 + b)) / 2.
 
     Args:
@@ -242,7 +242,7 @@ def squareplus(x: Any, b: float = 4) -> Any:
 
 
 @elementwise
-def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
+def soft_shrink(x: TensorLike, threshold: float = 0.5) -> jax.Array:
     """Returns x shifted towards 0 by the threshold, and 0 where |x| is at most the threshold.
 
     Args:
@@ -257,7 +257,7 @@ def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
 
 
 @elementwise
-def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
+def hard_shrink(x: TensorLike, threshold: float = 0.5) -> jax.Array:
     """Returns x where |x| is above the threshold, 0 elsewhere.
 
     Args:
@@ -272,7 +272,7 @@ def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
 
 
 @elementwise
-def threshold(x: Any, threshold: float, default_value: float) -> Any:
+def threshold(x: TensorLike, threshold: float, default_value: float) -> jax.Array:
     """Returns x where x is above the threshold, `default_value` elsewhere.
 
     Args:
@@ -288,7 +288,7 @@ def threshold(x: Any, threshold: float, default_value: float) -> Any:
 
 
 @op
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: TensorLike, axis: int = -1) -> jax.Array:
     """Returns a * sigmoid(b) for the halves a, b of x along an axis.
 
     Args:
@@ -307,7 +307,7 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 
 @op
-def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
+def softmax(x: TensorLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
     """Returns exp(x) / sum(exp(x)) over one or several axes.
 
     If all scores of a row are -inf, the result is uniform with a gradient of 0 (NaN in Keras).
@@ -325,7 +325,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
 
 
 @op
-def log_softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
+def log_softmax(x: TensorLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
     """Returns x - log(sum(exp(x))) over one or several axes.
 
     If all scores of a row are -inf, the result is uniform with a gradient of 0 (NaN in Keras).
@@ -341,7 +341,7 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
     return jax.nn.log_softmax(_clear_masked_rows(x, axis), axis=axis)
 
 
-def _clear_masked_rows(x: Any, axis: int | tuple[int, ...]) -> Any:
+def _clear_masked_rows(x: TensorLike, axis: int | tuple[int, ...]) -> jax.Array:
     """Returns the scores with zeros in rows that hold only -inf."""
     x = jnp.asarray(to_array(x))
     # integers hold no -inf
@@ -353,7 +353,7 @@ def _clear_masked_rows(x: Any, axis: int | tuple[int, ...]) -> Any:
 
 
 @op
-def sparsemax(x: Any, axis: int = -1) -> Any:
+def sparsemax(x: TensorLike, axis: int = -1) -> jax.Array:
     """Returns the nearest point to x on the probability simplex; see `fk.activations.sparsemax`.
 
     Args:

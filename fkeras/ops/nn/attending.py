@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import op
 from fkeras.nn.attention import dot_product_attention as _attention
 
@@ -14,18 +14,18 @@ __all__ = ("dot_product_attention",)
 
 @op
 def dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
-    mask: Any = None,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    bias: TensorLike | None = None,
+    mask: TensorLike | None = None,
     scale: float | None = None,
     is_causal: bool = False,
     flash_attention: bool | None = None,
     attn_logits_soft_cap: float | None = None,
     *,
     empty_rows: str = "zeros",
-) -> Any:
+) -> jax.Array:
     """Returns softmax(scale * query @ key + bias) @ value for each head.
 
     The output for a query without any key to attend to is 0, with a gradient of 0.

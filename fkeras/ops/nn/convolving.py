@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.config.converters import data_format_name, sizes
 from fkeras.engine.symbolic.define import op, to_floats
 from fkeras.nn.convolution import convolve_depthwise, convolve_separable, convolve_transpose
@@ -25,14 +26,14 @@ _Sizes = int | Sequence[int]
 
 @op
 def conv_transpose(
-    inputs: Any,
-    kernel: Any,
+    inputs: TensorLike,
+    kernel: TensorLike,
     strides: _Sizes = 1,
     padding: str = "valid",
     output_padding: _Sizes | None = None,
     data_format: str | None = None,
     dilation_rate: _Sizes = 1,
-) -> Any:
+) -> jax.Array:
     """Transposed convolution: the gradient of `conv` with respect to its inputs.
 
     Args:
@@ -48,7 +49,8 @@ def conv_transpose(
         >>> fk.ops.conv_transpose(x, kernel, strides=2).ravel()
         Array([ 1.,  2.,  8., 10., 15.], dtype=float32)
     """
-    inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    inputs = jnp.asarray(inputs)
+    rank = inputs.ndim - 2
     # None and 0 differ: None selects Keras's default output size
     amounts = output_padding
     return convolve_transpose(
@@ -66,13 +68,13 @@ def conv_transpose(
 
 @op
 def depthwise_conv(
-    inputs: Any,
-    kernel: Any,
+    inputs: TensorLike,
+    kernel: TensorLike,
     strides: _Sizes = 1,
     padding: str = "valid",
     data_format: str | None = None,
     dilation_rate: _Sizes = 1,
-) -> Any:
+) -> jax.Array:
     """Depthwise convolution: correlates each input channel with a separate set of m filters.
 
     Args:
@@ -87,7 +89,8 @@ def depthwise_conv(
         >>> fk.ops.depthwise_conv(x, kernel)
         Array([[[ 3., 30.]]], dtype=float32)
     """
-    inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    inputs = jnp.asarray(inputs)
+    rank = inputs.ndim - 2
     return convolve_depthwise(
         inputs,
         jnp.asarray(kernel),
@@ -100,14 +103,14 @@ def depthwise_conv(
 
 @op
 def separable_conv(
-    inputs: Any,
-    depthwise_kernel: Any,
-    pointwise_kernel: Any,
+    inputs: TensorLike,
+    depthwise_kernel: TensorLike,
+    pointwise_kernel: TensorLike,
     strides: _Sizes = 1,
     padding: str = "valid",
     data_format: str | None = None,
     dilation_rate: _Sizes = 1,
-) -> Any:
+) -> jax.Array:
     """Separable convolution: a depthwise convolution followed by a pointwise convolution.
 
     Args:
@@ -123,7 +126,8 @@ def separable_conv(
         >>> fk.ops.separable_conv(x, jnp.ones((2, 2, 1)), jnp.ones((1, 2, 1)))
         Array([[[33.]]], dtype=float32)
     """
-    inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    inputs = jnp.asarray(inputs)
+    rank = inputs.ndim - 2
     return convolve_separable(
         inputs,
         jnp.asarray(depthwise_kernel),
@@ -135,14 +139,18 @@ def separable_conv(
     )
 
 
-def _adaptive(name: str, x: Any, output_size: _Sizes, mode: str, data_format: str | None) -> Any:
+def _adaptive(
+    name: str, x: jax.Array, output_size: _Sizes, mode: str, data_format: str | None
+) -> jax.Array:
     # all axes but batch and channels are spatial
     target = sizes(x.ndim - 2).check(f"{name}: output_size", output_size)
     return adaptive_pool(x, target, mode, data_format_name(data_format))
 
 
 @op
-def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
+def adaptive_average_pool(
+    inputs: TensorLike, output_size: _Sizes, data_format: str | None = None
+) -> jax.Array:
     """Returns the mean of each of `output_size` windows along each axis.
 
     Args:
@@ -159,7 +167,9 @@ def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | N
 
 
 @op
-def adaptive_max_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
+def adaptive_max_pool(
+    inputs: TensorLike, output_size: _Sizes, data_format: str | None = None
+) -> jax.Array:
     """Returns the maximum of each of `output_size` windows along each axis.
 
     Args:

@@ -7,7 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import elementwise, op, to_floats
+from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.losses import crossentropy, sequence
 from fkeras.nn.ctc_decoding import ctc_decode as _ctc_decode
 from fkeras.nn.image import quality
@@ -36,8 +38,12 @@ def _dense(name: str, sparse: bool) -> None:
 
 @op
 def one_hot(
-    x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
-) -> Any:
+    x: TensorLike,
+    num_classes: int,
+    axis: int = -1,
+    dtype: DTypeLike | None = None,
+    sparse: bool = False,
+) -> jax.Array:
     """Returns one-hot vectors; an index out of range gives zeros.
 
     Args:
@@ -64,13 +70,13 @@ def one_hot(
 
 @op
 def multi_hot(
-    inputs: Any,
+    inputs: TensorLike,
     num_classes: int | None = None,
     axis: int = -1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     sparse: bool = False,
     **kwargs: Any,
-) -> Any:
+) -> jax.Array:
     """Returns multi-hot vectors: 1 at all indices of a row, 0 elsewhere.
 
     Args:
@@ -103,7 +109,7 @@ def multi_hot(
     return jnp.max(ones, axis=1 if x.ndim > 1 else 0)
 
 
-def _pair(name: str, target: Any, output: Any) -> tuple[jax.Array, jax.Array]:
+def _pair(name: str, target: TensorLike, output: TensorLike) -> tuple[jax.Array, jax.Array]:
     # no alignment of ranks, unlike losses: a silent broadcast would change the result's shape
     target, output = to_floats(target), to_floats(output)
     if target.shape != output.shape:
@@ -115,7 +121,9 @@ def _pair(name: str, target: Any, output: Any) -> tuple[jax.Array, jax.Array]:
 
 
 @elementwise
-def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:
+def binary_crossentropy(
+    target: TensorLike, output: TensorLike, from_logits: bool = False
+) -> jax.Array:
     """Returns -(y * log(p) + (1 - y) * log(1 - p)) for each element.
 
     Args:
@@ -137,8 +145,8 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
 
 @op
 def categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
-) -> Any:
+    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: int = -1
+) -> jax.Array:
     """Returns -sum(y * log(p)) over the classes.
 
     Args:
@@ -162,8 +170,8 @@ def categorical_crossentropy(
 
 @op
 def sparse_categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
-) -> Any:
+    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: int = -1
+) -> jax.Array:
     """Returns -log(p) for the probability p of the true class, with class numbers as targets.
 
     Args:
@@ -183,7 +191,7 @@ def sparse_categorical_crossentropy(
 
 
 @elementwise
-def polar(abs_: Any, angle: Any) -> Any:
+def polar(abs_: TensorLike, angle: TensorLike) -> jax.Array:
     """Returns complex numbers from absolute values and angles.
 
     Args:
@@ -202,8 +210,12 @@ def polar(abs_: Any, angle: Any) -> Any:
 
 @op
 def ctc_loss(
-    target: Any, output: Any, target_length: Any, output_length: Any, mask_index: int = 0
-) -> Any:
+    target: TensorLike,
+    output: TensorLike,
+    target_length: TensorLike,
+    output_length: TensorLike,
+    mask_index: int = 0,
+) -> jax.Array:
     """Returns the CTC loss: the negative log probability of the labels over all alignments.
 
     Args:

@@ -8,7 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import op, to_floats
+from fkeras.engine.values.argument_types import Axes
 from fkeras.nn.normalization import layer_normalization as _layer_normalization
 from fkeras.nn.normalization import rms_normalization as _rms_normalization
 from fkeras.nn.numerics.axes import align
@@ -28,7 +30,9 @@ _EPSILON = 1e-7
 
 
 @op
-def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> Any:
+def moments(
+    x: TensorLike, axes: Axes, keepdims: bool = False, synchronized: bool = False
+) -> tuple[jax.Array, ...]:
     """Returns `(mean, variance)` along the axes, computed in at least float32.
 
     Args:
@@ -69,14 +73,14 @@ def _wide(x: jax.Array) -> jax.Array:
 
 @op
 def batch_normalization(
-    x: Any,
-    mean: Any,
-    variance: Any,
+    x: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
     axis: int,
-    offset: Any = None,
-    scale: Any = None,
+    offset: TensorLike | None = None,
+    scale: TensorLike | None = None,
     epsilon: float = 1e-3,
-) -> Any:
+) -> jax.Array:
     """Returns (x - mean) / sqrt(variance + epsilon) * scale + offset along one axis.
 
     Args:
@@ -109,13 +113,13 @@ def batch_normalization(
 
 @op
 def layer_normalization(
-    x: Any,
-    gamma: Any = None,
-    beta: Any = None,
+    x: TensorLike,
+    gamma: TensorLike | None = None,
+    beta: TensorLike | None = None,
     axis: int | Sequence[int] = -1,
     epsilon: float | None = None,
     **kwargs: Any,
-) -> Any:
+) -> jax.Array:
     """Returns (x - mean) / sqrt(variance + epsilon) * gamma + beta along the axes.
 
     Args:
@@ -153,8 +157,11 @@ def layer_normalization(
 
 @op
 def rms_normalization(
-    x: Any, scale: Any = None, axis: int | Sequence[int] = -1, epsilon: float | None = None
-) -> Any:
+    x: TensorLike,
+    scale: TensorLike | None = None,
+    axis: int | Sequence[int] = -1,
+    epsilon: float | None = None,
+) -> jax.Array:
     """Returns x / sqrt(mean(x**2) + epsilon) * scale along the axes.
 
     Args:
@@ -176,7 +183,9 @@ def rms_normalization(
 
 
 @op
-def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = None) -> Any:
+def normalize(
+    x: TensorLike, axis: Axes = -1, order: int = 2, epsilon: float | None = None
+) -> jax.Array:
     """Returns x divided by its norm along the axes; zeros stay 0, with finite gradients.
 
     Args:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.config.converters import data_format_name, sizes
 from fkeras.engine.symbolic.define import op, to_floats
 from fkeras.nn import pooling
@@ -34,13 +34,13 @@ def _sizes(name: str, value: _Sizes, count: int, least: int = 1) -> tuple[int, .
 
 @op
 def conv(
-    inputs: Any,
-    kernel: Any,
+    inputs: TensorLike,
+    kernel: TensorLike,
     strides: _Sizes = 1,
     padding: str = "valid",
     data_format: str | None = None,
     dilation_rate: _Sizes = 1,
-) -> Any:
+) -> jax.Array:
     """Convolution: the cross-correlation of the inputs with each filter of a kernel.
 
     Args:
@@ -71,9 +71,15 @@ def conv(
 
 
 def _pool(
-    function: Callable, name: str, x: Any, pool_size: Any, strides: Any, padding: str, layout: Any
-) -> Any:
-    rank, layout = x.ndim - 2, data_format_name(layout)
+    function: Callable,
+    name: str,
+    x: jax.Array,
+    pool_size: _Sizes,
+    strides: _Sizes | None,
+    padding: str,
+    data_format: str | None,
+) -> jax.Array:
+    rank, layout = x.ndim - 2, data_format_name(data_format)
     pool_size = _sizes(f"{name}: pool_size", pool_size, rank)
     strides = pool_size if strides is None else _sizes(f"{name}: strides", strides, rank)
     if padding.lower() == "valid":
@@ -84,12 +90,12 @@ def _pool(
 
 @op
 def max_pool(
-    inputs: Any,
+    inputs: TensorLike,
     pool_size: _Sizes,
     strides: _Sizes | None = None,
     padding: str = "valid",
     data_format: str | None = None,
-) -> Any:
+) -> jax.Array:
     """Returns the maximum of each window.
 
     Args:
@@ -111,12 +117,12 @@ def max_pool(
 
 @op
 def average_pool(
-    inputs: Any,
+    inputs: TensorLike,
     pool_size: _Sizes,
     strides: _Sizes | None = None,
     padding: str = "valid",
     data_format: str | None = None,
-) -> Any:
+) -> jax.Array:
     """Returns the mean of each window; padding does not count.
 
     Args:
@@ -138,8 +144,12 @@ def average_pool(
 
 @op
 def unfold(
-    x: Any, kernel_size: _Sizes, dilation: _Sizes = 1, padding: _Sizes = 0, stride: _Sizes = 1
-) -> Any:
+    x: TensorLike,
+    kernel_size: _Sizes,
+    dilation: _Sizes = 1,
+    padding: _Sizes = 0,
+    stride: _Sizes = 1,
+) -> jax.Array:
     """Extracts the windows of images as columns (im2col).
 
     Args:
@@ -179,13 +189,13 @@ def unfold(
 
 @op
 def fold(
-    x: Any,
+    x: TensorLike,
     output_size: _Sizes,
     kernel_size: _Sizes,
     dilation: _Sizes = 1,
     padding: _Sizes = 0,
     stride: _Sizes = 1,
-) -> Any:
+) -> jax.Array:
     """Sums columns of windows into images (col2im); the transpose of `unfold`.
 
     Args:
@@ -238,7 +248,7 @@ def _check_block(name: str, block_size: int) -> None:
 
 
 @op
-def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") -> Any:
+def depth_to_space(x: TensorLike, block_size: int, data_format: str = "channels_last") -> jax.Array:
     """Rearranges blocks of channels into blocks of pixels.
 
     Args:
@@ -272,7 +282,7 @@ def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") 
 
 
 @op
-def space_to_depth(x: Any, block_size: int, data_format: str = "channels_last") -> Any:
+def space_to_depth(x: TensorLike, block_size: int, data_format: str = "channels_last") -> jax.Array:
     """Rearranges blocks of pixels into blocks of channels.
 
     Args:

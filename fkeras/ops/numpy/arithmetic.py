@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import (
     binary,
     elementwise,
@@ -25,6 +25,7 @@ from fkeras.engine.symbolic.operators import (
     subtract,
     true_divide,
 )
+from fkeras.engine.values.argument_types import Number
 from fkeras.nn.numerics import slopes
 from fkeras.nn.numerics.stable import finite_slopes, scale_by_power
 
@@ -80,7 +81,7 @@ _arctan2 = finite_slopes(jnp.arctan2)
 
 
 # not `jnp.angle`, whose gradient at 0 is NaN
-def _angle(x: Any) -> Any:
+def _angle(x: jax.Array) -> jax.Array:
     return _arctan2(jnp.imag(x), jnp.real(x))
 
 
@@ -222,7 +223,7 @@ floor = float_unary(
 
 
 @elementwise
-def fabs(x: Any) -> Any:
+def fabs(x: TensorLike) -> jax.Array:
     """Returns |x| of real numbers, as floats.
 
     Raises:
@@ -243,7 +244,7 @@ def fabs(x: Any) -> Any:
 
 
 @elementwise
-def trunc(x: Any) -> Any:
+def trunc(x: TensorLike) -> jax.Array:
     """Returns x truncated towards 0; integers are unchanged.
 
     Example:
@@ -256,7 +257,7 @@ def trunc(x: Any) -> Any:
 
 
 @elementwise
-def round(x: Any, decimals: int = 0) -> Any:
+def round(x: TensorLike, decimals: int = 0) -> jax.Array:
     """Returns x rounded to a number of decimals; halves round to the even neighbour.
 
     Args:
@@ -275,7 +276,7 @@ def round(x: Any, decimals: int = 0) -> Any:
 
 
 @elementwise
-def clip(x: Any, x_min: Any, x_max: Any) -> Any:
+def clip(x: TensorLike, x_min: TensorLike, x_max: TensorLike) -> jax.Array:
     """Returns x clipped to [x_min, x_max].
 
     Args:
@@ -294,7 +295,7 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
 
 
 @elementwise
-def divide_no_nan(x1: Any, x2: Any) -> Any:
+def divide_no_nan(x1: TensorLike, x2: TensorLike) -> jax.Array:
     """Returns x1 / x2, and 0 with finite gradients where x2 is 0.
 
     Example:
@@ -309,7 +310,12 @@ def divide_no_nan(x1: Any, x2: Any) -> Any:
 
 
 @elementwise
-def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(
+    x: TensorLike,
+    nan: Number = 0.0,
+    posinf: Number | None = None,
+    neginf: Number | None = None,
+) -> jax.Array:
     """Returns x with NaN and infinities replaced by finite numbers.
 
     Args:

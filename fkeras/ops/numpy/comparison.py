@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import described, elementwise, op, to_array, unary
 from fkeras.engine.symbolic.operation import Op
 from fkeras.engine.symbolic.operators import (
@@ -99,8 +102,10 @@ bitwise_not = unary(
 )
 
 
-def _of_bits(name: str, function: Any, doc: str, example: str, shown: str) -> Op:
-    def compute(x: Any, y: Any) -> Any:
+def _of_bits(
+    name: str, function: Callable[..., jax.Array], doc: str, example: str, shown: str
+) -> Op:
+    def compute(x: TensorLike, y: TensorLike) -> Any:
         return function(to_array(x), to_array(y))
 
     arguments = "x: integers or Booleans.\ny: integers or Booleans; the two broadcast."
@@ -138,8 +143,8 @@ right_shift = _of_bits(
 
 @elementwise
 def isclose(
-    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Any:
+    x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> jax.Array:
     """Returns whether |x1 - x2| <= atol + rtol * |x2|, for each element.
 
     Args:
@@ -157,8 +162,8 @@ def isclose(
 
 @op
 def allclose(
-    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Any:
+    x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> jax.Array:
     """Returns whether |x1 - x2| <= atol + rtol * |x2| for all elements.
 
     Args:
@@ -175,7 +180,9 @@ def allclose(
 
 
 @op
-def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(
+    x1: TensorLike, x2: TensorLike, assume_unique: bool = False, invert: bool = False
+) -> jax.Array:
     """Returns whether each element of x1 occurs in x2.
 
     Args:

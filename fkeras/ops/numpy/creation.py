@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.call.node import SymbolicTensor, TensorLike, is_symbolic
 from fkeras.engine.symbolic.define import elementwise, op, to_array
 from fkeras.engine.symbolic.operation import BEHIND_FUNCTIONS
+from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.values.argument_types import DTypeLike, Number, Shape
 from fkeras.nn.numerics.slopes import power
 
 __all__ = (
@@ -37,7 +39,7 @@ __all__ = (
 
 
 @elementwise
-def array(x: Any, dtype: Any = None) -> Any:
+def array(x: TensorLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns x as an array.
 
     Args:
@@ -54,7 +56,7 @@ def array(x: Any, dtype: Any = None) -> Any:
 
 
 @op
-def zeros(shape: Any, dtype: Any = None) -> Any:
+def zeros(shape: Shape, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns an array of zeros, float32 by default.
 
     Example:
@@ -67,7 +69,7 @@ def zeros(shape: Any, dtype: Any = None) -> Any:
 
 
 @op
-def ones(shape: Any, dtype: Any = None) -> Any:
+def ones(shape: Shape, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns an array of ones, float32 by default.
 
     Example:
@@ -79,7 +81,7 @@ def ones(shape: Any, dtype: Any = None) -> Any:
 
 
 @op
-def empty(shape: Any, dtype: Any = None) -> Any:
+def empty(shape: Shape, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns an array with arbitrary values (zeros in JAX), float32 by default.
 
     Example:
@@ -91,7 +93,7 @@ def empty(shape: Any, dtype: Any = None) -> Any:
 
 
 @op
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+def full(shape: Shape, fill_value: TensorLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns an array filled with a value, float32 by default.
 
     Args:
@@ -103,11 +105,11 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
         [7. 7. 7.]
     """
     # float32 also for an integer `fill_value`, as in Keras
-    return jnp.full(shape, fill_value, dtype or "float32")
+    return jnp.full(shape, to_array(fill_value), dtype or "float32")
 
 
 @elementwise
-def zeros_like(x: Any, dtype: Any = None) -> Any:
+def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns zeros with the shape of x.
 
     Example:
@@ -119,7 +121,7 @@ def zeros_like(x: Any, dtype: Any = None) -> Any:
 
 
 @elementwise
-def ones_like(x: Any, dtype: Any = None) -> Any:
+def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns ones with the shape of x.
 
     Example:
@@ -131,7 +133,7 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 
 
 @elementwise
-def empty_like(x: Any, dtype: Any = None) -> Any:
+def empty_like(x: TensorLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns an array with arbitrary values (zeros in JAX) and the shape of x.
 
     Example:
@@ -143,7 +145,7 @@ def empty_like(x: Any, dtype: Any = None) -> Any:
 
 
 @elementwise
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+def full_like(x: TensorLike, fill_value: TensorLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns an array filled with a value, with the shape of x.
 
     Args:
@@ -154,11 +156,16 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
         >>> print(fk.ops.full_like([1, 2], 7))
         [7 7]
     """
-    return jnp.full_like(to_array(x), fill_value, dtype=dtype)
+    return jnp.full_like(to_array(x), to_array(fill_value), dtype=dtype)
 
 
 @op
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+def arange(
+    start: Number,
+    stop: Number | None = None,
+    step: Number | None = None,
+    dtype: DTypeLike | None = None,
+) -> jax.Array:
     """Returns evenly spaced numbers from start (inclusive) to stop (exclusive).
 
     Args:
@@ -177,14 +184,14 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
 
 @op
 def linspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
-) -> Any:
+) -> jax.Array | tuple[jax.Array, jax.Array]:
     """Returns `num` evenly spaced numbers from start to stop.
 
     Args:
@@ -207,14 +214,14 @@ def linspace(
 
 @op
 def logspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     num: int = 50,
     endpoint: bool = True,
-    base: Any = 10,
-    dtype: Any = None,
+    base: Number = 10,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
-) -> Any:
+) -> jax.Array:
     """Returns base**y for `num` evenly spaced exponents y from start to stop.
 
     Args:
@@ -237,8 +244,13 @@ def logspace(
 
 @op
 def geomspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
-) -> Any:
+    start: TensorLike,
+    stop: TensorLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> jax.Array:
     """Returns `num` numbers from start to stop in geometric progression.
 
     Args:
@@ -259,7 +271,7 @@ def geomspace(
 
 
 @op
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns an N by M matrix with ones on the diagonal `k` and zeros elsewhere.
 
     Args:
@@ -275,7 +287,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 
 
 @op
-def identity(n: int, dtype: Any = None) -> Any:
+def identity(n: int, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns the n by n identity matrix.
 
     Args:
@@ -290,7 +302,7 @@ def identity(n: int, dtype: Any = None) -> Any:
 
 
 @op
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns an N by M matrix with ones on and below the diagonal `k`, and zeros above.
 
     Args:
@@ -306,7 +318,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 
 
 @op
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> jax.Array:
     """Returns the Vandermonde matrix: row i holds the powers of x[i], in descending order.
 
     Args:
@@ -329,7 +341,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     return power(x[:, None], (exponents if increasing else exponents[::-1])[None])
 
 
-def ndim(x: Any) -> int:
+def ndim(x: TensorLike) -> int:
     """Returns the number of axes of x.
 
     Example:
@@ -338,10 +350,10 @@ def ndim(x: Any) -> int:
         2
     """
     # the rank of a symbolic tensor is static: an integer, not a node
-    return len(x.shape) if is_symbolic(x) else jnp.ndim(to_array(x))
+    return x.ndim if isinstance(x, SymbolicTensor) else jnp.ndim(to_array(x))
 
 
-def size(x: Any) -> Any:
+def size(x: TensorLike) -> int | KerasTensor:
     """Returns the number of elements of x; a symbolic scalar for a symbolic tensor.
 
     Example:
@@ -352,4 +364,5 @@ def size(x: Any) -> Any:
     if not is_symbolic(x):
         return jnp.size(to_array(x))
     # the batch size is unknown until the model runs, so record a node
-    return BEHIND_FUNCTIONS["size"](x)
+    count: Any = BEHIND_FUNCTIONS["size"](x)
+    return count

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import binary, elementwise, float_unary, to_floats
 from fkeras.nn.numerics.stable import finite_slopes
 
@@ -152,7 +152,7 @@ logaddexp2 = binary(
 _arctan2 = finite_slopes(jnp.arctan2)
 
 
-def _floats(x1: Any, x2: Any) -> tuple[Any, Any]:
+def _floats(x1: TensorLike, x2: TensorLike) -> tuple[jax.Array, jax.Array]:
     x1, x2 = to_floats(x1), to_floats(x2)
     # promote explicitly: strict dtype promotion rejects two float dtypes
     dtype = jnp.promote_types(x1.dtype, x2.dtype)
@@ -160,7 +160,7 @@ def _floats(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 @elementwise
-def arctan2(x1: Any, x2: Any) -> Any:
+def arctan2(x1: TensorLike, x2: TensorLike) -> jax.Array:
     """Returns the angle of the point (x2, x1) in radians, from -pi to pi.
 
     Args:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import few, op, to_array
+from fkeras.engine.values.argument_types import Shape
 
 __all__ = (
     "append",
@@ -23,9 +27,12 @@ __all__ = (
     "vstack",
 )
 
+#: arrays to join; an array counts as the list of its rows
+Joined: TypeAlias = Sequence[TensorLike] | jax.Array | np.ndarray
+
 
 @op
-def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
+def append(x1: TensorLike, x2: TensorLike, axis: int | None = None) -> jax.Array:
     """Appends x2 to x1 along an axis; None flattens both arrays.
 
     Args:
@@ -40,7 +47,7 @@ def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
 
 
 @op
-def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
+def concatenate(xs: Joined, axis: int = 0) -> jax.Array:
     """Concatenates arrays along an axis.
 
     Args:
@@ -56,7 +63,7 @@ def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
 
 
 @op
-def stack(x: Sequence[Any], axis: int = 0) -> Any:
+def stack(x: Joined, axis: int = 0) -> jax.Array:
     """Stacks arrays along a new axis.
 
     Args:
@@ -72,7 +79,7 @@ def stack(x: Sequence[Any], axis: int = 0) -> Any:
 
 
 @op
-def hstack(xs: Sequence[Any]) -> Any:
+def hstack(xs: Joined) -> jax.Array:
     """Concatenates arrays along axis 1, and vectors along axis 0.
 
     Args:
@@ -87,7 +94,7 @@ def hstack(xs: Sequence[Any]) -> Any:
 
 
 @op
-def vstack(xs: Sequence[Any]) -> Any:
+def vstack(xs: Joined) -> jax.Array:
     """Concatenates arrays along axis 0; vectors become rows.
 
     Args:
@@ -102,7 +109,7 @@ def vstack(xs: Sequence[Any]) -> Any:
 
 
 @op
-def dstack(xs: Sequence[Any]) -> Any:
+def dstack(xs: Joined) -> jax.Array:
     """Concatenates arrays along axis 2.
 
     Args:
@@ -116,7 +123,7 @@ def dstack(xs: Sequence[Any]) -> Any:
     return jnp.dstack([jnp.asarray(x) for x in xs])
 
 
-def _sections(value: Any) -> Any:
+def _sections(value: Shape) -> Any:
     if isinstance(value, int):
         # each part is one operation of the compiled program, so limit their number
         return few(value)
@@ -124,7 +131,7 @@ def _sections(value: Any) -> Any:
 
 
 @op
-def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(x: TensorLike, indices_or_sections: Shape, axis: int = 0) -> list[jax.Array]:
     """Splits x along an axis into equal parts, or at indices; returns a list.
 
     Args:
@@ -140,7 +147,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 
 
 @op
-def array_split(x: Any, indices_or_sections: int, axis: int = 0) -> Any:
+def array_split(x: TensorLike, indices_or_sections: int, axis: int = 0) -> list[jax.Array]:
     """Splits x along an axis into parts whose sizes differ by at most 1; returns a list.
 
     Args:
@@ -155,7 +162,7 @@ def array_split(x: Any, indices_or_sections: int, axis: int = 0) -> Any:
 
 
 @op
-def hsplit(x: Any, indices_or_sections: Any) -> Any:
+def hsplit(x: TensorLike, indices_or_sections: Shape) -> list[jax.Array]:
     """Splits x along axis 1, or a vector along axis 0; see `split`.
 
     Args:
@@ -170,7 +177,7 @@ def hsplit(x: Any, indices_or_sections: Any) -> Any:
 
 
 @op
-def vsplit(x: Any, indices_or_sections: Any) -> Any:
+def vsplit(x: TensorLike, indices_or_sections: Shape) -> list[jax.Array]:
     """Splits x along axis 0; see `split`.
 
     Args:
@@ -185,7 +192,7 @@ def vsplit(x: Any, indices_or_sections: Any) -> Any:
 
 
 @op
-def dsplit(x: Any, indices_or_sections: Any) -> Any:
+def dsplit(x: TensorLike, indices_or_sections: Shape) -> list[jax.Array]:
     """Splits x along axis 2; see `split`.
 
     Args:

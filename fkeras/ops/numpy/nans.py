@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import described, op, to_array
 from fkeras.engine.symbolic.operation import Op
+from fkeras.engine.values.argument_types import Axes, DTypeLike
 from fkeras.nn.numerics.stable import safe_sqrt
 from fkeras.ops.numpy.reductions import axes_of
 
@@ -29,8 +33,10 @@ __all__ = (
 )
 
 
-def _reduction(name: str, function: Any, doc: str, example: str, shown: str) -> Op:
-    def reduce(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def _reduction(
+    name: str, function: Callable[..., jax.Array], doc: str, example: str, shown: str
+) -> Op:
+    def reduce(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Any:
         return function(to_array(x), axis=axes_of(axis), keepdims=keepdims)
 
     arguments = """x: array of any shape.
@@ -41,8 +47,10 @@ keepdims: whether the axes stay, with size 1."""
     return Op(name, reduce)
 
 
-def _running(name: str, function: Any, doc: str, example: str, shown: str) -> Op:
-    def accumulate(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+def _running(
+    name: str, function: Callable[..., jax.Array], doc: str, example: str, shown: str
+) -> Op:
+    def accumulate(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
         return function(to_array(x), axis=axis, dtype=dtype)
 
     arguments = """x: array of any shape.
@@ -97,9 +105,9 @@ nanprod = _reduction(
 )
 
 
-def _nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def _nanstd(x: jax.Array, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     # the derivative of a square root at 0 is infinite: constant arrays have a gradient of 0 here
-    return safe_sqrt(jnp.nanvar(x, axis=axis, keepdims=keepdims))
+    return safe_sqrt(jnp.nanvar(x, axis=axes_of(axis), keepdims=keepdims))
 
 
 nanmean = _reduction(
@@ -148,8 +156,8 @@ nancumprod = _running(
 
 @op
 def nanquantile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: TensorLike, q: TensorLike, axis: Axes = None, method: str = "linear", keepdims: bool = False
+) -> jax.Array:
     """Returns the quantile `q` along the axes, ignoring NaN; see `quantile`.
 
     Args:
@@ -168,8 +176,8 @@ def nanquantile(
 
 @op
 def nanpercentile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: TensorLike, q: TensorLike, axis: Axes = None, method: str = "linear", keepdims: bool = False
+) -> jax.Array:
     """Returns the percentile `q` along the axes, ignoring NaN; see `quantile`.
 
     Args:

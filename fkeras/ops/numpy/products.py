@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import binary, few, op, to_array
 from fkeras.engine.symbolic.operation import Op
 from fkeras.engine.symbolic.operators import matmul
+from fkeras.engine.values.argument_types import Number
 from fkeras.nn.numerics.stable import sign_and_logdet
 
 __all__ = (
@@ -80,7 +84,9 @@ kron = binary(
 
 
 @op
-def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
+def tensordot(
+    x1: TensorLike, x2: TensorLike, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2
+) -> jax.Array:
     """Returns the tensor product of x1 and x2, summed over pairs of axes.
 
     Args:
@@ -95,7 +101,7 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
 
 
 @op
-def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
+def einsum(subscripts: str, *operands: TensorLike, **kwargs: Any) -> jax.Array:
     """Evaluates an Einstein summation.
 
     Args:
@@ -128,8 +134,13 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
 
 @op
 def cross(
-    x1: Any, x2: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Any:
+    x1: TensorLike,
+    x2: TensorLike,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> jax.Array:
     """Returns the cross product of vectors with 2 or 3 elements.
 
     Args:
@@ -149,7 +160,7 @@ def cross(
 
 
 @op
-def diag(x: Any, k: int = 0) -> Any:
+def diag(x: TensorLike, k: int = 0) -> jax.Array:
     """Returns a matrix with a vector on its diagonal `k`, or the diagonal `k` of a matrix.
 
     Args:
@@ -164,7 +175,7 @@ def diag(x: Any, k: int = 0) -> Any:
 
 
 @op
-def diagflat(x: Any, k: int = 0) -> Any:
+def diagflat(x: TensorLike, k: int = 0) -> jax.Array:
     """Returns a matrix with the flattened elements of x on its diagonal `k`.
 
     Example:
@@ -176,7 +187,7 @@ def diagflat(x: Any, k: int = 0) -> Any:
 
 
 @op
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> jax.Array:
     """Returns the diagonals of the matrices on two axes of x.
 
     Args:
@@ -194,7 +205,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 @op
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def trace(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> jax.Array:
     """Returns the sums of the diagonals of the matrices on two axes of x.
 
     Args:
@@ -212,7 +223,7 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 @op
-def tril(x: Any, k: int = 0) -> Any:
+def tril(x: TensorLike, k: int = 0) -> jax.Array:
     """Returns x with zeros above the diagonal `k` of its last two axes.
 
     Args:
@@ -227,7 +238,7 @@ def tril(x: Any, k: int = 0) -> Any:
 
 
 @op
-def triu(x: Any, k: int = 0) -> Any:
+def triu(x: TensorLike, k: int = 0) -> jax.Array:
     """Returns x with zeros below the diagonal `k` of its last two axes.
 
     Args:
@@ -242,7 +253,7 @@ def triu(x: Any, k: int = 0) -> Any:
 
 
 @op
-def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+def diff(a: TensorLike, n: int = 1, axis: int = -1) -> jax.Array:
     """Returns the n-th differences of neighbouring elements along an axis.
 
     Args:
@@ -259,7 +270,9 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
 
 
 @op
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+def trapezoid(
+    y: TensorLike, x: TensorLike | None = None, dx: Number = 1.0, axis: int = -1
+) -> jax.Array:
     """Integrates y along an axis with the trapezoidal rule.
 
     Args:
@@ -272,11 +285,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         >>> print(fk.ops.trapezoid([1, 2, 3]))
         4.0
     """
-    return jnp.trapezoid(to_array(y), to_array(x), dx=dx, axis=axis)
+    return jnp.trapezoid(to_array(y), None if x is None else to_array(x), dx=dx, axis=axis)
 
 
 @op
-def slogdet(x: Any) -> Any:
+def slogdet(x: TensorLike) -> tuple[jax.Array, jax.Array]:
     """Returns the sign of the determinant and the logarithm of its absolute value.
 
     Args:
@@ -291,7 +304,12 @@ def slogdet(x: Any) -> Any:
     return sign_and_logdet(to_array(x))
 
 
-def vectorize(pyfunc: Any, *, excluded: Any = None, signature: str | None = None) -> Op:
+def vectorize(
+    pyfunc: Callable[..., Any],
+    *,
+    excluded: Iterable[int | str] | None = None,
+    signature: str | None = None,
+) -> Op[...]:
     """Converts a function of scalars into an operation on arrays, which broadcast.
 
     Args:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import op, to_array, to_floats
+from fkeras.engine.values.argument_types import Axes
 from fkeras.nn.numerics.stable import magnitude
-from fkeras.ops.numpy.reductions import Axes, axes_of
+from fkeras.ops.numpy.reductions import axes_of
 
 __all__ = (
     "average",
@@ -19,7 +20,7 @@ __all__ = (
 
 
 @op
-def average(x: Any, axis: Axes = None, weights: Any = None) -> Any:
+def average(x: TensorLike, axis: Axes = None, weights: TensorLike | None = None) -> jax.Array:
     """Returns the weighted mean along the axes.
 
     Args:
@@ -40,7 +41,7 @@ def average(x: Any, axis: Axes = None, weights: Any = None) -> Any:
 
 
 @op
-def median(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def median(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns the median along the axes; the mean of the two middle elements for an even number.
 
     Example:
@@ -53,8 +54,8 @@ def median(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 @op
 def quantile(
-    x: Any, q: Any, axis: Axes = None, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: TensorLike, q: TensorLike, axis: Axes = None, method: str = "linear", keepdims: bool = False
+) -> jax.Array:
     """Returns the quantile `q` along the axes.
 
     Args:
@@ -76,8 +77,8 @@ def quantile(
 
 @op
 def percentile(
-    x: Any, q: Any, axis: Axes = None, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: TensorLike, q: TensorLike, axis: Axes = None, method: str = "linear", keepdims: bool = False
+) -> jax.Array:
     """Returns the percentile `q` along the axes; see `quantile`.
 
     Args:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import op, to_array, to_floats
+from fkeras.engine.values.argument_types import Axes, DTypeLike, Number
 from fkeras.nn.numerics.extremes import largest, smallest
 from fkeras.nn.numerics.stable import standard_deviation
 
@@ -31,17 +31,15 @@ __all__ = (
     "var",
 )
 
-Axes = int | tuple[int, ...] | list[int] | None
 
-
-def axes_of(axis: Axes) -> Any:
+def axes_of(axis: Axes) -> int | tuple[int, ...] | None:
     """Returns axes in a form that jax.numpy accepts: a list becomes a tuple."""
     # configurations read from JSON hold lists
-    return tuple(axis) if isinstance(axis, list) else axis
+    return axis if axis is None or isinstance(axis, int) else tuple(axis)
 
 
 @op
-def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns whether all elements along the axes are nonzero.
 
     Example:
@@ -53,7 +51,7 @@ def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 @op
-def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns whether any element along the axes is nonzero.
 
     Example:
@@ -65,7 +63,9 @@ def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 @op
-def max(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) -> Any:
+def max(
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, initial: Number | None = None
+) -> jax.Array:
     """Returns the maximum along the axes, at least `initial`.
 
     Args:
@@ -85,7 +85,9 @@ def max(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) 
 
 
 @op
-def min(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) -> Any:
+def min(
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, initial: Number | None = None
+) -> jax.Array:
     """Returns the minimum along the axes, at most `initial`.
 
     Args:
@@ -104,7 +106,7 @@ def min(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) 
 
 
 @op
-def amax(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def amax(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns the maximum along the axes.
 
     Example:
@@ -116,7 +118,7 @@ def amax(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 @op
-def amin(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def amin(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns the minimum along the axes.
 
     Example:
@@ -128,7 +130,7 @@ def amin(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 @op
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> jax.Array:
     """Returns the index of the largest element along an axis, or of the flattened array for None.
 
     Example:
@@ -140,7 +142,7 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 
 @op
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> jax.Array:
     """Returns the index of the smallest element along an axis, or of the flattened array for None.
 
     Example:
@@ -152,7 +154,7 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 
 @op
-def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns the sum along the axes.
 
     Example:
@@ -164,7 +166,9 @@ def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 @op
-def prod(x: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Any:
+def prod(
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike | None = None
+) -> jax.Array:
     """Returns the product along the axes.
 
     Args:
@@ -179,7 +183,7 @@ def prod(x: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -
 
 
 @op
-def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns the mean along the axes; 16-bit floats are summed in float32.
 
     Example:
@@ -193,7 +197,7 @@ def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 @op
-def var(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def var(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns the variance along the axes.
 
     Example:
@@ -208,7 +212,7 @@ def var(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 @op
-def std(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def std(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns the standard deviation along the axes.
 
     If all elements are equal, the gradient is 0.
@@ -228,7 +232,7 @@ def _wide(x: jax.Array) -> jax.Array:
 
 
 @op
-def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def ptp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     """Returns the range, maximum - minimum, along the axes.
 
     Example:
@@ -240,7 +244,7 @@ def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 @op
-def count_nonzero(x: Any, axis: Axes = None) -> Any:
+def count_nonzero(x: TensorLike, axis: Axes = None) -> jax.Array:
     """Returns the number of nonzero elements along the axes.
 
     Example:
@@ -253,7 +257,7 @@ def count_nonzero(x: Any, axis: Axes = None) -> Any:
 
 
 @op
-def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+def cumsum(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns the cumulative sum along an axis, or of the flattened array for None.
 
     Args:
@@ -268,7 +272,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
 
 
 @op
-def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+def cumprod(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns the cumulative product along an axis, or of the flattened array for None.
 
     Args:

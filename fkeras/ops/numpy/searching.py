@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import elementwise, op, to_array, to_floats
+from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.values.argument_types import Index, Number
 
 __all__ = (
     "argpartition",
@@ -34,7 +35,9 @@ __all__ = (
 
 
 @elementwise
-def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
+def where(
+    condition: TensorLike, x1: TensorLike | None = None, x2: TensorLike | None = None
+) -> jax.Array | tuple[jax.Array, ...]:
     """Returns x1 where the condition is true, x2 elsewhere; without both, the indices of true.
 
     Args:
@@ -62,7 +65,9 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
 
 
 @op
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(
+    condlist: Sequence[TensorLike], choicelist: Sequence[TensorLike], default: Number = 0
+) -> jax.Array:
     """Selects, for each element, from the first choice whose condition is true.
 
     Args:
@@ -90,7 +95,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 @op
-def take(x: Any, indices: Any, axis: int | None = None) -> Any:
+def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> jax.Array:
     """Returns the elements of x at indices along an axis, or of the flattened array for None.
 
     Args:
@@ -105,7 +110,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
 
 
 @op
-def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
+def take_along_axis(x: TensorLike, indices: TensorLike, axis: int | None = None) -> jax.Array:
     """Returns the elements of x at indices along an axis, which differ for each position.
 
     Args:
@@ -119,7 +124,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     return jnp.take_along_axis(to_array(x), jnp.asarray(indices), axis=axis)
 
 
-def get_item(x: Any, key: Any) -> Any:
+def get_item(x: TensorLike, key: Index) -> jax.Array | KerasTensor:
     """Returns x[key] with NumPy's indexing.
 
     Args:
@@ -130,11 +135,11 @@ def get_item(x: Any, key: Any) -> Any:
         >>> fk.ops.get_item(fk.Input((5, 3)), (slice(None), -1)).shape
         (None, 3)
     """
-    return x[key] if is_symbolic(x) else jnp.asarray(x)[key]
+    return x[key] if isinstance(x, KerasTensor) else jnp.asarray(x)[key]
 
 
 @op
-def nonzero(x: Any) -> Any:
+def nonzero(x: TensorLike) -> tuple[jax.Array, ...]:
     """Returns the indices of the nonzero elements, one array per axis; not supported under jit.
 
     Example:
@@ -146,7 +151,7 @@ def nonzero(x: Any) -> Any:
 
 
 @op
-def unravel_index(indices: Any, shape: Sequence[int]) -> Any:
+def unravel_index(indices: TensorLike, shape: Sequence[int]) -> tuple[jax.Array, ...]:
     """Converts indices of a flattened array to one index per axis.
 
     Args:
@@ -162,7 +167,7 @@ def unravel_index(indices: Any, shape: Sequence[int]) -> Any:
 
 
 @op
-def sort(x: Any, axis: int = -1) -> Any:
+def sort(x: TensorLike, axis: int = -1) -> jax.Array:
     """Returns the elements sorted along an axis in ascending order.
 
     Example:
@@ -174,7 +179,7 @@ def sort(x: Any, axis: int = -1) -> Any:
 
 
 @op
-def argsort(x: Any, axis: int | None = -1) -> Any:
+def argsort(x: TensorLike, axis: int | None = -1) -> jax.Array:
     """Returns the indices that sort x along an axis, or the flattened array for None.
 
     Example:
@@ -188,7 +193,7 @@ def argsort(x: Any, axis: int | None = -1) -> Any:
 
 
 @op
-def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
+def argpartition(x: TensorLike, kth: int, axis: int | None = -1) -> jax.Array:
     """Returns indices that partition x: smaller elements before the `kth`, larger ones after it.
 
     Args:
@@ -207,7 +212,7 @@ def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
 
 
 @op
-def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
+def searchsorted(sorted_sequence: TensorLike, values: TensorLike, side: str = "left") -> jax.Array:
     """Returns the indices at which values are inserted to keep a vector sorted.
 
     Args:
@@ -225,15 +230,15 @@ def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
 
 @op
 def unique(
-    x: Any,
+    x: TensorLike,
     sorted: bool = True,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
     axis: int | None = None,
     size: int | None = None,
-    fill_value: Any = None,
-) -> Any:
+    fill_value: Number | None = None,
+) -> jax.Array | tuple[jax.Array, ...]:
     """Returns the sorted unique elements of x; every NaN is a separate element.
 
     Args:
@@ -269,7 +274,7 @@ def unique(
 
 
 @op
-def digitize(x: Any, bins: Any) -> Any:
+def digitize(x: TensorLike, bins: TensorLike) -> jax.Array:
     """Returns the index of the interval that contains each element; 0 below the first edge.
 
     Args:
@@ -284,7 +289,9 @@ def digitize(x: Any, bins: Any) -> Any:
 
 
 @op
-def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = False) -> Any:
+def bincount(
+    x: TensorLike, weights: TensorLike | None = None, minlength: int = 0, sparse: bool = False
+) -> jax.Array:
     """Returns the number of occurrences, or the sum of the weights, of each integer from 0 per row.
 
     Args:
@@ -308,7 +315,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
     weights = None if weights is None else jnp.asarray(weights)
     length = _bin_count(x, minlength)
 
-    def count(row: Any, weight: Any) -> Any:
+    def count(row: jax.Array, weight: jax.Array | None) -> jax.Array:
         return jnp.bincount(row, weights=weight, length=length)
 
     if x.ndim < 2:
@@ -317,7 +324,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
     return jax.vmap(count, in_axes=(0, None if weights is None else 0))(x, weights)
 
 
-def _bin_count(x: Any, minlength: int) -> int:
+def _bin_count(x: jax.Array, minlength: int) -> int:
     if not isinstance(x, Tracer):
         # concrete values: the size may depend on them, as in Keras
         return max(int(x.max()) + 1, minlength) if x.size else minlength
@@ -330,7 +337,9 @@ def _bin_count(x: Any, minlength: int) -> int:
 
 
 @op
-def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) -> Any:
+def histogram(
+    x: TensorLike, bins: int = 10, range: tuple[float, float] | None = None
+) -> tuple[jax.Array, ...]:
     """Returns `(counts, edges)` of a histogram with intervals of equal width.
 
     Args:
@@ -355,7 +364,7 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
 
 
 @op
-def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
+def correlate(x1: TensorLike, x2: TensorLike, mode: str = "valid") -> jax.Array:
     """Returns the cross-correlation of two vectors.
 
     Args:
@@ -372,7 +381,7 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
 
 
 @op
-def corrcoef(x: Any) -> Any:
+def corrcoef(x: TensorLike) -> jax.Array:
     """Returns the matrix of Pearson correlations of the rows of x.
 
     Args:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import few, op, to_array
+from fkeras.engine.values.argument_types import Axes, DTypeLike, Integer, Numbers, Shape
 
 __all__ = (
     "broadcast_to",
@@ -31,12 +34,15 @@ __all__ = (
     "view",
 )
 
+#: padding: one number or one pair for all axes, or a pair for each axis
+Widths: TypeAlias = int | Sequence[int] | Sequence[Sequence[int]] | np.ndarray
+
 # modes of `pad` that JAX implements as a loop over copies of the array
 _COPIES = ("reflect", "symmetric", "wrap")
 
 
 @op
-def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
+def broadcast_to(x: TensorLike, shape: Sequence[int]) -> jax.Array:
     """Broadcasts x to a shape.
 
     Args:
@@ -51,7 +57,7 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
 
 
 @op
-def expand_dims(x: Any, axis: Any) -> Any:
+def expand_dims(x: TensorLike, axis: int | Sequence[int]) -> jax.Array:
     """Inserts axes of size 1.
 
     Args:
@@ -66,7 +72,7 @@ def expand_dims(x: Any, axis: Any) -> Any:
 
 
 @op
-def squeeze(x: Any, axis: Any = None) -> Any:
+def squeeze(x: TensorLike, axis: Axes = None) -> jax.Array:
     """Removes axes of size 1.
 
     Args:
@@ -81,7 +87,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
 
 
 @op
-def reshape(x: Any, newshape: Any) -> Any:
+def reshape(x: TensorLike, newshape: Shape) -> jax.Array:
     """Returns x in another shape; the order of the elements is unchanged.
 
     Args:
@@ -96,7 +102,7 @@ def reshape(x: Any, newshape: Any) -> Any:
 
 
 @op
-def ravel(x: Any) -> Any:
+def ravel(x: TensorLike) -> jax.Array:
     """Returns x flattened to a vector.
 
     Example:
@@ -108,7 +114,7 @@ def ravel(x: Any) -> Any:
 
 
 @op
-def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
+def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> jax.Array:
     """Permutes the axes of x.
 
     Args:
@@ -123,7 +129,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
 
 
 @op
-def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(x: TensorLike, axis1: int, axis2: int) -> jax.Array:
     """Swaps two axes of x.
 
     Args:
@@ -139,7 +145,9 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 
 
 @op
-def moveaxis(x: Any, source: Any, destination: Any) -> Any:
+def moveaxis(
+    x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]
+) -> jax.Array:
     """Moves axes to other positions; the other axes keep their order.
 
     Args:
@@ -155,7 +163,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
 
 
 @op
-def flip(x: Any, axis: Any = None) -> Any:
+def flip(x: TensorLike, axis: Axes = None) -> jax.Array:
     """Reverses the order of the elements along axes.
 
     Args:
@@ -170,7 +178,7 @@ def flip(x: Any, axis: Any = None) -> Any:
 
 
 @op
-def fliplr(x: Any) -> Any:
+def fliplr(x: TensorLike) -> jax.Array:
     """Reverses the order of the elements along axis 1.
 
     Args:
@@ -185,7 +193,7 @@ def fliplr(x: Any) -> Any:
 
 
 @op
-def flipud(x: Any) -> Any:
+def flipud(x: TensorLike) -> jax.Array:
     """Reverses the order of the elements along axis 0.
 
     Example:
@@ -197,7 +205,7 @@ def flipud(x: Any) -> Any:
 
 
 @op
-def rot90(array: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
+def rot90(array: TensorLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> jax.Array:
     """Rotates an array by k times 90 degrees, from the first axis towards the second.
 
     Args:
@@ -215,7 +223,7 @@ def rot90(array: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
 
 
 @op
-def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+def roll(x: TensorLike, shift: int | Sequence[int], axis: Axes = None) -> jax.Array:
     """Shifts the elements of x along axes; elements beyond the end reappear at the start.
 
     Args:
@@ -231,7 +239,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
 
 
 @op
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+def repeat(x: TensorLike, repeats: Integer | Numbers, axis: int | None = None) -> jax.Array:
     """Repeats each element of x along an axis, or of the flattened array for None.
 
     Args:
@@ -245,13 +253,13 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     return jnp.repeat(to_array(x), _counts(repeats), axis=axis)
 
 
-def _counts(repeats: Any) -> Any:
+def _counts(repeats: Numbers) -> jax.Array:
     # `jnp.repeat` rejects lists of counts
-    return jnp.asarray(repeats) if isinstance(repeats, list | tuple) else repeats
+    return to_array(repeats)
 
 
 @op
-def tile(x: Any, repeats: Any) -> Any:
+def tile(x: TensorLike, repeats: Shape) -> jax.Array:
     """Repeats x as a whole along each axis.
 
     Args:
@@ -266,7 +274,12 @@ def tile(x: Any, repeats: Any) -> Any:
 
 
 @op
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
+def pad(
+    x: TensorLike,
+    pad_width: Widths,
+    mode: str = "constant",
+    constant_values: TensorLike | None = None,
+) -> jax.Array:
     """Pads x along each axis.
 
     Args:
@@ -282,6 +295,8 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
         >>> print(fk.ops.pad([1, 2], (1, 2)))
         [0 1 2 0 0]
     """
+    # jax.numpy declares fewer forms of the widths than it accepts
+    pairs: Any = pad_width
     # `jnp.pad` accepts `constant_values` only with the mode "constant"
     if constant_values is None:
         x = to_array(x)
@@ -292,17 +307,17 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
                 if isinstance(size, int):
                     # a large width over a small axis would unroll into a huge program
                     few(max(before, after) // max(size - 1, 1))
-        return jnp.pad(x, pad_width, mode=mode)
+        return jnp.pad(x, pairs, mode=mode)
     if mode != "constant":
         raise ValueError(
             f"pad: expected constant_values with mode='constant' alone, received mode={mode!r}. "
             "Leave one of the two out."
         )
-    return jnp.pad(to_array(x), pad_width, mode=mode, constant_values=constant_values)
+    return jnp.pad(to_array(x), pairs, mode=mode, constant_values=constant_values)
 
 
 @op
-def meshgrid(*x: Any, indexing: str = "xy") -> Any:
+def meshgrid(*x: TensorLike, indexing: str = "xy") -> list[jax.Array]:
     """Returns a list of arrays with the coordinates of a grid.
 
     Args:
@@ -318,7 +333,7 @@ def meshgrid(*x: Any, indexing: str = "xy") -> Any:
 
 
 @op
-def view(x: Any, dtype: Any = None) -> Any:
+def view(x: TensorLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Reinterprets the bits of x as another dtype.
 
     Args:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 
 from fkeras.engine.symbolic.define import described, op
@@ -18,8 +19,10 @@ __all__ = (
 )
 
 
-def _window(name: str, function: Any, doc: str, example: str, shown: str) -> Op:
-    def window(x: int) -> Any:
+def _window(
+    name: str, function: Callable[[int], jax.Array], doc: str, example: str, shown: str
+) -> Op:
+    def window(x: int) -> jax.Array:
         # Keras's dtype, also if x64 is enabled
         return function(x).astype("float32")
 
@@ -58,7 +61,7 @@ hanning = _window(
 
 
 @op
-def kaiser(x: int, beta: float) -> Any:
+def kaiser(x: int, beta: float) -> jax.Array:
     """Returns a Kaiser window, computed from a Bessel function.
 
     Args:
