@@ -71,7 +71,7 @@ def test_an_explicit_seed_changes_the_draw():
     assert not np.array_equal(plain(KEY, (3, 3)), seeded(KEY, (3, 3)))
 
 
-def test_bad_initializers():
+def test_invalid_initializers_are_rejected():
     for call, message in (
         (lambda: fk.initializers.get("glorot_unifrm"), "glorot_uniform"),
         (lambda: fk.initializers.VarianceScaling(mode="fan"), "fan_in"),

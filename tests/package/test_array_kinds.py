@@ -272,7 +272,7 @@ def chosen(name, arrays):
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_usual_kinds(name, tmp_path):
+def test_common_array_kinds_give_equal_results(name, tmp_path):
     arrays = chosen(name, kinds(bits_of(name), tmp_path))
     kind_names = (*FEW, "bool") if name.startswith("weights") else FEW
     assert failures(name, {kind: arrays[kind] for kind in kind_names if kind in arrays}) == {}
@@ -280,12 +280,12 @@ def test_usual_kinds(name, tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ENTRIES)
-def test_all_kinds(name, tmp_path):
+def test_all_array_kinds_give_equal_results(name, tmp_path):
     assert failures(name, chosen(name, kinds(bits_of(name), tmp_path))) == {}
 
 
 @pytest.mark.parametrize("name", ["predict", "model", "loss"])
-def test_all_kinds_where_nothing_is_trained(name, tmp_path):
+def test_all_array_kinds_give_equal_results_without_training(name, tmp_path):
     assert failures(name, kinds(BITS, tmp_path)) == {}
 
 
@@ -413,7 +413,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_places(name, tmp_path):
+def test_other_functions_accept_big_endian_and_64_bit_arrays(name, tmp_path):
     entry, arrays = OTHERS[name], kinds(BITS, tmp_path)
     for kind in ("big float32", "big int64", "mapped big float64", "int64"):
         array = arrays[kind][0]

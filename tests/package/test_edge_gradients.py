@@ -191,7 +191,7 @@ def test_finite_values_have_finite_gradients_everywhere(group):
     check(GROUPS[group](), FILLED, VALUES)
 
 
-def test_slopes_are_those_of_jax_inside_of_the_domain():
+def test_gradients_equal_those_of_jax_inside_the_domain():
     x = jnp.array([[0.3, 0.7, 0.2], [0.9, 0.1, 0.5]])
     pairs = {
         "std": (lambda x: ops.std(x, axis=1), lambda x: jnp.std(x, axis=1)),
@@ -221,7 +221,7 @@ def test_slopes_are_those_of_jax_inside_of_the_domain():
     np.testing.assert_allclose(twice, -1 / 32)
 
 
-def test_rows_of_minus_infinity_and_nothing_to_pool():
+def test_rows_of_minus_infinity_and_empty_pools_have_finite_gradients():
     row = jnp.full((1, 4), -INF)
     for function, expected in (
         (ops.softmax, 0.25),
@@ -245,7 +245,7 @@ def test_rows_of_minus_infinity_and_nothing_to_pool():
     assert layers.GlobalMaxPooling1D(keepdims=True)(none).shape == (2, 1, 3)
 
 
-def test_relu_bends_as_leaky_relu():
+def test_relu_and_leaky_relu_have_equal_gradients_at_zero():
     zero = jnp.zeros(1)
     slopes = [
         float(jax.grad(lambda v, f=f: f(v).sum())(zero)[0])
@@ -329,7 +329,7 @@ def test_no_layer_of_the_table_has_a_nan_gradient(part):
     assert {name: texts for name, texts in unexpected.items() if texts} == {}
 
 
-def test_slopes_at_edges_are_those_of_the_functions():
+def test_gradients_at_edges_are_exact():
     def slope(function, *values):
         values = [jnp.asarray(v, "float32") for v in values]
         every = tuple(range(len(values)))
@@ -382,7 +382,7 @@ def test_slopes_at_edges_are_those_of_the_functions():
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(results[name])), name
 
 
-def test_adaptive_pooling_of_nothing_is_zero():
+def test_adaptive_pooling_of_empty_arrays_is_zero():
     for x in (jnp.zeros((2, 0, 3)), jnp.zeros((2, 0, 3), "int32")):
         for layer in (layers.AdaptiveAveragePooling1D(2), layers.AdaptiveMaxPooling1D(2)):
             assert (np.asarray(layer(x)) == 0).all() and layer(x).shape == (2, 2, 3)

@@ -79,7 +79,7 @@ def check(loss, y_true, y_pred):
 
 
 @pytest.mark.parametrize(("loss", "y_true"), FROM_LOGITS, ids=short)
-def test_extreme_scores(loss, y_true):
+def test_extreme_scores_have_finite_losses(loss, y_true):
     check(loss, y_true, SCORES)
 
 
@@ -148,7 +148,7 @@ def short_facts(loss, labels):
     [*FROM_LOGITS, *OF_PROBABILITIES, *((loss, ONE_HOT) for loss in OF_NUMBERS)],
     ids=short,
 )
-def test_sixteen_bits(loss, y_true, dtype):
+def test_losses_of_16_bit_predictions_are_computed_in_float32(loss, y_true, dtype):
     """Numbers of 16 bits are computed in float32: 1 - 1e-7 is 1, and 300**2 infinite in them."""
     results = short_facts(loss, y_true is LABELS)
     each, value, gradient = results[dtype]
@@ -159,13 +159,13 @@ def test_sixteen_bits(loss, y_true, dtype):
     np.testing.assert_allclose(each, results["float32"], rtol=1e-4, atol=1e-4)
 
 
-def test_squares_of_sixteen_bits():
+def test_squares_of_16_bit_predictions_do_not_overflow():
     y_pred = jnp.full((1, 2), 300.0, "float16")
     assert float(losses.mean_squared_error(jnp.zeros((1, 2)), y_pred)[0]) == 90000.0
 
 
 @pytest.mark.parametrize(("loss", "y_true"), [*FROM_LOGITS, *OF_PROBABILITIES], ids=short)
-def test_nothing_that_counts(loss, y_true):
+def test_batches_without_counted_samples_have_zero_loss(loss, y_true):
     if getattr(loss, "axis", -1) is None:
         return  # one loss of the whole batch
     y_pred = np.full((4, 3), 0.3, "float32")
@@ -214,7 +214,7 @@ METRICS = (
 
 
 @pytest.mark.parametrize(("metric", "y_true"), METRICS, ids=short)
-def test_metrics_of_nothing_and_of_constants(metric, y_true):
+def test_metrics_of_no_data_and_of_constants_are_finite(metric, y_true):
     """No data, constants, classes that do not occur: numbers, where Keras has nan for some."""
     empty = metric.init(jax.ShapeDtypeStruct((4, 3), "float32"))
 

@@ -64,7 +64,7 @@ def test_every_requirement_is_tested_at_its_lower_bound():
 @pytest.mark.parametrize(
     ("ci", "skip", "status"), [("true", "", 1), ("true", "1", 0), ("", "", 0), ("false", "", 0)]
 )
-def test_a_missing_python_is_said_and_fails_in_ci(ci, skip, status, monkeypatch, capsys):
+def test_a_missing_python_is_reported_and_fails_in_ci(ci, skip, status, monkeypatch, capsys):
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("FKERAS_SKIP_LOWER_BOUNDS", skip)
     monkeypatch.setattr(

@@ -73,7 +73,7 @@ def _computed(make):
 
 @pytest.mark.parametrize("place", [1, 2, 3], ids=["full", "dots", "jax"])
 @pytest.mark.parametrize("make", [_rich, _masked, _outer], ids=["rich", "masked", "outer"])
-def test_values_state_losses_and_gradients_are_those_of_the_model(make, place):
+def test_rematerialization_changes_no_result(make, place):
     plain, rematerialized_results = _computed(make)[0], _computed(make)[place]
     assert jax.tree.structure(plain) == jax.tree.structure(rematerialized_results)
     for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(rematerialized_results), strict=True):
@@ -94,7 +94,7 @@ def _kept(model, policy, x):
     )
 
 
-def test_less_is_kept_between_forward_and_backward(key):
+def test_fewer_arrays_are_stored_for_the_backward_pass(key):
     model, x = _mlp(16).build(key), jax.ShapeDtypeStruct((64, 8), "float32")
     none, full, dots = (_kept(model, policy, x) for policy in (None, "full", "dots"))
     assert full < dots < none
@@ -137,7 +137,7 @@ def test_segments_between_blocks():
     assert [len(numbers) for numbers in _segments(deep, _large_networks(deep))] == [3, 3, 3]
 
 
-def test_a_layer_that_is_no_network(key):
+def test_a_single_layer_is_rematerialized(key):
     layer = layers.Bidirectional(layers.LSTM(3)).build(key, (None, None, 2))
     x = jax.random.normal(key, (2, 4, 2))
     grads = [
@@ -159,7 +159,7 @@ def test_a_regularizer_counts_once(key):
     np.testing.assert_allclose(rematerialized_out.losses, out.losses)
 
 
-def test_none_is_the_model_itself(key):
+def test_policy_none_returns_the_model_itself(key):
     model = _mlp(1).build(key)
     assert rematerialized(model, None) is model
     assert get_policy(None) is None
@@ -174,7 +174,7 @@ def test_none_is_the_model_itself(key):
         (dict, ["received <class 'dict'>"]),
     ],
 )
-def test_unknown_policies(policy, words):
+def test_unknown_policies_are_rejected(policy, words):
     with pytest.raises(ValueError) as error:
         get_policy(policy)
     assert all(word in str(error.value) for word in words)

@@ -205,9 +205,9 @@ def receive_masks(layer: Any, context: Any, inputs: tuple, options: Mapping[str,
     if context.attached is None:
         if context.mask is not None and not layer.supports_masking:
             raise FKerasError(
-                f"{layer.where}: received a mask, and this layer cannot take one. If its result may "
-                "depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if your "
-                "layer treats every step alike, declare supports_masking = True.",
+                f"{layer.where}: received a mask, and this layer has no mask support. If its result "
+                "may depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if "
+                "your layer treats every step alike, declare supports_masking = True.",
                 layer=layer.where,
             )
         return True

@@ -78,7 +78,7 @@ MODELS = {
         *(pytest.param(n, "h5", marks=pytest.mark.exhaustive) for n in MODELS if n != "a row"),
     ],
 )
-def test_masks_are_lost_where_keras_loses_them(name, suffix, tmp_path):
+def test_masks_are_dropped_where_keras_drops_them(name, suffix, tmp_path):
     path, saved_path = tmp_path / f"theirs.{suffix}", tmp_path / "ours.keras"
     inputs = [IDS, VECTORS] if name == "called with and without" else IDS
     with keras_rules(), warnings.catch_warnings():
@@ -96,7 +96,7 @@ def test_masks_are_lost_where_keras_loses_them(name, suffix, tmp_path):
     np.testing.assert_array_equal(reloaded_outputs, expected)
 
 
-def test_a_row_that_loses_masks_is_edited_as_others(tmp_path, key):
+def test_a_sequential_that_drops_masks_can_be_edited(tmp_path, key):
     with keras_rules(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         MODELS["a row"]().save(tmp_path / "row.keras")
@@ -110,17 +110,17 @@ def test_a_row_that_loses_masks_is_edited_as_others(tmp_path, key):
     assert model[1:](VECTORS).shape == model(IDS).shape
 
 
-def test_what_is_written_here_refuses_a_lost_mask():
+def test_new_models_reject_a_dropped_mask():
     first = layers.Embedding(10, 3, mask_zero=True)
-    with pytest.raises(fk.FKerasError, match="received a mask, and this layer cannot take one"):
+    with pytest.raises(fk.FKerasError, match="received a mask, and this layer has no mask support"):
         fk.Sequential([fk.Input((5,), dtype="int32"), first, layers.Flatten()])
     inner = fk.Sequential([fk.Input((5, 3)), layers.Flatten()])
-    with pytest.raises(fk.FKerasError, match="received a mask, and this layer cannot take one"):
+    with pytest.raises(fk.FKerasError, match="received a mask, and this layer has no mask support"):
         inner(first(fk.Input((5,), dtype="int32")))
 
 
 @pytest.mark.parametrize("in_a_row", [True, False])
-def test_masks_that_only_this_library_keeps_come_back_from_a_file(in_a_row, tmp_path, key):
+def test_masks_that_keras_drops_are_restored_from_files_of_fkeras(in_a_row, tmp_path, key):
     x = fk.Input((5, 3))
     inner = fk.Model(x, layers.LSTM(2)(fk.ops.exp(x) * 2.0), name="inner")
     first = layers.Embedding(10, 3, mask_zero=True)

@@ -103,7 +103,7 @@ def _opened(model, path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_masks_are_those_of_the_running_model(name, tmp_path):
+def test_loaded_models_use_the_masks_of_the_running_keras_model(name, tmp_path):
     with keras_rules():
         keras_model = MODELS[name]()
     model, state, expected = _opened(keras_model, tmp_path / "m.keras")
@@ -111,7 +111,7 @@ def test_masks_are_those_of_the_running_model(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["attention after a nested row", "an initial state"])
-def test_the_rule_stays_with_the_calls(name, tmp_path, key):
+def test_calls_keep_their_mask_rule_through_transforms_and_files(name, tmp_path, key):
     with keras_rules():
         keras_model = MODELS[name]()
     model, state, expected = _opened(keras_model, tmp_path / "m.keras")
@@ -143,12 +143,12 @@ def test_the_rule_stays_with_the_calls(name, tmp_path, key):
     np.testing.assert_allclose(keras_outputs, expected, rtol=1e-6)
 
 
-def test_calls_of_your_own_on_an_opened_model_are_strict(tmp_path, key):
+def test_new_calls_on_a_loaded_model_are_strict(tmp_path, key):
     with keras_rules():
         keras_model = _read(_embedded, L.RMSNormalization(name="norm"))
     model, _, _ = _opened(keras_model, tmp_path / "m.keras")
     start = model.tensor("embedding" if "embedding" in model.layers else list(model.layers)[1])
-    with pytest.raises(fk.FKerasError, match="received a mask, and this layer cannot take one"):
+    with pytest.raises(fk.FKerasError, match="received a mask, and this layer has no mask support"):
         layers.Flatten()(start)
     # a mask that Keras's normalization drops goes through one of your own
     mixed = fk.Model(model.inputs, [layers.RMSNormalization()(start), model.outputs])

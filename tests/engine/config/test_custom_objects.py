@@ -64,7 +64,7 @@ def files(tmp_path_factory):
 
 @pytest.mark.parametrize("package", ["", "own>"])
 @pytest.mark.parametrize("file", ["graph.keras", "row.keras", "row.h5"])
-def test_registered_and_plain_names_find_the_same(files, file, package):
+def test_registered_and_plain_names_resolve_to_the_same_object(files, file, package):
     folder, values = files
     custom_objects = {package + name: value for name, value in PLAIN.items()}
     model, state = fk.load_model(folder / file, custom_objects=custom_objects)
@@ -75,7 +75,7 @@ def test_registered_and_plain_names_find_the_same(files, file, package):
         assert trainer.evaluate(run, X, np.zeros((2, 2), "float32"), verbose=0)["loss"] > 0
 
 
-def test_a_registered_name_comes_before_a_plain_one(files):
+def test_registered_names_take_precedence_over_plain_names(files):
     folder, _ = files
     custom_objects = {**PLAIN, "Doubled": layers.ReLU, "own>Doubled": Ours}
     model, _ = fk.load_model(folder / "row.keras", custom_objects=custom_objects)

@@ -327,7 +327,7 @@ def test_numpy_scalars_become_python_values(make, expected):
     assert type(value) is type(expected)
 
 
-def test_traced_values_are_no_configuration():
+def test_traced_configuration_values_are_rejected():
     with pytest.raises(TypeError, match=r"Dropout: rate: .*traced"):
         jax.jit(lambda rate: layers.Dropout(rate)(X))(0.5)
 

@@ -248,7 +248,7 @@ def test_every_public_class_has_a_row(kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in TABLES] + ["activations"])
-def test_all_names_of_keras_are_here(kind):
+def test_all_names_of_keras_exist(kind):
     keras_names = {name for name in dir(namespace(keras, kind)) if not name.startswith("_")}
     # the optimizers of an older Keras, which raise
     assert {name for name in keras_names if not hasattr(namespace(fk, kind), name)} <= {"legacy"}
@@ -332,7 +332,7 @@ class Box(fk.constraints.Constraint):
     ],
     ids=lambda v: repr(v)[:30],
 )
-def test_custom_ones_go_by_an_explicit_mapping(kind, value, known):
+def test_custom_objects_are_resolved_by_an_explicit_mapping(kind, value, known):
     module = namespace(fk, kind)
     config = through_json(module.serialize(value))
     assert module.deserialize(config, known) == value
@@ -353,7 +353,7 @@ def test_custom_ones_go_by_an_explicit_mapping(kind, value, known):
     ],
     ids=lambda v: repr(v)[:30],
 )
-def test_bases_of_keras_are_bases(base, value):
+def test_instances_have_the_base_classes_of_keras(base, value):
     assert isinstance(value, base)
 
 

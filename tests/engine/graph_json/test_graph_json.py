@@ -101,7 +101,7 @@ def pinned(k):
     return k.Model(x, [*each, inner(x), inner(x, training=False)])
 
 
-def test_a_default_of_keras_is_no_pin_and_any_other_value_is():
+def test_only_values_other_than_the_keras_default_pin_training():
     model, data = keras_json(pinned)
     assert item(data, "free")["inbound_nodes"][0]["kwargs"] == {"training": False}
     read = fk.Model.from_config(data)
@@ -153,7 +153,7 @@ class Mine(fk.Layer):
         return fk.Output(x * (2.0 if context.training else 1.0))
 
 
-def test_a_layer_of_the_user_s_own_has_the_usual_default():
+def test_a_custom_layer_has_the_usual_training_default():
     x = fk.Input((4,), name="x")
     data = through_json(fk.Model(x, Mine(name="mine")(x)).get_config())
     for stored, pin in ((False, None), (None, None), (True, True)):
@@ -220,7 +220,7 @@ def test_inputs_by_name_are_those_by_position():
     assert not any(call.options.keys for call in read.graph.calls if not call.is_input)
 
 
-def test_a_mask_of_none_that_was_given_is_kept():
+def test_an_explicit_mask_of_none_is_kept():
     ids = fk.Input((5,), dtype="int32", name="ids")
     e = layers.Embedding(7, 4, mask_zero=True, name="e")(ids)
 

@@ -191,7 +191,7 @@ def broadcasting():
         yield
 
 
-def test_calls_go_both_ways_with_the_same_numbers(theirs, broadcasting):
+def test_calls_convert_to_and_from_keras_with_equal_values(theirs, broadcasting):
     data = through_json(theirs.get_config())
     expected = numbers(theirs([X, IDS, IMAGE]))
     read = fk.Model.from_config(data)
@@ -214,7 +214,7 @@ def double(x):
     return 2 * x
 
 
-def test_functions_of_the_user_go_by_their_names():
+def test_custom_functions_are_saved_by_name():
     x = fk.Input((3,), name="x")
     y = fk.ops.lift(double, elementwise=True)(x)
     y = fk.ops.lift(jnp.cumsum, name="running")(y, axis=1)
@@ -229,7 +229,7 @@ def test_functions_of_the_user_go_by_their_names():
         fk.Model.from_config(config)
 
 
-def test_what_keras_cannot_hold_keeps_its_own_form():
+def test_calls_without_a_keras_form_keep_their_own_form():
     x = fk.Input((3,), name="x")
     shared = fk.ops.Operation(fk.ops.sum, name="total")
     by_array = fk.ops.clip(x, np.zeros((1, 3), "float32"), 0.5)  # an array in a constructor
@@ -239,7 +239,7 @@ def test_what_keras_cannot_hold_keeps_its_own_form():
     assert fk.Model.from_config(config) == model
 
 
-def test_the_way_of_writing_a_call_is_kept():
+def test_calls_keep_arguments_by_position_and_by_name():
     x = fk.Input((4, 6), batch_size=2, name="x")
     o = fk.ops
     calls = (
@@ -255,7 +255,7 @@ def test_the_way_of_writing_a_call_is_kept():
         keras.Model.from_config(config)
 
 
-def test_a_dtype_goes_by_its_name():
+def test_a_dtype_is_saved_by_name():
     x = fk.Input((3,), name="x")
     config = fk.Model(x, fk.ops.cast(x, jnp.float16)).get_config()
     assert config["layers"][1]["config"]["dtype"] == "float16"

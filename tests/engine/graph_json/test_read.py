@@ -54,7 +54,7 @@ PLACES = sorted(set(places(CONFIG)) - {()}, key=str)
 
 
 @pytest.mark.parametrize("part", range(8))
-def test_any_value_in_any_place_is_read_or_refused(part):
+def test_any_value_at_any_key_is_read_or_rejected(part):
     """Every key of the data holds a value of every kind in turn."""
     for path in PLACES[part::8]:
         for value in VALUES[part % 3 :: 3]:
@@ -67,7 +67,7 @@ def test_any_value_in_any_place_is_read_or_refused(part):
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_any_missing_key_is_a_default_or_refused(part):
+def test_any_missing_key_is_a_default_or_rejected(part):
     for path in PLACES[part::4]:
         config = copy.deepcopy(CONFIG)
         inner = config
@@ -88,7 +88,7 @@ def _read_or_refuse(config, path):
             assert any(name in str(error) for name in names), (path, str(error))
 
 
-def test_layers_of_one_name():
+def test_layers_with_equal_names_are_rejected():
     config = copy.deepcopy(CONFIG)
     config["layers"].append(copy.deepcopy(item(config, "sum")))
     assert refused(config, "'sum': two layers have this name").layer == "sum"
@@ -139,7 +139,7 @@ def test_constants_and_functions():
         refused(config, f"(?s)^'drop', call 0: .*{match}")
 
 
-def test_nesting_deeper_than_allowed():
+def test_nesting_beyond_the_limit_is_rejected():
     config = copy.deepcopy(CONFIG)
     node, deep = item(config, "drop")["inbound_nodes"][0], []
     for _ in range(5000):
@@ -150,7 +150,7 @@ def test_nesting_deeper_than_allowed():
     refused(config, "output_layers: are nested deeper")
 
 
-def test_models_nested_deeper_than_python_follows():
+def test_models_nested_beyond_the_recursion_limit_are_rejected():
     config = {"module": "keras", "class_name": "Functional", "config": copy.deepcopy(CONFIG)}
     for _ in range(400):
         entry = {
@@ -230,7 +230,7 @@ def test_shapes_of_inputs():
     assert fk.Model.from_config(config) == _model()
 
 
-def test_masks_go_through_operations_and_sums():
+def test_masks_propagate_through_operations_and_sums():
     ids, x = fk.Input((5,), dtype="int32", name="ids"), fk.Input((5, 4), name="x")
     e = layers.Embedding(7, 4, mask_zero=True, name="e")(ids)
     for y in (layers.Add(name="sum")([e, x]), e * 2, layers.Concatenate(name="joined")([e, e])):

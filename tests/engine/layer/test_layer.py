@@ -105,7 +105,7 @@ def test_initializers_draw_from_the_distributions_of_keras(initializer, mean, va
     assert abs(np.mean(w) - mean) < 0.01 * np.std(w)
 
 
-def test_a_call_with_any_options_gets_no_option_unasked():
+def test_a_call_that_accepts_any_option_receives_only_passed_options():
     seen = []
 
     class Greedy(fk.Layer):

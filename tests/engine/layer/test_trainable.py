@@ -149,7 +149,7 @@ def test_a_frozen_layer_freezes_the_layers_put_into_it():
     assert replaced == model
 
 
-def test_making_a_frozen_layer_trainable_reaches_all_layers_inside():
+def test_making_a_frozen_layer_trainable_applies_to_all_layers_inside():
     model = model_of().build(KEY)
     assert model.replace(trainable=False).replace(trainable=True) == model
     assert fk.unfreeze(fk.freeze(model)) == model

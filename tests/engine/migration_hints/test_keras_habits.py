@@ -18,7 +18,7 @@ KEY = jax.random.key(0)
 X = np.ones((2, 3), "float32")
 
 
-def test_habits_of_keras_are_answered():
+def test_keras_habits_get_migration_hints():
     x = fk.Input((3,))
     model = fk.Model(x, layers.Dense(2)(x))
     for name, hint in (
@@ -40,7 +40,7 @@ def test_habits_of_keras_are_answered():
             function(x)
 
 
-def test_threads_share_nothing():
+def test_threads_share_no_state():
     models = []
 
     def make_model():

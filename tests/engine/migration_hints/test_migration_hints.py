@@ -197,7 +197,7 @@ HABITS = (
 
 
 @pytest.mark.parametrize(("expression", "part"), HABITS, ids=[row[0] for row in HABITS])
-def test_a_habit_is_answered(expression, part):
+def test_a_keras_habit_gets_a_migration_hint(expression, part):
     with pytest.raises((AttributeError, TypeError, KeyError, IndexError, ValueError)) as caught:
         eval(expression, globals())
     assert part in str(caught.value)
@@ -452,7 +452,7 @@ def test_the_code_of_every_hint_runs(tmp_path, monkeypatch):
     assert len(executed) > 100
 
 
-def test_namespaces_answer_python_as_before():
+def test_namespaces_report_missing_names_as_python_does():
     assert not hasattr(fk, "backend") and getattr(fk.layers, "Dens", None) is None
     with pytest.raises(ImportError):
         exec("from fkeras.layers import Dens", {})

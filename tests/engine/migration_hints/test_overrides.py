@@ -113,7 +113,7 @@ def test_hooks_of_mixins_and_functions():
         ("on_epoch_ends", "Did you mean 'on_epoch_end'"),
     ],
 )
-def test_hooks_that_do_not_exist(name, instead):
+def test_unknown_hooks_are_rejected(name, instead):
     with pytest.raises(TypeError, match=f"^Mine: {name} is never called.*{instead}"):
         type("Mine", (fk.Callback,), {name: anything})
 

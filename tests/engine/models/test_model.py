@@ -276,7 +276,7 @@ def test_custom_layers_inside_a_functional_model(tmp_path):
         np.testing.assert_allclose(keras_model(X), expected, rtol=2e-5)
 
 
-def test_weights_by_the_graph_are_read_as_before(tmp_path):
+def test_weights_of_the_plain_graph_load_into_the_composed_model(tmp_path):
     """What `save_weights` wrote for the plain graph of a composed model still loads into it."""
     model = _resolved(_lists())
     fk.save_weights(tmp_path / "plain.weights.h5", model.functional())

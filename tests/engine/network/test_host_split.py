@@ -29,7 +29,7 @@ CASES = ("several inputs", "a row", "a model before", "a model inside", "crossed
 MORE = ("decoded",)
 
 
-def test_every_case_is_here():
+def test_every_stored_case_is_tested():
     assert set(_cases()) == {*CASES, *MORE}
 
 
@@ -66,7 +66,7 @@ def test_a_file_of_keras_that_returns_strings(tmp_path):
     assert fk.load_model(path)[0] == model
 
 
-def test_hdf5_without_the_vocabulary_is_refused(tmp_path):
+def test_hdf5_without_the_vocabulary_is_rejected(tmp_path):
     config = {"name": "words", "vocabulary": None, "vocabulary_size": 7, "trainable": True}
     entry = {"class_name": "InputLayer", "config": {"batch_shape": [None], "dtype": "string"}}
     items = [entry, {"class_name": "TextVectorization", "config": config}]
@@ -137,7 +137,7 @@ def test_calls_that_cannot_be_recorded_or_split(call, words):
         call(fk.Input((), dtype="string"))
 
 
-def test_strings_beside_outputs_of_the_device():
+def test_strings_join_numbers_of_inputs_but_not_of_the_device():
     x, ids = fk.Input((1,), dtype="string"), fk.Input((1,), dtype="int32")
     crossing = layers.HashedCrossing(5)
     model = fk.Model([x, ids], crossing((x, ids)))
@@ -197,7 +197,7 @@ def test_inside_transformations_the_texts_are_constants(model, numbers):
         (TEXTS[:, None], r"expected shape \(b,\), received \(3, 1\)"),
     ],
 )
-def test_what_is_no_text(model, given, words):
+def test_values_other_than_texts_are_rejected(model, given, words):
     with pytest.raises(fk.FKerasError, match=words):
         model(given)
 
@@ -228,7 +228,7 @@ def test_a_model_may_return_strings(tmp_path, key):
     assert fk.load_model(tmp_path / "m.keras")[0] == model
 
 
-def test_names_at_the_border_are_free():
+def test_names_of_tensors_between_host_and_device_are_unused():
     """A lookup that is called twice, and inputs and layers with the names that come after its own."""
     lookup = layers.StringLookup(vocabulary=["one", "two"], name="word")
     a, b = (fk.Input((1,), dtype="string", name=n) for n in "ab")
@@ -280,25 +280,25 @@ def test_strings_at_both_ends():
         ),
     ],
 )
-def test_what_made_strings_cannot_do(call, words):
+def test_computed_strings_are_rejected_as_inputs_of_layers(call, words):
     x = fk.Input((4,), dtype="int32")
     with pytest.raises(fk.FKerasError, match=words):
         call(x, x, WORD(x))
 
 
-def test_a_mask_of_texts_is_refused(model):
+def test_a_mask_of_texts_is_rejected(model):
     with pytest.raises(TypeError, match="by position only, received mask"):
         model(TEXTS, mask=np.ones(3, bool))
 
 
-def test_values_that_hold_strings_are_values(model):
+def test_models_with_strings_pickle_restore_and_rename(model):
     assert pickle.loads(pickle.dumps(model)) == model
     assert fk.Model.from_config(model.get_config()).build(jax.random.key(0)) == model
     np.testing.assert_array_equal(fk.rename(model, prefix="a_")(TEXTS), model(TEXTS))
     assert "texts (InputLayer)" in model.summary(show=False)
 
 
-def test_dropout_and_state_are_those_of_the_whole(key):
+def test_split_models_have_the_dropout_and_state_of_the_model(key):
     x = fk.Input((), dtype="string")
     y = layers.BatchNormalization()(layers.Dropout(0.5)(WORDS.replace(output_mode="count")(x)))
     model = fk.Model(x, y).build(key)
@@ -311,7 +311,7 @@ def test_dropout_and_state_are_those_of_the_whole(key):
     assert model_out.updates
 
 
-def test_cut_trained_and_put_together(model, tmp_path, key):
+def test_a_split_model_is_trained_and_joined_again(model, tmp_path, key):
     host, device = fk.split_host(model)
     trainer = fk.Trainer(
         optimizer=fk.optimizers.Adam(0.1),

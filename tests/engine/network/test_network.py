@@ -52,7 +52,7 @@ def test_explicit_names_must_differ():
         fk.Model(x, h)
 
 
-def test_automatic_names_are_unique_and_skip_taken_ones():
+def test_automatic_names_are_unique_and_skip_used_names():
     x = fk.Input((4,), name="x")
     h = layers.Dense(3)(layers.Dense(3, name="dense_1")(layers.Dense(3)(x)))
     assert list(fk.Model(x, h).layers) == ["x", "dense", "dense_1", "dense_2"]
@@ -262,7 +262,7 @@ def test_freezing_a_sub_model(key):
     assert model.layers["enc"].trainable
 
 
-def test_trainable_of_the_constructor_reaches_all_inside(key):
+def test_trainable_of_the_constructor_applies_to_all_layers_inside(key):
     x = fk.Input((4,), name="x")
     model = fk.Model(x, encoder()(x), trainable=False).build(key)
     assert jax.tree.leaves(fk.partition(model)[0]) == []
@@ -326,7 +326,7 @@ def test_a_subclass_as_a_plain_model(key):
     np.testing.assert_array_equal(restored(ones(2, 4)), model(ones(2, 4)))
 
 
-def test_mistakes_in_subclasses():
+def test_mistakes_in_subclasses_are_reported():
     x = fk.Input((4,))
     with pytest.raises(NotImplementedError, match="has no `call`"):
         WithoutCall()(x)
@@ -371,7 +371,7 @@ class Two(fk.Layer):
         return x, x
 
 
-def test_mistakes_in_sequential_models():
+def test_mistakes_in_sequential_models_are_reported():
     with pytest.raises(TypeError, match="expected layers, received int"):
         fk.Sequential([layers.Dense(2), 3])
     with pytest.raises(TypeError, match=r"It is a class: write Dense\("):

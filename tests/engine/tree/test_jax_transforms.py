@@ -71,7 +71,7 @@ def test_a_trainer_takes_the_same_labels():
     np.testing.assert_array_equal(new.layers["a"].kernel, MODEL.layers["a"].kernel)
 
 
-def test_labels_of_another_model_and_calls_of_labels():
+def test_labels_of_another_model_and_calls_of_labels_are_rejected():
     kinds = {"a": optax.sgd(0.1)}
     other = jax.tree.map(lambda a: "a", build(name="other"))
     trainer = fk.Trainer(optax.multi_transform(kinds, other), "mse")
