@@ -48,12 +48,12 @@ class Case:
         return "-".join([text if len(text) < 90 else text[:87] + "...", *extras])
 
     def arrays(self, seed: int = 0, batch: int | None = None) -> list[Any]:
-        """Inputs of this case; `batch` puts another size in the place of the first axis."""
+        """Inputs of this case; `batch` replaces the size of the first axis."""
         rng = np.random.default_rng(seed)
         return [_draw(rng, entry, batch) for entry in self.inputs]
 
     def mask_array(self, seed: int = 0) -> Any:
-        """A mask with at least one step of each row kept."""
+        """A mask that keeps at least one step of each row."""
         if self.mask is None:
             return None
         mask = np.random.default_rng(seed + 1).random(self.mask) < 0.6

@@ -19,7 +19,7 @@ CASES = (
     Case(
         layers.ConvLSTM1D(2, 2, dilation_rate=2, unit_forget_bias=False, return_sequences=True),
         ((2, 3, 5, 2),),
-        exhaustive=True,  # one code for one axis, two and three
+        exhaustive=True,  # one implementation serves one, two and three axes
     ),
     Case(
         layers.ConvLSTM2D(

@@ -26,7 +26,7 @@ CASES = (
         ),
         ((3, 4, 2, 5),),
     ),
-    # a mask passes through; Keras's stateless_call takes none here, nor does it penalize activity
+    # Keras's stateless_call takes no mask here and does not penalize activity
     Case(layers.Dense(3), ((2, 4, 5),), mask=(2, 4), keras=False),
     Case(layers.Dense(3, activity_regularizer="l2"), ((2, 5),), keras=False),
     Case(layers.Activation("relu"), ((2, 5),)),
@@ -35,7 +35,7 @@ CASES = (
     Case(layers.Identity(), ([(2, 3), (2, 4)],)),
     Case(layers.ActivityRegularization(l1=0.1, l2=0.2), ((4, 3),), keras=False),
     Case(layers.ActivityRegularization(l2=0.3), ((2, 3, 4),), mask=(2, 3), keras=False),
-    # a function of the user's own: loading needs custom_objects, in Keras another function
+    # a custom function: loading needs custom_objects, in Keras with another function
     Case(layers.Lambda(scaled_sum, arguments={"factor": 2.0}), ((2, 3),), keras=False),
     Case(layers.Lambda(scaled_sum, (4,)), ((2, 4, 3),), keras=False),
     Case(layers.Embedding(7, 3), (("int32", (2, 5), 7),)),

@@ -5,7 +5,7 @@ from tests.cases import Case
 
 IMAGES = ((2, 4, 5, 3),)
 FIRST = ((2, 3, 4, 5),)
-UNIT = (-2, 2)  # the table draws normal numbers
+UNIT = (-2, 2)  # the table draws normal samples
 
 
 def random(layer, inputs=IMAGES, **options):

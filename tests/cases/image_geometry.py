@@ -35,7 +35,7 @@ CASES = (
     Case(layers.RandomShear(0.4, (0.1, 0.2)), ((2, 4, 5, 1),), keras=False, training=True),
     Case(layers.RandomPerspective(0.9, 0.5), ((2, 4, 5, 1),), keras=False, training=True),
     Case(layers.RandomElasticTransform(), ((2, 8, 9, 1),), keras=False, training=True),
-    # in inference they change nothing
+    # identities in inference
     Case(layers.RandomTranslation(0.2, 0.1), ((2, 3, 4, 1),)),
     Case(layers.RandomRotation(0.1, "nearest", "nearest"), ((2, 3, 4, 1),)),
     Case(layers.RandomZoom(0.2, 0.3, data_format="channels_first"), ((2, 1, 3, 4),)),

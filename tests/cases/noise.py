@@ -17,6 +17,6 @@ CASES = (
     Case(
         layers.SpatialDropout2D(0.5, "channels_first"), ((2, 3, 3, 4),), training=True, keras=False
     ),
-    # what Keras drops at this rate is all
+    # at this rate Keras drops everything
     Case(layers.SpatialDropout3D(1.0, "channels_first"), ((2, 3, 2, 2, 4),), training=True),
 )

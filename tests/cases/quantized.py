@@ -25,12 +25,12 @@ CASES = (
     Case(
         layers.QuantizedDense(_dense(use_bias=False), _WEIGHTS_ALONE),
         ((2, 5),),
-        exhaustive=True,  # what Keras's files of it compute is compared in tests/saving/weights/test_quantized_codes.py
+        exhaustive=True,  # tests/saving/weights/test_quantized_codes.py compares the outputs of Keras's files
     ),
     Case(layers.QuantizedDense(_dense(), "int4"), ((2, 5),)),
     Case(layers.QuantizedDense(_dense(bias_constraint="non_neg"), _BLOCKS), ((2, 4, 5),)),
     Case(layers.QuantizedDense(_dense(), _INPUTS_TOO), ((2, 5),), exhaustive=True),
-    # Keras computes with these where they come out of a file
+    # Keras computes with these modes only after loading a file
     Case(layers.QuantizedDense(_dense(), _GPTQ), ((2, 5),), keras=False),
     Case(layers.QuantizedDense(_dense(), _AWQ), ((2, 5),), keras=False, exhaustive=True),
     Case(layers.QuantizedDense(_einsum(), "int8"), ((2, 4, 3, 2),)),
@@ -41,7 +41,7 @@ CASES = (
         ((2, 4, 5),),
         keras=False,
     ),
-    # Keras lists these weights in another order; what they compute is compared beside their files
+    # Keras lists these weights in another order; the tests of files compare the outputs
     Case(layers.Float8Dense(_dense(), "float8"), ((2, 5),), keras=False),
     Case(
         layers.Float8Dense(_einsum(), quantizers.Float8QuantizationConfig(4)),
@@ -55,7 +55,7 @@ CASES = (
     ),
     Case(layers.QuantizedEmbedding(layers.Embedding(7, 3), _BLOCKS), (("int32", (2, 5), 7),)),
     Case(
-        # Keras lets gradients through the scale of the inputs alone
+        # in Keras only the scale of the inputs passes gradients
         layers.QuantizedEmbedding(layers.ReversibleEmbedding(7, 3, logit_soft_cap=2.0), "int8"),
         ((2, 5, 3),),
         {"reverse": True},

@@ -16,7 +16,7 @@ REGULARIZED = {
 
 
 def _rows(cls, exhaustive=False):
-    """The loop is the same code for all: `exhaustive` where another layer has its options."""
+    """All rows run the same loop; `exhaustive` marks rows whose options another row covers."""
     loop = {"mask": MASK, "exhaustive": exhaustive}
     return (
         Case(cls(4), X),
@@ -89,7 +89,7 @@ CASES = (
     ),
     Case(layers.Bidirectional(layers.LSTM(4)), X, mask=MASK),
     Case(layers.Bidirectional(layers.LSTM(4, return_sequences=True)), X, mask=MASK),
-    # two loops each: one of these shows that what merges them is Keras's
+    # each compiles two loops: one row is enough to compare the merge modes with Keras
     Case(
         layers.Bidirectional(layers.GRU(4, return_sequences=True), merge_mode="sum"),
         X,
@@ -117,7 +117,7 @@ CASES = (
     Case(layers.Bidirectional(layers.GRU(4, stateful=True)), X, keras=False),
     Case(layers.Bidirectional(layers.LSTM(4, dropout=0.5)), X, training=True, keras=False),
     Case(layers.TimeDistributed(layers.Dense(4)), X),
-    # Keras forgets the penalty of the layer inside
+    # Keras ignores the penalty of the inner layer
     Case(layers.TimeDistributed(layers.Dense(4, activity_regularizer="l2")), X, keras=False),
     Case(layers.TimeDistributed(layers.Dense(4)), X, mask=MASK),
     # a loop in a loop

@@ -29,7 +29,7 @@ def call_counter(params, state, rng, inputs, training):
 
 
 def module():
-    """What a module of Flax is to its layer; a function, so that a file can name it."""
+    """Applies a stand-in for a Flax module; a named function, so that files can refer to it."""
 
 
 def init_module(rngs, x, method=None, training=False):

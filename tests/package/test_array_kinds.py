@@ -30,12 +30,12 @@ KEY = jax.random.key(0)
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DTYPES = ("bool", *INTEGERS, "float16", "float32", "float64", "longdouble")
 SHORT = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "int4", "uint4")
-# the kinds that the default suite takes to every entry point; the others differ in the dtype alone
+# the kinds that the default suite passes to every entry point; the others differ only in dtype
 FEW = ("big float32", "big int64", "mapped big float64", "frame", "dlpack")
 
 
 class Protocol:
-    """An object that gives its array through some protocols of arrays alone."""
+    """An object that offers its array through selected protocols only."""
 
     def __init__(self, array):
         self.array = array
@@ -212,7 +212,7 @@ ROWS = {
     "AUC": lambda x: metric(fk.metrics.AUC(), BITS, x),
     "loss function": lambda x: fk.losses.mean_squared_error(x, BITS),
     "accuracy": lambda x: metric(fk.metrics.CategoricalAccuracy(), x, x),
-    # ids of a table
+    # ids of an embedding
     "ids of fit": lambda x: fitted(embedded(), x, LABELS),
     "ids of predict": lambda x: embedded()[0].predict(embedded()[1], x),
     "ids of a model": lambda x: embedded()[1].model(x),
@@ -249,7 +249,7 @@ def bits_of(name):
 
 
 def failures(name, arrays):
-    """The kinds with another result than the float32 array's, or with an error."""
+    """The kinds whose result differs from the float32 array's result or that raise an error."""
     faults, references, entry = {}, {}, ENTRIES[name]
     for kind, (array, plain) in arrays.items():
         plain = plain.astype("int32") if name.startswith("ids") else plain
@@ -265,7 +265,7 @@ def failures(name, arrays):
 
 
 def chosen(name, arrays):
-    """The kinds that an entry point takes: an int32 input takes no floats."""
+    """The kinds that an entry point accepts; an int32 input accepts no floats."""
     if not name.startswith("ids"):
         return arrays
     return {kind: pair for kind, pair in arrays.items() if re.search(r"int(8|16|32|64)$", kind)}
@@ -341,7 +341,7 @@ def test_integers_beyond_32_bits_do_not_wrap(name):
             array[2, -1] = number
             try:
                 result = jax.tree.leaves(entry(array))
-                # sample weights are floats at once
+                # sample weights are converted to floats immediately
                 if not name.startswith("weights of fit") or not all(np.all(a == a) for a in result):
                     unexplained[number] = "accepted"
             except ValueError as error:
@@ -361,12 +361,12 @@ def test_numbers_that_are_not_finite(name, kind):
     try:
         result = jax.tree.leaves(ENTRIES[name](array))
     except (ValueError, fk.NonFiniteError) as error:
-        # the numbers of batches are not read twice: the step that is not finite names its batch
+        # batches are read once: the non-finite step names its batch
         row = "batch 1" if name == "fit of batches" else "row 2"
         assert re.search(rf"{row}\b.*(received|label)", str(error)), error
-    else:  # a pure computation: the numbers show what happened
+    else:  # a pure computation: the outputs show the NaN
         assert name.split()[0] not in ("fit", "evaluate", "predict", "validation")
-        ordered = kind != "nan" and name in ("AUC", "accuracy")  # infinity is a score too
+        ordered = kind != "nan" and name in ("AUC", "accuracy")  # infinity is a valid score
         assert ordered or not all(np.isfinite(a).all() for a in result)
 
 

@@ -1,4 +1,4 @@
-"""Gradients at corners, ends and overflows of functions: finite wherever the value is finite."""
+"""Gradients at kinks, domain limits and overflows: finite wherever the value is finite."""
 
 import functools
 
@@ -23,7 +23,7 @@ TARGETS = {
     "large": np.full((3, 4), 1e4, "float32"),
     "huge": np.full((3, 4), 1e30, "float32"),
 }
-# the gradient itself leaves the range of float32
+# the exact gradient exceeds the range of float32
 OVERFLOWS = {
     (f"Categorical{kind}-{targets}", float(np.float32(v)))
     for kind in ("Crossentropy", "FocalCrossentropy")
@@ -48,7 +48,7 @@ OPERATION_EXCEPTIONS = {
     "convert_to_numpy": "leaves JAX",
     "ctc_decode-beam": "chooses paths: the choice has no derivative",
 }
-# fillings of layers whose finite value comes from numbers that overflow on the way, or whose
+# fillings of layers whose finite value has overflowing intermediates, or whose
 # gradient multiplies overflowing numbers with 0: steps of recurrences, scores of attention
 HUGE = ("1e+30", "-1e+30")
 LARGE = (*HUGE, "10000", "-10000")
@@ -176,7 +176,7 @@ def check(functions, inputs, values):
 
 
 def quick(functions):
-    """Every function at the values where most go wrong: one program."""
+    """Every function at the most error-prone values, in one program."""
     return functions, FILLED[[0, 1, 9, 10]], VALUES[[0, 1, 9, 10]]
 
 

@@ -15,7 +15,7 @@ from fkeras import losses, metrics
 
 LABELS = np.array([0, 1, 2, 0], "int32")
 ONE_HOT = np.eye(3, dtype="float32")[LABELS]
-# a row each: ordinary, large, huge and masked scores, one class masked, nothing but masked
+# one row each: ordinary, large, huge and masked scores, one masked class, all classes masked
 SCORES = np.array(
     [[1e4, -1e4, 0.0], [-1e9, 1e9, 0.0], [-np.inf, 0.0, 1.0], [-np.inf, -np.inf, -np.inf]],
     "float32",
@@ -102,7 +102,7 @@ def test_rows_of_masked_scores_are_rows_of_equal_scores():
         np.testing.assert_allclose(each[2], np.log1p(np.exp(-1.0)), rtol=1e-6)
     cost = jax.jit(lambda p: losses.sparse_categorical_crossentropy([0], p, from_logits=True))
     masked_truth = np.asarray(cost(SCORES[2:3]))
-    assert float(masked_truth[0]) > 1e38  # -log(0): nearly the largest float32
+    assert float(masked_truth[0]) > 1e38  # -log(0) is clipped to nearly the largest float32
 
 
 @pytest.mark.parametrize(("loss", "y_true"), OF_PROBABILITIES, ids=short)
@@ -121,13 +121,13 @@ def test_zero_vectors_and_large_numbers(loss):
         check(loss, 0 * y_true, y_pred)
 
 
-# slopes of 1 / 1e-7 where a number is 0: more than float16 has, whose largest is 65504
+# gradients of 1 / 1e-7 at 0 exceed the largest float16, 65504
 STEEP = (losses.Poisson, losses.MeanAbsolutePercentageError)
 
 
 @functools.cache
 def short_facts(loss, labels):
-    """What 16 bits give, by one compiled program for both widths."""
+    """Losses and gradients of 16-bit predictions, in one program for both dtypes."""
     y_true = LABELS if labels else ONE_HOT
     y_pred = np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0.5, 0.5, 0]], "float32")
 
@@ -149,7 +149,7 @@ def short_facts(loss, labels):
     ids=short,
 )
 def test_losses_of_16_bit_predictions_are_computed_in_float32(loss, y_true, dtype):
-    """Numbers of 16 bits are computed in float32: 1 - 1e-7 is 1, and 300**2 infinite in them."""
+    """16-bit predictions are computed in float32: in 16 bits 1 - 1e-7 is 1 and 300**2 is infinite."""
     results = short_facts(loss, y_true is LABELS)
     each, value, gradient = results[dtype]
     if dtype == "bfloat16" or not isinstance(loss, STEEP):
@@ -215,7 +215,7 @@ METRICS = (
 
 @pytest.mark.parametrize(("metric", "y_true"), METRICS, ids=short)
 def test_metrics_of_no_data_and_of_constants_are_finite(metric, y_true):
-    """No data, constants, classes that do not occur: numbers, where Keras has nan for some."""
+    """No data, constants and absent classes give finite results, where Keras returns NaN for some."""
     empty = metric.init(jax.ShapeDtypeStruct((4, 3), "float32"))
 
     @jax.jit
@@ -272,13 +272,13 @@ ACTIVATIONS = [
 def extreme_numbers(name, dtype):
     large = [1e4, -1e4, 0.0, 1.0] if dtype == "float16" else [1e4, -1e4, 1e9, -1e9]
     if name == "squareplus" and dtype == "float16":
-        large = [100.0, -100.0, 0.0, 1.0]  # it squares
+        large = [100.0, -100.0, 0.0, 1.0]  # overflows by squaring
     return np.array([large, [0.0] * 4], jnp.dtype(dtype))
 
 
 @functools.cache
 def extreme_activations(dtype):
-    """Values and slopes of all activations at extreme numbers, by one compiled program."""
+    """Values and gradients of all activations at extreme inputs, in one program."""
 
     def both(name, x):
         function = getattr(fk.activations, name)

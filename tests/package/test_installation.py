@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-# packages that come with an optional package that imports them itself
+# dependencies of optional packages
 BROUGHT = {"etils": "orbax-checkpoint"}
 IMPORTED_AS = {"orbax-checkpoint": "orbax", "pillow": "PIL"}
 
@@ -64,7 +64,7 @@ def test_hints_to_install_name_packages_that_exist():
     for path in texts:
         text = path.read_text()
         assert not re.search(r"fkeras\[", text), f"{path} names an unpublished package"
-        # a hint with a placeholder is the shared helper's, whose packages the next test reads
+        # a hint with a placeholder belongs to the shared helper; the next test reads its packages
         for packages in re.findall(r"pip install (?!-|\.|\"\.|\{)([\w \[\]\"-]+)", text):
             hints += 1
             names = {_name(p) for p in packages.replace('"', "").split()}
@@ -83,7 +83,7 @@ def _fit(**options):
     trainer.fit(run, np.ones((2, 2), "float32"), np.ones((2, 1), "float32"), verbose=0, **options)
 
 
-# the module that is missing, the package to install, and what needs it
+# the missing module, the package to install, and a function that needs the module
 OPTIONAL = (
     ("h5py", "h5py", lambda path: fk.save_model(path / "m.keras", _model(), {})),
     ("h5py", "h5py", lambda path: fk.save_weights(path / "m.weights.h5", _model(), {})),

@@ -107,7 +107,7 @@ def test_no_import_cycle():
         name: {target(m) for m in _imports(trees()[path])} - {name}
         for name, path in modules.items()
     }
-    # a package's own __init__ gathers its files; the files do not import it back
+    # a package's __init__ imports its files; the files do not import the package
     visited, path_now = set(), []
 
     def visit(name):
@@ -162,7 +162,7 @@ def test_imports_by_string_are_optional_packages_or_the_late_lookup():
 
 
 def test_layer_declares_at_most_eight_class_variables():
-    # options of one purpose belong into one record, as Keras's file form into `KerasForm`
+    # related options belong into one record, such as Keras's file form into `KerasForm`
     tree = trees()[ROOT / "engine/layer/layer.py"]
     layer = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Layer")
     declared = [
@@ -194,7 +194,7 @@ def _defined_names(tree):
 
 
 def _foreign_private_names(tree, defined):
-    """Private names of other packages in a file: imports, and attributes that nothing here defines."""
+    """Private names of other packages in a file: imports, and attributes that the package does not define."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -213,7 +213,7 @@ def test_private_names_of_other_packages_are_isolated():
         for name in _foreign_private_names(tree, defined):
             uses.setdefault(_name(path), set()).add(name)
     assert uses == {}
-    # the name of JAX's file of operators is private too
+    # the name of JAX's file of operators is also private
     for path in FILES:
         if path.name != "private_jax.py":
             assert ".co_filename.endswith(" not in path.read_text(), _name(path)
@@ -277,8 +277,8 @@ def test_public_names_are_documented():
 
 
 def test_one_interpreter_runs_the_calls_of_graphs():
-    # a second loop over the calls would be a second definition of their order and of their slots;
-    # comprehensions only ask questions about calls
+    # a second loop over the calls would duplicate the definition of their order and slots;
+    # comprehensions that only query calls are allowed
     for path, tree in trees().items():
         if _name(path).startswith("engine/graph/"):
             continue

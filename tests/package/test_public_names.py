@@ -43,7 +43,7 @@ UTILS = {
     "standardize_dtype": "jnp.dtype",
     "unpack_x_y_sample_weight": "a tuple",
 }
-# namespace -> name -> why it is not here
+# namespace -> name -> reason for its absence
 EXCEPTIONS = types.MappingProxyType(
     {
         "layers": {
@@ -97,7 +97,7 @@ def test_every_public_keras_name_exists_or_is_an_exception(space):
 
 @pytest.mark.parametrize("space", SPACES)
 def test_every_available_keras_name_is_listed(space):
-    """`dir` and `__all__` agree on what Keras has, so that `from ... import *` gives it too."""
+    """`dir` and `__all__` agree on Keras's names, so that `from ... import *` imports them."""
     public_names = set(getattr(_ours(space), "__all__", ()))
     hidden = (_names(space) & set(dir(_ours(space)))) - public_names
     assert not hidden, f"fk.{space}.__all__ lacks {sorted(hidden)}"

@@ -39,7 +39,7 @@ RUN = TRAINER.init(network(), KEY)
 
 
 def shifted(run, number):
-    """The run with other numbers in all weights and states."""
+    """The run with all weights and states shifted."""
     model, state = jax.tree.map(lambda a: a + jnp.asarray(number, a.dtype), (run.model, run.state))
     return run.replace(model=model, state=state)
 
@@ -80,7 +80,7 @@ class Counter(Callback):
 
 
 class Stub:
-    """What Keras's callbacks need of a model."""
+    """The part of a model that Keras's callbacks need."""
 
     def __init__(self):
         self.stop_training, self.weights = False, 0.0

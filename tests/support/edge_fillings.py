@@ -18,7 +18,7 @@ def is_float(array):
 
 
 def fillings(groups):
-    """Fills one group of arrays, or all, with each edge value; other groups keep their numbers or are 0.
+    """Fills one group of arrays, or all, with each edge value; other groups stay unchanged or are 0.
 
     Args:
         groups: lists of floating arrays; arrays of a group are filled together.

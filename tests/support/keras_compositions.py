@@ -114,7 +114,7 @@ class _Draw:
     # -- steps of a graph -----------------------------------------------------------------------
 
     def step(self, x, pool, depth):
-        """A tensor that is made of `x` and sometimes of others of the pool."""
+        """A tensor computed from `x` and sometimes from other tensors of the pool."""
         if len(x.shape) == 2:
             return self.choose([self.dense, self.from_vector, self.vector_state])(x, pool, depth)
         if len(x.shape) > 3:
@@ -139,7 +139,7 @@ class _Draw:
         return self.choose([layers.RepeatVector(STEPS), layers.BatchNormalization()])(x)
 
     def vector_state(self, x, pool, depth):
-        """A sequence that was read from the state that a vector gives, as decoders do."""
+        """A sequence computed with a vector as the initial state, as in decoders."""
         sequences = [y for y in pool if len(y.shape) == 3]
         state = layers.Dense(WIDTH, activation="tanh")(x)
         return self.decode(self.choose(sequences), state) if sequences else state
@@ -327,7 +327,7 @@ class _Draw:
     # -- layers in a row ------------------------------------------------------------------------
 
     def member(self, width, sequence, depth, steps=STEPS):
-        """`(layer, width, sequence)`: a layer of one input, and what it gives."""
+        """`(layer, width, sequence)`: a layer of one input, the width of its output, and whether the output is a sequence."""
         if not sequence:
             options = [layers.Dense(WIDTH), layers.BatchNormalization(), layers.Activation("tanh")]
             layer = self.choose(options)

@@ -45,7 +45,7 @@ def keras_optimizer(optimizer, keras=keras):
 
 
 def keras_steps(optimizer, weights, gradients, prepare=lambda reference: None):
-    """Keras's weights after all steps, those it would keep at the end, and its own variables."""
+    """Keras's weights after all steps, the finalized weights, and the optimizer's variables."""
     names = sorted(weights)
     reference = keras_optimizer(optimizer, keras_numpy.keras)
     variables = [keras_numpy.keras.Variable(np.asarray(weights[n]), name=n) for n in names]
@@ -90,7 +90,7 @@ SCHEDULES = (
 
 @functools.cache
 def rates():
-    """What every schedule says of sixty steps, by one compiled program."""
+    """Learning rates of every schedule for sixty steps, in one compiled program."""
     steps = jnp.arange(60)
     values = jax.jit(lambda steps: [jax.vmap(schedule)(steps) for schedule in SCHEDULES])(steps)
     return dict(zip(SCHEDULES, values, strict=True))

@@ -29,7 +29,7 @@ ACTIVATIONS = [
 
 
 def ours_and_theirs(mine, theirs):
-    """Both numbers at X, by one compiled program."""
+    """The values of both functions at X, in one compiled program."""
 
     def both(x):
         own_value = mine(x)

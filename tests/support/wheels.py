@@ -29,7 +29,7 @@ def wheel(name, version):
                 check=True,
                 capture_output=True,
                 timeout=120,
-                # CI's constraints hold versions of its own packages, not of these
+                # CI's constraints pin other packages
                 env={k: v for k, v in os.environ.items() if k != "PIP_CONSTRAINT"},
             )
         except (OSError, subprocess.SubprocessError) as error:

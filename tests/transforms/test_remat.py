@@ -1,4 +1,4 @@
-"""Rematerialization: the same numbers with less memory."""
+"""Rematerialization: equal results with less memory."""
 
 import functools
 
@@ -118,7 +118,7 @@ def test_a_compiled_step_needs_less_memory(key):
     none, full, dots = bytes_of(None), bytes_of("full"), bytes_of("dots")
     assert full < 0.6 * none
     assert full < dots < none
-    # what the segments are for: one checkpoint around everything saves nothing
+    # one checkpoint around the whole model would save nothing
     assert bytes_of(None, whole=True) > 0.9 * none
 
 

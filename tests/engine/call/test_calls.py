@@ -70,7 +70,7 @@ def test_a_call_extends_the_graph_and_changes_no_value(seed):
         if isinstance(layer, layers.Add | layers.Concatenate):
             inputs = [draw.choice(vectors), draw.choice(vectors)]
             y = layer(inputs)
-            inputs.clear()  # the caller's list is the caller's
+            inputs.clear()  # the node must not hold the caller's list
             assert len(y.node.inputs) == 2
         else:
             y = layer(draw.choice(vectors))
@@ -151,7 +151,7 @@ def test_an_array_among_tensors_is_a_constant():
     x = fk.Input((4,), name="x")
     constant = np.arange(4, dtype="float32").reshape(1, 4)
     y = ops.add(x, constant)
-    constant[:] = 100.0  # the caller's array is the caller's
+    constant[:] = 100.0  # the constant must not share the caller's array
     model = fk.Model(x, y)
     np.testing.assert_array_equal(model(X), X + np.arange(4, dtype="float32")[None])
     assert model.graph.layer("add").input.coord == ("x", 0, 0)
@@ -250,7 +250,7 @@ def test_is_symbolic_is_true_for_symbolic_tensors_only():
 def test_the_package_has_no_class_variable():
     for path in pathlib.Path(fk.__file__).parent.rglob("*.py"):
         text = path.read_text()
-        # parsing takes long: only what has the word
+        # parsing is slow: only files that contain the word
         for node in ast.walk(ast.parse(text)) if "Variable" in text else ():
             assert not (isinstance(node, ast.ClassDef) and node.name.endswith("Variable")), path
     built = layers.Dense(2).build(KEY, (None, 4))
@@ -343,7 +343,7 @@ def test_discarded_models_leave_no_memory():
             x = fk.Input((4,))
             fk.Model(x, layer(layer(x)[:, :1] * np.ones((1, 4), "float32")))
 
-    gc.freeze()  # what other tests left need not be looked through
+    gc.freeze()  # objects of other tests need no traversal
     discard_models(2)
     object_count, attributes = count(), set(vars(layer))
     discard_models(50)

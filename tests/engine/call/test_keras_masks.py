@@ -150,7 +150,7 @@ def test_new_calls_on_a_loaded_model_are_strict(tmp_path, key):
     start = model.tensor("embedding" if "embedding" in model.layers else list(model.layers)[1])
     with pytest.raises(fk.FKerasError, match="received a mask, and this layer has no mask support"):
         layers.Flatten()(start)
-    # a mask that Keras's normalization drops goes through one of your own
+    # Keras's normalization drops the mask, a new normalization keeps it
     mixed = fk.Model(model.inputs, [layers.RMSNormalization()(start), model.outputs])
     mixed = mixed.build(key)
     out = mixed.apply(IDS)
@@ -202,7 +202,7 @@ def test_calls_of_one_depth_run_in_keras_order(make, x, tmp_path):
     np.testing.assert_allclose(trainer.predict(run, x), expected, rtol=1e-4, atol=1e-6)
 
 
-# what Keras decides elsewhere: layers that make masks of their own, and layers around others
+# Keras decides elsewhere for layers that compute masks and for wrappers
 ELSEWHERE = ("Embedding", "Masking", "ReversibleEmbedding", "QuantizedEmbedding")
 ELSEWHERE += ("Wrapper", "SpectralNormalization", "Pipeline")
 

@@ -18,7 +18,7 @@ def embedded(mask_zero=True):
 
 
 class Steps(fk.Layer):
-    """Shows what arrives: a mask comes out as numbers."""
+    """Returns the received mask as numbers."""
 
     supports_masking = True
 

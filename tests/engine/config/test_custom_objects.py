@@ -80,7 +80,7 @@ def test_registered_names_take_precedence_over_plain_names(files):
     custom_objects = {**PLAIN, "Doubled": layers.ReLU, "own>Doubled": Ours}
     model, _ = fk.load_model(folder / "row.keras", custom_objects=custom_objects)
     assert any(type(layer) is Ours for layer in model.layers.values())
-    # a registered class of the user's is no class of Keras
+    # a registered custom class does not replace a class of Keras
     x = fk.Input((3,))
     plain = fk.Model(x, layers.Dense(2)(x)).build(jax.random.key(0))
     fk.save_model(folder / "plain.keras", plain)

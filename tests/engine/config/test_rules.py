@@ -37,7 +37,7 @@ NAMESPACES = (
     *(layers, losses, metrics, optimizers, schedules, initializers, regularizers, constraints),
     *(quantizers, callbacks),
 )
-# arguments of classes that have no value without any
+# required arguments of classes
 REQUIRED = {
     losses.LossFunctionWrapper: {"fn": losses.mean_squared_error},
     metrics.MeanMetricWrapper: {"fn": losses.mean_squared_error},
@@ -74,7 +74,7 @@ REQUIRED = {
     layers.InputLayer: {"batch_shape": (None, 3)},
     layers.Bidirectional: {"layer": layers.GRU(2)},
 }
-# configurations that hold functions, which JSON names only; that say little (an input has no
+# configurations that hold functions, which JSON stores by name; short configurations (an input has no
 # `trainable`); and those of quantized layers, which are the configuration of the layer inside
 NO_JSON = {
     *(layers.Lambda, layers.JaxLayer, layers.FlaxLayer, layers.InputLayer),
@@ -84,7 +84,7 @@ NO_JSON = {
 }
 # fields that the constructor checks itself: Bidirectional compares both layers
 CHECKED_ELSEWHERE = {("Bidirectional", "backward_layer")}
-# fields for which a dictionary, or a word, may be right
+# fields that accept a dictionary or a word
 TAKES_MAPPING = {
     *(("Lambda", "arguments"), ("Trainer", "loss_weights")),
 }
@@ -100,7 +100,7 @@ def public_classes():
 
 
 def exempt(cls):
-    """Networks, whose constructors take graphs, and values that are no configuration."""
+    """Networks, whose constructors take graphs, and classes without a configuration."""
     return issubclass(cls, fk.engine.Network) or cls is fk.Layer
 
 
@@ -119,7 +119,7 @@ SAMPLES = dict(samples())
 
 
 def wrong_values(convert):
-    """Values that a field with this converter must reject; its rule, where it has one, says which."""
+    """Values that a field with this converter must reject, chosen by its rule if it has a rule."""
     always = [object(), math.nan, np.float32(math.nan)]
     if not isinstance(convert, Rule):
         return [
@@ -196,7 +196,7 @@ def test_wrong_arguments_are_rejected(cls):
 
 @pytest.mark.parametrize("cls", list(SAMPLES), ids=lambda c: c.__name__)
 def test_wrong_json_is_rejected(cls):
-    """`from_config` runs the same checks: what is wrong in code is wrong in a file."""
+    """`from_config` runs the same checks as the constructor."""
     sample = cls(**SAMPLES[cls])
     if not hasattr(cls, "from_config") or cls in NO_JSON:
         return

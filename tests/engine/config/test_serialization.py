@@ -158,8 +158,8 @@ TABLES = (
 )
 ROWS = [(kind, row) for kind, table in TABLES for row in table]
 IDS = [f"{kind}-{row(fk)!r}"[:60] for kind, row in ROWS]
-# what has no row: bases, to be subclassed; wrappers of functions, tested as custom ones below;
-# and MultiOptimizer, whose form in Keras's files differs in words and has a test of its own
+# classes without a row: base classes; wrappers of functions, tested as custom objects below;
+# and MultiOptimizer, whose form in Keras's files differs and which has a separate test
 OTHERS = (
     *("BaseOptimizer", "Constraint", "Initializer", "LearningRateSchedule", "Loss", "MeanMetric"),
     *("Metric", "Optimizer", "Regularizer"),
@@ -167,14 +167,14 @@ OTHERS = (
 )
 
 
-# what get_config of Keras 3.15 leaves out, so that its files have the default instead
+# keys that get_config of Keras 3.15 omits, so that its files hold the default
 KERAS_FORGETS = (
     ("losses", "Huber", "delta"),
     ("losses", "CosineSimilarity", "axis"),
     ("metrics", "CosineSimilarity", "axis"),
     ("initializers", "Identity", "gain"),
 )
-# what deserialize of Keras 3.15 does not know of its own
+# classes of Keras 3.15 that its own deserialize does not find
 KERAS_DOES_NOT_KNOW = ("Lamb", "CategoricalGeneralizedCrossEntropy")
 
 
@@ -189,7 +189,7 @@ def through_json(value):
 
 
 def plain(config):
-    """A configuration without the names, which Keras counts up, and as JSON has it."""
+    """A configuration in JSON form without the names, which Keras numbers globally."""
     if isinstance(config, dict):
         return {key: plain(value) for key, value in config.items() if key != "name"}
     return [plain(v) for v in config] if isinstance(config, list | tuple) else config
@@ -213,7 +213,7 @@ def test_keras_reads_our_json(kind, row):
 
 
 def serialized(config):
-    """What Keras leaves as objects in its configurations, arrays among them, as JSON."""
+    """Converts objects and arrays in configurations of Keras to JSON data."""
     with keras_rules():
         return plain(keras.saving.serialize_keras_object(config))
 

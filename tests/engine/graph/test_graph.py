@@ -488,7 +488,7 @@ print(graph.layers, graph.nodes_by_depth)
 
 
 def test_the_order_of_layers_does_not_depend_on_hashes():
-    # the hashes of this process, and of one with another seed
+    # a second process has another hash seed
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
     process = subprocess.run(
@@ -533,7 +533,7 @@ def test_a_chain_of_5_000_layers_closes_in_2_seconds():
 
 
 def test_discarded_calls_leave_memory_flat():
-    gc.freeze()  # what other tests left need not be looked through
+    gc.freeze()  # objects of other tests need no traversal
     x, layer = fk.Input((4,)), layers.Dense(4)
     before_hash = hash(layer)
     for _ in range(100):

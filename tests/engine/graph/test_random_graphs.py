@@ -20,7 +20,7 @@ few = settings(
 
 @st.composite
 def recipes(draw):
-    """Which layer is called on which earlier tensors; and which tensors are the outputs."""
+    """Draws calls, each a layer and earlier tensors, and the tensors that are outputs."""
     count = draw(st.integers(1, 2))
     steps = []
     for number in range(draw(st.integers(1, 9))):
@@ -61,7 +61,7 @@ def closed(recipe):
 
 
 def reference(inputs, outputs):
-    """Node depths and layer order by plain recursion, as the textbook has it."""
+    """Node depths and layer order by plain recursion."""
     order, layer_seen = [], []
 
     def visit(node):
@@ -79,7 +79,7 @@ def reference(inputs, outputs):
     needed_count = len(layer_seen)
     for tensor in inputs:
         visit(tensor.node)
-    # Keras puts inputs that nothing needs before the outputs' own layers
+    # Keras puts unused inputs before the layers of the outputs
     layer_seen = [*layer_seen[needed_count:], *layer_seen[:needed_count]]
     depths, layer_depths = {}, {}
     for node in reversed(order):

@@ -20,7 +20,7 @@ def through_json(config):
 
 
 def keras_json(build):
-    """What Keras writes for the model that `build` makes."""
+    """Keras's model from `build` and its JSON data."""
     with keras_rules():
         model = build(keras)
         return model, through_json(model.get_config())
@@ -35,7 +35,7 @@ def pins(model):
 
 
 def check_both_ways(build, *arrays, custom_objects=None):
-    """The model goes to JSON and back in each direction, and all compute the same numbers."""
+    """Converts the model to JSON and back in both directions and compares all outputs."""
     keras_model, data = keras_json(build)
     read = fk.Model.from_config(data, custom_objects)
     written_config = through_json(read.get_config())
@@ -82,7 +82,7 @@ def test_the_default_of_training_and_the_names_of_inputs_are_keras_s():
             for p in list(parameters.values())[1:]
             if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
         ]
-        optional = ("key",)  # which Keras takes from the value where it is not given
+        optional = ("key",)  # Keras uses the value as the key by default
         expected = [n for n in layer_class.keras_form.input_names if n not in optional]
         assert not required or required == expected[: len(required)] == expected, name
 
@@ -184,7 +184,7 @@ def masked(k):
 
 def test_masks_and_initial_states():
     _, data = keras_json(masked)
-    # Keras holds the mask as a tensor of its own
+    # Keras stores the mask as a separate tensor
     assert (
         item(data, "st")["inbound_nodes"][0]["kwargs"]["mask"]["class_name"] == "__keras_tensor__"
     )
@@ -231,7 +231,7 @@ def test_an_explicit_mask_of_none_is_kept():
     config = through_json(model().get_config())
     assert "mask" not in item(config, "a")["inbound_nodes"][0]["kwargs"]
     assert fk.Model.from_config(config) == model()
-    # Keras writes null where the inputs had no mask when the call was recorded, and looks for their
+    # Keras writes null if the inputs had no mask when the call was recorded, and looks for their
     # masks when the call runs
     item(config, "b")["inbound_nodes"][0]["kwargs"]["mask"] = None
     assert fk.Model.from_config(config) == model()
@@ -329,9 +329,9 @@ def shared(k):
     L = k.layers
     x, y = k.Input((4,), name="x"), k.Input((4,), name="y")
     dense = L.Dense(4, name="dense")
-    dense(k.Input((4,), name="elsewhere"))  # a call that is not of this model
+    dense(k.Input((4,), name="elsewhere"))  # a call outside this model
     a = dense(x)
-    dense(a)  # nor this
+    dense(a)  # likewise
     b = dense(L.Activation("relu", name="act")(dense(y)))
     i, j = k.Input((4,), name="i"), k.Input((4,), name="j")
     inner = k.Model(
@@ -371,7 +371,7 @@ def test_shared_and_nested_layers():
             for layer in model.layers:
                 if weights[layer.name]:
                     layer.set_weights(weights[layer.name])
-        # the layer that stands in the inner model too is another one in every file
+        # files store the layer shared with the inner model twice
         inner = [model.get_layer("inner") for model in (keras_model, restored)]
         outer = weights["dense"]
         for model in inner:

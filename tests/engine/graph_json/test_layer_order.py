@@ -17,7 +17,7 @@ class Drawn:
 
     def name(self):
         self.count += 1
-        # names that sort in another order than they were made
+        # names whose alphabetical order differs from their order of creation
         return f"{'zyxwvu'[self.count % 6]}{self.count}"
 
     def dense(self):
@@ -105,6 +105,6 @@ def test_layers_are_in_the_order_of_keras(seed):
     assert theirs_without_operations(read) == expected
     assert [i["name"] for i in read.get_config()["layers"]] == [i["name"] for i in data["layers"]]
     assert fk.Model.from_config(written_config) == model_here
-    # in whatever order the layers of the data stand
+    # the order of layers in the data has no effect
     random.Random(seed).shuffle(data["layers"])
     assert fk.Model.from_config(data) == read

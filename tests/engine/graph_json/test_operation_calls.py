@@ -14,7 +14,7 @@ from fkeras.engine.symbolic.operation import Op
 from fkeras.engine.symbolic.operation_forms import forms_by_class, operation_form
 from tests.support.keras_oracle import keras, keras_rules
 
-# classes without a form of ours, and why
+# classes of Keras without a form in fkeras, with the reason
 EXCEPTIONS = {
     "Operation": "the base class",
     "Function": "the base of models, which no file holds",
@@ -22,7 +22,7 @@ EXCEPTIONS = {
     "GetItem": "read and written by the engine: x[...] has its entries in our call",
     "Cond": "its branches are functions without arguments, for which Keras itself has no data",
 }
-# operations of ours without a class in Keras, and why
+# operations of fkeras without a class in Keras, with the reason
 OURS_ALONE = {
     "arrays only": "bartlett blackman hamming hanning kaiser empty eye identity ones tri zeros",
     "a function of others in Keras": "image.extract_patches_3d",
@@ -65,7 +65,7 @@ def test_a_form_is_keras_s():
         check_form(name, form, OPERATIONS[name])
 
 
-# arguments of ours that stand beside Keras's configuration in a file
+# arguments of fkeras that files store next to Keras's configuration
 OWN = {"DotProductAttention": ("empty_rows",)}
 
 
@@ -85,7 +85,7 @@ def check_form(name, form, cls):
     assert set(form.fixed) == {*constructor_parameters, *own_parameters}, name
     call_parameters = [n for n in parameters(cls.call) if n != "self"]
     assert [n for n in form.parameters if n not in form.fixed] == call_parameters, name
-    # what a call of ours leaves out has the function's default, on either way
+    # omitted arguments have the same default in both libraries
     for signature in (
         constructor_parameters,
         parameters(getattr(function_here, "function", function_here)),
@@ -116,7 +116,7 @@ SMALL = np.array([[0.0, 0.5, 0.75]], "float32")
 
 
 def calls(k, x, ids, image):
-    """A few calls in each shape that signatures have."""
+    """Calls that cover every kind of signature."""
     o = k.ops
     bound = np.arange(6, dtype="float32")
     # the operators
@@ -187,7 +187,7 @@ def close(found, expected):
 
 @pytest.fixture
 def broadcasting():
-    with keras_rules():  # ours broadcast arrays of several ranks here as Keras's do
+    with keras_rules():  # allow arrays of different ranks to broadcast, as in Keras
         yield
 
 
@@ -201,7 +201,7 @@ def test_calls_convert_to_and_from_keras_with_equal_values(theirs, broadcasting)
     assert fk.Model.from_config(written_config) == model_here
     restored = keras.Model.from_config(through_json(written_config))
     close(numbers(restored([X, IDS, IMAGE])), expected)
-    # what Keras makes of ours is what it made itself
+    # Keras's model from our JSON equals Keras's own model
     keras_config = through_json(restored.get_config())
     assert [i["class_name"] for i in keras_config["layers"]] == [
         i["class_name"] for i in data["layers"]

@@ -20,7 +20,7 @@ def _model():
 
 
 CONFIG = json.loads(json.dumps(_model().get_config()))
-# a value of each kind, none of which fits in many places
+# one value of each kind; most are wrong for most keys
 VALUES = (None, True, -1, 10**30, 1.5, "", "gone", [], {}, [[]], {"a": 1}, ["x", 0, 0], [1, 2, 3])
 
 
@@ -35,7 +35,7 @@ def item(config, name):
     return next(entry for entry in config["layers"] if entry["name"] == name)
 
 
-def refused(config, match):
+def check_rejected(config, match):
     with pytest.raises(fk.FKerasError, match=match) as error:
         fk.Model.from_config(config)
     return error.value
@@ -55,7 +55,7 @@ PLACES = sorted(set(places(CONFIG)) - {()}, key=str)
 
 @pytest.mark.parametrize("part", range(8))
 def test_any_value_at_any_key_is_read_or_rejected(part):
-    """Every key of the data holds a value of every kind in turn."""
+    """Replaces the value of every key by a value of every kind."""
     for path in PLACES[part::8]:
         for value in VALUES[part % 3 :: 3]:
             config = copy.deepcopy(CONFIG)
@@ -63,7 +63,7 @@ def test_any_value_at_any_key_is_read_or_rejected(part):
             for key in path[:-1]:
                 inner = inner[key]
             inner[path[-1]] = value
-            _read_or_refuse(config, path)
+            _read_or_reject(config, path)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -74,10 +74,10 @@ def test_any_missing_key_is_a_default_or_rejected(part):
         for key in path[:-1]:
             inner = inner[key]
         del inner[path[-1]]
-        _read_or_refuse(config, path)
+        _read_or_reject(config, path)
 
 
-def _read_or_refuse(config, path):
+def _read_or_reject(config, path):
     try:
         fk.Model.from_config(config)
     except (ValueError, TypeError) as error:
@@ -91,7 +91,7 @@ def _read_or_refuse(config, path):
 def test_layers_with_equal_names_are_rejected():
     config = copy.deepcopy(CONFIG)
     config["layers"].append(copy.deepcopy(item(config, "sum")))
-    assert refused(config, "'sum': two layers have this name").layer == "sum"
+    assert check_rejected(config, "'sum': two layers have this name").layer == "sum"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_layers_with_equal_names_are_rejected():
 def test_histories(history, match):
     config = copy.deepcopy(CONFIG)
     item(config, "drop")["inbound_nodes"][0]["args"] = [tensor(*history)]
-    refused(config, match)
+    check_rejected(config, match)
 
 
 def test_constants_and_functions():
@@ -136,7 +136,7 @@ def test_constants_and_functions():
         ({"class_name": "system", "config": {}, "module": "os"}, "there is no 'system'"),
     ):
         node["kwargs"] = {"option": value}
-        refused(config, f"(?s)^'drop', call 0: .*{match}")
+        check_rejected(config, f"(?s)^'drop', call 0: .*{match}")
 
 
 def test_nesting_beyond_the_limit_is_rejected():
@@ -145,9 +145,9 @@ def test_nesting_beyond_the_limit_is_rejected():
     for _ in range(5000):
         deep = [deep]
     node["kwargs"] = {"option": deep}
-    refused(config, "^'drop', call 0: its arguments are nested deeper")
+    check_rejected(config, "^'drop', call 0: its arguments are nested deeper")
     config = {**copy.deepcopy(CONFIG), "output_layers": deep}
-    refused(config, "output_layers: are nested deeper")
+    check_rejected(config, "output_layers: are nested deeper")
 
 
 def test_models_nested_beyond_the_recursion_limit_are_rejected():
@@ -160,7 +160,7 @@ def test_models_nested_beyond_the_recursion_limit_are_rejected():
         }
         outer = {"layers": [CONFIG["layers"][0], entry], "input_layers": ["x", 0, 0]}
         config = {**config, "config": {**outer, "output_layers": ["inner", 1, 0]}}
-    refused(config["config"], "'inner': .*nested deeper")
+    check_rejected(config["config"], "'inner': .*nested deeper")
 
 
 def test_operations():
@@ -177,11 +177,11 @@ def test_operations():
         changed_config = copy.deepcopy(config)
         item(changed_config, "mean")[key] = value
         if match is None:
-            fk.Model.from_config(changed_config)  # the module is a name, which nothing imports
+            fk.Model.from_config(changed_config)  # the module is only a name and is not imported
         else:
-            refused(changed_config, match)
+            check_rejected(changed_config, match)
     entry["inbound_nodes"][0]["args"] *= 2
-    refused(config, "'mean', call 0: expected the arguments x")
+    check_rejected(config, "'mean', call 0: expected the arguments x")
 
 
 def _chain(length, last=None):
@@ -214,7 +214,7 @@ def test_the_worst_order_of_layers_is_read_in_linear_time():
 
 
 def test_a_cycle_among_thousands_of_calls_is_reported():
-    error = refused(_chain(3000, last="d2999"), "form a cycle")
+    error = check_rejected(_chain(3000, last="d2999"), "form a cycle")
     assert len(str(error)) < 400
 
 
@@ -223,10 +223,10 @@ def test_shapes_of_inputs():
     entry = item(config, "x")["config"]
     for shape in ([None, -2], [None, 1.5], [None, "a b"], [None, 10**30], [[4]], "4", None, {}):
         entry["batch_shape"] = shape
-        refused(config, "^'x': expected")
+        check_rejected(config, "^'x': expected")
     del entry["batch_shape"]
-    refused(config, "^'x': expected 'batch_shape' as a list or a tuple")
-    entry["batch_input_shape"] = [None, 4]  # as older versions have it
+    check_rejected(config, "^'x': expected 'batch_shape' as a list or a tuple")
+    entry["batch_input_shape"] = [None, 4]  # the form of older versions
     assert fk.Model.from_config(config) == _model()
 
 

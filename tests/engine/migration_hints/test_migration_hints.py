@@ -67,7 +67,7 @@ def _compose(body):
     exec(f"class Own(fk.Model):\n    {body}", {"fk": fk, "layers": layers})
 
 
-# (an expression that a Keras user writes, a part of the message)
+# (Keras code, a part of the message)
 HABITS = (
     # subclasses
     ("Subclassed()", "class Subclassed(fk.Model):"),
@@ -247,7 +247,7 @@ def test_layers_stay_a_mapping_by_name():
     assert type(pickle.loads(pickle.dumps(next(iter(by_name))))) is str
 
 
-# Keras's object, the base class of the converted one, and the place that received it
+# Keras's object, the base class of the converted object, and the function that received it
 OBJECTS = (
     (lambda: keras.layers.Dense(2), fk.Layer, lambda v: fk.Sequential([v])),
     (lambda: keras.layers.Dense(2), fk.Layer, layers.TimeDistributed),

@@ -59,7 +59,7 @@ def test_overriding_the_metrics_property_and_allowed_overrides():
         def call(self, x):
             return fk.layers.Dense(self.units)(x)
 
-        def predict(self, x):  # nobody expects that another call uses this one
+        def predict(self, x):  # no other method of Keras calls this method
             return self(x).argmax(-1)
 
     assert Fine(3)(fk.Input((2,))).shape == (None, 3)

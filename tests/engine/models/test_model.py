@@ -15,7 +15,7 @@ KEY = jax.random.key(1)
 
 
 def _dense(module):
-    """Some layers of the same sizes, so that a wrong order changes numbers and no shapes."""
+    """Layers of equal sizes, so that a wrong order changes values but no shapes."""
     return [module.layers.Dense(6, activation=name) for name in ("tanh", "sigmoid", "relu", "elu")]
 
 
@@ -40,7 +40,7 @@ class KerasInner(keras.Model):
 
 
 class KerasFlat(keras.Model):
-    """Attributes on both sides of "layers" in the alphabet, and one that is visited last."""
+    """Attributes before and after "layers" in the alphabet, and an attribute that is visited last."""
 
     def __init__(self):
         super().__init__()
@@ -185,13 +185,13 @@ PAIRS = {
 }
 
 
-# classes of Keras stand in lists under their names
+# Keras stores layers in lists under their class names
 for _theirs, _ours in ((KerasBlock, "Block"), (KerasInner, "Inner")):
     _theirs.__name__ = _ours
 
 
 def _drawn(theirs):
-    """A model of Keras with other numbers in each weight."""
+    """A model of Keras with random weights."""
     draw = np.random.default_rng(3)
     with keras_rules():
         model = theirs()
@@ -200,7 +200,7 @@ def _drawn(theirs):
     return model
 
 
-# the model of all kinds of layers takes as long to compile as all others
+# the model of all layer types compiles as long as all other models together
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.exhaustive if n == "mixed" else ()) for n in PAIRS],
@@ -277,7 +277,7 @@ def test_custom_layers_inside_a_functional_model(tmp_path):
 
 
 def test_weights_of_the_plain_graph_load_into_the_composed_model(tmp_path):
-    """What `save_weights` wrote for the plain graph of a composed model still loads into it."""
+    """Weights saved from the plain graph of a composed model load into the composed model."""
     model = _resolved(_lists())
     fk.save_weights(tmp_path / "plain.weights.h5", model.functional())
     restored, _ = fk.load_weights(tmp_path / "plain.weights.h5", model.unbuilt())

@@ -20,7 +20,7 @@ WORDS = layers.TextVectorization(vocabulary=["one", "two"], name="words")
 
 @functools.lru_cache(maxsize=1)
 def _cases():
-    """What Keras 3 on TensorFlow wrote and computed; see tools/references/keras_texts_reference.py."""
+    """Files and outputs of Keras 3 on TensorFlow; see tools/references/keras_texts_reference.py."""
     path = DATA / "keras_texts.json"
     return json.loads(path.read_text())["cases"]
 
@@ -229,7 +229,7 @@ def test_a_model_may_return_strings(tmp_path, key):
 
 
 def test_names_of_tensors_between_host_and_device_are_unused():
-    """A lookup that is called twice, and inputs and layers with the names that come after its own."""
+    """A lookup called twice, and inputs and layers that use the numbered names of its outputs."""
     lookup = layers.StringLookup(vocabulary=["one", "two"], name="word")
     a, b = (fk.Input((1,), dtype="string", name=n) for n in "ab")
     ids = fk.Input((1,), dtype="int32", name="word_1")
@@ -256,7 +256,7 @@ def test_strings_at_both_ends():
     strings, ids = model(["two", "three"])
     assert strings.tolist() == ["two", "[UNK]"]
     assert ids.tolist() == [2, 0]
-    outer_model = fk.Model(x, model(x)[0])  # and inside another one
+    outer_model = fk.Model(x, model(x)[0])  # nested in another model
     assert outer_model(["one"]).tolist() == ["one"]
     ids = fk.Input((2,), dtype="int32")
     assert fk.Model(ids, WORD(ids))(np.array([[0, 2]])).tolist() == [["[UNK]", "two"]]

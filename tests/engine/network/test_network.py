@@ -296,7 +296,7 @@ class Residual(fk.Model):
 
 
 class WithoutCall(fk.Model):
-    """A subclass that forgot its call."""
+    """A subclass without `call`."""
 
     units: int = 2
 
@@ -429,7 +429,7 @@ def test_fields_cannot_be_set(key):
 
 
 class SimpleDense(fk.Layer):
-    """x @ w + b, the layer of Keras's own guide."""
+    """x @ w + b, the layer of Keras's guide."""
 
     units: int = 32
     w: jax.Array | None = fk.weight(initializer=fk.initializers.RandomNormal())

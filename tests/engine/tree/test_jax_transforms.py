@@ -64,7 +64,7 @@ def test_a_trainer_takes_the_same_labels():
     assert runs[0] == runs[1] == runs[2]
     assert (runs[0].layers["a"].kernel != MODEL.layers["a"].kernel).any()
     np.testing.assert_array_equal(runs[0].layers["a"].bias, MODEL.layers["a"].bias)
-    # the labels of frozen weights are not asked for
+    # labels of frozen weights are unused
     frozen = fk.freeze(MODEL, "a")
     trainer = fk.Trainer(optax.multi_transform(kinds, labels), "mse")
     new = trainer.step(trainer.init(frozen, KEY), (X, X[:, :1]))[0].model
@@ -202,7 +202,7 @@ def test_keys_of_other_generators_build_and_train():
 
 
 class Positions(fk.Model):
-    """Adds an embedding of the positions, as transformers do."""
+    """Adds an embedding of the positions, as in transformers."""
 
     length: int
     units: int = 4

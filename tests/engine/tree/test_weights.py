@@ -336,7 +336,7 @@ def test_a_frozen_normalization_uses_moving_statistics():
 
 
 def test_a_frozen_normalization_can_use_the_batch():
-    """The pairs of a training's loss and a test's: two of Keras 2, one for both of Keras 3."""
+    """Pairs of training loss and test loss: two pairs for Keras 2, one pair for Keras 3."""
     x = 3 * X + 1
     state = {"moving_mean": jnp.full(4, 2.0), "moving_variance": jnp.full(4, 0.25)}
     losses = {}
