@@ -55,8 +55,8 @@ class Skeleton:
     """
 
     __slots__ = (
-        *("__weakref__", "_derived", "_hash", "_unequal", "children", "cls", "names", "own"),
-        *("places", "spans", "static", "trainable", "weights"),
+        *("__weakref__", "_derived", "_hash", "_shadowed", "_unequal", "children", "cls"),
+        *("names", "own", "places", "spans", "static", "trainable", "weights"),
     )
 
     def __init__(self, cls: type, static: dict, weights: tuple, children: dict):
@@ -76,6 +76,9 @@ class Skeleton:
         self.names, self.trainable = tuple(names), tuple(trainable)
         self.places = {name: index for index, name in enumerate(self.names)}
         self._hash = self._unequal = None
+        # `join` runs for every layer that leaves a compiled program, so this is computed once;
+        # a class default would keep __getattr__ from joining these children at first use
+        self._shadowed = tuple(name for name in children if hasattr(cls, name))
         self._derived: dict[Any, Any] = {}
 
     @property
@@ -137,12 +140,10 @@ class Skeleton:
         attributes.update(self.static)
         attributes["_skeleton"] = self
         attributes["_leaves"] = leaves
-        # the leaves of children follow the own weights
-        for name, leaf in zip(self.weights, leaves, strict=False):
-            attributes[name] = leaf
-        for name in self.children:
-            if hasattr(self.cls, name):  # a class default would keep __getattr__ from joining
-                attributes[name] = self.child(name, leaves)
+        if self.weights:  # the leaves of children follow the own weights
+            attributes.update(zip(self.weights, leaves, strict=False))
+        for name in self._shadowed:
+            attributes[name] = self.child(name, leaves)
         return layer
 
     def child(self, field: str, leaves: tuple) -> Any:
@@ -234,6 +235,10 @@ def leaves_of(layer: Any) -> tuple:
 
 def flatten(layer: Any) -> tuple[tuple, Skeleton]:
     """Returns the leaves and the static half of a layer, for JAX."""
+    attributes = layer.__dict__
+    leaves, skeleton = attributes.get("_leaves"), attributes.get("_skeleton")
+    if leaves is not None and skeleton is not None:  # two lookups instead of two calls
+        return leaves, skeleton
     return leaves_of(layer), skeleton_of(layer)
 
 
