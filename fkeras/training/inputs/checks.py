@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from fkeras.engine import sublayers
 from fkeras.engine.call.network_inputs import alone
 from fkeras.engine.config.converters import integer, real
 from fkeras.engine.tree.donated import check_donated
+from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.engine.values import structure
 from fkeras.engine.values.arrays import computed_dtype
 from fkeras.training.data import batch_parts, host_arrays
@@ -151,18 +153,29 @@ def check_inputs(model: Any, x: Any, size: int) -> None:
 
 def is_single_batch(model: Any, x: Any, size: int) -> bool:
     """Returns whether `x` is one array of at most `size` rows that passes every check."""
-    template = model.graph.inputs
-    if type(x) is not np.ndarray or type(template) is not structure.Ref:
+    if type(x) is not np.ndarray or x.dtype != np.float32:
         return False
-    spec = model.graph.specs[template.index]
+    dims = skeleton_of(model).derive(_dims_of_floats)
     return (
-        x.dtype == spec.dtype == "float32"
-        and x.shape[1:] == spec.dims[1:]
+        x.shape[1:] == dims
+        and x.ndim > 0
         and 0 < x.shape[0] <= size
-        and not isinstance(spec.dims[0], int)
-        and not ids.tables(model)
-        and bool(np.isfinite(x).all())
+        # one pass without a temporary array; if the squares overflow, the slow path decides
+        and math.isfinite(np.vdot(x, x))
     )
+
+
+def _dims_of_floats(skeleton: Skeleton) -> tuple[int | None, ...] | None:
+    """Returns the sizes of a row if the only input is a float array of any number of rows."""
+    # only the graph matters here, so a model without arrays is enough
+    model = skeleton.join((None,) * len(skeleton.names))
+    template = model.graph.inputs
+    if type(template) is not structure.Ref or ids.tables(model):
+        return None
+    spec = model.graph.specs[template.index]
+    if spec.dtype != "float32" or isinstance(spec.dims[0], int):
+        return None
+    return spec.dims[1:]
 
 
 def _fits(spec: Any, value: Any, size: int) -> bool:
