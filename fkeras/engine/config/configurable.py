@@ -7,6 +7,7 @@ constructor's arguments, equality and hash, and the keys of `get_config`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
@@ -154,8 +155,18 @@ def convert_fields(obj: Any) -> None:
     for field in dataclasses.fields(obj):
         if not field.init:
             continue
-        value = convert_value(type(obj).__name__, field, getattr(obj, field.name))
+        value, owner = getattr(obj, field.name), type(obj).__name__
+        is_default = value is field.default
+        value = _default(owner, field) if is_default else convert_value(owner, field, value)
         object.__setattr__(obj, field.name, value)
+
+
+# A memo of a pure function: most arguments of most constructors are omitted, and converting a
+# default, such as the name of an initializer, takes longer than the rest of the constructor.
+@functools.lru_cache(maxsize=4096)
+def _default(owner: str, field: dataclasses.Field) -> Any:
+    """Returns the converted default of a field."""
+    return convert_value(owner, field, field.default)
 
 
 def convert_value(owner: str, field: dataclasses.Field, value: Any) -> Any:
