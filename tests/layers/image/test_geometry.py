@@ -419,7 +419,7 @@ def test_layers_can_be_recorded_on_dictionaries():
         (lambda: layers.CenterCrop(2, 0), "CenterCrop: width"),
         (lambda: layers.RandomFlip("sideways"), "RandomFlip: mode: expected"),
         (lambda: layers.RandomTranslation(1.5, 0), "height_factor: expected a number from -1 to 1"),
-        (lambda: layers.RandomRotation((1, 2, 3)), "or two of them"),
+        (lambda: layers.RandomRotation((1, 2, 3)), "or a pair"),
         (lambda: layers.RandomZoom(-1.0), "above -1 and up to 1"),
         (lambda: layers.RandomShear(-0.5), "x_factor: expected a number from 0"),
         (lambda: layers.RandomRotation(0.1, "mirror"), "fill_mode: expected"),

@@ -142,5 +142,5 @@ def test_mix_up_keeps_boxes_of_both_images_and_cut_mix_rejects_boxes():
     assert out["boxes"].shape == (3, 4, 4)
     # Keras concatenates labels along the batch, so that labels no longer match the boxes
     np.testing.assert_array_equal(out["labels"] * 4, out["boxes"][..., 0] // 1)
-    with pytest.raises(ValueError, match="CutMix: expected images and labels"):
+    with pytest.raises(ValueError, match="CutMix: expected only images and labels"):
         trained(layers.CutMix(), data)
