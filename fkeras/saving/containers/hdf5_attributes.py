@@ -15,7 +15,6 @@ from fkeras.saving.containers.limits import Limits
 # signature and version of a global heap, which holds strings of variable length
 _HEAP = b"GCOL\x01"
 _STEP = 1 << 22
-_FEW = 4
 
 
 def read_attributes(

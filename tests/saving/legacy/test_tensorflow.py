@@ -174,6 +174,15 @@ def test_a_custom_function_replaces_an_operation_of_a_graph():
     np.testing.assert_array_equal(outputs(model, state, x)[0], 2 * x)
 
 
+@pytest.mark.parametrize("op", ["Sum", "Max", "Mean"])
+def test_a_reduction_over_an_empty_list_of_axes_changes_nothing(op):
+    node = {"op": op, "input": ["x", "axis"]}
+    layer = _function("x", [_x()], kind="TensorFlowOpLayer", node_def=node, constants={"1": []})
+    model, state = _open(layer)
+    x = np.arange(8, dtype="float32").reshape(2, 4)
+    np.testing.assert_array_equal(outputs(model, state, x)[0], x)
+
+
 def test_a_layer_that_is_called_twice_is_two_operations():
     """Once by itself, and once with another argument on the first call's result."""
     layer = _function("math.add", _x(y=1.0), ["f", 0, 0, {"y": 2.0}])

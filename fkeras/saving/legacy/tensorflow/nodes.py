@@ -234,9 +234,6 @@ def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tup
                 layer,
             )
         options["method"] = "bilinear" if op == "ResizeBilinear" else "nearest"
-    # TensorFlow writes an empty list for a full reduction of a scalar.
-    if function.startswith("reduce_") and options.get("axis") == []:
-        options["axis"] = None
     return function, arguments, options
 
 
