@@ -220,18 +220,18 @@ def test_metrics_of_no_data_and_of_constants_are_finite(metric, y_true):
 
     @jax.jit
     def results(*arguments):
-        found = (
+        states = (
             metric.update(empty, *arguments),
             metric.update(empty, *arguments, mask=jnp.zeros(4, bool)),
         )
-        return [metric.result(state) for state in (empty, *found)]
+        return [metric.result(state) for state in (empty, *states)]
 
     constant = np.zeros((4, 3), "float32")
     for true in (y_true, 0 * y_true):
         for pred in (constant, constant + 1.0):
-            of_empty, found, _ = map(np.asarray, results(true, pred))
+            of_empty, of_data, _ = map(np.asarray, results(true, pred))
             assert np.all(of_empty == 0)
-            assert np.isfinite(found).all()
+            assert np.isfinite(of_data).all()
     assert np.all(np.asarray(results(y_true, constant + np.nan)[2]) == 0)
 
 

@@ -11,7 +11,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from tests.support import file_damages as damage
-from tests.support.legacy_files import cases, kept
+from tests.support.legacy_files import cases, file_bytes
 
 X, Y = np.ones((4, 4), "float32"), np.ones((4, 2), "float32")
 
@@ -51,7 +51,7 @@ def _good(tmp_path):
     data = (tmp_path / "m.keras").read_bytes()
     found["nested"] = data, "m.keras", fk.load_model, ["config.json"]
     for name in ("optimizer_nadam", "shared"):
-        data = kept(cases()[name])
+        data = file_bytes(cases()[name])
         with h5py.File(io.BytesIO(data)) as file:
             trained = "training_config" in file.attrs
         load = fk.load_training if trained else fk.load_model

@@ -57,9 +57,9 @@ def oracle(layer):
         return keras.layers.deserialize(layers.serialize(layer))
 
 
-def by_keras(made, images, transformation):
+def by_keras(keras_layer, images, transformation):
     with keras_rules():
-        return made.transform_images(jnp.asarray(images), transformation, training=True)
+        return keras_layer.transform_images(jnp.asarray(images), transformation, training=True)
 
 
 def trained(layer, x, key=KEY):

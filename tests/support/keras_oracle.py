@@ -24,9 +24,9 @@ def keras_rules():
         yield
 
 
-def mask_option(made, mask):
+def mask_option(reference, mask):
     """The `mask` option of Keras's call; empty if the layer's call has no such argument."""
-    takes_mask = mask is not None and "mask" in inspect.signature(made.call).parameters
+    takes_mask = mask is not None and "mask" in inspect.signature(reference.call).parameters
     return {"mask": mask} if takes_mask else {}
 
 
@@ -70,20 +70,20 @@ def keras_layer(layer, inputs, options=None):
     return reference
 
 
-def keras_function(made, training):
+def keras_function(reference, training):
     """`(weights, others, inputs, options) -> (outputs, others, losses)` of a Keras layer."""
 
     def function(weights, others, inputs, options):
         kwargs = dict(options)
-        if _takes_training(made):
+        if _takes_training(reference):
             kwargs["training"] = training
-        return made.stateless_call(weights, others, *inputs, return_losses=True, **kwargs)
+        return reference.stateless_call(weights, others, *inputs, return_losses=True, **kwargs)
 
     return function
 
 
-def _takes_training(made):
-    return made._call_has_training_arg
+def _takes_training(reference):
+    return reference._call_has_training_arg
 
 
 def values(variables):

@@ -58,7 +58,7 @@ def archive(members):
     return target.getvalue()
 
 
-def kept(case):
+def file_bytes(case):
     """The bytes of a case's file, HDF5 or archive."""
     return write(case["file"]) if "file" in case else archive(case["members"])
 

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 import fkeras as fk
-from tests.support.legacy_files import cases, kept, write
+from tests.support.legacy_files import cases, file_bytes, write
 
 _FROM_KERAS_2 = ("optimizer_nadam", "shared", "sequence")
 # whose attention says nothing of its codes, which are packed as once, or which lack zeros
@@ -175,7 +175,7 @@ class Corpus:
                 self._add("the training in a legacy file", data, "m.h5", fk.load_training)
         for name in _QUANTIZED:
             case, suffix = _quantized()[name], "h5" if "h5" in name else "keras"
-            self._add("codes of Keras", kept(case), f"q.{suffix}", fk.load_model)
+            self._add("codes of Keras", file_bytes(case), f"q.{suffix}", fk.load_model)
         model = fk.load_model(self.folder / "m.h5")[0]
         self._add("the weights in a legacy file", data, "m.h5", _loader(model))
 

@@ -19,7 +19,7 @@ from fkeras.engine.values.spec import STRING, Spec, as_spec
 from fkeras.engine.values.structure import Branch, Ref
 
 
-def match_inputs(network: Any, given: tuple, what: str = "inputs") -> list[Any]:
+def match_inputs(network: Any, arguments: tuple, noun: str = "inputs") -> list[Any]:
     """The inputs of a call in the order of the graph's inputs.
 
     Raises:
@@ -28,24 +28,28 @@ def match_inputs(network: Any, given: tuple, what: str = "inputs") -> list[Any]:
     # as in Keras, a list of one array serves a single input, and one array a list of one input
     template = network.graph.inputs
     if isinstance(template, Ref):
-        if len(given) == 1 and isinstance(given[0], list | tuple) and len(given[0]) == 1:
-            given = tuple(given[0])
-        if len(given) == 1 and not isinstance(given[0], list | tuple | Mapping):
-            return list(given)
+        if (
+            len(arguments) == 1
+            and isinstance(arguments[0], list | tuple)
+            and len(arguments[0]) == 1
+        ):
+            arguments = tuple(arguments[0])
+        if len(arguments) == 1 and not isinstance(arguments[0], list | tuple | Mapping):
+            return list(arguments)
     else:
-        tree = given[0] if len(given) == 1 else list(given)
+        tree = arguments[0] if len(arguments) == 1 else list(arguments)
         leaves = structure.match(template, tree)
         if leaves is None and not isinstance(tree, list | tuple | Mapping):
             leaves = structure.match(template, [tree])  # one array serves a list of one input
         if leaves is not None:
             return leaves
         if template.kind == "dict" and isinstance(tree, Mapping):
-            _raise_keys(network, template, tree, what)
+            _raise_keys(network, template, tree, noun)
     names = network.graph.input_names
     expected = structure.draw(template, lambda slot: network.graph.coords[slot].layer)
-    count = len(jax.tree.leaves(given, is_leaf=lambda v: isinstance(v, Spec)))
+    count = len(jax.tree.leaves(arguments, is_leaf=lambda v: isinstance(v, Spec)))
     raise FKerasError(
-        f"{network.where}: expected {len(names)} {what} as {expected}, received {count}. Pass "
+        f"{network.where}: expected {len(names)} {noun} as {expected}, received {count}. Pass "
         "them in that structure.",
         layer=network.where,
     )

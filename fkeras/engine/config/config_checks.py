@@ -43,7 +43,7 @@ def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def expect(
-    value: Any, kind: Any, what: str, layer: str | None = None, make_error: MakeError | None = None
+    value: Any, kind: Any, noun: str, layer: str | None = None, make_error: MakeError | None = None
 ) -> Any:
     """Returns `value` if its type is one of the expected types.
 
@@ -51,7 +51,7 @@ def expect(
         value: a value read from a configuration.
         kind: a type, or a tuple of types. An integer is also accepted as a `float`; a boolean is
             not accepted as a number.
-        what: the description of the value in the error message.
+        noun: the description of the value in the error message.
         layer: the name of the layer that the configuration describes, for the error message.
         make_error: builds the exception from its message. File readers pass their own exception type.
 
@@ -65,9 +65,9 @@ def expect(
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if _fits(value, kinds):
         return value
-    words = " or ".join(_type_name(k) for k in kinds)
+    type_names = " or ".join(_type_name(k) for k in kinds)
     raise (make_error or _of_layer(layer))(
-        f"expected {what} as {words}, received {_type_name(type(value))}: {reprlib.repr(value)}."
+        f"expected {noun} as {type_names}, received {_type_name(type(value))}: {reprlib.repr(value)}."
     )
 
 

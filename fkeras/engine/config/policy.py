@@ -55,11 +55,11 @@ class DTypePolicy(Configurable):
         Raises:
             ValueError: for a quantized policy, or a map with different policies by path.
         """
-        found = quantization(config)
-        if found is not None:
+        quantized = quantization(config)
+        if quantized is not None:
             raise ValueError(
                 "DTypePolicy: expected a floating-point policy, received the quantized policy "
-                f"{found['mode']!r:.40}. Only Dense, EinsumDense, Embedding and ReversibleEmbedding "
+                f"{quantized['mode']!r:.40}. Only Dense, EinsumDense, Embedding and ReversibleEmbedding "
                 "are quantized: fk.quantize(model, 'int8')."
             )
         if "policy_map" not in config:
@@ -72,8 +72,8 @@ class DTypePolicy(Configurable):
             return cls(config["name"] or "float32")
         default = get_policy(config.get("default_policy"))
         policies = config["policy_map"]
-        found = policies.values() if isinstance(policies, Mapping) else [policies]
-        if any(get_policy(policy) != default for policy in found):
+        all_policies = policies.values() if isinstance(policies, Mapping) else [policies]
+        if any(get_policy(policy) != default for policy in all_policies):
             raise ValueError(
                 "DTypePolicy: expected one policy, received different policies by layer path. Give "
                 "each layer its own dtype before the model is saved."

@@ -119,16 +119,16 @@ def segment(graph: Graph, numbers: Sequence[int], *, first: bool, last: bool) ->
     )
 
 
-def crossing(graph: Graph, place: int) -> list[int]:
+def crossing(graph: Graph, position: int) -> list[int]:
     """Returns the slots filled before a place of the running order and needed from there on.
 
     Args:
         graph: a graph.
-        place: an index of `graph.run_order`.
+        position: an index of `graph.run_order`.
     """
     order = graph.run_order
-    needed_slots = {slot for number in order[place:] for slot in graph.calls[number].inputs}
+    needed_slots = {slot for number in order[position:] for slot in graph.calls[number].inputs}
     filled_slots = set(graph.input_slots)
-    for number in order[:place]:
+    for number in order[:position]:
         filled_slots.update(graph.output_slots_of(number))
     return sorted(filled_slots & (needed_slots | set(graph.output_slots)))

@@ -190,7 +190,7 @@ def history_of(tree: Mapping, where: str) -> tuple[str, int, int]:
     return checked_history(history, where, "'keras_history' in the 'config' of a tensor")
 
 
-def checked_history(history: Any, where: str, what: str = "a tensor") -> tuple[str, int, int]:
+def checked_history(history: Any, where: str, noun: str = "a tensor") -> tuple[str, int, int]:
     """Returns `(layer, call, output)` after a check of the types.
 
     Raises:
@@ -200,7 +200,7 @@ def checked_history(history: Any, where: str, what: str = "a tensor") -> tuple[s
     if has_three and isinstance(history[0], str) and all(type(n) is int for n in history[1:]):
         return history[0], history[1], history[2]
     raise FKerasError(
-        f"{where}: expected {what} as the name of a layer, the number of its call and the number "
+        f"{where}: expected {noun} as the name of a layer, the number of its call and the number "
         f"of the output, received {shown(history)}. Correct the history.",
         layer=where,
     )

@@ -208,9 +208,9 @@ class Layer(LayerTypes):
             Raises:
                 ValueError: on arrays, where the call changes state that would be lost; use `apply`.
             """
-            given = None if mask is _NO_MASK else mask
-            plain = calls.is_plain(self, inputs, state, key, given, options)
-            if not plain and calls.symbolic_arguments(inputs, options, given):
+            explicit_mask = None if mask is _NO_MASK else mask
+            plain = calls.is_plain(self, inputs, state, key, explicit_mask, options)
+            if not plain and calls.symbolic_arguments(inputs, options, explicit_mask):
                 if state is not None or key is not None:
                     raise TypeError(
                         f"{self.where}: a graph records neither state nor key. Pass them to the "
@@ -231,7 +231,12 @@ class Layer(LayerTypes):
                 value, updates = calls.value_and_updates(self, inputs, bool(training))
             else:
                 out = self.apply(
-                    *inputs, state=state, training=bool(training), key=key, mask=given, **options
+                    *inputs,
+                    state=state,
+                    training=bool(training),
+                    key=key,
+                    mask=explicit_mask,
+                    **options,
                 )
                 value, updates = out.value, out.updates
             if updates:

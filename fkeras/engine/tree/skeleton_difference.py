@@ -16,12 +16,12 @@ _WIDTH = 60
 _CALL_FIELDS = ("layer", "args", "options", "training", "mask_rule", "value", "outputs", "masks")
 
 
-def first_difference(one: Any, two: Any, path: str = "") -> str | None:
-    """Returns the first difference of two skeletons, described for `one`; None for equal ones.
+def first_difference(first: Any, second: Any, path: str = "") -> str | None:
+    """Returns the first difference of two skeletons, described for `first`; None for equal ones.
 
     Args:
-        one: a `Skeleton`.
-        two: another `Skeleton`.
+        first: a `Skeleton`.
+        second: another `Skeleton`.
         path: the path of both in the outermost layer, for the message.
 
     Example:
@@ -31,26 +31,26 @@ def first_difference(one: Any, two: Any, path: str = "") -> str | None:
         >>> first_difference(one, two), first_difference(two, one)
         ('units=4', 'units=5')
     """
-    if one == two:
+    if first == second:
         return None
     where = f"{path!r}: " if path else ""
-    if one.cls is not two.cls:
-        return f"{where}a {one.cls.__name__}"
+    if first.cls is not second.cls:
+        return f"{where}a {first.cls.__name__}"
     # missing children before fields: a model's graph differs whenever its layers do
-    children, other_children = (dict(_children(skeleton)) for skeleton in (one, two))
+    children, other_children = (dict(_children(skeleton)) for skeleton in (first, second))
     if set(children) != set(other_children):
         return where + _missing(children, other_children)
     # dict.fromkeys removes duplicates and keeps the order of declaration
-    for name in dict.fromkeys((*one.static, *two.static)):
-        if name == "graph" or one.static.get(name) == two.static.get(name):
+    for name in dict.fromkeys((*first.static, *second.static)):
+        if name == "graph" or first.static.get(name) == second.static.get(name):
             continue
         if name == "_built":
-            return f"{where}{'built' if one.static.get(name) else 'not built'}"
-        return f"{where}{name}={_short_repr(one.static.get(name))}"
+            return f"{where}{'built' if first.static.get(name) else 'not built'}"
+        return f"{where}{name}={_short_repr(first.static.get(name))}"
     return (
         _in_children(children, other_children, path)
-        or _in_graphs(one.static.get("graph"), two.static.get("graph"), where)
-        or f"{where}weights {', '.join(one.weights) or 'none'}"
+        or _in_graphs(first.static.get("graph"), second.static.get("graph"), where)
+        or f"{where}weights {', '.join(first.weights) or 'none'}"
     )
 
 

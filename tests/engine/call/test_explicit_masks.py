@@ -170,13 +170,13 @@ def test_masks_are_arguments_of_operations_in_models_written_here(tmp_path):
         assert fk.load_model(tmp_path / "m.keras")[0] == saved_model
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_masks_are_arguments_of_lifted_functions(given, tmp_path):
+@pytest.mark.parametrize("has_mask", [True, False])
+def test_masks_are_arguments_of_lifted_functions(has_mask, tmp_path):
     function = fk.ops.lift(_masked, name="masked")
     x, mask = fk.Input((4, 3)), fk.Input((4, 3), dtype="bool")
-    y = function(x, mask=mask if given else None)
+    y = function(x, mask=mask if has_mask else None)
     model = fk.Model([x, mask], [y, mask])
-    np.testing.assert_array_equal(model([X, ENTRIES])[0], np.where(ENTRIES | (not given), X, 0))
+    np.testing.assert_array_equal(model([X, ENTRIES])[0], np.where(ENTRIES | (not has_mask), X, 0))
     fk.save_model(tmp_path / "m.keras", model)
     restored, _ = fk.load_model(tmp_path / "m.keras", custom_objects={"_masked": _masked})
     assert restored == model

@@ -317,7 +317,7 @@ class Box(fk.constraints.Constraint):
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "known"),
+    ("kind", "value", "custom_objects"),
     [
         ("losses", Cubic(4), {"Cubic": Cubic}),
         ("losses", fk.losses.LossFunctionWrapper(absolute), {"absolute": absolute}),
@@ -332,10 +332,10 @@ class Box(fk.constraints.Constraint):
     ],
     ids=lambda v: repr(v)[:30],
 )
-def test_custom_objects_are_resolved_by_an_explicit_mapping(kind, value, known):
+def test_custom_objects_are_resolved_by_an_explicit_mapping(kind, value, custom_objects):
     module = namespace(fk, kind)
     config = through_json(module.serialize(value))
-    assert module.deserialize(config, known) == value
+    assert module.deserialize(config, custom_objects) == value
     with pytest.raises(ValueError, match="custom_objects"):
         module.deserialize(config)
 

@@ -179,8 +179,8 @@ def numbers(outputs):
     return [np.asarray(value, "complex64") for value in outputs]
 
 
-def close(found, expected):
-    for index, (a, b) in enumerate(zip(found, expected, strict=True)):
+def close(actual, expected):
+    for index, (a, b) in enumerate(zip(actual, expected, strict=True)):
         assert a.shape == b.shape, index
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5, err_msg=str(index))
 

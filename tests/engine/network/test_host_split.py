@@ -11,7 +11,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.support.legacy_files import array, kept, write
+from tests.support.legacy_files import array, file_bytes, write
 from tests.support.paths import DATA
 
 TEXTS = np.array(["one two two", "two", "three"])
@@ -36,7 +36,7 @@ def test_every_stored_case_is_tested():
 @pytest.mark.parametrize("name", CASES)
 def test_files_of_keras_that_begin_with_strings(name, tmp_path):
     case, path = _cases()[name], tmp_path / "m.keras"
-    path.write_bytes(kept(case))
+    path.write_bytes(file_bytes(case))
     model, state = fk.load_model(path)
     inputs = case["inputs"]
     if name == "several inputs":
@@ -56,7 +56,7 @@ def test_files_of_keras_that_begin_with_strings(name, tmp_path):
 
 def test_a_file_of_keras_that_returns_strings(tmp_path):
     case, path = _cases()["decoded"], tmp_path / "m.keras"
-    path.write_bytes(kept(case))
+    path.write_bytes(file_bytes(case))
     model, state = fk.load_model(path)
     outputs = model.apply(case["inputs"], state=state).value
     expected_scores = array(case["outputs"]["scores"])
@@ -190,16 +190,16 @@ def test_inside_transformations_the_texts_are_constants(model, numbers):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("inputs", "words"),
     [
         (jnp.ones(3), "input 'texts': expected strings, received float32"),
         ([1.0, 2.0], "expected 1 inputs as texts, received 2"),
         (TEXTS[:, None], r"expected shape \(b,\), received \(3, 1\)"),
     ],
 )
-def test_values_other_than_texts_are_rejected(model, given, words):
+def test_values_other_than_texts_are_rejected(model, inputs, words):
     with pytest.raises(fk.FKerasError, match=words):
-        model(given)
+        model(inputs)
 
 
 WORD = layers.StringLookup(vocabulary=["one", "two"], invert=True, name="word")

@@ -8,7 +8,7 @@ import pytest
 
 import fkeras as fk
 from tests.support.keras_oracle import keras, keras_rules
-from tests.support.legacy_files import cases, kept
+from tests.support.legacy_files import cases, file_bytes
 
 
 def _with_version(data, version):
@@ -20,7 +20,7 @@ def _with_version(data, version):
 
 
 def test_calls_of_keras_2_in_a_file_of_keras_3(tmp_path):
-    data = kept(cases()["shared"])
+    data = file_bytes(cases()["shared"])
     values = []
     for version in ("2.3.1", "3.15.0"):
         (tmp_path / "m.h5").write_bytes(_with_version(data, version))

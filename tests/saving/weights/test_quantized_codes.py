@@ -13,7 +13,7 @@ import pytest
 import fkeras as fk
 from fkeras.saving.weights.quantized_codes import old_shapes, renewed
 from tests.support.keras_oracle import keras, keras_rules
-from tests.support.legacy_files import array, kept
+from tests.support.legacy_files import array, file_bytes
 from tests.support.paths import DATA
 
 RNG = np.random.default_rng(0)
@@ -188,7 +188,7 @@ def _calibrated():
 def _case(name, path):
     """The file of a case, what it is called on, and what Keras computes."""
     case = _calibrated()[name]
-    path.write_bytes(kept(case))
+    path.write_bytes(file_bytes(case))
     return np.array(case["inputs"]), array(case["outputs"])
 
 
