@@ -319,7 +319,7 @@ def test_layers_without_color_accept_one_channel():
         (lambda: layers.RandomGaussianBlur(kernel_size=4), "odd numbers"),
         (lambda: layers.AutoContrast((5, 5)), "lowest and the highest"),
         (lambda: layers.AutoContrast(255), "lowest and the highest"),
-        (lambda: layers.RandomErasing(fill_value=(1, 2)), "three of them"),
+        (lambda: layers.RandomErasing(fill_value=(1, 2)), "three numbers"),
         (lambda: layers.RandomColorJitter(hue_factor=2), "RandomColorJitter: hue_factor: expected"),
         (lambda: layers.MixUp(-1), "MixUp: alpha"),
         (lambda: layers.AugMix(alpha=0), "AugMix: alpha"),
