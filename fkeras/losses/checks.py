@@ -47,8 +47,8 @@ def check_finite(where: str, y_true: np.ndarray) -> None:
     position = np.argwhere(~np.isfinite(np.asarray(y_true, "float64")))[0]
     value = float(y_true[tuple(position)])
     raise ValueError(
-        f"{where}, {_row(position)}: expected finite targets, received {value}. Drop such rows, or "
-        "give the row a sample_weight of 0."
+        f"{where}, {_row(position)}: expected finite targets, received {value}. Drop rows "
+        "with such values, or give them a sample_weight of 0."
     )
 
 
@@ -77,15 +77,15 @@ def check_labels(
     if _same(y_true.shape, shape) and y_true.shape[axis] != 1:
         raise ValueError(
             f"{where}: expected class numbers of shape {_words(_without(shape, axis))}, received "
-            f"targets of shape {y_true.shape}, one number for each of the {classes} classes. Use "
-            "'categorical_crossentropy' for them, or pass labels.argmax(-1)."
+            f"one-hot targets of shape {y_true.shape} for {classes} classes. Use "
+            "'categorical_crossentropy' for one-hot targets, or pass labels.argmax(-1)."
         )
     label_shape, keepdims_shape = _without(shape, axis), (*shape[:axis], 1, *shape[axis + 1 :])
     if not _same(y_true.shape, label_shape) and not _same(y_true.shape, keepdims_shape):
         raise ValueError(
-            f"{where}: expected class numbers of shape {_words(label_shape)}, received targets of shape "
-            f"{y_true.shape}; the predictions have shape {_words(shape)}. Give one class number "
-            "for each prediction."
+            f"{where}: expected class numbers of shape {_words(label_shape)}, received targets of "
+            f"shape {y_true.shape}; the predictions have shape {_words(shape)}. Give one class "
+            "number for each prediction."
         )
     if isinstance(classes, int):
         check_range(where, y_true, classes, ignore_class)
@@ -107,13 +107,13 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
     if not -_MOST < value < _MOST:
         remedy = f"Correct the label, or map the labels to 0..{classes - 1}."
     elif value != int(value):
-        remedy = "Class numbers are whole; for numbers to be predicted use 'mean_squared_error'."
+        remedy = "Class numbers are integers; for continuous targets use 'mean_squared_error'."
     elif classes == 1:
         remedy = "For two classes and one output use 'binary_crossentropy'."
     elif counted_labels.min() == 1 and counted_labels.max() == classes:
         remedy = "The labels count from 1: subtract 1."
     elif value < 0:
-        remedy = f"If {value} stands for no class, pass ignore_class={value} to the loss."
+        remedy = f"If {value} marks samples without a class, pass ignore_class={value} to the loss."
     else:
         largest_label = int(counted_labels[counted_labels < _MOST].max())
         remedy = f"Correct the label, or give the output layer {largest_label + 1} units."
@@ -129,8 +129,8 @@ def _refuse_labels(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None
     are_labels = _same(y_true.shape, label_shape) or _same(y_true.shape, (*label_shape, 1))
     if are_labels and shape[-1] != 1 and len(shape) > 1:
         raise ValueError(
-            f"{where}: expected one number a class, of shape {_words(shape)}, received targets of "
-            f"shape {y_true.shape}, one number a prediction. For class numbers use "
+            f"{where}: expected one-hot targets of shape {_words(shape)}, received class numbers "
+            f"of shape {y_true.shape}. For class numbers use "
             f"'sparse_categorical_crossentropy', or pass jax.nn.one_hot(labels, {shape[-1]})."
         )
 
@@ -144,9 +144,9 @@ def _check_binary(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
         return
     position = np.argwhere(invalid)[0]
     raise ValueError(
-        f"{where}, {_row(position)}: expected targets from 0 to 1, received {y_true[tuple(position)]}. "
-        "For class numbers use 'sparse_categorical_crossentropy' and an output with one unit a "
-        "class; for classes -1 and 1 use 'hinge'."
+        f"{where}, {_row(position)}: expected targets from 0 to 1, received "
+        f"{y_true[tuple(position)]}. For class numbers use 'sparse_categorical_crossentropy' and "
+        "an output with one unit per class; for classes -1 and 1 use 'hinge'."
     )
 
 

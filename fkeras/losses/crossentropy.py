@@ -249,7 +249,7 @@ def sparse_categorical_crossentropy(
     if labels.shape != shape:
         raise ValueError(
             f"sparse_categorical_crossentropy: expected class numbers of shape {shape}, received "
-            f"{labels.shape}. For targets with one number a class use categorical_crossentropy."
+            f"{labels.shape}. For one-hot targets use categorical_crossentropy."
         )
     if ignore_class is not None:
         # predictions of ignored samples may hold NaN: replace them, so that gradients are 0

@@ -81,8 +81,8 @@ class Loss(Configurable):
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         """Returns one loss per sample, (b, ...). Subclasses implement this method."""
         raise NotImplementedError(
-            f"{type(self).__name__}: a loss needs its own call(y_true, y_pred). Write one that "
-            "returns the losses of single samples."
+            f"{type(self).__name__}: missing method call(y_true, y_pred). Define a method that "
+            "returns the loss of each sample."
         )
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
@@ -123,7 +123,7 @@ class Loss(Configurable):
         """
         if self.reduction in (None, "none"):
             raise ValueError(
-                f"{self.label}: expected a loss of one number, and its reduction is "
+                f"{self.label}: expected a reduction to a scalar, received reduction="
                 f"{self.reduction!r}. Use reduction='sum_over_batch_size' or 'sum'."
             )
         values, mask = self.weighable(y_true, y_pred, sample_weight, mask)

@@ -77,8 +77,8 @@ def require_axis(y_pred: jax.Array) -> jax.Array:
     """
     if y_pred.ndim == 0:
         raise ValueError(
-            "y_pred: expected predictions of shape (b, ...), received a single number. Pass a "
-            "number for each sample: y_pred[None]."
+            "y_pred: expected predictions of shape (b, ...), received a scalar. Pass a number for "
+            "each sample: y_pred[None]."
         )
     return y_pred
 
@@ -107,7 +107,7 @@ def align_weight(weight: jax.Array, values: jax.Array, what: str) -> jax.Array:
     if not fits:
         raise ValueError(
             f"{what}: expected a shape that broadcasts to the losses' {values.shape}, received "
-            f"{weight.shape}. Give one number a sample, {values.shape[:1]}, or one a loss."
+            f"{weight.shape}. Pass one number per sample, {values.shape[:1]}, or one per loss."
         )
     return weight.reshape(shape)
 

@@ -164,7 +164,7 @@ def _constant(removed_nonfinite: jax.Array, array: jax.Array, axes: Any) -> jax.
 
 
 def _fitted(is_removed: jax.Array, shape: tuple[int, ...]) -> jax.Array | None:
-    """Returns `is_removed` with at most `len(shape)` axes, or None if it does not fit the first axes."""
+    """Returns `is_removed` with at most `len(shape)` axes; None if it does not fit the shape."""
     if is_removed.ndim > len(shape):
         # extra axes of size 1 carry no information: weights (b, 1) for losses (b,)
         if math.prod(is_removed.shape[len(shape) :]) != 1:

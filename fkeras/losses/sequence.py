@@ -63,7 +63,7 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
     if labels.ndim != 2 or scores.ndim != 3 or labels.shape[0] != scores.shape[0]:
         raise ValueError(
             f"ctc: expected class numbers (b, n) and scores (b, t, classes), received shapes "
-            f"{labels.shape} and {scores.shape}. Pad the rows of labels with 0 to one length."
+            f"{labels.shape} and {scores.shape}. Pad the rows of labels with 0 to equal length."
         )
     labels, valid = valid_indices(labels, scores.shape[2])
     # the scan needs at least one label position
@@ -136,7 +136,7 @@ class CTC(Loss):
             raise ValueError(
                 f"{self.label}: expected class numbers (b, n) for scores (b, t, classes), "
                 f"received targets of shape {labels.shape} and predictions with "
-                f"{len(y_pred.shape)} axes. Pad the rows of labels with 0 to one length."
+                f"{len(y_pred.shape)} axes. Pad the rows of labels with 0 to equal length."
             )
         classes = y_pred.shape[-1]
         if isinstance(classes, int):

@@ -144,8 +144,8 @@ class AUC(Metric):
                 labels = y_pred.shape[-1]
             if labels is None:
                 raise ValueError(
-                    f"{self.label}: expected the number of labels. Give num_labels, or the "
-                    "predictions' shape: metric.init(y_pred)."
+                    f"{self.label}: unknown number of labels. Pass num_labels, or predictions or "
+                    "their specs: metric.init(y_pred)."
                 )
             shape += (labels,)
         return exact.zeros(COUNTS, shape, self.dtype)

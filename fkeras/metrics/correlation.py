@@ -167,8 +167,8 @@ class R2Score(Metric):
         if y_pred is None or len(y_pred.shape) != 2:
             received = "none" if y_pred is None else f"shape {tuple(y_pred.shape)}"
             raise ValueError(
-                f"{self.label}: expected predictions (b, d), on which its state depends, received "
-                f"{received}. Give them or their shape: metric.init(y_pred)."
+                f"{self.label}: expected predictions (b, d) for the initial state, received "
+                f"{received}. Pass predictions or their specs: metric.init(y_pred)."
             )
         sums = ("squared_sum", "sum", "residual", "count")
         output_sums = exact.zeros(sums, (y_pred.shape[-1],), self.dtype)

@@ -24,8 +24,8 @@ _NAMES = ("true_positives", "false_positives", "false_negatives", "intermediate_
 def _init(metric: Metric, average: str | None, y_pred: Any) -> State:
     if average != "micro" and y_pred is None:
         raise ValueError(
-            f"{metric.label}: expected the number of classes, which its state depends on. Give "
-            "the predictions' shape, metric.init(y_pred), or use average='micro'."
+            f"{metric.label}: unknown number of classes. Pass predictions or their specs, "
+            "metric.init(y_pred), or use average='micro'."
         )
     shape = () if average == "micro" else (y_pred.shape[-1],)
     return exact.zeros(_NAMES, shape, metric.dtype)

@@ -112,7 +112,7 @@ class Metric(Configurable):
 
 def _unwritten(metric: Metric, method: str) -> str:
     name = type(metric).__name__
-    return f"{name}: a metric needs its own {method}. Write it in class {name}."
+    return f"{name}: missing method {method}. Define it in class {name}."
 
 
 class Sum(Metric):

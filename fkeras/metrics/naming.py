@@ -104,7 +104,7 @@ def resolve(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metr
         SparseCategoricalAccuracy('accuracy')
     """
     if identifier is None:
-        raise ValueError("Expected a metric, received None. Leave it out, or pass 'accuracy'.")
+        raise ValueError("Expected a metric, received None. Omit None, or pass 'accuracy'.")
     if not isinstance(identifier, str):
         return get(identifier)
     name, kind = identifier.lower(), kind_of_classes(y_true, y_pred)

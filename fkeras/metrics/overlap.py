@@ -98,9 +98,9 @@ def _add(
         # Keras truncates fractional weights to integers without an error
         if counts_integers and jnp.issubdtype(sample_weight.dtype, jnp.floating):
             raise ValueError(
-                f"{metric.label}: expected whole sample weights, since it counts in "
-                f"{metric.dtype}, received {sample_weight.dtype}. Make the metric with "
-                "dtype='float32' for weights that are not whole."
+                f"{metric.label}: expected integer sample weights, since the counts have dtype "
+                f"{metric.dtype}, received {sample_weight.dtype}. Create the metric with "
+                "dtype='float32' for fractional weights."
             )
     ones = jnp.ones(labels.shape, metric.dtype)
     weight, mask = merge_weights(ones, sample_weight, mask)
@@ -141,8 +141,8 @@ def _check_ids(metric: Any) -> None:
     if invalid_ids:
         raise ValueError(
             f"{type(metric).__name__}: target_class_ids: expected numbers of the "
-            f"{metric.num_classes} classes (0..{metric.num_classes - 1}), received {invalid_ids[0]}. "
-            "Correct it, or raise num_classes."
+            f"{metric.num_classes} classes (0..{metric.num_classes - 1}), received "
+            f"{invalid_ids[0]}. Correct the number, or increase num_classes."
         )
 
 

@@ -116,6 +116,6 @@ def check_has_config(where: str, optimizer: Any) -> None:
     """Raises TypeError for an optax transformation, which has no configuration to save."""
     if not isinstance(optimizer, BaseOptimizer):
         raise TypeError(
-            f"{where}: a transformation of optax has no JSON form. Use an optimizer of fkeras to "
-            "save it."
+            f"{where}: an optax transformation has no JSON form and cannot be saved. Use an "
+            "optimizer of fkeras."
         )

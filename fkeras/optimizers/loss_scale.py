@@ -55,8 +55,8 @@ def _inner(value: Any) -> Any:
     optimizer: Any = get(value)
     if optimizer is None or isinstance(optimizer, LossScaleOptimizer):
         raise TypeError(
-            f"LossScaleOptimizer: expected an optimizer inside that does not scale the loss "
-            f"itself, received {optimizer!r}. For example 'adam'."
+            f"LossScaleOptimizer: expected an inner optimizer that does not scale the loss, "
+            f"received {optimizer!r}. For example 'adam'."
         )
     if getattr(optimizer, "loss_scale_factor", None) is not None:
         return dataclasses.replace(optimizer, loss_scale_factor=None)

@@ -62,7 +62,7 @@ def _expressions(value: Any) -> tuple[str, ...]:
         except re.error as error:
             raise ValueError(
                 f"expected regular expressions, received {pattern!r}: {error}. "
-                "For a layer's name as it is write re.escape(name)."
+                "To match a layer's name literally, write re.escape(name)."
             ) from None
     return patterns
 

@@ -148,8 +148,8 @@ class Optimizer(BaseOptimizer):
             `(delta, slots)`: the array to add to the weight, and the new state.
         """
         raise NotImplementedError(
-            f"{type(self).__name__}: an optimizer needs its own step(gradient, weight, slots, "
-            "rate, count). Write one that returns (delta, slots)."
+            f"{type(self).__name__}: missing method step(gradient, weight, slots, rate, count). "
+            "Define a method that returns (delta, slots)."
         )
 
     def decay_at(self, path: str, weight: jax.Array, rate: jax.Array, decay: Any) -> Any:

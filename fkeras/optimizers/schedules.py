@@ -60,8 +60,8 @@ class LearningRateSchedule(Configurable):
     def __call__(self, step: Any) -> Any:
         """Returns the learning rate for a step number, counted from 0."""
         raise NotImplementedError(
-            f"{type(self).__name__}: a schedule needs its own __call__(step). Write one that "
-            "returns the learning rate."
+            f"{type(self).__name__}: missing method __call__(step). Define a method that returns "
+            "the learning rate."
         )
 
 
@@ -148,8 +148,8 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         if len(self.values) != len(self.boundaries) + 1:
             raise ValueError(
                 f"PiecewiseConstantDecay: expected one value more than boundaries, received "
-                f"{len(self.boundaries)} boundaries and {len(self.values)} values. Give a value "
-                "for each stretch between boundaries and for both ends."
+                f"{len(self.boundaries)} boundaries and {len(self.values)} values. Pass a value "
+                "for each interval between boundaries and for both ends."
             )
 
     def __call__(self, step: Any) -> jax.Array:

@@ -65,8 +65,8 @@ def read(config: Any) -> list[tuple[str, Any]]:
     if not isinstance(config, Mapping) or config.get("class_name") != "OptimizerMap":
         raise ValueError(
             "MultiOptimizer.from_config: expected the configuration of an OptimizerMap as "
-            f"'optimizer_map', received {config!r}. A function in its place cannot be read: make "
-            "a MultiOptimizer of patterns."
+            f"'optimizer_map', received {config!r}. A function cannot be read: create a "
+            "MultiOptimizer with patterns."
         )
     config = config["config"]
     optimizers = config["optimizer_map"]

@@ -64,8 +64,8 @@ def _pairs(value: Any) -> tuple[tuple[str, Any], ...]:
     repeated = next((p for p in patterns if patterns.count(p) > 1), None)
     if repeated is not None:
         raise ValueError(
-            f"MultiOptimizer: the pattern {repeated!r} is given twice. Only the first would count: "
-            "leave one out."
+            f"MultiOptimizer: duplicate pattern {repeated!r}. Only the first would apply: remove "
+            "the second."
         )
     return tuple(pairs)
 
@@ -86,8 +86,8 @@ def _single(pattern: str, value: Any) -> Any:
     if optimizer is None or isinstance(optimizer, MultiOptimizer | LossScaleOptimizer):
         raise TypeError(
             f"MultiOptimizer: {pattern!r}: expected an optimizer of single weights, received "
-            f"{optimizer!r}. Put LossScaleOptimizer around the MultiOptimizer, and the patterns "
-            "of an inner MultiOptimizer into the outer one."
+            f"{optimizer!r}. Put LossScaleOptimizer around the MultiOptimizer, and add the "
+            "patterns of an inner MultiOptimizer to the outer MultiOptimizer."
         )
     # MultiOptimizer divides all gradients by its own factor; a second division would be wrong
     if getattr(optimizer, "loss_scale_factor", None) is not None:
@@ -201,16 +201,16 @@ class MultiOptimizer(BaseOptimizer):
         if len(set(paths)) < len(paths):
             repeated = next(path for path in paths if list(paths).count(path) > 1)
             raise ValueError(
-                f"MultiOptimizer: expected weights of different paths, received two at {repeated!r}. "
-                "Rename a key of the tree."
+                f"MultiOptimizer: expected weights with unique paths, received two at "
+                f"{repeated!r}. Rename a key of the tree."
             )
         for path in paths:
             first = next((p for p in patterns if keras_map.fits(p, path)), None)
             if first is None:
                 raise ValueError(
-                    f"MultiOptimizer: no pattern fits the weight {path!r}; they are "
-                    f"{', '.join(map(repr, patterns))}.{suggest(path, patterns)} Add one for it, "
-                    "or '*' at the end for all that is left."
+                    f"MultiOptimizer: no pattern matches the weight {path!r}; the patterns are "
+                    f"{', '.join(map(repr, patterns))}.{suggest(path, patterns)} Add a pattern for "
+                    "this weight, or '*' at the end for all remaining weights."
                 )
             groups[first].append(path)
         return groups
@@ -226,9 +226,9 @@ class MultiOptimizer(BaseOptimizer):
     def _idle(self, pattern: str, paths: Sequence[str]) -> str:
         shown = ", ".join(paths[:12]) + ", ..." * (len(paths) > 12)
         if any(keras_map.fits(pattern, path) for path in paths):
-            reason = "is left no weight by the patterns before it. Put it before them"
+            reason = "matches only weights of earlier patterns. Move the pattern before them"
         else:
-            reason = "fits no weight. Correct it or leave it out"
+            reason = "matches no weight. Correct or remove the pattern"
         return (
             f"MultiOptimizer: the pattern {pattern!r} {reason}. The weights are: {shown or 'none'}."
         )

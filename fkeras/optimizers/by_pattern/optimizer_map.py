@@ -15,7 +15,7 @@ def _default(value: Any) -> Any:
     optimizer = get(value)
     if optimizer is None:
         raise TypeError(
-            "OptimizerMap: expected a default_optimizer, for the weights that no pattern fits, "
+            "OptimizerMap: expected a default_optimizer, for weights that match no pattern, "
             "received None. For example 'adam'."
         )
     return optimizer

@@ -41,8 +41,8 @@ def init(optimizer: Any, weights: Any) -> OptimizerState:
     slots = {n: [row.get(n) for row in rows] for n in dict.fromkeys(n for r in rows for n in r)}
     for name in [n for n in _options(optimizer) if n in slots]:
         raise ValueError(
-            f"{type(optimizer).__name__}: the slot {name!r} has the name of what an option of "
-            "Optimizer keeps. Give it another name."
+            f"{type(optimizer).__name__}: the slot name {name!r} is reserved for an option of "
+            "Optimizer. Use another name."
         )
     if optimizer.gradient_accumulation_steps:
         slots[ACCUMULATOR] = [zeros(w) for w in leaves]
@@ -75,8 +75,8 @@ def update(
     needed = optimizer.reads_weights or optimizer.use_ema or optimizer.weight_decay is not None
     if weights is None and needed:
         raise ValueError(
-            f"{type(optimizer).__name__}: expected the weights too, since its step depends on "
-            "them. Call update(gradients, state, weights)."
+            f"{type(optimizer).__name__}: missing weights, which the step depends on. Call "
+            "update(gradients, state, weights)."
         )
     paths, leaves, structure = flatten(gradients)
     leaves = [jnp.asarray(g) for g in leaves]

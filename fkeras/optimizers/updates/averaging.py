@@ -54,8 +54,8 @@ def averaged(where: str, average: Any, weights: Any) -> Any:
             p for p in (*paths, *average_paths) if p not in paths or p not in average_paths
         )
         raise ValueError(
-            f"{where}.finalize: expected the weights that this state averages, received others: "
-            f"{unmatched!r} is not in both. Pass those that were given to update."
+            f"{where}.finalize: expected the weights that this state averages, received other "
+            f"weights: {unmatched!r} is not in both. Pass the weights of the last update."
         )
     cast_leaves = [
         jnp.asarray(a).astype(w.dtype) for a, w in zip(average_leaves, leaves, strict=True)

@@ -105,15 +105,14 @@ def _holder(where: str, opt_state: Any) -> Any:
     if not holders:
         kind = type(opt_state).__name__
         raise ValueError(
-            f"{where}: expected an optimizer's state that holds its learning rate, received "
-            f"{kind}, which holds none: a plain transformation of optax keeps the rate in its "
-            f"program. {_INSTEAD}."
+            f"{where}: expected an optimizer state with a learning rate, received {kind} without: "
+            f"a plain optax transformation compiles the rate in as a constant. {_INSTEAD}."
         )
     if len(holders) > 1:
         shown = ", ".join(jax.tree_util.keystr(path) for path, _ in holders[:4])
         raise ValueError(
-            f"{where}: expected one learning rate, and the optimizer's state holds {len(holders)}, "
-            f"at {shown}. Replace them in run.opt_state yourself, in a Callback of your own."
+            f"{where}: expected a single learning rate, but the optimizer state has "
+            f"{len(holders)}, at {shown}. Replace them in run.opt_state in a custom Callback."
         )
     if _rate(holders[0][1]) is None:
         raise _scheduled(where)
@@ -122,8 +121,8 @@ def _holder(where: str, opt_state: Any) -> Any:
 
 def _scheduled(where: str) -> ValueError:
     return ValueError(
-        f"{where}: expected a learning rate that is a number, and this optimizer's comes from a "
-        f"schedule, a function of the step. {_INSTEAD}; or leave the schedule to do it alone."
+        f"{where}: expected a constant learning rate, but this optimizer has a schedule, a "
+        f"function of the step. {_INSTEAD}; or let only the schedule change the rate."
     )
 
 

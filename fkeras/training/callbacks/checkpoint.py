@@ -31,7 +31,7 @@ def _filepath(value: Any) -> str:
         start = path.removesuffix(".h5").removesuffix(".weights")
         raise ValueError(
             f"expected a path that ends in .keras, .weights.h5 or .npz, received {path!r}. Write "
-            f"{start + '.keras'!r} for the model, which fk.load_model opens."
+            f"{start + '.keras'!r} for the model, and read the file with fk.load_model."
         )
     return path
 
@@ -116,9 +116,9 @@ class ModelCheckpoint(Callback):
             if self.filepath.endswith(suffix) and self.save_weights_only is not expected:
                 other_suffix = ".weights.h5" if suffix == ".keras" else ".keras"
                 raise ValueError(
-                    f"{_WHERE}: save_weights_only: expected {expected} for a {suffix} file, received "
-                    f"{self.save_weights_only}. Write save_weights_only={expected}, or a filepath that "
-                    f"ends in {other_suffix}."
+                    f"{_WHERE}: save_weights_only: expected {expected} for a {suffix} file, "
+                    f"received {self.save_weights_only}. Write save_weights_only={expected}, or a "
+                    f"filepath that ends in {other_suffix}."
                 )
 
     @property
@@ -188,8 +188,8 @@ class ModelCheckpoint(Callback):
         except OSError as error:
             raise OSError(
                 f"{_WHERE}, epoch {epoch + 1}: {path!r} could not be written: "
-                f"{error.strerror or error}. What stood there still stands. Make room, or give "
-                "another filepath."
+                f"{error.strerror or error}. An existing file is unchanged. Free disk space, or "
+                "pass another filepath."
             ) from error
         if self.verbose:
             print(f"Epoch {epoch + 1}:{reason} saved {path}.")
@@ -200,13 +200,13 @@ class ModelCheckpoint(Callback):
         for _, field, _, _ in string.Formatter().parse(self.filepath):
             if field is not None and field not in values:
                 raise ValueError(
-                    f"{_WHERE}: the filepath {self.filepath!r} needs {field!r}, which is not "
-                    f"there.{suggest(field, values)} It can hold: {', '.join(values)}."
+                    f"{_WHERE}: unknown field {field!r} in the filepath {self.filepath!r}."
+                    f"{suggest(field, values)} The fields are: {', '.join(values)}."
                 )
         try:
             return self.filepath.format(**values)
         except (ValueError, TypeError) as error:
             raise ValueError(
-                f"{_WHERE}: the filepath {self.filepath!r} cannot be filled in: {error}. Write "
-                "fields such as {epoch:02d} and {val_loss:.2f}."
+                f"{_WHERE}: cannot format the filepath {self.filepath!r}: {error}. Write fields "
+                "such as {epoch:02d} and {val_loss:.2f}."
             ) from error

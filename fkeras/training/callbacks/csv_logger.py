@@ -22,7 +22,7 @@ _WHERE = "CSVLogger"
 def _separator(value: Any) -> str:
     if not isinstance(value, str) or len(value) != 1:
         raise ValueError(
-            f"expected one character as separator, received {value!r}. For example ';'."
+            f"expected a single character as separator, received {value!r}. For example ';'."
         )
     return value
 
@@ -103,8 +103,8 @@ class CSVLogger(Callback):
         unknown = [name for name in logs if name not in columns]
         if columns[:1] != ["epoch"] or unknown:
             raise ValueError(
-                f"{_WHERE}: expected a file with the columns {', '.join(('epoch', *logs))}, and "
-                f"{self.filename!r} has {', '.join(columns[:8]) or 'none'}. Give another filename, "
+                f"{_WHERE}: expected a file with the columns {', '.join(('epoch', *logs))}, but "
+                f"{self.filename!r} has {', '.join(columns[:8]) or 'none'}. Pass another filename, "
                 "or append=False for a new file."
             )
 

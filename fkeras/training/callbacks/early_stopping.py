@@ -92,7 +92,7 @@ class EarlyStopping(Callback):
             return run
         if self.verbose:
             print(
-                f"Epoch {epoch + 1}: stopped, {self.monitor} has been no better since epoch "
+                f"Epoch {epoch + 1}: stopped, {self.monitor} has not improved since epoch "
                 f"{int(memory['best_epoch']) + 1}."
             )
         return Stop(run)
@@ -106,7 +106,5 @@ class EarlyStopping(Callback):
         if not self.restore_best_weights or "weights" not in memory:
             return None
         if self.verbose:
-            print(
-                f"Weights and state are those of epoch {int(memory['best_epoch']) + 1}, the best."
-            )
+            print(f"Restored weights and state of the best epoch, {int(memory['best_epoch']) + 1}.")
         return snapshot.put(run, memory)

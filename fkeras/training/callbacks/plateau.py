@@ -98,7 +98,8 @@ class ReduceLROnPlateau(Callback):
         new_rate = max(old_rate * self.factor, self.min_lr)
         if self.verbose:
             print(
-                f"Epoch {epoch + 1}: the learning rate is {new_rate:.4g} from now on, {old_rate:.4g} before."
+                f"Epoch {epoch + 1}: reduced the learning rate from {old_rate:.4g} to "
+                f"{new_rate:.4g}."
             )
         return run.replace(opt_state=with_learning_rate(run.opt_state, new_rate))
 

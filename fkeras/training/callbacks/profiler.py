@@ -51,7 +51,7 @@ class Profiler(Callback):
         super().__post_init__()
         if self.last < self.first:
             raise ValueError(
-                f"{_WHERE}: expected last to be no less than first, received first={self.first} and "
+                f"{_WHERE}: expected last >= first, received first={self.first} and "
                 f"last={self.last}. Write first={self.last}, last={self.first}."
             )
 
@@ -80,8 +80,8 @@ class Profiler(Callback):
             jax.profiler.start_trace(self.log_dir)
         except RuntimeError as error:
             raise RuntimeError(
-                f"{_WHERE}: another trace is being recorded ({error}). End it with "
-                "jax.profiler.stop_trace(), and use one Profiler at a time."
+                f"{_WHERE}: another trace is active ({error}). Stop that trace with "
+                "jax.profiler.stop_trace(), and use a single Profiler at a time."
             ) from error
         return self.remember(run, _TRACING)
 

@@ -20,8 +20,8 @@ from fkeras.training.records.progress import format_logs, format_time
 def _stream(value: Any) -> Any:
     if value is not None and not callable(getattr(value, "write", None)):
         raise TypeError(
-            f"expected a stream with a method write, received {describe_value(value)}. For example "
-            "sys.stderr, or open('log.txt', 'a')."
+            f"expected a stream with a method write, received {describe_value(value)}. Pass, for "
+            "example, sys.stderr or open('log.txt', 'a')."
         )
     return value
 

@@ -40,8 +40,8 @@ class TerminateOnNaN(Callback):
             return None
         message = (
             f"TerminateOnNaN, epoch {epoch + 1}: expected a finite loss, received {loss}. The run "
-            'of before this epoch is not available. Trainer(..., on_nonfinite="raise") leaves '
-            "out the step that does this and names it; fk.find_nan then names the layer."
+            'before this epoch is not available. Trainer(..., on_nonfinite="raise") raises an '
+            "error at the step that causes this, and fk.find_nan then names the layer."
         )
         if self.raise_error:
             raise NonFiniteError(message, run)

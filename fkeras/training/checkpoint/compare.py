@@ -50,9 +50,9 @@ def _differences(
             if name == _DIGEST:
                 continue
             if name not in now:
-                differences = [(inner_path, f"was {_shown(saved[name])}, is not there")]
+                differences = [(inner_path, f"was {_shown(saved[name])}, is missing")]
             elif name not in saved:
-                differences = [(inner_path, f"is {_shown(now[name])}, was not there")]
+                differences = [(inner_path, f"is {_shown(now[name])}, was missing")]
             else:
                 differences = list(_differences(saved[name], now[name], inner_path))
             reported = reported or bool(differences)

@@ -42,7 +42,7 @@ def _folder(value: Any) -> str:
     if "://" in path:
         raise ValueError(
             f"Checkpoint: expected a local folder as directory, received {path!r}. Mount the "
-            "remote place, and pass the folder that it is mounted at."
+            "remote storage, and pass the mounted folder."
         )
     return os.path.expanduser(path)
 
@@ -117,8 +117,8 @@ class Checkpoint(Configurable):
         if self.monitor.startswith("val_") and not validated:
             return None
         raise ValueError(
-            f"Checkpoint: there is no log named {self.monitor!r}.{suggest(self.monitor, logs)} The "
-            f"logs are: {', '.join(logs) or 'none'}. Write one of them as monitor."
+            f"Checkpoint: unknown log {self.monitor!r}.{suggest(self.monitor, logs)} The logs are: "
+            f"{', '.join(logs) or 'none'}. Pass the name of a log as monitor."
         )
 
     def better(self, value: float, best: float | None) -> bool:
@@ -145,8 +145,8 @@ class Checkpoint(Configurable):
         up, down = (any(word in words for word in marker_words) for marker_words in (_UP, _DOWN))
         if up == down:
             raise ValueError(
-                f"Checkpoint: whether {self.monitor!r} is better large or small cannot be told by "
-                f'its name. Write Checkpoint(..., monitor={self.monitor!r}, mode="max"), or '
-                'mode="min".'
+                f"Checkpoint: the name {self.monitor!r} does not show whether larger or smaller "
+                f'values are better. Write Checkpoint(..., monitor={self.monitor!r}, mode="max"), '
+                'or mode="min".'
             )
         return "max" if up else "min"

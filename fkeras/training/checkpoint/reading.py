@@ -83,7 +83,7 @@ def restore(
     if kind not in (LATEST, BEST):
         raise ValueError(
             f"restore: expected {LATEST!r} or {BEST!r} as kind, received {kind!r}."
-            f"{suggest(kind, (LATEST, BEST))} Pass one of these."
+            f"{suggest(kind, (LATEST, BEST))}"
         )
     load_orbax()
     if not isinstance(directory, Checkpoint):
@@ -107,22 +107,22 @@ def restore(
                 reasons[save.path] = str(error)
             continue
         messages = [
-            f"The checkpoint {path} was passed over: {reason}. Step {save.step} in {save.path} is "
-            "used."
+            f"Skipped the damaged checkpoint {path}: {reason}. Using step {save.step} in "
+            f"{save.path}."
             for path, reason in reasons.items()
         ]
         if missing is not None:
-            used = f"Step {save.step} in {save.path} is used; later steps are trained again."
+            used = f"Using step {save.step} in {save.path}; later steps are trained again."
             messages.append(f"{missing} {used}")
         return Restored(tree, info, save.step, save.path, tuple(messages), tuple(reasons))
     if reasons:
         lines = "".join(f"  {path}: {reason}\n" for path, reason in reasons.items())
         raise CheckpointError(
-            f"Checkpoint {folder!r}: expected a whole save, and none of {len(reasons)} is:\n"
-            f"{lines}Remove the folder to begin anew, or bring one back from a copy."
+            f"Checkpoint {folder!r}: all {len(reasons)} saves are damaged:\n"
+            f"{lines}Remove the folder to start from step 0, or restore a save from a backup."
         )
     if missing is not None:
-        warnings.warn(f"{missing} No other save is left: a training begins anew.", stacklevel=2)
+        warnings.warn(f"{missing} No other save exists: training starts from step 0.", stacklevel=2)
     return None
 
 
@@ -156,7 +156,7 @@ def _read(
         if name not in nonempty:
             arrays[name] = np.zeros(facts["shape"], named.dtype_of(facts["dtype"]))
         elif named.facts_of(arrays[name]) != facts:
-            raise BrokenSaveError(f"the array {name} in arrays is not the one that was saved")
+            raise BrokenSaveError(f"the array {name} in arrays differs from the saved array")
     return named.put_into(arrays, like), body["info"]
 
 
@@ -166,6 +166,6 @@ def check_fingerprint(where: str, saved: Any, now: Mapping[str, Any]) -> None:
     if differences:
         lines = "".join(f"  {line}\n" for line in differences)
         raise CheckpointError(
-            f"{where}: expected a save of this training, received one of another:\n{lines}Use "
-            "another folder, or go back to what was saved."
+            f"{where}: expected a save of this training, received a save of another training:\n"
+            f"{lines}Use another folder, or restore the saved configuration."
         )

@@ -77,8 +77,8 @@ class Store:
         """
         if isinstance(step, bool) or not hasattr(step, "__index__") or int(step) < 0:
             raise TypeError(
-                f"Store.save: expected a whole number of at least 0 as step, received {step!r}. "
-                "Pass int(run.step)."
+                f"Store.save: expected an integer of at least 0 as step, received {step!r}. Pass "
+                "int(run.step)."
             )
         with self._guard:
             self._opened("save")
@@ -118,9 +118,9 @@ class Store:
                 raise error
             older_saves = disk.saves(os.path.join(self.directory, LATEST))
             fallback = (
-                f"that of step {older_saves[0].step} stays"
+                f"the save of step {older_saves[0].step} remains"
                 if older_saves
-                else "there is none before it"
+                else "no earlier save exists"
             )
             if not is_disk_full(error):
                 raise CheckpointError(
@@ -128,12 +128,12 @@ class Store:
                     f"{type(error).__name__}: {error}"
                 ) from error
             message = (
-                f"Checkpoint {self.directory!r}: there is no room on the disk for a save, {fallback}. "
-                "Make room, or lower keep."
+                f"Checkpoint {self.directory!r}: the disk is full, {fallback}. Free disk space, or "
+                "lower keep."
             )
             if self.checkpoint.on_disk_full == "stop":
                 raise CheckpointError(message) from error
-            warnings.warn(f"{message} The training goes on.", stacklevel=3)
+            warnings.warn(f"{message} The training continues.", stacklevel=3)
             return False
 
     def restore(self, like: Any, fingerprint: Mapping[str, Any] | None = None) -> Restored | None:
@@ -174,8 +174,8 @@ class Store:
     def _opened(self, call: str) -> None:
         if not self._lock.held:
             raise CheckpointError(
-                f"Store.{call}: expected a store that is open, and that of {self.directory!r} is "
-                "closed, or another process opened it. Open it here with open_store(checkpoint)."
+                f"Store.{call}: the store of {self.directory!r} is closed, or belongs to another "
+                "process. Open the store in this process with open_store(checkpoint)."
             )
 
 
@@ -223,6 +223,6 @@ def open_store(checkpoint: Checkpoint) -> Store:
 
 def _unusable(directory: str, error: OSError) -> str:
     return (
-        f"Checkpoint: expected a folder that can be written to, and {directory!r} cannot: "
+        f"Checkpoint: expected a writable folder, but {directory!r} is not writable: "
         f"{error.strerror or error}. Choose another directory."
     )

@@ -32,7 +32,7 @@ def require_targets(trainer: Any) -> None:
     consumer = "a loss" if has_loss(trainer.loss) else "metrics"
     if consumer == "a loss" or trainer.metrics or trainer.weighted_metrics:
         raise TypeError(
-            f"Trainer: expected targets, received none, and the trainer has {consumer}. Pass the "
+            f"Trainer: missing targets for a trainer with {consumer}. Pass the "
             "targets: trainer.fit(run, x, y). Without targets, the layers of the model return "
             "the losses: fk.Output(value, losses=(loss,), metrics={'name': value})."
         )

@@ -29,8 +29,8 @@ def as_host(tree: Any, what: str) -> Any:
     def convert(leaf: Any) -> np.ndarray:
         if isinstance(leaf, Tracer):
             raise TypeError(
-                f"{what}: expected arrays with numbers, received one that is being traced by a JAX "
-                "transformation. Inside jit, grad or vmap use trainer.run(run, (x, y), epochs), or "
+                f"{what}: expected arrays with values, received a tracer of a JAX transformation. "
+                "Inside jit, grad or vmap use trainer.run(run, (x, y), epochs), or "
                 "trainer.step(run, (x, y))."
             )
         array = arrays.read_array(leaf, what)
@@ -97,8 +97,8 @@ def split(tree: Any, fraction: float) -> tuple[Any, Any]:
     first_count = int(count * (1 - fraction))
     if not 0 < first_count < count:
         raise ValueError(
-            f"validation_split: {fraction} of {count} rows leaves nothing on one side. Choose a "
-            "share between 0 and 1, or pass validation_data=(x, y)."
+            f"validation_split: splitting {count} rows at {fraction} leaves one part empty. Choose "
+            "another fraction between 0 and 1, or pass validation_data=(x, y)."
         )
     return take(tree, slice(0, first_count)), take(tree, slice(first_count, None))
 

@@ -66,8 +66,8 @@ class Batches:
     def __post_init__(self) -> None:
         if self._by_step and self.steps is None:
             raise ValueError(
-                f"Trainer.{self.what}: expected steps_per_epoch beside a function of the step, "
-                "received none. A function has no end: say how many batches an epoch has."
+                f"Trainer.{self.what}: missing steps_per_epoch for a function of the step. A "
+                "function has no end: pass the number of batches of an epoch."
             )
 
     @property
@@ -93,9 +93,9 @@ class Batches:
         elif self.steps is None and not self.positioned:
             if self._once:
                 raise ValueError(
-                    f"Trainer.{self.what}: the iterator is used up after the first epoch. Pass "
-                    "something that can be iterated again, such as a list of batches or an object "
-                    "with __iter__, or steps_per_epoch for an iterator that goes on."
+                    f"Trainer.{self.what}: the iterator is exhausted after the first epoch. Pass "
+                    "an iterable that starts again, such as a list of batches or an object with "
+                    "__iter__, or pass steps_per_epoch for an endless iterator."
                 )
             self.running = self._pass_at(int(step or 0))
         self.positioned = False
@@ -146,8 +146,8 @@ class Batches:
     def ended(self) -> ValueError:
         """Returns the error for a source without batches."""
         return ValueError(
-            f"Trainer.{self.what}: expected batches, the source gave none. An iterator that was "
-            "used before has nothing left: make a new one."
+            f"Trainer.{self.what}: expected batches, received an empty source. An iterator that "
+            "was used before is exhausted: create a new iterator."
         )
 
     def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0, step: int = 0) -> None:
@@ -218,9 +218,9 @@ class Batches:
             if not fits or len(array) != rows or not 0 < rows <= self.size:
                 raise ValueError(
                     f"Trainer.{what}: expected {name} of shape {first.shape} and dtype "
-                    f"{first.dtype} as in the first batch (the rows may be fewer, in all arrays "
-                    f"alike), received {array.shape} and {dtype}. Batches of another shape "
-                    "need a program of their own: pad them, or go on with trainer.step."
+                    f"{first.dtype} as in the first batch (all arrays of a batch may have fewer "
+                    f"rows), received {array.shape} and {dtype}. Each batch shape compiles another "
+                    "program: pad the batches, or use trainer.step."
                 )
 
 
@@ -308,6 +308,6 @@ class BatchEpoch:
             raise feed.ended()
         if feed.steps is not None and self.done < feed.steps:
             raise ValueError(
-                f"Trainer.{feed.what}: expected {feed.steps} batches an epoch, the source ended "
-                f"after {self.done}. Pass fewer steps_per_epoch, or a source that goes on."
+                f"Trainer.{feed.what}: expected {feed.steps} batches per epoch, but the source "
+                f"ended after {self.done}. Reduce steps_per_epoch, or pass a longer source."
             )

@@ -58,18 +58,18 @@ def check_lengths(x: Any, y: Any = None, weights: Any = None) -> int:
     for name, array in arrays:
         if array.ndim == 0:
             raise ValueError(
-                f"{name}: expected an array with a row for each example, received a single number."
+                f"{name}: expected an array with a row for each sample, received a scalar."
             )
     rows = {name: len(array) for name, array in arrays}
     if len(set(rows.values())) > 1:
         shown = ", ".join(f"{name} {count}" for name, count in rows.items())
         raise ValueError(
-            f"The arrays differ in their number of rows: {shown}. Every array needs one row for "
-            "each example."
+            f"The arrays differ in their number of rows: {shown}. Every array needs a row for each "
+            "sample."
         )
     count = next(iter(rows.values()), 0)
     if count == 0:
-        raise ValueError("The data are empty: there is no row to work on. Pass at least one.")
+        raise ValueError("The data are empty: expected at least one row, received none.")
     return count
 
 
@@ -116,9 +116,9 @@ def _check_block(
     )
     weight_remedy = "" if removed is None else ", or give them a sample_weight of 0"
     raise ValueError(
-        f"{name}, row {shown_position[0]}: expected finite numbers, received {array[tuple(shown_position)]} at "
-        f"{shown_position}; {rows} of {len(array)} rows are concerned. Drop these rows or fill the "
-        f"numbers in{weight_remedy}."
+        f"{name}, row {shown_position[0]}: expected finite numbers, received "
+        f"{array[tuple(shown_position)]} at {shown_position}; {rows} of {len(array)} rows are "
+        f"affected. Drop these rows, or fill in the values{weight_remedy}."
     )
 
 
@@ -261,12 +261,12 @@ def require_loss(trainer: Any, model: Any) -> None:
     effects = model.graph.effects
     if any(call.losses for call in effects):
         return
-    penalties = " Regularizers of weights alone are no loss." * any(e.penalties for e in effects)
+    penalties = " Weight regularizers alone are not a loss." * any(e.penalties for e in effects)
     raise ValueError(
-        f"Trainer: there is no loss to optimize: the trainer has none, and {model.where} records "
-        f"none.{penalties} Give a loss, fk.Trainer(optimizer='adam', loss='mse'); or let a layer "
-        "return one from forward, fk.Output(value, losses=(loss,)); or give "
-        "fk.Trainer(optimizer='adam', objective=objective)."
+        f"Trainer: no loss to minimize: the trainer has no loss, and {model.where} records no "
+        f"loss.{penalties} Pass a loss, fk.Trainer(optimizer='adam', loss='mse'); return a loss "
+        "from the forward method of a layer, fk.Output(value, losses=(loss,)); or pass an "
+        "objective, fk.Trainer(optimizer='adam', objective=objective)."
     )
 
 
@@ -289,7 +289,7 @@ def check_weights(weights: Any) -> None:
             position = tuple(map(int, np.argwhere(array < 0)[0]))
             raise ValueError(
                 f"{name}, row {position[0]}: expected a weight of 0 or more, received "
-                f"{array[position]}. Use 0 for rows that shall not count."
+                f"{array[position]}. Use 0 to exclude a row."
             )
 
 
@@ -319,15 +319,15 @@ def class_weights(
     leaves, specs = jax.tree.leaves(y), list(outputs.output_specs(model).values())
     if len(specs) != 1:
         raise ValueError(
-            f"class_weight: expected a model with one output, received one with {len(specs)}. Pass "
-            "sample_weight, one array for each output."
+            f"class_weight: expected a model with one output, received a model with {len(specs)} "
+            "outputs. Pass sample_weight, one array for each output."
         )
     labels, units = leaves[0], specs[0].shape[-1]
     one_hot = labels.ndim == specs[0].ndim and units != 1 and labels.shape[-1] == units
     labels = labels.argmax(-1) if one_hot else labels
     if labels.size != len(labels):
         raise ValueError(
-            f"class_weight: expected one class for each example, received targets of shape "
+            f"class_weight: expected one class for each sample, received targets of shape "
             f"{leaves[0].shape}. Pass sample_weight of shape {labels.shape}."
         )
     labels = labels.reshape(len(labels))
@@ -337,8 +337,8 @@ def class_weights(
     for number, weight in class_weight.items():
         if not integer(minimum=0, maximum=classes - 1).accepts(number):
             raise ValueError(
-                f"class_weight: there is no class {number!r}; the model's output has {classes} "
-                f"classes (0..{classes - 1}). Give each class its weight by its number."
+                f"class_weight: unknown class {number!r}; the model's output has {classes} classes "
+                f"(0..{classes - 1}). Use class numbers as keys."
             )
         table[number] = _weight.check(f"Trainer.fit: class_weight: class {number}", weight)
     return table[labels]
@@ -356,7 +356,7 @@ def _classes(labels: np.ndarray, classes: int, weights: Any, ignore: int | None)
         row = int(np.argmax(invalid))
         raise ValueError(
             f"class_weight, y, row {row}: expected a class from 0 to {classes - 1}, received "
-            f"{labels[row].item()}. Class weights need whole class numbers; pass sample_weight, "
+            f"{labels[row].item()}. Class weights need integer class numbers; pass sample_weight, "
             "one number for each row."
         )
     return np.where(fits, labels, np.zeros_like(labels)).astype("int64")
@@ -376,8 +376,8 @@ def check_stateful(model: Any, count: int, batch_size: int, shuffle: bool) -> No
         return
     if shuffle:
         raise ValueError(
-            f"{stateful[0]!r} is stateful: row i of a batch goes on where row i of the batch before "
-            "ended, so the order of rows has a meaning. Pass shuffle=False."
+            f"{stateful[0]!r} is stateful: row i of a batch continues row i of the previous batch, "
+            "so the order of rows matters. Pass shuffle=False."
         )
     if count % batch_size:
         raise ValueError(

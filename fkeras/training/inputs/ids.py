@@ -57,16 +57,18 @@ def _check_block(ids: np.ndarray, start: int, layer: str, count: int) -> None:
         return
     position = tuple(map(int, np.argwhere(~fits)[0]))
     value = ids[position].item()
-    remedy = "Map the ids into its range."
+    remedy = "Map the ids to this range."
     if value != value or value % 1:
-        remedy = "Ids are whole numbers: round them, or pass integers."
+        remedy = "Ids must be integers: round them, or pass an integer array."
     elif count <= value < _MOST:
         largest_id = int(ids[ids < _MOST].max())
-        remedy = f"Give the layer input_dim={largest_id + 1} rows or more, or map the ids into its range."
+        remedy = (
+            f"Give the layer input_dim={largest_id + 1} rows or more, or map the ids to this range."
+        )
     shown_position = [position[0] + start, *position[1:]]
     raise ValueError(
-        f"x, row {shown_position[0]}: {layer!r} expected ids from 0 to {count - 1}, received {value} at "
-        f"{shown_position}. {remedy}"
+        f"x, row {shown_position[0]}: {layer!r} expected ids from 0 to {count - 1}, received "
+        f"{value} at {shown_position}. {remedy}"
     )
 
 

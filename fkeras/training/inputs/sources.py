@@ -107,8 +107,8 @@ def _enough(feed: array_feed.Feed, steps: int | None) -> array_feed.Feed:
     limit = -(-len(feed) // feed.size)
     if steps is not None and steps > limit:
         raise ValueError(
-            f"Trainer: expected at most {limit} steps, which {len(feed)} rows in batches "
-            f"of {feed.size} make, received {steps}. Ask for fewer, or repeat the rows."
+            f"Trainer: expected at most {limit} steps for {len(feed)} rows in batches of "
+            f"{feed.size}, received {steps}. Reduce the steps, or repeat the rows."
         )
     return feed
 
@@ -117,8 +117,8 @@ def _refuse(call: str, source_kind: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None and not (isinstance(value, float) and value == 0):
             raise ValueError(
-                f"Trainer.{call}: {name} cannot go with {source_kind}, received both. Let "
-                "the source yield (x, y, sample_weight), and keep data for validation apart."
+                f"Trainer.{call}: expected either {name} or {source_kind}, received both. Let the "
+                "source yield (x, y, sample_weight), and pass validation_data separately."
             )
 
 
@@ -162,7 +162,7 @@ def _host_batch(trainer: Any, batch: Any, what: str) -> Any:
         raise TypeError(
             f"Trainer.{what}: expected {'' if needs_targets else 'x, '}(x, y) or (x, y, "
             f"sample_weight), received {len(batch) if is_row else type(batch).__name__}. Let the "
-            "source yield such tuples."
+            "source yield tuples of this form."
         )
     return _three(*batch_parts.unpack(trainer, batch), what)
 

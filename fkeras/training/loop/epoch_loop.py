@@ -372,7 +372,7 @@ class EpochLoop:
         self.left_out.extend(first_batch + number for number in failed)
         if failed and self.trainer.on_nonfinite == "raise":
             # `error.run` is the state before the first wrong step, so that resuming or
-            # `find_nan` meets exactly that step again.
+            # `find_nan` computes exactly that step again.
             state, skip = settled.place
             self.waiting, self.opened = [], []
             self.settled = dataclasses.replace(

@@ -257,8 +257,8 @@ def _tell(left_out: list[int], epoch: int) -> None:
     if left_out:
         shown = ", ".join(str(number + 1) for number in left_out[:5])
         warnings.warn(
-            f"Trainer.fit, epoch {epoch + 1}: {len(left_out)} steps gave nan or infinity and were "
-            f"left out (batch {shown}{', ...' if len(left_out) > 5 else ''}). Look for the cause "
+            f"Trainer.fit, epoch {epoch + 1}: {len(left_out)} steps returned nan or infinity and "
+            f"were skipped (batch {shown}{', ...' if len(left_out) > 5 else ''}). Find the cause "
             "with fk.find_nan.",
             stacklevel=4,
         )

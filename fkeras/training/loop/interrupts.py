@@ -195,7 +195,8 @@ class Interrupts:
         if self._save is not None:
             presses_left = _ABANDON - self.delayed
             print(
-                f"\nfkeras: the training is being saved; {presses_left} more Ctrl-C to leave without it",
+                f"\nfkeras: saving the training; press Ctrl-C {presses_left} more times to exit "
+                "without saving",
                 file=sys.stderr,
             )
 
@@ -214,7 +215,7 @@ class Interrupts:
         try:
             print(f"\nfkeras: {name}, saved in {save()}", file=sys.stderr)
         except Exception as error:  # a failed save must not keep the process alive
-            print(f"\nfkeras: {name}, could not be saved: {error!r}", file=sys.stderr)
+            print(f"\nfkeras: {name}, saving failed: {error!r}", file=sys.stderr)
         if number == signal.SIGINT and hasattr(sys, "ps1"):
             return  # an interactive session must survive: the loop raises as soon as it can
         sys.stderr.flush()

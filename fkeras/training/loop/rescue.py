@@ -178,7 +178,9 @@ def attach(error: BaseException, run: TrainState) -> None:
         )
     elif old_value is not None and not isinstance(old_value, TrainState):
         add_note(
-            error, f"Trainer.fit: error.run is the run of the training; it was {_shown(old_value)}."
+            error,
+            f"Trainer.fit: error.run is the run of the training; its previous value was "
+            f"{_shown(old_value)}.",
         )
 
 

@@ -139,7 +139,7 @@ class Saver:
             self.store.wait()  # the process may end right after the exception
             raise Interrupted(
                 f"Trainer.fit: ended by signal {number} after step {int(point.run.step)}, saved in "
-                f"{self.checkpoint.directory}. The same call goes on from there.",
+                f"{self.checkpoint.directory}. The same call resumes from there.",
                 point.run,
                 number,
             )
@@ -176,7 +176,7 @@ class Saver:
         except BaseException as failure:  # never hide the exception that ends the training
             add_note(
                 error,
-                f"Trainer.fit: {self.checkpoint.directory} could not be brought up to date: "
+                f"Trainer.fit: the last step could not be saved in {self.checkpoint.directory}: "
                 f"{type(failure).__name__}: {failure}",
             )
 
@@ -231,8 +231,8 @@ def _memory_keys(memory: Mapping[str, Any]) -> list[list[str]]:
         if not all(isinstance(key, jax.tree_util.DictKey) for key in path):
             raise TypeError(
                 f"Callback {path[0].key!r}: expected dictionaries of arrays in its memory, "
-                f"received something else at {jax.tree_util.keystr(path[1:])}. A training that is "
-                "saved keeps what callbacks remember by its keys."
+                f"received another container at {jax.tree_util.keystr(path[1:])}. Checkpoints "
+                "store the memory of callbacks by key: use dictionaries."
             )
         paths.append([key.key for key in path])
     return paths

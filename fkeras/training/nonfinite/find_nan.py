@@ -86,8 +86,8 @@ def find_nan(
     """
     if not isinstance(run, TrainState):
         raise TypeError(
-            f"find_nan: expected a run, received {type(run).__name__}. Write find_nan(run, "
-            "(x, y), trainer) with run = trainer.init(model, key), or a later one."
+            f"find_nan: expected a TrainState, received {type(run).__name__}. Write "
+            "find_nan(run, (x, y), trainer), with a run from trainer.init or trainer.fit."
         )
     if trainer is not None and trainer.objective is not None:
         arrays = _on_device({"batch": batch})
@@ -201,22 +201,22 @@ class _Step:
         layer = self.layers[call.path]
         class_name = type(layer).__name__
         where = f"{call.path!r} ({class_name}), call {call.number}" if call.path else layer.where
-        input_range = span((call.inputs, dict(call.options))) or "that are whole"
+        input_range = span((call.inputs, dict(call.options))) or "only integers"
         remedy = REMEDY[name][phase == "backward"] if name else GROWN
         cause = f", first in the operation {name}" if name else ""
-        text = f"{where}: {report}{cause}; it takes numbers {input_range}. {remedy}"
+        text = f"{where}: {report}{cause}; its inputs: {input_range}. {remedy}"
         return Finding(where, call.path, phase, text)
 
     def _losses(self, calls: tuple[TracedCall, ...]) -> Iterator[Finding]:
         for call in calls:
             for loss in call.output.losses:
                 if count(loss):
-                    text = f"the loss that it adds is {float(loss)}, its output "
+                    text = f"its added loss is {float(loss)}, its output is "
                     yield self._finding(call, "loss", text + span(call.output.value), None)
         for path, weight, value, regularizer in self._penalties():
             if count(regularizer(value)):
                 where = f"the penalty on the weight {_join(path, weight)!r}"
-                report = f"it is {float(regularizer(value))}; the weight lies {span(value)}"
+                report = f"it is {float(regularizer(value))}; the weight is {span(value)}"
                 yield Finding(where, path, "loss", f"{where}: {report}. {GROWN}")
         if self.trainer is None:
             return
@@ -252,7 +252,7 @@ class _Step:
 
     def _loss_finding(self, head: Any, y: Any, y_pred: Any, phase: str, report: str) -> Finding:
         where = f"{head.loss.label}, the loss of the output {head.name!r}"
-        text = f"predictions {span(y_pred)}; targets {span(y) or 'are whole numbers'}"
+        text = f"predictions: {span(y_pred)}; targets: {span(y) or 'integers'}"
         return Finding(where, head.name, phase, f"{where}: {report}; {text}. {LOSS}")
 
     def _total(self, model: Any, out: Output) -> jax.Array:
@@ -275,21 +275,21 @@ class _Step:
                 out, value=put_floating(out.value, gradients[calls[-1].ticket][0])
             )
             rows = zip(self._outputs(out), self._outputs(gradient_out), strict=True)
-            for (head, y, y_pred), (*_, output_gradient) in rows:
-                if head.loss is not None and count(output_gradient):
-                    report = f"the gradient for the predictions has {count(output_gradient)}"
+            for (head, y, y_pred), (*_, derivative) in rows:
+                if head.loss is not None and count(derivative):
+                    report = f"the gradient for the predictions has {count(derivative)}"
                     yield self._loss_finding(head, y, y_pred, "backward", report)
         yield from self._guilty(calls, gradients, nonfinite)
         for path, weight, value, regularizer in self._penalties():
-            output_gradient = jax.grad(regularizer)(value)
-            if count(output_gradient):
+            derivative = jax.grad(regularizer)(value)
+            if count(derivative):
                 where = f"the penalty on the weight {_join(path, weight)!r}"
-                report = f"its gradient has {count(output_gradient)}; the weight lies {span(value)}"
+                report = f"its gradient has {count(derivative)}; the weight is {span(value)}"
                 yield Finding(where, path, "backward", f"{where}: {report}. {SLOPE}")
         for call in reversed(calls):
-            for output_gradient in gradients[call.ticket][0]:
-                if count(output_gradient):
-                    report = f"the gradients that meet at its output have {count(output_gradient)}"
+            for derivative in gradients[call.ticket][0]:
+                if count(derivative):
+                    report = f"the gradient for its output has {count(derivative)}"
                     yield self._finding(call, "backward", report, None)
 
     def _guilty(self, calls: tuple, gradients: dict, nonfinite: list[str]) -> Iterator[Finding]:

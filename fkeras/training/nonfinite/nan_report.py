@@ -15,33 +15,34 @@ import numpy as np
 from fkeras.engine.values.frozen import is_array
 
 GROWN = (
-    "Numbers that grow this far come from a too large learning rate, from inputs that are not "
-    "scaled or from layers without normalization: lower the learning rate, clip the gradients "
-    "(clipnorm=1.0 in the optimizer), scale the inputs."
+    "Usual causes of values this large are a too large learning rate, unscaled inputs, and layers "
+    "without normalization: lower the learning rate, clip the gradients (clipnorm=1.0 in the "
+    "optimizer), or scale the inputs."
 )
 SLOPE = (
-    "Its slope is infinite at zero, and a `where` behind it does not help, since 0 * inf is nan: "
-    "add an epsilon to what goes in, such as sqrt(x + 1e-7), or choose it by `where` before."
+    "Its derivative is infinite at zero, and a `where` after the operation does not help, since "
+    "0 * inf is nan: add an epsilon to the input, such as sqrt(x + 1e-7), or replace the input by "
+    "`where` before the operation."
 )
 # Remedies by the name of the JAX primitive: for the forward pass, and for the gradient.
 REMEDY = types.MappingProxyType(
     {
-        "log": ("The logarithm of zero or less: keep it away, log(maximum(x, 1e-7)).", SLOPE),
+        "log": ("The logarithm of zero or less: write log(maximum(x, 1e-7)).", SLOPE),
         "log1p": ("The logarithm of zero or less: keep x above -1 in log1p(x).", SLOPE),
-        "sqrt": ("The square root of less than zero: take maximum(x, 0) before it.", SLOPE),
-        "rsqrt": ("One by the root of zero or less: add an epsilon, rsqrt(x + 1e-7).", SLOPE),
+        "sqrt": ("The square root of a negative number: write sqrt(maximum(x, 0)).", SLOPE),
+        "rsqrt": ("1 / sqrt(x) for x of zero or less: add an epsilon, rsqrt(x + 1e-7).", SLOPE),
         "div": (
-            "A division by zero: add an epsilon to the denominator, or choose it by `where` "
-            "before the division.",
-            "A division by zero, as in the slope of a square root, a norm or a logarithm at zero: "
-            "add an epsilon to what goes in, such as sqrt(x + 1e-7). A `where` behind it does not "
-            "help, since 0 * inf is nan.",
+            "A division by zero: add an epsilon to the denominator, or replace zeros in it by "
+            "`where` before the division.",
+            "A division by zero, as in the derivative of a square root, a norm or a logarithm at "
+            "zero: add an epsilon to the input, such as sqrt(x + 1e-7). A `where` after the "
+            "operation does not help, since 0 * inf is nan.",
         ),
         "pow": ("A power of zero or less: keep the base above zero, maximum(x, 1e-7).", SLOPE),
         "exp": (
-            "An exponential that is too large: subtract the maximum first, or use softmax, "
+            "An exponential that overflows: subtract the maximum first, or use softmax, "
             "log_softmax or softplus, which do.",
-            "An exponential that is too large: bound what goes in.",
+            "An exponential that overflows: bound its input.",
         ),
         **{name: (GROWN, GROWN) for name in ("dot_general", "conv_general_dilated")},
         **{name: (GROWN, GROWN) for name in ("reduce_sum", "integer_pow", "add", "square")},
@@ -49,16 +50,17 @@ REMEDY = types.MappingProxyType(
     }
 )
 BATCH = (
-    "Take these rows out, or fill them: rows with np.isfinite(x) for all numbers; np.nan_to_num(x)."
+    "Drop these rows, x[np.isfinite(x).all(axis=1)] for x of two axes, or fill the values with "
+    "np.nan_to_num(x)."
 )
 WEIGHTS = (
-    "An earlier step spoiled them. Go back to a run before it and look for the step with "
-    "find_nan on that run and its batch; a lower learning rate or clipnorm=1.0 in the optimizer "
-    "often help."
+    "An earlier step made them nan or infinite. Go back to an earlier run, and search for the step "
+    "with find_nan on that run and its batch; a lower learning rate or clipnorm=1.0 in the "
+    "optimizer often helps."
 )
 LOSS = (
-    "Look at both: a logarithm of a prediction that is 0 (or of less, behind an activation that "
-    "is not softmax or sigmoid), a square that is too large, a division by a target that is 0."
+    "Common causes: the logarithm of a prediction of 0 or less (an output without softmax or "
+    "sigmoid), the square of a large value, the division by a target of 0."
 )
 
 

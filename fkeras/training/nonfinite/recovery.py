@@ -80,11 +80,12 @@ def error(run: TrainState, batch: Any, epoch: int, number: int) -> NonFiniteErro
     """Returns the error for batch `number` of an epoch."""
     size = len(jax.tree.leaves(batch)[0])
     return NonFiniteError(
-        f"Trainer.fit, epoch {epoch + 1}, batch {number + 1}: expected finite numbers, received nan "
-        f"or infinity in the loss or the gradients of its {size} rows. The update was not applied. "
-        "`except fk.training.NonFiniteError as error: fk.find_nan(error.run, error.batch, trainer)` "
-        'names the layer; Trainer(..., on_nonfinite="skip") leaves such steps out and continues. A '
-        "training with checkpoint= is saved before this batch: the same call begins with it again.",
+        f"Trainer.fit, epoch {epoch + 1}, batch {number + 1}: expected finite numbers, received "
+        f"nan or infinity in the loss or the gradients of its {size} rows. The update was not "
+        "applied. `except fk.training.NonFiniteError as error: fk.find_nan(error.run, error.batch, "
+        "trainer)` "
+        'names the layer; Trainer(..., on_nonfinite="skip") skips these steps and continues. With '
+        "checkpoint=, the run before this batch is saved, and the same call resumes with it.",
         run,
         batch,
     )

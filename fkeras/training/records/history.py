@@ -38,7 +38,7 @@ class History:
         """Returns the values of one log: `fitted.history["loss"]`, as Keras's `history.history`."""
         if name not in self.history:
             raise ValueError(
-                f"History: there is no log {name!r}.{suggest(str(name), self.history)} There are: "
+                f"History: unknown log {name!r}.{suggest(str(name), self.history)} The logs are: "
                 f"{', '.join(self.history)}."
             )
         return self.history[name]
@@ -73,8 +73,8 @@ class History:
         unknown = next((name for name in chosen if name not in training_names), None)
         if unknown is not None:
             raise ValueError(
-                f"History.plot: there is no log {unknown!r}.{suggest(unknown, training_names)} There are: "
-                f"{', '.join(training_names)}."
+                f"History.plot: unknown log {unknown!r}.{suggest(unknown, training_names)} The "
+                f"logs are: {', '.join(training_names)}."
             )
         figure = Figure(figsize=(4.5 * max(len(chosen), 1), 3.2), layout="constrained")
         all_axes = figure.subplots(1, max(len(chosen), 1), squeeze=False)[0]

@@ -87,7 +87,7 @@ class TrainState(Generic[M]):
         unknown = next((name for name in fields if name not in _FIELDS), None)
         if unknown is not None:
             raise TypeError(
-                f"TrainState.replace: there is no field {unknown!r}.{suggest(unknown, _FIELDS)} "
+                f"TrainState.replace: unknown field {unknown!r}.{suggest(unknown, _FIELDS)} "
                 f"The fields are: {', '.join(_FIELDS)}."
             )
         values = (fields.get(name, old) for name, old in zip(_FIELDS, _values(self), strict=True))
@@ -95,7 +95,7 @@ class TrainState(Generic[M]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(
-            f"TrainState: a run is a value, so {name!r} cannot be set. Make a copy: "
+            f"TrainState: a run is immutable, so {name!r} cannot be set. Create a copy: "
             f"run = run.replace({name}=...)."
         )
 

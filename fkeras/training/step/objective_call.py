@@ -135,8 +135,8 @@ def _scalar(where: str, what: str, value: Any) -> jax.Array:
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(
             f"{where}: expected {what} of a floating-point dtype, received {value.dtype}, which "
-            "has no gradient. Compute the value with floating-point operations; counts belong "
-            "into Output.metrics."
+            "has no gradient. Compute the value with floating-point operations; return counts in "
+            "Output.metrics."
         )
     return jnp.asarray(value)
 
@@ -146,15 +146,16 @@ def _updates(where: str, state: Any, updates: Any) -> dict[str, Any]:
     # The structure, shapes and dtypes must stay: the state is the carry of a `fori_loop`.
     if not isinstance(updates, Mapping):
         raise TypeError(
-            f"{where}: expected updates as a dictionary, received {type(updates).__name__}. Pass "
-            "on the updates of the call: updates=out.updates."
+            f"{where}: expected updates as a dictionary, received {type(updates).__name__}. Return "
+            "the updates of the call: updates=out.updates."
         )
     unknown = next((name for name in updates if name not in state), None)
     if unknown is not None:
         raise ValueError(
             f"{where}: updates has an entry {unknown!r} that the state does not have."
-            f"{suggest(str(unknown), state)} The state is {describe_state(state)}. The updates of "
-            "a layer inside the model go by the layer's name: updates={'encoder': out.updates}."
+            f"{suggest(str(unknown), state)} The state is {describe_state(state)}. Store the "
+            "updates of a layer inside the model under the layer's name: "
+            "updates={'encoder': out.updates}."
         )
     checked = {}
     for name, new_value in updates.items():
@@ -163,8 +164,8 @@ def _updates(where: str, state: Any, updates: Any) -> dict[str, Any]:
             continue
         if _form(new_value) != _form(old_value):
             raise ValueError(
-                f"{where}: expected updates[{name!r}] like the state, {_shapes(old_value)}, received "
-                f"{_shapes(new_value)}. Pass on the updates of the layer's call."
+                f"{where}: expected updates[{name!r}] like the state, {_shapes(old_value)}, "
+                f"received {_shapes(new_value)}. Return the updates of the layer's call."
             )
         # `asarray` with a dtype also removes weak types, which a carry must not gain.
         checked[name] = jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), new_value, old_value)
@@ -257,8 +258,8 @@ def metric_names(
     if training and not _depends(program.jaxpr, len(weights)):
         raise ValueError(
             f"Trainer: {label_of(objective)}: the value does not depend on any trainable weight, "
-            "so nothing would be learned. Compute with the argument `model`, not with a model "
-            "from outside of the function, and freeze only a part of the model."
+            "so training would change no weight. Compute with the argument `model`, not with a "
+            "model from outside of the function, and freeze only a part of the model."
         )
     return tuple(metrics)
 
@@ -322,7 +323,7 @@ def refuse_class_weight() -> None:
         True
     """
     raise ValueError(
-        "Trainer.fit: class_weight weighs the terms of a loss, and the trainer has none. An "
+        "Trainer.fit: class_weight needs a trainer with a loss, received a trainer without. An "
         "objective receives sample_weight as the third element of the batch, and can look up the "
         "weight of a class: jnp.take(weights, labels)."
     )

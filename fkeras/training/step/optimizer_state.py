@@ -79,8 +79,8 @@ def start(optimizer: Any, model: Any) -> Any:
             error.add_note(
                 "A Trainer passes the trainable weights by path to its optimizer, "
                 f"{{{first!r}: array, ...}}. Labels and masks have that form, "
-                f"{{{first!r}: 'label', ...}}, or are made by jax.tree.map(function, model) and "
-                "passed as they are; a function of the weights receives the dictionary."
+                f"{{{first!r}: 'label', ...}}, or are results of jax.tree.map(function, model); a "
+                "function of the weights receives the dictionary."
             )
         raise
 
@@ -125,8 +125,8 @@ def _foreign(optimizer: Any, opt_state: Any, expected_specs: Any) -> FKerasError
     optimizer_name = getattr(optimizer, "name", None) or type(optimizer).__name__
     shown = ", ".join(f"{path} {tuple(received[path].shape)}" for path in different_paths[:3])
     return FKerasError(
-        f"Trainer: expected the state of {optimizer_name} for the weights of run.model, received one of "
-        f"{len(received)} arrays where {len(expected)} are needed; run.opt_state holds {shown or 'too few'}"
-        ". It belongs to another model or optimizer: begin a new run, trainer.init(model, key), "
-        "where a model that was built keeps its weights."
+        f"Trainer: expected the state of {optimizer_name} for the weights of run.model, "
+        f"{len(expected)} arrays, received {len(received)} arrays; different in run.opt_state: "
+        f"{shown or 'too few arrays'}. The state belongs to another model or optimizer: create a "
+        "new run, trainer.init(model, key), which keeps the weights of a built model."
     )

@@ -48,7 +48,7 @@ def require_network(model: Any) -> None:
     """Raises a `TypeError` for a layer without a graph of inputs and outputs."""
     if not isinstance(model, Network) or model.graph is None:
         raise TypeError(
-            f"Trainer: expected a model whose inputs are known, received {model.where}. Start it "
+            f"Trainer: expected a model with known inputs, received {model.where}. Start the model "
             "with fk.Input: fk.Sequential([fk.Input((8,)), layer]) or fk.Model(inputs, outputs)."
         )
 
@@ -117,8 +117,8 @@ def spread(value: Any, names: list[str], what: str) -> dict[str, Any]:
         unknown = next((n for n in value if n not in names), None)
         if unknown is not None:
             raise ValueError(
-                f"Trainer: {what} names an output {unknown!r} that the model does not have."
-                f"{suggest(str(unknown), names)} Its outputs are: {', '.join(names)}."
+                f"Trainer: {what} has an unknown output {unknown!r}.{suggest(str(unknown), names)} "
+                f"The outputs of the model are: {', '.join(names)}."
             )
         return {name: value.get(name) for name in names}
     if isinstance(value, tuple | list):
@@ -158,7 +158,7 @@ def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
             raise FKerasError(
                 f"{what}: expected a dictionary with the keys {', '.join(names)}; "
                 + (
-                    f"{unknown!r} is no output."
+                    f"{unknown!r} is unexpected."
                     if unknown is not None
                     else f"{missing!r} is missing."
                 )
@@ -169,7 +169,7 @@ def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
         if len(tree) != len(names):
             raise FKerasError(
                 f"{what}: expected {len(names)} arrays ({', '.join(names)}), received {len(tree)}. "
-                "Pass one for each output of the model."
+                "Pass an array for each output of the model."
             )
         return list(tree)
     if len(names) != 1:

@@ -27,13 +27,13 @@ def as_mesh(value: Any) -> Any:
     # of the batch.
     if value is not None and not isinstance(value, jax.sharding.Mesh):
         raise TypeError(
-            f"Trainer: expected mesh as a jax.sharding.Mesh, received {type(value).__name__}. Make "
-            'one: jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,)).'
+            f"Trainer: expected mesh as a jax.sharding.Mesh, received {type(value).__name__}. For "
+            'example jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,)).'
         )
     if value is not None and any(kind != jax.sharding.AxisType.Auto for kind in value.axis_types):
         raise ValueError(
             "Trainer: expected a mesh with axes of type Auto, received "
-            f"{', '.join(map(str, value.axis_types))}. Make it with "
+            f"{', '.join(map(str, value.axis_types))}. Create the mesh with "
             "axis_types=(jax.sharding.AxisType.Auto,) * number_of_axes."
         )
     return value
@@ -46,8 +46,8 @@ def as_rules(value: Any) -> Any:
     if not isinstance(value, Mapping):
         raise TypeError(
             f"Trainer: expected sharding as a dictionary, received {type(value).__name__}. Write "
-            '{"*/kernel": PartitionSpec(None, "model")}: patterns of weight paths, the first that '
-            "fits counts."
+            '{"*/kernel": PartitionSpec(None, "model")}: patterns of weight paths; the first match '
+            "applies."
         )
     return FrozenDict({pattern: PartitionSpec(*spec) for pattern, spec in value.items()})
 
@@ -63,22 +63,20 @@ def check_rules(trainer: Any, model: Any) -> None:
     if rules is None:
         return
     if mesh is None:
-        raise ValueError(
-            "Trainer: expected a mesh beside sharding, received none. Pass mesh=jax.make_mesh(...)."
-        )
+        raise ValueError("Trainer: missing mesh for sharding. Pass mesh=jax.make_mesh(...).")
     skeleton = skeleton_of(model)
     for pattern, spec in rules.items():
         if not any(fnmatch.fnmatchcase(path, pattern) for path in skeleton.names):
             raise ValueError(
-                f"Trainer: the sharding rule {pattern!r} fits no weight."
+                f"Trainer: the sharding rule {pattern!r} matches no weight."
                 f"{suggest(pattern.strip('*/'), skeleton.names)} The weights are: "
                 f"{', '.join(skeleton.names[:12])}."
             )
         for axis in _axes(spec):
             if axis not in mesh.axis_names:
                 raise ValueError(
-                    f"Trainer: the sharding rule {pattern!r} names the axis {axis!r}, which the "
-                    f"mesh does not have.{suggest(axis, mesh.axis_names)} Its axes are: "
+                    f"Trainer: the sharding rule {pattern!r} has an unknown mesh axis {axis!r}."
+                    f"{suggest(axis, mesh.axis_names)} The axes of the mesh are: "
                     f"{', '.join(mesh.axis_names)}."
                 )
     for path, leaf in zip(skeleton.names, leaves_of(model), strict=True):
@@ -87,15 +85,15 @@ def check_rules(trainer: Any, model: Any) -> None:
             continue
         if len(spec) > leaf.ndim:
             raise ValueError(
-                f"Trainer: the sharding rule for {path!r} has {len(spec)} entries, the weight has "
-                f"the shape {leaf.shape}. Give one entry an axis at most."
+                f"Trainer: the sharding rule for {path!r} has {len(spec)} entries, but the weight "
+                f"has the shape {leaf.shape}. Pass at most one entry per axis."
             )
         for size, names in zip(leaf.shape, spec, strict=False):
             parts = int(np.prod([mesh.shape[axis] for axis in _axes((names,))]))
             if size % parts:
                 raise ValueError(
                     f"Trainer: {path!r} of shape {leaf.shape} cannot be split into {parts} parts "
-                    f"along its axis of {size}. Choose another size, or another rule for it."
+                    f"along its axis of {size}. Choose another size, or another rule."
                 )
 
 
@@ -192,9 +190,9 @@ def check_rows(trainer: Any, rows: int, parts: int | None = None) -> None:
     parts = int(trainer.mesh.shape[axis]) if parts is None else parts
     if rows % parts:
         raise ValueError(
-            f"Trainer: expected batches whose rows the {parts} devices of the mesh axis {axis!r} "
-            f"share evenly, received {rows} rows. Use a batch size of {-(-rows // parts) * parts}, "
-            "which fit fills up where data end, or a smaller mesh."
+            f"Trainer: expected a batch size divisible by the {parts} devices of the mesh axis "
+            f"{axis!r}, received {rows} rows. Use a batch size of {-(-rows // parts) * parts} (fit "
+            "fills up the last batch), or a smaller mesh."
         )
 
 

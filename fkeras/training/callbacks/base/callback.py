@@ -140,8 +140,8 @@ def _as_array(leaf: Any, name: str) -> Any:
     if isinstance(leaf, np.ndarray | jax.Array) or array.dtype.kind in "biufc":
         return array
     raise TypeError(
-        f"Callback {name!r}: expected arrays and numbers to remember, received {leaf!r}. What a "
-        "callback remembers is part of every checkpoint: keep numbers in dictionaries."
+        f"Callback {name!r}: expected arrays and numbers to remember, received {leaf!r}. The "
+        "memory of a callback is saved in every checkpoint: use numbers in dictionaries."
     )
 
 
@@ -177,16 +177,17 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
             hint = f" Write {callback.__name__}()." if isinstance(callback, type) else ""
             raise TypeError(
                 f"Trainer.fit: expected callbacks of class fk.training.Callback, received "
-                f"{getattr(callback, '__name__', type(callback).__name__)}.{hint} Subclass Callback and "
-                "write on_epoch_end(self, epoch, run, logs)."
+                f"{getattr(callback, '__name__', type(callback).__name__)}.{hint} Subclass "
+                "Callback and write on_epoch_end(self, epoch, run, logs)."
             )
     # explicit names first, so that a default name never takes the name that the user chose
     used_names: set[str] = set()
     for callback in callback_list:
         if callback.name in used_names:
             raise ValueError(
-                f"Trainer.fit: expected a name of its own for each callback, received two named "
-                f"{callback.name!r}. Rename one: {type(callback).__name__}(..., name={callback.name + '_1'!r})."
+                f"Trainer.fit: expected callbacks of different names, received two named "
+                f"{callback.name!r}. Rename the second callback: {type(callback).__name__}(..., "
+                f"name={callback.name + '_1'!r})."
             )
         if callback.name is not None:
             used_names.add(callback.name)
@@ -259,8 +260,8 @@ def call(callbacks: tuple[Callback, ...], hook: str, run: Any, *arguments: Any) 
             continue
         if not isinstance(result, type(run)):
             raise TypeError(
-                f"{type(callback).__name__}.{hook}: expected None, a TrainState or a Stop, returned "
-                f"{type(result).__name__}. Return run.replace(...) to change the training."
+                f"{type(callback).__name__}.{hook}: expected None, a TrainState or a Stop, "
+                f"returned {type(result).__name__}. Return run.replace(...) to change the training."
             )
         run = result
     return run, stop

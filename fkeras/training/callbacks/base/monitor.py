@@ -102,8 +102,8 @@ def direction(where: str, name: str, mode: str) -> str:
         if better_values is not None:
             return better_values
     raise ValueError(
-        f"{where}: whether {name!r} is better large or small cannot be told by its name. Write "
-        f'{where}(monitor={name!r}, mode="max"), or mode="min".'
+        f"{where}: the name {name!r} does not show whether larger or smaller values are better. "
+        f'Write {where}(monitor={name!r}, mode="max"), or mode="min".'
     )
 
 
@@ -120,13 +120,13 @@ def check(where: str, name: str, names: Sequence[str]) -> None:
     shown = ", ".join(names) or "none"
     if _lacks_validation(name, names):
         raise ValueError(
-            f"{where}: expected a log named {name!r}, and this training has no validation (its "
+            f"{where}: expected a log named {name!r}, but this training has no validation (its "
             f"logs are: {shown}). Pass validation_data=(x, y) or validation_split=0.1 to fit, or "
             f"monitor={name.removeprefix('val_')!r}."
         )
     raise ValueError(
-        f"{where}: there is no log named {name!r}.{suggest(name, names)} The logs are: {shown}. "
-        "Write one of them as monitor."
+        f"{where}: unknown log {name!r}.{suggest(name, names)} The logs are: {shown}. Pass the "
+        "name of a log as monitor."
     )
 
 
@@ -152,7 +152,7 @@ def current(where: str, name: str, logs: Mapping[str, Any]) -> float | None:
         return None
     if isinstance(logs[name], list | tuple):
         raise ValueError(
-            f"{where}: expected one number to monitor, and {name!r} is {len(logs[name])} numbers. "
+            f"{where}: expected a scalar to monitor, but {name!r} has {len(logs[name])} values. "
             "Monitor another log, or average the metric."
         )
     return float(logs[name])
@@ -190,7 +190,7 @@ def ongoing(kept: Any, epoch: int) -> Any:
 def tell_unseen(where: str, name: str) -> None:
     """Warns that no epoch had the log that a callback monitors."""
     warnings.warn(
-        f"{where}: no epoch had a log named {name!r}, so it did nothing. Pass validation_data to "
-        f"fit, or monitor={name.removeprefix('val_')!r}.",
+        f"{where}: no epoch had a log named {name!r}, so the callback had no effect. Pass "
+        f"validation_data to fit, or monitor={name.removeprefix('val_')!r}.",
         stacklevel=2,
     )

@@ -65,21 +65,22 @@ def check_paths(where: str, what: str, have: Mapping[str, Any], want: Mapping[st
     missing = [path for path in want if path not in have]
     if missing:
         raise ValueError(
-            f"{where}: expected the {what} {missing[0]!r}, which is not there"
-            f"{f' (nor are {len(missing) - 1} others)' if missing[1:] else ''}."
-            f"{suggest(missing[0], have)} It belongs to another model: build the one that was "
-            "saved, with the same names."
+            f"{where}: missing {what} {missing[0]!r}"
+            f"{f' and {len(missing) - 1} others' if missing[1:] else ''}."
+            f"{suggest(missing[0], have)} The file belongs to another model: build the saved "
+            "model, with the same names."
         )
     unknown = [path for path in have if path not in want]
     if unknown:
         raise ValueError(
-            f"{where}: the run has no {what} {unknown[0]!r}.{suggest(unknown[0], want)} It belongs "
-            "to another model: build the one that was saved, with the same names."
+            f"{where}: unexpected {what} {unknown[0]!r}, which the run does not have."
+            f"{suggest(unknown[0], want)} The file belongs to another model: build the saved "
+            "model, with the same names."
         )
     for path, array in want.items():
         if tuple(have[path].shape) != tuple(array.shape):
             raise ValueError(
                 f"{where}: expected the {what} {path!r} of shape {tuple(array.shape)}, received "
-                f"{tuple(have[path].shape)}. It belongs to another model: build the one that was "
-                "saved."
+                f"{tuple(have[path].shape)}. The file belongs to another model: build the saved "
+                "model."
             )

@@ -117,8 +117,8 @@ def _read(path: str) -> dict[str, Any]:
         folder = file_path.parent
         file_names = sorted(p.name for p in folder.glob("*.npz")) if folder.is_dir() else []
         raise FileNotFoundError(
-            f"{_WHERE}: there is no file {path!r}.{suggest(file_path.name, file_names)} In its folder: "
-            f"{', '.join(file_names[:8]) or 'no .npz file'}."
+            f"{_WHERE}: no such file: {path!r}.{suggest(file_path.name, file_names)} Files in its "
+            f"folder: {', '.join(file_names[:8]) or 'no .npz file'}."
         )
     # not np.load, which allocates the size that a header claims; `npz.read_array` checks it first
     try:
@@ -127,12 +127,13 @@ def _read(path: str) -> dict[str, Any]:
         about = arrays.pop(npz.ABOUT, None)
         # the run of an exported step, written by np.savez, has no description
         if about is None and "weights" not in {name.partition("/")[0] for name in arrays}:
-            raise ValueError("it has neither 'about' nor 'weights'")
+            raise ValueError("the file has neither 'about' nor 'weights'")
         dtypes = {} if about is None else npz.check_about(json.loads(str(about)))
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError) as error:
         raise ValueError(
-            f"{_WHERE}: expected a whole file that ModelCheckpoint wrote, and {path!r} is not one: "
-            f"{type(error).__name__}, {str(error).rstrip('.')}. Take the one before it."
+            f"{_WHERE}: expected a complete file written by ModelCheckpoint, but {path!r} is "
+            f"damaged or of another type: {type(error).__name__}, {str(error).rstrip('.')}. Load "
+            "an earlier file."
         ) from error
     parts: dict[str, Any] = {"weights": {}, "state": {}, "opt_state": {}}
     for name, array in arrays.items():
@@ -148,6 +149,6 @@ def _read(path: str) -> dict[str, Any]:
 def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     # np.savez writes uncompressed entries, so an array cannot be larger than the file
     if info.compress_type != zipfile.ZIP_STORED:
-        raise ValueError(f"{info.filename} is packed; expected what np.savez writes")
+        raise ValueError(f"{info.filename} is compressed; expected the format of np.savez")
     with file.open(info) as stream:
         return npz.read_array(stream, info.file_size)

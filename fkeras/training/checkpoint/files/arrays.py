@@ -58,20 +58,18 @@ def _check_leaf(name: str, leaf: Any) -> None:
         if isinstance(leaf, Tracer):
             problem = "is being traced. Save outside of jit, grad and vmap"
         elif leaf.is_deleted():
-            problem = "was donated to a compiled function. Save what that function returned"
+            problem = "was donated to a compiled function. Save the result of that function"
         elif not leaf.is_fully_addressable:
-            problem = "is spread over several processes. Gather it in one first"
+            problem = "is spread over several processes. Gather the array in a single process first"
         else:
             return
-        raise CheckpointError(
-            f"Store.save: expected an array with numbers, and {name!r} {problem}."
-        )
+        raise CheckpointError(f"Store.save: expected an array with values, but {name!r} {problem}.")
     array = np.asarray(leaf)
     # The small floats of ml_dtypes have kind "V" as structured dtypes do, but another name.
     if array.dtype.kind in "OUSMmT" or array.dtype.names or array.dtype.name.startswith("void"):
         raise TypeError(
             f"Store.save: expected arrays and numbers in the tree, received {leaf!r:.80} at "
-            f"{name!r}. Put what is no number into info."
+            f"{name!r}. Store other values in info."
         )
 
 
@@ -161,10 +159,9 @@ def check_structure(where: str, saved: Mapping[str, Any], like: Any) -> None:
     ]
     if any(parts):
         raise CheckpointError(
-            f"{where}: expected a save of the same structure, received another.\n"
+            f"{where}: expected a save of the same structure; these arrays differ.\n"
             + "".join(f"  {part}\n" for part in parts if part)
-            + "Restore into what was saved (the same model, optimizer and callbacks), or use "
-            "another folder."
+            + "Restore with the model, optimizer and callbacks of the save, or use another folder."
         )
 
 

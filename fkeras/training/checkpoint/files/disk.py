@@ -95,11 +95,9 @@ def check_file(path: str, name: str, size: int, value: int) -> None:
     except OSError as error:
         raise BrokenSaveError(f"{name} cannot be read ({error.strerror or error})") from error
     if read_size != size:
-        raise BrokenSaveError(f"{name} has {read_size} bytes, and {size} were written")
+        raise BrokenSaveError(f"{name} has {read_size} bytes, expected {size}")
     if read_value != value:
-        raise BrokenSaveError(
-            f"{name} has the checksum {read_value:08x}, and {value:08x} was written"
-        )
+        raise BrokenSaveError(f"{name} has the checksum {read_value:08x}, expected {value:08x}")
 
 
 def flush(path: str) -> None:

@@ -90,8 +90,8 @@ class Lock:
                 holder = _read(other)
             raise CheckpointError(
                 _refusal(self.directory, holder)
-                + f" If that process runs no more, remove {path}: this file system has no locks "
-                "that end with a process."
+                + f" If that process no longer runs, remove {path}: this file system has no locks "
+                "that end with their process."
             ) from None
         self._alone = path
 
@@ -136,7 +136,7 @@ def _refusal(directory: str, holder: dict[str, Any]) -> str:
     if holder:
         owner = f"process {holder.get('pid')} on {holder.get('host')} since {holder.get('since')}"
     return (
-        f"Checkpoint {directory!r}: expected a folder that no other run writes to, and {owner} does. "
-        "Wait for it to end, or choose another folder; restore(directory, like) reads without "
-        "the lock."
+        f"Checkpoint {directory!r}: expected a folder without another run, but {owner} writes "
+        "there. Wait for that process to end, or choose another folder; restore(directory, like) "
+        "reads without the lock."
     )

@@ -36,8 +36,8 @@ def as_json(info: Any) -> dict[str, Any]:
         return json.loads(json.dumps(dict(info), default=_number))
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"Store.save: expected info that JSON can hold, and it cannot: {error}. Put arrays "
-            "into the tree, and keep numbers, strings, lists and dictionaries in info."
+            f"Store.save: expected info as JSON data: {error}. Put arrays into the tree, and "
+            "numbers, strings, lists and dictionaries into info."
         ) from None
 
 
@@ -86,11 +86,11 @@ def read_manifest(folder: str) -> dict[str, Any]:
     except OSError as error:
         raise BrokenSaveError(f"{NAME} cannot be read ({error.strerror or error})") from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise BrokenSaveError(f"{NAME} is no manifest ({error})") from error
+        raise BrokenSaveError(f"{NAME} is not a manifest ({error})") from error
     computed_checksum = _own_checksum(body)
     if computed_checksum != saved_checksum:
         raise BrokenSaveError(
-            f"{NAME} has the checksum {computed_checksum}, and {saved_checksum} was written"
+            f"{NAME} has the checksum {computed_checksum}, expected {saved_checksum}"
         )
     if body["format"] != _FORMAT:
         raise CheckpointError(

@@ -63,6 +63,6 @@ def missing_save(
     if record is None or (saves and saves[0][:2] >= record):
         return None
     return (
-        f"Checkpoint {directory!r}: expected the save of step {record[0]}, which this folder "
-        "recorded as its newest, and it is missing: it was deleted or moved."
+        f"Checkpoint {directory!r}: the newest recorded save, of step {record[0]}, is missing: it "
+        "was deleted or moved."
     )
