@@ -373,7 +373,7 @@ def test_resolving_keeps_the_given_name():
         (lambda: metrics.AUC(curve="RC"), "Did you mean 'ROC'"),
         (lambda: metrics.AUC(num_labels=3), "multi_label=True"),
         (lambda: metrics.AUC(num_thresholds=1), "num_thresholds"),
-        (lambda: metrics.AUC(multi_label=True).init(), "Give num_labels"),
+        (lambda: metrics.AUC(multi_label=True).init(), "Pass num_labels"),
         (lambda: metrics.F1Score().init(), "average='micro'"),
         (lambda: metrics.F1Score("mean"), "average: expected"),
         (lambda: metrics.F1Score(threshold=0.0), "threshold: expected"),
@@ -392,8 +392,8 @@ def test_resolving_keeps_the_given_name():
         (lambda: metrics.PrecisionAtRecall(1.5), "recall: expected a number from 0 to 1"),
         (lambda: metrics.RecallAtPrecision(0.5, 0), "num_thresholds: expected"),
         (lambda: metrics.TruePositives([2.0]), "thresholds: expected a number from 0 to 1"),
-        (lambda: metrics.Metric().init(), "needs its own init"),
-        (lambda: metrics.MeanMetric().update({}, [1.0], [1.0]), "needs its own values"),
+        (lambda: metrics.Metric().init(), "missing method init"),
+        (lambda: metrics.MeanMetric().update({}, [1.0], [1.0]), "missing method values"),
     ],
 )  # fmt: skip
 def test_messages(call, words):

@@ -92,7 +92,7 @@ def test_a_pattern_waits_while_its_weights_are_frozen(wrap):
         assert np.any(kernels[0] != kernels[1]) == moved
     again, _ = trainer.step(thawed.replace(model=fk.freeze(thawed.model, "body")), (X[:8], Y[:8]))
     chex.assert_trees_all_equal(again.model.layers["body"], fk.freeze(thawed.model.layers["body"]))
-    with pytest.raises(ValueError, match="'boddy/\\*' fits no weight"):
+    with pytest.raises(ValueError, match="'boddy/\\*' matches no weight"):
         fk.Trainer(wrap(optimizers.MultiOptimizer({"boddy/*": "adam", "*": "sgd"})), "mse").init(
             model(), KEY
         )

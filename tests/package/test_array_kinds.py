@@ -375,14 +375,14 @@ def test_empty_arrays_and_single_numbers():
     for name in ("fit", "evaluate", "predict"):
         with pytest.raises(ValueError, match=r"row"):
             ROWS[name](empty)
-        with pytest.raises(ValueError, match=r"expected an array with a row for each example"):
+        with pytest.raises(ValueError, match=r"expected an array with a row for each sample"):
             ROWS[name](number)
     assert ROWS["model"](empty).shape == (0, 1)
     assert ROWS["model"](empty.astype(">f8")).shape == (0, 1)
     with pytest.raises(ValueError, match="expected shape"):
         ROWS["model"](number)
     for name in ("loss", "accuracy"):
-        with pytest.raises(ValueError, match="y_pred: expected predictions .* single number"):
+        with pytest.raises(ValueError, match="y_pred: expected predictions .* scalar"):
             ENTRIES[name](number)
 
 

@@ -557,5 +557,5 @@ def test_a_masked_loss_is_the_mean_over_unmasked_steps():
 
 def test_a_trainer_without_a_loss_is_an_error():
     model = fk.Sequential([fk.Input((4,)), layers.Dense(1)])
-    with pytest.raises(ValueError, match=r"Trainer: there is no loss to optimize.*loss='mse'"):
+    with pytest.raises(ValueError, match=r"Trainer: no loss to minimize.*loss='mse'"):
         fk.Trainer("sgd").init(model, KEY)

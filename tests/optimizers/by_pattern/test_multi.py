@@ -33,7 +33,7 @@ def test_optimizers_by_pattern():
     kept = multi.finalize(state, weights)
     assert kept["head"]["bias"] is weights["head"]["bias"]
     for outer in (multi, optimizers.LossScaleOptimizer(optax.sgd(0.1))):
-        with pytest.raises(TypeError, match="optax has no JSON form"):
+        with pytest.raises(TypeError, match="optax transformation has no JSON form"):
             outer.get_config()
     with pytest.raises(ValueError, match="two at 'a/b'"):
         tx.init({"a": {"b": jnp.ones(1)}, "a/b": jnp.ones(1)})

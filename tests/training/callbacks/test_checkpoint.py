@@ -169,16 +169,14 @@ def test_wrong_arguments_of_model_checkpoint(tmp_path):
     ):
         ModelCheckpoint("a.npz", save_freq=0)
     fields = ModelCheckpoint(tmp_path / "{val_los:.2f}.npz")
-    with pytest.raises(
-        ValueError, match="needs 'val_los', which is not there. Did you mean 'val_l"
-    ):
+    with pytest.raises(ValueError, match="unknown field 'val_los' in .* Did you mean 'val_l"):
         hooks.check_logs([fields], ["loss", "val_loss"])
-    with pytest.raises(ValueError, match="needs 'val_los'"):
+    with pytest.raises(ValueError, match="unknown field 'val_los'"):
         fields.on_epoch_end(0, RUN, {"loss": 1.0})
-    with pytest.raises(ValueError, match="cannot be filled in: .*Write fields such as"):
+    with pytest.raises(ValueError, match="cannot format the filepath.*Write fields such as"):
         ModelCheckpoint(tmp_path / "{loss:02d}.npz").on_epoch_end(0, RUN, {"loss": 1.0})
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="ModelCheckpoint: expected filepath as a folder that can be"):
+    with pytest.raises(OSError, match="ModelCheckpoint: expected filepath in a writable folder"):
         ModelCheckpoint(tmp_path / "file" / "a.npz").on_train_begin(RUN)
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(OSError, match="received a folder"):

@@ -59,9 +59,9 @@ def test_wrong_arguments_of_csv_logger(tmp_path):
     path = tmp_path / "log.csv"
     drive(CSVLogger(path), [{"loss": 1.0, "f1": [0.5, 0.25]}])
     assert path.read_text().splitlines()[1] == '0,"[0.5, 0.25]",1.0,NA,NA'
-    with pytest.raises(ValueError, match="columns epoch, auc, and .* has epoch, f1.*append=False"):
+    with pytest.raises(ValueError, match="columns epoch, auc, but .* has epoch, f1.*append=False"):
         drive(CSVLogger(path, append=True), [{"auc": 1.0}])
-    with pytest.raises(ValueError, match="expected one character as separator, received '--'"):
+    with pytest.raises(ValueError, match="expected a single character as separator, received '--'"):
         CSVLogger(path, "--")
-    with pytest.raises(OSError, match="CSVLogger: expected filename as a folder"):
+    with pytest.raises(OSError, match="CSVLogger: expected filename in a writable folder"):
         CSVLogger(path / "a.csv").on_train_begin(RUN)

@@ -69,8 +69,8 @@ def test_early_stopping_ignores_and_reports_nan(capsys):
     assert epochs == 5
     chex.assert_trees_all_close(run.model, shifted(RUN, 3.0).model, rtol=1e-6)
     said = capsys.readouterr().out
-    assert "Epoch 5: stopped, loss has been no better since epoch 3." in said
-    assert "those of epoch 3, the best" in said
+    assert "Epoch 5: stopped, loss has not improved since epoch 3." in said
+    assert "of the best epoch, 3." in said
 
 
 def test_the_best_state_comes_back_from_fit():

@@ -42,9 +42,9 @@ def test_reduce_lr_on_plateau_decides_as_keras_does(options):
 
 def test_plateau_in_fit_and_its_messages(capsys):
     run, _ = fit(ReduceLROnPlateau("loss", mode="max", patience=1, verbose=1), epochs=2)
-    assert "Epoch 2: the learning rate is 0.01 from now on, 0.1 before." in capsys.readouterr().out
+    assert "Epoch 2: reduced the learning rate from 0.1 to 0.01." in capsys.readouterr().out
     np.testing.assert_allclose(run.opt_state.learning_rate, 0.01, rtol=1e-6)
     for scheduled in (ReduceLROnPlateau("loss"), LearningRateScheduler(lambda epoch, lr: lr)):
         trainer = fk.Trainer(fk.optimizers.SGD(lambda step: 0.1), "mse")
-        with pytest.raises(ValueError, match="comes from a schedule"):
+        with pytest.raises(ValueError, match="has a schedule"):
             trainer.fit(trainer.init(RUN.model, KEY), X, Y, verbose=0, callbacks=[scheduled])

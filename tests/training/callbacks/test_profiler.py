@@ -40,12 +40,12 @@ def test_wrong_arguments_of_profiler(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="first: expected a positive integer, received 0"):
         Profiler("a", 0)
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="Profiler: expected log_dir as a folder that can be written"):
+    with pytest.raises(OSError, match="Profiler: expected log_dir in a writable folder"):
         Profiler(tmp_path / "file").on_train_begin(RUN)
 
     def busy(folder):
         raise RuntimeError("Profile has already been started.")
 
     monkeypatch.setattr(jax.profiler, "start_trace", busy)
-    with pytest.raises(RuntimeError, match="another trace is being recorded .*stop_trace"):
+    with pytest.raises(RuntimeError, match="another trace is active .*stop_trace"):
         Profiler(tmp_path, 1).on_train_begin(RUN)

@@ -19,7 +19,7 @@ def test_terminate_on_nan(capsys):
     assert not math.isfinite(history.history["loss"][-1])
     said = capsys.readouterr().out
     assert f"epoch {history.epoch[-1] + 1}: expected a finite loss, received" in said
-    assert "The run of before this epoch is not available" in said
+    assert "The run before this epoch is not available" in said
     with pytest.raises(fk.training.NonFiniteError, match="TerminateOnNaN, epoch 3"):
         TerminateOnNaN(raise_error=True).on_epoch_end(2, RUN, {"loss": math.inf})
     assert TerminateOnNaN().on_epoch_end(0, RUN, {}) is None

@@ -113,10 +113,10 @@ def changed(**new):
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        (lambda: iter([]), {}, "the source gave none"),
-        (lambda: iter(batches()), {"epochs": 2}, "used up after the first epoch"),
+        (lambda: iter([]), {}, "received an empty source"),
+        (lambda: iter(batches()), {"epochs": 2}, "exhausted after the first epoch"),
         (lambda: iter(batches()), {"steps_per_epoch": 9}, "ended after 6"),
-        (lambda: lambda step: batches()[0], {}, "steps_per_epoch beside a function"),
+        (lambda: lambda step: batches()[0], {}, "missing steps_per_epoch for a function"),
         (lambda: [(X[:8],)], {}, r"batch 1: expected \(x, y\)"),
         (lambda: iter([X[:8]]), {}, "received ndarray"),
         (lambda: changed(x=X[:8, :2]), {}, r"batch 2: expected x of shape \(8, 3\)"),
@@ -125,8 +125,8 @@ def changed(**new):
         (lambda: changed(x=X[:7]), {}, "received"),
         (lambda: changed(y={"a": Y[:8]}), {}, "structure of the first batch"),
         (lambda: changed(x=X[:0], y=Y[:0]), {}, r"received \(0, 3\)"),
-        (lambda: batches(), {"sample_weight": Y[:, 0]}, "sample_weight cannot go with"),
-        (lambda: batches(), {"validation_split": 0.2}, "validation_split cannot go with"),
+        (lambda: batches(), {"sample_weight": Y[:, 0]}, "either sample_weight or"),
+        (lambda: batches(), {"validation_split": 0.2}, "either validation_split or"),
         (lambda: changed(y=np.asarray([["a"]] * 8)), {}, "batch 2: y: expected numbers"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_step_that_is_not_finite_is_not_applied(limit, monkeypatch):
     clean = [batch for number, batch in enumerate(poisoned()) if number != 2]
     kept, _ = TRAINER.fit(RUN, clean, verbose=0)
     skipping = fk.Trainer("sgd", "mse", on_nonfinite="skip")
-    with pytest.warns(UserWarning, match=r"1 steps gave nan or infinity.*\(batch 3\)"):
+    with pytest.warns(UserWarning, match=r"1 steps returned nan or infinity.*\(batch 3\)"):
         run, history = skipping.fit(RUN, poisoned(), verbose=0)
     chex.assert_trees_all_close(run.model, kept.model, rtol=1e-6)
     assert int(run.step) == 5

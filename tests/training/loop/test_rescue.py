@@ -495,7 +495,7 @@ def test_a_step_that_is_not_finite_is_saved_before_its_batch(tmp_path, memory, g
     options = {"epochs": 2, "steps_per_execution": group}
     expected, _ = grouped(by_step(()), epochs=1, steps_per_epoch=3)
     skipping = fk.Trainer("adam", TRAINER.loss, on_nonfinite="skip")
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="were skipped"):
         whole, logs = skipping.fit(RUN, poisoned(), verbose=0, **options)
     for _ in range(2):  # the same call begins with the same batch
         with pytest.raises(fk.training.NonFiniteError, match="batch 4") as caught:
@@ -503,7 +503,7 @@ def test_a_step_that_is_not_finite_is_saved_before_its_batch(tmp_path, memory, g
         run = caught.value.run
         assert (int(run.step), list(run.position)) == (3, [0, 3])
         assert_same_run(run, expected)
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="were skipped"):
         run, history = skipping.fit(RUN, poisoned(), verbose=0, checkpoint=tmp_path, **options)
     chex.assert_trees_all_equal(run, whole)
     assert history.history == logs.history
@@ -632,7 +632,7 @@ def test_more_ctrl_c_while_the_training_is_saved(tmp_path, monkeypatch, capsys):
         fit(callbacks, checkpoint=plan)
     assert isinstance(caught.value.__cause__, OSError)
     assert_same_run(caught.value.run, whole()[1][2])
-    assert "is being saved" in capsys.readouterr().err
+    assert "saving the training" in capsys.readouterr().err
     monkeypatch.undo()
     assert_resumes(plan, watching()[0])
 
@@ -657,7 +657,7 @@ def test_a_save_that_fails_does_not_hide_the_exception(tmp_path, monkeypatch):
 
 def test_a_warning_that_is_an_error_carries_the_run():
     skipping = fk.Trainer("adam", TRAINER.loss, on_nonfinite="skip")
-    with pytest.raises(UserWarning, match="left out") as caught:  # the suite turns them into errors
+    with pytest.raises(UserWarning, match="were skipped") as caught:  # the suite turns them into errors
         skipping.fit(RUN, poisoned(), epochs=2, verbose=0)
     assert list(caught.value.run.position) == [0, 6]
 

@@ -207,13 +207,13 @@ def saves_in(folder):
 def test_a_deleted_newest_save_is_noticed(tmp_path):
     fit(tmp_path, epochs=2)
     shutil.rmtree(saves_in(tmp_path)[-1])
-    with pytest.warns(UserWarning, match=r"the save of step 10.*missing.*Step 5 .* is used"):
+    with pytest.warns(UserWarning, match=r"save, of step 10.*missing.*Using step 5"):
         run, _ = fit(tmp_path)
     chex.assert_trees_all_equal(run.model, whole()[0].model)
     fit(tmp_path)  # the folder now records the newest one that it has
     for path in saves_in(tmp_path):
         shutil.rmtree(path)
-    with pytest.warns(UserWarning, match=r"the save of step 15.*No other save is left"):
+    with pytest.warns(UserWarning, match=r"of step 15.*No other save exists"):
         run, history = fit(tmp_path)
     chex.assert_trees_all_equal(run.model, whole()[0].model)
     assert history.epoch == [0, 1, 2]
@@ -268,7 +268,7 @@ def test_two_trainings_cannot_share_a_folder(tmp_path):
 
     with (
         open_store(fk.Checkpoint(str(tmp_path))),
-        pytest.raises(fk.CheckpointError, match="no other run writes to"),
+        pytest.raises(fk.CheckpointError, match="expected a folder without another run"),
     ):
         fit(tmp_path)
 

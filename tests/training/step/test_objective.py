@@ -289,7 +289,7 @@ def test_frozen_weights_nonfinite_steps_and_find_nan():
     found = fk.find_nan(RUN, (X * np.nan, Y), TRAINER)
     assert found.phase == "batch"
     skip = dataclasses.replace(trainer, on_nonfinite="skip")
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="were skipped"):
         new, _ = skip.fit(RUN, X, verbose=0)
     same(new.model, RUN.model)
 
@@ -365,10 +365,13 @@ BAD_CALLS = [
     (lambda: fk.Trainer("adam", loss_weights=[1.0], objective=regress), "inside the objective"),
     (lambda: fk.Trainer("adam", objective="mse"), "expected a function, received 'mse'"),
     (lambda: fk.Trainer("adam", objective=dict), "the class dict"),
-    (lambda: TRAINER.fit(RUN, X, Y, class_weight={0: 1.0}), "class_weight weighs"),
+    (
+        lambda: TRAINER.fit(RUN, X, Y, class_weight={0: 1.0}),
+        "class_weight needs a trainer with a loss",
+    ),
     (lambda: TRAINER.fit(RUN, {"x": X, "y": Y[:2]}), "number of rows"),
-    (lambda: TRAINER.fit(RUN, None), "there is no row"),
-    (lambda: TRAINER.fit(RUN, iter([])), "the source gave none"),
+    (lambda: TRAINER.fit(RUN, None), "expected at least one row"),
+    (lambda: TRAINER.fit(RUN, iter([])), "received an empty source"),
     (
         lambda: fk.save_model("x.keras", RUN.model, RUN.state, trainer=TRAINER, run=RUN),
         "custom function, and files hold no code",
@@ -460,14 +463,14 @@ def plain(**options):
 
 
 OWN_BAD = [
-    (lambda: fk.Trainer("adam").init(plain(), KEY), "Model records none"),
-    (lambda: fk.Trainer("adam").init(plain(kernel_regularizer="l2"), KEY), "weights alone"),
+    (lambda: fk.Trainer("adam").init(plain(), KEY), "Model records no loss"),
+    (lambda: fk.Trainer("adam").init(plain(kernel_regularizer="l2"), KEY), "regularizers alone"),
     (lambda: OWN.fit(OWN_RUN, X, class_weight={0: 1.0}), "class_weight"),
     (lambda: OWN.fit(OWN_RUN, X, sample_weight=Y[:, 0]), "sample_weight: expected a trainer with"),
-    (lambda: fk.Trainer("adam", metrics=["mae"]).fit(OWN_RUN, X), "the trainer has metrics"),
+    (lambda: fk.Trainer("adam", metrics=["mae"]).fit(OWN_RUN, X), "a trainer with metrics"),
     (lambda: fk.Trainer("adam", "mse").fit(OWN_RUN, X), "received no targets"),
     (lambda: fk.Trainer("adam", "mse").fit(OWN_RUN, [(X,)]), r"expected \(x, y\)"),
-    (lambda: fk.Trainer("adam", "mse").step(OWN_RUN, (X, None)), "expected targets"),
+    (lambda: fk.Trainer("adam", "mse").step(OWN_RUN, (X, None)), "missing targets"),
     (lambda: OWN.step(OWN_RUN, (X, Y, Y, Y)), "received 4"),
     (lambda: OWN.fit(OWN_RUN, X, validation_data=(X, X, X, X)), "received 4"),
 ]

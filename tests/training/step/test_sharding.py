@@ -101,11 +101,11 @@ def mesh(**options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (lambda: {"mesh": "gpu"}, "received str. Make one"),
+        (lambda: {"mesh": "gpu"}, "received str. For example"),
         (lambda: {"mesh": mesh(axis_types=(AxisType.Explicit,))}, "axes of type Auto"),
-        (lambda: {"sharding": {"*": ("data",)}}, "expected a mesh beside sharding"),
+        (lambda: {"sharding": {"*": ("data",)}}, "missing mesh for sharding"),
         (lambda: {"mesh": mesh(), "sharding": [("*", "data")]}, "as a dictionary, received list"),
-        (lambda: {"mesh": mesh(), "sharding": {"dens/*": ("data",)}}, "fits no weight"),
+        (lambda: {"mesh": mesh(), "sharding": {"dens/*": ("data",)}}, "matches no weight"),
         (lambda: {"mesh": mesh(), "sharding": {"*": ("dat",)}}, "Did you mean 'data'"),
         (lambda: {"mesh": mesh(), "sharding": {"*": ("data", None, None)}}, "has 3 entries"),
         (lambda: {"mesh": mesh(), "sharding": {"*/kernel": ("data",)}}, "into 8 parts"),

@@ -24,6 +24,6 @@ def require_folder(where: str, argument: str, folder: str) -> None:
             pass
     except OSError as error:
         raise OSError(
-            f"{where}: expected {argument} in a writable folder, but {folder or '.'!r} is not "
-            f"writable: {error.strerror or error}. Pass another {argument}."
+            f"{where}: expected {argument} in a writable folder, but cannot write "
+            f"to {folder or '.'!r}: {error.strerror or error}. Pass another {argument}."
         ) from error

@@ -66,7 +66,7 @@ def check_paths(where: str, what: str, have: Mapping[str, Any], want: Mapping[st
     if missing:
         raise ValueError(
             f"{where}: missing {what} {missing[0]!r}"
-            f"{f' and {len(missing) - 1} others' if missing[1:] else ''}."
+            f"{f' and {len(missing) - 1} more' if missing[1:] else ''}."
             f"{suggest(missing[0], have)} The file belongs to another model: build the saved "
             "model, with the same names."
         )

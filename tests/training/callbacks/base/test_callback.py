@@ -11,7 +11,9 @@ from tests.support.callback_runs import RUN, Counter, fit
 
 
 def test_mistakes_in_subclasses_are_reported():
-    with pytest.raises(ValueError, match=r"two named 'a'. Rename one: Counter\(..., name='a_1'\)"):
+    with pytest.raises(
+        ValueError, match=r"two named 'a'. Rename the second callback: Counter\(..., name='a_1'\)"
+    ):
         hooks.check_callbacks([Counter(name="a"), Counter(name="a")])
     with pytest.raises(TypeError, match="Write Counter\\(\\)"):
         hooks.check_callbacks([Counter])
