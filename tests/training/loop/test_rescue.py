@@ -657,7 +657,9 @@ def test_a_save_that_fails_does_not_hide_the_exception(tmp_path, monkeypatch):
 
 def test_a_warning_that_is_an_error_carries_the_run():
     skipping = fk.Trainer("adam", TRAINER.loss, on_nonfinite="skip")
-    with pytest.raises(UserWarning, match="were skipped") as caught:  # the suite turns them into errors
+    with pytest.raises(
+        UserWarning, match="were skipped"
+    ) as caught:  # the suite turns them into errors
         skipping.fit(RUN, poisoned(), epochs=2, verbose=0)
     assert list(caught.value.run.position) == [0, 6]
 

@@ -36,7 +36,9 @@ def test_wrong_weights_files_are_reported(tmp_path):
 
     x = fk.Input((3,))
     other = fk.Model(x, layers.Dense(1, name="heads")(x))
-    with pytest.raises(ValueError, match="missing weight 'heads/kernel'.*Did you mean 'head/kernel'"):
+    with pytest.raises(
+        ValueError, match="missing weight 'heads/kernel'.*Did you mean 'head/kernel'"
+    ):
         load_weights(path, run_of(other))
     h = layers.BatchNormalization(name="norm")(layers.Dense(4, name="body")(x))
     wide = fk.Model(x, layers.Dense(1, name="head")(h))
