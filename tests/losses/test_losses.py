@@ -92,8 +92,8 @@ def value_and_gradient(loss, y_true, y_pred, weight=None):
 
 def keras_gradient(loss, y_true, y_pred, weight=None):
     with keras_rules():
-        made = keras_loss(loss)
-        return jax.grad(lambda p: made(y_true, p, weight))(y_pred)
+        keras_function = keras_loss(loss)
+        return jax.grad(lambda p: keras_function(y_true, p, weight))(y_pred)
 
 
 @functools.cache
@@ -103,17 +103,17 @@ def program(loss, shape):
     @jax.jit
     def run(y_true, y_pred):
         value, gradient = value_and_gradient(loss, y_true, y_pred)
-        found = {
+        results = {
             "value": value,
             "gradient": gradient,
             "each": loss.per_sample(y_true, y_pred),
             "keras gradient": keras_gradient(loss, y_true, y_pred),
         }
         if len(shape) == 2:
-            found["low"] = loss(y_true, y_pred.astype("bfloat16"))
+            results["low"] = loss(y_true, y_pred.astype("bfloat16"))
             one_by_one = jax.vmap(lambda t, p: loss.per_sample(t[None], p[None])[0])
-            found["mapped"] = one_by_one(y_true, y_pred)
-        return found
+            results["mapped"] = one_by_one(y_true, y_pred)
+        return results
 
     return run
 
@@ -121,11 +121,11 @@ def program(loss, shape):
 @functools.cache
 def facts(loss, shape):
     """What a loss is on ordinary data, and what it is in Keras."""
-    given = data(loss, shape)
+    arguments = data(loss, shape)
     mean, each = (keras_loss(loss, r, keras_numpy.keras) for r in ("sum_over_batch_size", None))
-    return program(loss, shape)(*given) | {
-        "keras value": keras_numpy.quietly(mean, *given),
-        "keras each": keras_numpy.quietly(each, *given),
+    return program(loss, shape)(*arguments) | {
+        "keras value": keras_numpy.quietly(mean, *arguments),
+        "keras each": keras_numpy.quietly(each, *arguments),
     }
 
 
@@ -134,10 +134,10 @@ def facts(loss, shape):
 def test_values_and_gradients_equal_keras(loss, shape):
     if getattr(loss, "axis", -1) == 1 and len(shape) == 3:
         pytest.skip("the mean goes over another axis")
-    found = facts(loss, shape)
-    np.testing.assert_allclose(found["value"], found["keras value"], rtol=1e-5)
-    np.testing.assert_allclose(found["each"], found["keras each"], rtol=2e-5, atol=1e-6)
-    np.testing.assert_allclose(found["gradient"], found["keras gradient"], rtol=1e-4, atol=1e-6)
+    results = facts(loss, shape)
+    np.testing.assert_allclose(results["value"], results["keras value"], rtol=1e-5)
+    np.testing.assert_allclose(results["each"], results["keras each"], rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(results["gradient"], results["keras gradient"], rtol=1e-4, atol=1e-6)
 
 
 @functools.cache
@@ -150,12 +150,12 @@ def reduced(cls, weighted, masked):
 
     @jax.jit
     def program(*given):
-        found = {}
+        results = {}
         for reduction in REDUCTIONS:
             loss = cls(reduction=reduction)
             total = None if reduction in (None, "none") else loss.total(*given)
-            found[str(reduction)] = loss(*given), total, keras_value(loss, *given, reduction)
-        return found
+            results[str(reduction)] = loss(*given), total, keras_value(loss, *given, reduction)
+        return results
 
     return program(*data(cls(), (3, 5, 4)), weight, mask)
 
@@ -185,8 +185,8 @@ def test_a_masked_mean_covers_valid_entries_only():
     assert float(loss(y_true, y_pred, mask=mask)) == 2.5
     assert float(loss(y_true, y_pred, mask=mask[:, None])) == 2.5
     # the whole sum over all entries, for those who want Keras 2's number
-    whole = losses.MeanSquaredError(reduction="sum")(y_true, y_pred, mask=mask) / 3
-    np.testing.assert_allclose(whole, 1.6666666)
+    expected = losses.MeanSquaredError(reduction="sum")(y_true, y_pred, mask=mask) / 3
+    np.testing.assert_allclose(expected, 1.6666666)
 
 
 @pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean_with_sample_weight"])
@@ -194,7 +194,7 @@ def test_padded_batches_add_up(reduction):
     loss = losses.SparseCategoricalCrossentropy(reduction=reduction, ignore_class=2)
     y_true, y_pred = data(loss, (7, 5, 4))
     weight = np.random.default_rng(2).random(7).astype("float32")
-    whole = jax.jit(loss)(y_true, y_pred, weight)
+    expected = jax.jit(loss)(y_true, y_pred, weight)
     numerator = denominator = 0.0
     total = jax.jit(lambda *given: loss.total(*given[:3], mask=given[3]))
     for start in range(0, 7, 3):
@@ -211,7 +211,7 @@ def test_padded_batches_add_up(reduction):
         parts[2] = np.nan_to_num(parts[2])
         n, d = np.asarray(total(*parts, mask))
         numerator, denominator = numerator + n, denominator + d
-    np.testing.assert_allclose(numerator / denominator, whole, rtol=1e-5)
+    np.testing.assert_allclose(numerator / denominator, expected, rtol=1e-5)
 
 
 def test_weights_of_samples_reach_their_time_steps():
@@ -247,18 +247,18 @@ def test_extreme_predictions_have_finite_values_and_gradients(loss):
     for value in (0.0, 1.0) if probabilities else (0.0, 1.0, 1e4, -1e4):
         y_pred = np.full((6, 4), value, "float32")
         y_pred[:, 0] = 1.0 if probabilities else -value
-        found = run(y_true, y_pred)
-        assert np.isfinite(found["value"]), value
-        assert np.isfinite(found["gradient"]).all(), value
+        results = run(y_true, y_pred)
+        assert np.isfinite(results["value"]), value
+        assert np.isfinite(results["gradient"]).all(), value
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_low_precision_and_transforms(loss):
-    found = facts(loss, (6, 4))
-    assert found["low"].dtype == "float32"
-    np.testing.assert_allclose(found["low"], found["value"], rtol=0.1, atol=0.1)
+    results = facts(loss, (6, 4))
+    assert results["low"].dtype == "float32"
+    np.testing.assert_allclose(results["low"], results["value"], rtol=0.1, atol=0.1)
     if getattr(loss, "axis", -1) == -1 and "Hinge" not in type(loss).__name__:
-        np.testing.assert_allclose(found["mapped"], found["each"], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(results["mapped"], results["each"], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -285,11 +285,11 @@ def test_names_of_keras():
     assert losses.get(None) is None
     assert losses.get(losses.Huber(2.0)) == losses.Huber(2.0)
     assert losses.get(losses.Huber) == losses.Huber()
-    own = losses.get(lambda t, p: optax.softmax_cross_entropy_with_integer_labels(p, t))
+    wrapped = losses.get(lambda t, p: optax.softmax_cross_entropy_with_integer_labels(p, t))
     y_true, y_pred = data(losses.SparseCategoricalCrossentropy(from_logits=True))
     loss = losses.SparseCategoricalCrossentropy(from_logits=True)
     np.testing.assert_allclose(
-        jax.jit(own)(y_true, y_pred), facts(loss, (6, 4))["value"], rtol=1e-5
+        jax.jit(wrapped)(y_true, y_pred), facts(loss, (6, 4))["value"], rtol=1e-5
     )
 
 
@@ -370,18 +370,18 @@ def test_regions_pairs_and_sequences_equal_keras(loss, make):
             "low": (loss(y_true, y_pred.astype("bfloat16")), loss(y_true, y_pred)),
         }
 
-    found = jax.tree.map(np.asarray, program(y_true, y_pred))
+    results = jax.tree.map(np.asarray, program(y_true, y_pred))
     # differences of large scaled similarities
-    np.testing.assert_allclose(*found["each"], rtol=2e-5, atol=1e-5)
-    np.testing.assert_allclose(*found["value"], rtol=1e-5)
-    gradient, expected = found["gradient"]
+    np.testing.assert_allclose(*results["each"], rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(*results["value"], rtol=1e-5)
+    gradient, expected = results["gradient"]
     assert np.isfinite(gradient).all()
     rows = np.isfinite(expected).all(axis=tuple(range(1, expected.ndim)))
     if type(loss).__name__ != "Circle":  # a class of one sample has no gradient in Keras
         assert rows.all()
     np.testing.assert_allclose(gradient[rows], expected[rows], rtol=1e-4, atol=1e-5)
     assert losses.get(losses.serialize(loss)) == loss
-    np.testing.assert_allclose(*found["low"], rtol=0.1, atol=0.1)
+    np.testing.assert_allclose(*results["low"], rtol=0.1, atol=0.1)
 
 
 def test_functions_of_regions_pairs_and_sequences_equal_keras():
@@ -389,14 +389,14 @@ def test_functions_of_regions_pairs_and_sequences_equal_keras():
 
     @jax.jit
     def both(rows, y_true, y_pred):
-        found = {"circle": [losses.circle(labels, rows, *others, False, 20.0, 0.3)]}
+        results = {"circle": [losses.circle(labels, rows, *others, False, 20.0, 0.3)]}
         for name in ("dice", "tversky"):
-            found[name] = [getattr(losses, name)(y_true, y_pred, axis=(0, 1))]
+            results[name] = [getattr(losses, name)(y_true, y_pred, axis=(0, 1))]
         with keras_rules():
-            found["circle"] += [keras.losses.circle(labels, rows, *others, False, 20.0, 0.3)]
+            results["circle"] += [keras.losses.circle(labels, rows, *others, False, 20.0, 0.3)]
             for name in ("dice", "tversky"):
-                found[name] += [getattr(keras.losses, name)(y_true, y_pred, axis=(0, 1))]
-        return found
+                results[name] += [getattr(keras.losses, name)(y_true, y_pred, axis=(0, 1))]
+        return results
 
     for name, pair in both(unit_rows()[1], *regions()).items():
         np.testing.assert_allclose(*pair, rtol=1e-5, err_msg=name)
@@ -434,14 +434,14 @@ def test_ctc_of_impossible_labels_is_large_and_finite():
         return jnp.sum(each), each
 
     run = jax.jit(jax.value_and_grad(summed, has_aux=True))
-    for given in (scores, hopeless):
-        (found, each), gradient = run(given)
-        assert np.isfinite(found)
+    for arguments in (scores, hopeless):
+        (results, each), gradient = run(arguments)
+        assert np.isfinite(results)
         assert np.isfinite(np.asarray(gradient)).all()
         assert 9e4 < np.asarray(each)[0] < 2e5  # two labels and a blank in two frames
     none, padding = np.zeros((4, 0), "int32"), np.zeros((4, 1), "int32")
-    found = jax.jit(lambda s: [losses.ctc(labels, s) for labels in (none, padding)])(scores)
-    np.testing.assert_allclose(*found, rtol=1e-6)
+    results = jax.jit(lambda s: [losses.ctc(labels, s) for labels in (none, padding)])(scores)
+    np.testing.assert_allclose(*results, rtol=1e-6)
 
 
 def test_samples_without_a_pair_do_not_count():

@@ -102,9 +102,9 @@ def test_no_loss_or_gradient_shows_a_removed_sample(name):
 def test_joint_losses_equal_those_without_the_removed_sample(name):
     y, p = data(name)
     loss = getattr(losses, name)(reduction="sum")
-    kept = np.delete(np.arange(4), GONE)
+    remaining = np.delete(np.arange(4), GONE)
     mask = WEIGHT > 0
-    expected = loss(y[kept], p[kept])
+    expected = loss(y[remaining], p[remaining])
     value = loss(spoiled(y), spoiled(p), mask=mask)
     np.testing.assert_allclose(value, expected * (3 if name != "Circle" else 1), 1e-6)
     assert np.isnan(loss(spoiled(y), spoiled(p)))

@@ -37,15 +37,15 @@ def repeated(numbers):
 
     @jax.jit
     def every(data):
-        made = []
+        states = []
         for (metric, _), batch in zip(cases, data, strict=True):
             empty = metric.init(jax.ShapeDtypeStruct((4, 4), "float32"))
             one = metric.update(empty, *batch)
             body = lambda _, state, metric=metric: metric.merge(state, state)  # noqa: E731
             many = jax.lax.fori_loop(0, 26, body, one)
-            made.append((one, metric.merge(many, one), metric.result(one)))
-            made[-1] += (metric.result(made[-1][1]),)
-        return made
+            states.append((one, metric.merge(many, one), metric.result(one)))
+            states[-1] += (metric.result(states[-1][1]),)
+        return states
 
     cases = [CASES[number] for number in numbers]
     data = [next(iter(batches(kind, whole=m.dtype == "int32"))) for m, kind in cases]
@@ -60,14 +60,14 @@ def repeated(numbers):
 )
 def test_states_of_2_to_the_26_batches_count_one_more(number, group):
     metric = CASES[number][0]
-    found = repeated(tuple(NUMBERS if group == "quick" else OTHERS))
-    one, many, result, result_of_many = found[number]
+    results = repeated(tuple(NUMBERS if group == "quick" else OTHERS))
+    one, many, result, result_of_many = results[number]
     names = [name for name in one if f"{name}__rest" in one]
     assert len(names) * 2 == len(one)
     for name in names:
         expected = full(one, name) * (TIMES + 1)
-        whole = (np.floor(full(one, name)) == full(one, name)).all()
-        np.testing.assert_allclose(full(many, name), expected, rtol=0 if whole else 1e-8)
+        is_whole = (np.floor(full(one, name)) == full(one, name)).all()
+        np.testing.assert_allclose(full(many, name), expected, rtol=0 if is_whole else 1e-8)
     if getattr(metric, "num_regressors", 0) == 0:  # the score depends on the number of samples
         times = TIMES if type(metric).__name__ in COUNTERS else 1
         result = result * times
@@ -85,9 +85,9 @@ def test_mean_counts_single_updates_beyond_2_to_the_24():
     def run(state, values):
         return jax.vmap(lambda s, v: jax.lax.scan(step, s, v)[0], in_axes=(None, 0))(state, values)
 
-    made = run(state, jnp.ones((2, 9)))
-    assert full(made, "count").tolist() == [BEYOND + 9] * 2
-    assert full(made, "total").tolist() == [9, 9]
+    states = run(state, jnp.ones((2, 9)))
+    assert full(states, "count").tolist() == [BEYOND + 9] * 2
+    assert full(states, "total").tolist() == [9, 9]
     for part in ({"mask": [True, True, False]}, {"sample_weight": [1.0, 0.0, 1.0]}):
         later = metric.update(state, [1.0, 1.0, 1.0], **part)
         assert full(later, "count") == BEYOND + 2

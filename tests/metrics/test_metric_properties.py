@@ -64,9 +64,9 @@ def program(metric, shapes):
     def run(arrays, mask, cut):
         first = jnp.arange(ROWS) < cut
         a, b = (metric.update(empty, *arrays, mask=mask & part) for part in (first, ~first))
-        whole = metric.update(empty, *arrays, mask=mask)
+        full_state = metric.update(empty, *arrays, mask=mask)
         forth, back = metric.merge(a, b), metric.merge(b, a)
-        return forth, back, whole, metric.merge(whole, empty), metric.result(forth)
+        return forth, back, full_state, metric.merge(full_state, empty), metric.result(forth)
 
     return run
 
@@ -82,9 +82,9 @@ def test_merging_equals_updating_on_the_concatenation(metric, kind):
     def holds(seed, cut, mask):
         arrays = rows(kind, seed)
         run = program(metric, tuple(a.shape for a in arrays))
-        forth, back, whole, alone, result = run(arrays, np.array(mask), cut)
+        forth, back, full_state, alone, result = run(arrays, np.array(mask), cut)
         for other in (forth, back, alone):
-            for name, expected in sums(whole).items():
+            for name, expected in sums(full_state).items():
                 np.testing.assert_allclose(sums(other)[name], expected, 1e-5, 1e-5)
         assert np.isfinite(result).all()
 
@@ -101,11 +101,11 @@ def test_where_batches_do_not_add_up(metric, reason):
     @jax.jit
     def both(y_true, y_pred):
         rows = slice(1), slice(1, 4), slice(4)
-        *parts, whole = [metric.update(metric.init(), y_true[i], y_pred[i]) for i in rows]
-        return [metric.result(state) for state in (metric.merge(*parts), whole)]
+        *parts, full_state = [metric.update(metric.init(), y_true[i], y_pred[i]) for i in rows]
+        return [metric.result(state) for state in (metric.merge(*parts), full_state)]
 
-    found, expected = map(float, both(y_true, y_pred))
-    assert not np.isclose(found, expected, rtol=1e-3)
+    result, expected = map(float, both(y_true, y_pred))
+    assert not np.isclose(result, expected, rtol=1e-3)
 
 
 def test_every_public_metric_is_merged_somewhere():
@@ -125,6 +125,6 @@ def test_parts_of_several_devices_merge_to_the_whole():
         for i, d in zip((slice(3), slice(3, 6)), devices, strict=True)
     ]
     gathered = [jax.device_put(s, devices[0]) for s in states]
-    whole = update(metric.init(), y_true, y_pred, weight)
+    full_state = update(metric.init(), y_true, y_pred, weight)
     merged = jax.jit(lambda *parts: metric.result(metric.merge(*parts)))(*gathered)
-    np.testing.assert_allclose(merged, jax.jit(metric.result)(whole), rtol=1e-6)
+    np.testing.assert_allclose(merged, jax.jit(metric.result)(full_state), rtol=1e-6)

@@ -129,7 +129,7 @@ def facts(metric, kind):
         last = (*unknown, jnp.zeros_like(stacked[2][0]))
         runs = (jnp.stack([a[0], a[1], b, a[1], b, b]) for a, b in zip(stacked, last, strict=True))
         after = jax.vmap(scan)(*(a.reshape(2, 3, *a.shape[1:]) for a in runs))
-        first, whole, weightless, second = (
+        first, full_state, weightless, second = (
             jax.tree.map(lambda leaf, at=at: leaf[at], after)
             for at in ((0, 0), (0, 1), (0, 2), (1, 0))
         )
@@ -137,30 +137,30 @@ def facts(metric, kind):
         pair = jax.tree.map(lambda *leaves: jnp.stack(leaves), first, second)
         merged = merge(pair, jax.tree.map(lambda leaf: leaf[::-1], pair))
         together = (a.reshape(-1, *a.shape[2:]) for a in stacked)
-        states = jax.tree.map(lambda *leaves: jnp.stack(leaves), plain, whole, empty)
+        states = jax.tree.map(lambda *leaves: jnp.stack(leaves), plain, full_state, empty)
         return {
             "results": jax.vmap(metric.result)(states),
-            "whole": whole,
+            "whole": full_state,
             "merged": jax.tree.map(lambda leaf: leaf[0], merged),
             "merged the other way": jax.tree.map(lambda leaf: leaf[1], merged),
             "concatenated": metric.update(empty, *together),
-            "masked": metric.update(whole, *unknown, mask=jnp.zeros(4, bool)),
+            "masked": metric.update(full_state, *unknown, mask=jnp.zeros(4, bool)),
             "weightless": weightless,
         }
 
-    found = program(stacked, unknown)
-    found |= {"keras plain": keras_result(metric, stacked[:2])}
-    found |= {"keras weighted": keras_result(metric, stacked)}
-    return found | dict(zip(("plain", "weighted", "empty"), found["results"], strict=True))
+    results = program(stacked, unknown)
+    results |= {"keras plain": keras_result(metric, stacked[:2])}
+    results |= {"keras weighted": keras_result(metric, stacked)}
+    return results | dict(zip(("plain", "weighted", "empty"), results["results"], strict=True))
 
 
 def keras_result(metric, stacked):
-    made = getattr(keras_numpy.keras.metrics, type(metric).__name__).from_config(
+    keras_metric = getattr(keras_numpy.keras.metrics, type(metric).__name__).from_config(
         metric.get_config()
     )
     for batch in zip(*stacked, strict=True):
-        keras_numpy.quietly(made.update_state, *batch)
-    return keras_numpy.quietly(made.result)
+        keras_numpy.quietly(keras_metric.update_state, *batch)
+    return keras_numpy.quietly(keras_metric.result)
 
 
 def type_of(metric):
@@ -169,20 +169,20 @@ def type_of(metric):
 
 @pytest.mark.parametrize(("metric", "kind"), CASES, ids=IDS)
 def test_results_equal_keras(metric, kind):
-    found = facts(metric, kind)
+    results = facts(metric, kind)
     for name in ("plain", "weighted"):
-        expected = found[f"keras {name}"]
-        assert found[name].shape == expected.shape
-        np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
+        expected = results[f"keras {name}"]
+        assert results[name].shape == expected.shape
+        np.testing.assert_allclose(results[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize(("metric", "kind"), CASES, ids=IDS)
 def test_merging_masks_and_transforms(metric, kind):
     """Parts merge to the whole; rows of nan that are masked, or weigh nothing, change nothing."""
-    found = facts(metric, kind)
+    results = facts(metric, kind)
     for name in ("merged", "merged the other way", "concatenated", "masked", "weightless"):
-        close(found[name], found["whole"], metric.dtype)
-    np.testing.assert_allclose(found["empty"], 0.0, atol=1e-6)
+        close(results[name], results["whole"], metric.dtype)
+    np.testing.assert_allclose(results["empty"], 0.0, atol=1e-6)
 
 
 def test_batches_of_different_sizes():
@@ -201,12 +201,12 @@ def test_batches_of_different_sizes():
 
 def sums(state):
     """The sums of a state: what two numbers hold together."""
-    made = {}
+    sums_by_name = {}
     for name in [name for name in state if not name.endswith("__rest")]:
         value, rest = (np.asarray(state.get(n, 0), "float64") for n in (name, f"{name}__rest"))
         full = 2.0**30 if np.asarray(state.get(f"{name}__rest", 0.0)).dtype == "int32" else 1.0
-        made[name] = value + rest * full
-    return made
+        sums_by_name[name] = value + rest * full
+    return sums_by_name
 
 
 def close(a, b, dtype="float32"):
@@ -238,14 +238,14 @@ def test_mean_and_sum_equal_keras(metric):
     ]
 
     def pair(values, weight):
-        found = metric.result(metric.update(metric.init(), values, weight))
+        results = metric.result(metric.update(metric.init(), values, weight))
         with keras_rules():
-            made = type_of(metric)()
-            made.update_state(values, weight)
-            return found, made.result()
+            keras_metric = type_of(metric)()
+            keras_metric.update_state(values, weight)
+            return results, keras_metric.result()
 
-    for found, expected in jax.jit(lambda data: [pair(*given) for given in data])(data):
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for results, expected in jax.jit(lambda data: [pair(*given) for given in data])(data):
+        np.testing.assert_allclose(results, expected, rtol=1e-5)
 
 
 def test_names_of_keras():
@@ -267,15 +267,15 @@ def test_tables_of_images_take_weights_of_samples():
 
     first, _ = run(y_true[:1], y_pred[:1])
     for options in ({"sample_weight": np.array([1.0, 0.0])}, {"mask": np.array([True, False])}):
-        found, table = run(y_true, y_pred, **options)
+        results, table = run(y_true, y_pred, **options)
         np.testing.assert_array_equal(table, [[0, 1], [0, 3]])
-        np.testing.assert_allclose(found, first)
+        np.testing.assert_allclose(results, first)
 
 
 def test_scores_of_zero_are_caught_by_the_first_threshold():
     for metric in (metrics.SensitivityAtSpecificity(0.0), metrics.RecallAtPrecision(0.5, 3)):
-        found = jax.jit(metric.update)(metric.init(), [0, 1], [0.0, 0.0])
-        assert float(jax.jit(metric.result)(found)) == 1.0
+        results = jax.jit(metric.update)(metric.init(), [0, 1], [0.0, 0.0])
+        assert float(jax.jit(metric.result)(results)) == 1.0
 
 
 def test_sequences_with_masks():

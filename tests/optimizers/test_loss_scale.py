@@ -17,11 +17,11 @@ def test_dynamic_loss_scale_equals_keras(overflows):
         gradients["bias"] = gradients["bias"].at[index, 1].set(jnp.inf if index % 2 else jnp.nan)
     optimizer = optimizers.LossScaleOptimizer(optimizers.Adam(0.01), 8.0, dynamic_growth_steps=3)
     mine, state = ours(optimizer, weights, gradients)
-    expected, _, own = keras_steps(optimizer, weights, gradients)
+    expected, _, keras_state = keras_steps(optimizer, weights, gradients)
     assert_trees_close(mine, expected)
-    theirs = {path.split("/")[-1]: value for path, value in own.items()}
-    assert float(state.scale) == theirs["dynamic_scale"] != 8.0
-    assert int(state.step_counter) == theirs["step_counter"]
+    keras_slots = {path.split("/")[-1]: value for path, value in keras_state.items()}
+    assert float(state.scale) == keras_slots["dynamic_scale"] != 8.0
+    assert int(state.step_counter) == keras_slots["step_counter"]
     assert int(state.inner.count) == STEPS - len(overflows)
 
 

@@ -121,9 +121,9 @@ def test_twenty_steps_equal_keras(optimizer):
 def test_twenty_steps_with_options_equal_keras(optimizer):
     weights, gradients = problem()
     mine, state = ours_on_the_problem(optimizer)
-    expected, kept, _ = keras_steps(optimizer, weights, gradients)
+    expected, final_weights, _ = keras_steps(optimizer, weights, gradients)
     assert_trees_close(mine, expected)
-    assert_trees_close(optimizer.finalize(state, mine), kept)
+    assert_trees_close(optimizer.finalize(state, mine), final_weights)
 
 
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, *OPTIONS], ids=repr)
@@ -145,10 +145,10 @@ def without_names(value):
 
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, *OPTIONS], ids=repr)
 def test_what_keras_writes_is_read(optimizer):
-    made = keras_optimizer(optimizer)
+    keras_instance = keras_optimizer(optimizer)
     with keras_rules():
-        theirs = dict(optimizers.serialize(optimizer), config=made.get_config())
-    again = optimizers.deserialize(json.loads(json.dumps(theirs)))
+        keras_config = dict(optimizers.serialize(optimizer), config=keras_instance.get_config())
+    again = optimizers.deserialize(json.loads(json.dumps(keras_config)))
     if isinstance(optimizer, optimizers.MultiOptimizer):
         assert again.optimizer_map[-1][0] == "*"  # its default
         return
@@ -214,14 +214,14 @@ def test_vmap_trains_members_of_different_rates_and_decays():
 
         return jax.lax.scan(step, (weights, state), gradients)[0]
 
-    found, state = jax.jit(jax.vmap(train))(rates, decays)
+    final_weights, state = jax.jit(jax.vmap(train))(rates, decays)
     assert state.count.shape == state.learning_rate.shape == state.weight_decay.shape == (3,)
     alone = jax.jit(train)
     for member, (rate, decay) in enumerate(zip(rates, decays, strict=True)):
         expected, _ = alone(rate, decay)
-        assert_trees_close({n: w[member] for n, w in found.items()}, expected)
+        assert_trees_close({n: w[member] for n, w in final_weights.items()}, expected)
     expected, _ = ours(optimizers.Adam(0.02, weight_decay=0.1), weights, gradients)
-    assert_trees_close({n: w[1] for n, w in found.items()}, expected)
+    assert_trees_close({n: w[1] for n, w in final_weights.items()}, expected)
 
 
 DIFFERENTIABLE = (
@@ -294,8 +294,8 @@ def test_exclusion_goes_by_paths_in_any_tree():
     optimizer = optimizers.SGD(1.0, weight_decay=0.5, exclude_from_weight_decay=("dense/b*", "e/0"))
     tx = optimizer.transformation()
     deltas, _ = tx.update(jax.tree.map(jnp.zeros_like, tree), tx.init(tree), tree)
-    found = [float(d[0]) for d in jax.tree.leaves(deltas)]
-    assert found == [0.0, -0.5, 0.0]
+    final_weights = [float(d[0]) for d in jax.tree.leaves(deltas)]
+    assert final_weights == [0.0, -0.5, 0.0]
 
 
 def test_none_leaves_stay_none():

@@ -23,8 +23,8 @@ def model(**options):
 def fit(optimizer, made=None, **options):
     trainer = fk.Trainer(optimizer, "mse")
     run = trainer.init(model() if made is None else made, KEY)
-    given = {"batch_size": 8, "epochs": 2, "verbose": 0, "shuffle": False}
-    return trainer.fit(run, X, Y, **{**given, **options})
+    defaults = {"batch_size": 8, "epochs": 2, "verbose": 0, "shuffle": False}
+    return trainer.fit(run, X, Y, **{**defaults, **options})
 
 
 def test_accumulated_gradients_are_those_of_larger_batches():
@@ -71,8 +71,8 @@ def test_members_of_a_population_have_their_own_weight_decay():
     decays = np.asarray([0.0, 0.5], "float32")
 
     def train(decay):
-        own = run.replace(opt_state=run.opt_state._replace(weight_decay=decay))
-        return trainer.run(own, (X, Y), 2, 8, shuffle=False)[0].model
+        decayed_run = run.replace(opt_state=run.opt_state._replace(weight_decay=decay))
+        return trainer.run(decayed_run, (X, Y), 2, 8, shuffle=False)[0].model
 
     together = jax.jit(jax.vmap(train))(decays)
     for place, decay in enumerate((0.0, 0.5)):

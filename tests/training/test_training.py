@@ -185,9 +185,9 @@ def test_several_inputs_and_outputs_by_name():
     assert logs["loss"] == pytest.approx(0.5 * logs["left_loss"] + logs["right_loss"], rel=1e-5)
     run, history = trainer.fit(run, x, y, epochs=2, batch_size=25, verbose=0)
     assert history.history["loss"][1] < history.history["loss"][0]
-    found = trainer.predict(run, x)
-    assert found["left"].shape == (50, 1)
-    assert found["right"].shape == (50, 3)
+    predictions = trainer.predict(run, x)
+    assert predictions["left"].shape == (50, 1)
+    assert predictions["right"].shape == (50, 3)
 
 
 def test_layer_losses_and_metrics_are_counted():
@@ -311,12 +311,12 @@ def stateful_model(batch=2):
 def test_a_stateful_network_carries_its_state_through_predict_and_fit():
     trainer = fk.Trainer(fk.optimizers.SGD(0.0), "mse")
     run = trainer.init(stateful_model(), KEY)
-    whole = RNG.normal(size=(2, 6, 4)).astype("float32")
-    halves = np.concatenate([whole[:, :3], whole[:, 3:]])  # two batches of two rows
+    sequences = RNG.normal(size=(2, 6, 4)).astype("float32")
+    halves = np.concatenate([sequences[:, :3], sequences[:, 3:]])  # two batches of two rows
     predicted = trainer.predict(run, halves, batch_size=2)
     layer = run.model.layers["lstm"]
-    alone = layers.LSTM(3).build(KEY, whole).set_weights(layer.get_weights())[0]
-    last = alone(whole)
+    stateless = layers.LSTM(3).build(KEY, sequences).set_weights(layer.get_weights())[0]
+    last = stateless(sequences)
     expected = run.model.layers["dense"](last)
     np.testing.assert_allclose(predicted[2:], expected, rtol=1e-4, atol=1e-5)
     fitted, _ = trainer.fit(
@@ -439,10 +439,13 @@ BAD = [
 
 @pytest.mark.parametrize(("call", "message"), BAD, ids=[m[:40] for _, m in BAD])
 def test_wrong_input_is_reported_before_the_first_step(call, message):
-    with pytest.raises((ValueError, TypeError), match=message) as error, count_compiles() as made:
+    with (
+        pytest.raises((ValueError, TypeError), match=message) as error,
+        count_compiles() as compiles,
+    ):
         call()
     assert len(str(error.value).splitlines()) <= 8
-    assert "compiled_train" not in str(made)
+    assert "compiled_train" not in str(compiles)
 
 
 def test_a_missing_channel_axis_is_reported():

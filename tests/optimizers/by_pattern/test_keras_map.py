@@ -9,13 +9,13 @@ from tests.support.keras_oracle import keras, keras_rules
 
 def test_a_map_of_keras_is_read():
     with keras_rules():
-        made = keras.optimizers.MultiOptimizer(
+        keras_optimizer = keras.optimizers.MultiOptimizer(
             keras.optimizers.OptimizerMap(
                 keras.optimizers.Adam(),
                 {"encoder/.*": keras.optimizers.SGD(0.1), "a/b": keras.optimizers.SGD(0.2)},
             )
         )
-        config = dict(made.get_config(), name=None)
+        config = dict(keras_optimizer.get_config(), name=None)
     read = optimizers.MultiOptimizer.from_config(config)
     assert [pattern for pattern, _ in read.optimizer_map] == ["re:a/b", "re:encoder/.*", "*"]
     assert read.optimizer_map[0][1].learning_rate == 0.2
@@ -35,7 +35,7 @@ def test_maps_in_the_form_of_keras():
     weights = {path: jnp.ones(2) for path in paths}
     tx = multi.transformation()
     deltas, _ = tx.update(weights, tx.init(weights), weights)
-    found = [float(deltas[path][0]) for path in paths]
-    np.testing.assert_allclose(found, [-0.2, -0.1, -1e-3], rtol=1e-4)
+    values = [float(deltas[path][0]) for path in paths]
+    np.testing.assert_allclose(values, [-0.2, -0.1, -1e-3], rtol=1e-4)
     assert optimizers.deserialize(optimizers.serialize(chosen)) == chosen
     assert hash(optimizers.MultiOptimizer(chosen)) == hash(multi)

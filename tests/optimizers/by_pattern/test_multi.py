@@ -26,12 +26,12 @@ def test_optimizers_by_pattern():
     gradients = jax.tree.map(jnp.ones_like, weights)
     deltas, state = tx.update(gradients, tx.init(weights), weights)
     assert jax.tree.structure(deltas) == jax.tree.structure(weights)
-    found = [float(d.ravel()[0]) for d in jax.tree.leaves(deltas)]
-    np.testing.assert_allclose(found, [-0.01, -0.5, -1e-4], rtol=1e-5)
+    values = [float(d.ravel()[0]) for d in jax.tree.leaves(deltas)]
+    np.testing.assert_allclose(values, [-0.01, -0.5, -1e-4], rtol=1e-5)
     assert int(state.states["encoder/*"].count) == 1
     assert list(tx.update(gradients, state)[1].states) == ["encoder/*", "re:.*/(bias|beta)", "*"]
-    kept = multi.finalize(state, weights)
-    assert kept["head"]["bias"] is weights["head"]["bias"]
+    final_weights = multi.finalize(state, weights)
+    assert final_weights["head"]["bias"] is weights["head"]["bias"]
     for outer in (multi, optimizers.LossScaleOptimizer(optax.sgd(0.1))):
         with pytest.raises(TypeError, match="optax transformation has no JSON form"):
             outer.get_config()

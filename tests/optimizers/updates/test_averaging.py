@@ -17,8 +17,8 @@ def test_the_average_of_the_weights():
         deltas, state = tx.update({"w": jnp.array([0.5], "bfloat16")}, state, weights)
         weights = optax.apply_updates(weights, deltas)
     np.testing.assert_allclose(optimizers.ema_weights(state)["w"], 1.25)
-    kept = optimizer.finalize(state, weights)
-    assert kept["w"].dtype == "bfloat16"
+    final_weights = optimizer.finalize(state, weights)
+    assert final_weights["w"].dtype == "bfloat16"
     outer = optimizers.MultiOptimizer({"w": optimizer, "v": "sgd"})
     state = outer.transformation().init(weights | {"v": jnp.ones(2)})
     assert list(optimizers.ema_weights(state)) == ["w"]

@@ -38,11 +38,11 @@ def test_the_average_is_that_of_keras():
     # training goes on from the weights, in one fit or two
     plain, _ = fit(epochs=4)
     half, _ = fit(swap, run=pickled(run), epochs=2, steps_per_execution=1)
-    whole, _ = fit(swap, epochs=4, steps_per_execution=1)
-    kept = whole.memory["swap_ema_weights"]
-    chex.assert_trees_all_close(half.model, whole.model, rtol=1e-5)
+    full_run, _ = fit(swap, epochs=4, steps_per_execution=1)
+    memory = full_run.memory["swap_ema_weights"]
+    chex.assert_trees_all_close(half.model, full_run.model, rtol=1e-5)
     trained = fk.engine.trainable_weights(plain.model)
-    chex.assert_trees_all_close(dict(kept["weights"]), trained, rtol=1e-5, atol=1e-7)
+    chex.assert_trees_all_close(dict(memory["weights"]), trained, rtol=1e-5, atol=1e-7)
 
 
 def test_the_average_replaces_the_weights_for_evaluation():
@@ -52,14 +52,14 @@ def test_the_average_replaces_the_weights_for_evaluation():
     swap = SwapEMAWeights(0.5, swap_on_epoch=True, update_freq="epoch")
     assert not swap.watches_batches
     run, _ = fit(early, swap, late, epochs=2)
-    kept = run.memory["swap_ema_weights"]
-    chex.assert_trees_all_close(fk.engine.trainable_weights(run.model), dict(kept["average"]))
+    memory = run.memory["swap_ema_weights"]
+    chex.assert_trees_all_close(fk.engine.trainable_weights(run.model), dict(memory["average"]))
     first, second = (seen["end", e].memory["swap_ema_weights"] for e in (0, 1))
-    wanted = jax.tree.map(lambda a, w: (a + w) / 2, first["weights"], second["weights"])
-    chex.assert_trees_all_close(dict(second["average"]), dict(wanted), rtol=1e-5)
+    expected = jax.tree.map(lambda a, w: (a + w) / 2, first["weights"], second["weights"])
+    chex.assert_trees_all_close(dict(second["average"]), dict(expected), rtol=1e-5)
     plain, _ = fit(epochs=2)
     trained = fk.engine.trainable_weights(plain.model)
-    chex.assert_trees_all_close(dict(kept["weights"]), trained, rtol=1e-5)
+    chex.assert_trees_all_close(dict(memory["weights"]), trained, rtol=1e-5)
     # a validation sees the average, and nothing else does
     middle = swap.on_epoch_begin(1, seen["end", 0])
     tested = swap.on_test_begin(middle)

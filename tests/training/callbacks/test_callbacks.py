@@ -23,12 +23,14 @@ from tests.support.callback_runs import RUN, Counter, drive, fit, pickled
 
 
 def test_names_are_unique_and_memory_is_by_name():
-    given = hooks.check_callbacks([Counter(), Counter(name="counter_1"), Counter(), CSVLogger("a")])
-    assert [one.name for one in given] == ["counter", "counter_1", "counter_2", "csv_logger"]
+    callbacks = hooks.check_callbacks(
+        [Counter(), Counter(name="counter_1"), Counter(), CSVLogger("a")]
+    )
+    assert [one.name for one in callbacks] == ["counter", "counter_1", "counter_2", "csv_logger"]
     assert hooks.check_callbacks(None) == ()
     assert hooks.check_callbacks(Counter()) == (Counter(name="counter"),)
     run, _ = fit(Counter(), Counter(name="mine"), epochs=3)
-    assert {name: int(kept["epochs"]) for name, kept in run.memory.items()} == {
+    assert {name: int(memory["epochs"]) for name, memory in run.memory.items()} == {
         "counter": 3,
         "mine": 3,
     }
@@ -107,17 +109,17 @@ def test_memory_of_a_run_too_large_to_keep_twice(monkeypatch, tmp_path):
     # its arrays are copied to the device at every call, what is remembered too
     monkeypatch.setattr("fkeras.training.data.array_feed.device_bytes", lambda: 0)
     stream = io.StringIO()
-    given = (
+    callbacks = (
         SwapEMAWeights(0.5),
         EarlyStopping("loss", mode="max", patience=2, restore_best_weights=True),
         CSVLogger(tmp_path / "log.csv"),
         ModelCheckpoint(tmp_path / "{step}.npz", save_freq=2),
         ProgressBar(stream, every=1),
     )
-    run, history = fit(*given, epochs=9, steps_per_execution=1)
+    run, history = fit(*callbacks, epochs=9, steps_per_execution=1)
     assert history.epoch == [0, 1, 2]
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 4
     assert len(list(tmp_path.glob("*.npz"))) == 4
     assert len(stream.getvalue().splitlines()) == 12
     assert int(run.memory["early_stopping"]["best_epoch"]) == 0
-    fit(*given, run=pickled(run), epochs=4, initial_epoch=3)
+    fit(*callbacks, run=pickled(run), epochs=4, initial_epoch=3)

@@ -55,8 +55,8 @@ def test_models_and_weights_are_saved_in_keras_form(tmp_path):
 
 
 def test_checkpoints_hold_the_epochs_and_can_be_loaded(tmp_path, capsys):
-    kept = []
-    watch = LambdaCallback(on_epoch_end=lambda epoch, run, logs: kept.append(run))
+    runs = []
+    watch = LambdaCallback(on_epoch_end=lambda epoch, run, logs: runs.append(run))
     path = tmp_path / "deep" / "{epoch:02d}-{val_loss:.2f}.npz"
     saving = ModelCheckpoint(path, verbose=1)
     run, history = fit(watch, saving, epochs=2, validation_split=0.25)
@@ -67,10 +67,10 @@ def test_checkpoints_hold_the_epochs_and_can_be_loaded(tmp_path, capsys):
     loaded = load_weights(path.parent / names[0], other)
     chex.assert_trees_all_equal(
         (loaded.model, loaded.state, loaded.opt_state, loaded.step),
-        (kept[0].model, kept[0].state, kept[0].opt_state, kept[0].step),
+        (runs[0].model, runs[0].state, runs[0].opt_state, runs[0].step),
     )
     only = load_weights(path.parent / names[0], other, weights_only=True)
-    chex.assert_trees_all_equal(only.model, kept[0].model)
+    chex.assert_trees_all_equal(only.model, runs[0].model)
     assert int(only.step) == 0
     # training goes on from there
     fit(run=loaded, epochs=1)

@@ -43,10 +43,10 @@ def test_early_stopping_decides_as_keras_does(options):
 def test_early_stopping_resumes():
     sequence = [{"val_loss": value} for value in LOSSES]
     stopping = EarlyStopping(patience=3, restore_best_weights=True)
-    whole, epochs = drive(stopping, sequence)
+    full_run, epochs = drive(stopping, sequence)
     pieces, ours = drive(stopping, sequence, through=pickled)
     assert ours == epochs
-    chex.assert_trees_all_equal(pieces.memory, whole.memory)
+    chex.assert_trees_all_equal(pieces.memory, full_run.memory)
     # interrupted after two epochs: the hooks before it, and those of another process
     (named,) = hooks.check_callbacks(stopping)
     run = RUN
@@ -54,8 +54,8 @@ def test_early_stopping_resumes():
         run = named.on_epoch_end(epoch, shifted(run, 1.0), sequence[epoch])
     run, after = drive(stopping, sequence[2:], run=pickled(run), first=2)
     assert after + 2 == epochs
-    chex.assert_trees_all_equal(run.memory, whole.memory)
-    chex.assert_trees_all_equal(run.model, whole.model)
+    chex.assert_trees_all_equal(run.memory, full_run.memory)
+    chex.assert_trees_all_equal(run.model, full_run.model)
     # a training from the beginning counts anew
     again, ours = drive(stopping, sequence, run=run)
     assert ours == epochs
@@ -68,19 +68,19 @@ def test_early_stopping_ignores_and_reports_nan(capsys):
     run, epochs = drive(stopping, sequence)
     assert epochs == 5
     chex.assert_trees_all_close(run.model, shifted(RUN, 3.0).model, rtol=1e-6)
-    said = capsys.readouterr().out
-    assert "Epoch 5: stopped, loss has not improved since epoch 3." in said
-    assert "of the best epoch, 3." in said
+    output = capsys.readouterr().out
+    assert "Epoch 5: stopped, loss has not improved since epoch 3." in output
+    assert "of the best epoch, 3." in output
 
 
 def test_the_best_state_comes_back_from_fit():
-    kept = []
-    watch = LambdaCallback(on_epoch_end=lambda epoch, run, logs: kept.append(run))
+    runs = []
+    watch = LambdaCallback(on_epoch_end=lambda epoch, run, logs: runs.append(run))
     stopping = EarlyStopping("loss", mode="max", patience=2, restore_best_weights=True)
     run, history = fit(watch, stopping, epochs=9)
     assert history.epoch == [0, 1, 2]
-    chex.assert_trees_all_equal((run.model, run.state), (kept[0].model, kept[0].state))
-    assert int(run.step) == int(kept[2].step)
+    chex.assert_trees_all_equal((run.model, run.state), (runs[0].model, runs[0].state))
+    assert int(run.step) == int(runs[2].step)
     # frozen weights come back too, and freezing does not confuse the paths
     frozen = RUN.replace(model=fk.freeze(RUN.model, "body"))
     run, _ = fit(stopping, run=frozen, epochs=3)

@@ -101,10 +101,12 @@ def test_every_kind_of_leaf_comes_back_bit_identical(tmp_path):
     tree = everything()
     with open_store(Checkpoint(tmp_path)) as store:
         store.save(3, tree, {"epoch": 1, "history": {"loss": [0.5, float("nan")]}})
-        found = store.restore(jax.tree.map(lambda leaf: leaf, tree))
-    same(tree, found.tree)
-    assert found.step == 3 and found.messages == () and found.info["epoch"] == 1
-    assert found.info["history"]["loss"][0] == 0.5 and np.isnan(found.info["history"]["loss"][1])
+        restored = store.restore(jax.tree.map(lambda leaf: leaf, tree))
+    same(tree, restored.tree)
+    assert restored.step == 3 and restored.messages == () and restored.info["epoch"] == 1
+    assert restored.info["history"]["loss"][0] == 0.5 and np.isnan(
+        restored.info["history"]["loss"][1]
+    )
     assert steps_in(tmp_path) == ["3"] and os.listdir(tmp_path / "partial") == []
 
 
@@ -123,9 +125,9 @@ def test_restores_into_shapes_and_into_shardings(tmp_path):
         "key": jax.ShapeDtypeStruct((), tree["key"].dtype),
         "wide": jax.ShapeDtypeStruct((2,), "float64"),
     }
-    found = restore(tmp_path, spec).tree
-    same(tree, found)
-    assert found["rows"].sharding == rows and isinstance(found["wide"], np.ndarray)
+    restored = restore(tmp_path, spec).tree
+    same(tree, restored)
+    assert restored["rows"].sharding == rows and isinstance(restored["wide"], np.ndarray)
     assert restore(tmp_path, tree).tree["rows"].sharding == rows
     assert not restore(tmp_path, {**tree, "rows": jnp.zeros(8)}).tree["rows"].committed
 
@@ -176,18 +178,18 @@ def test_the_buffers_may_be_donated_as_soon_as_save_returns(tmp_path, monkeypatc
         info["history"].append(2)
         go.set()
         store.wait()
-        found = store.restore({"a": jnp.zeros(1000), "h": host})
-    assert float(found.tree["a"][7]) == 7 and found.tree["h"][7] == 7
-    assert found.info == {"history": [1]}
+        restored = store.restore({"a": jnp.zeros(1000), "h": host})
+    assert float(restored.tree["a"][7]) == 7 and restored.tree["h"][7] == 7
+    assert restored.info == {"history": [1]}
 
 
 def test_orbax_alone_reads_the_arrays(tmp_path):
     import orbax.checkpoint as orbax
 
     write(tmp_path, 4)
-    found = orbax.PyTreeCheckpointer().restore(tmp_path / "latest" / "4" / "arrays")
-    np.testing.assert_array_equal(found["w"], small(4)["w"])
-    assert set(found) == {"w", "n/step"}
+    restored = orbax.PyTreeCheckpointer().restore(tmp_path / "latest" / "4" / "arrays")
+    np.testing.assert_array_equal(restored["w"], small(4)["w"])
+    assert set(restored) == {"w", "n/step"}
 
 
 def test_the_manifest_lists_the_arrays(tmp_path):
@@ -228,8 +230,8 @@ def test_a_step_that_is_saved_again_is_the_newer_one(tmp_path):
     with open_store(Checkpoint(tmp_path)) as store:
         for epoch in range(4):
             store.save(5, small(5 + epoch), {"epoch": epoch}, best=True)
-        found = store.restore(small())
-        assert found.info == {"epoch": 3} and found.step == 5
+        restored = store.restore(small())
+        assert restored.info == {"epoch": 3} and restored.step == 5
         same(small(8), store.best(small()).tree)
     assert steps_in(tmp_path) == ["5.3", "5.2"] and steps_in(tmp_path, "best") == ["5.3"]
 
@@ -295,14 +297,14 @@ def test_any_damaged_file_is_named_and_the_save_before_is_used(tmp_path, damage)
     assert len(names) >= 5
     for name in names:
         path = newest / name
-        whole = path.read_bytes()
+        contents = path.read_bytes()
         DAMAGES[damage](path)
-        found = restore(tmp_path, small())
-        assert found.step == 1 and found.info == {"epoch": 1}
-        same(small(1), found.tree)
-        [message] = found.messages
+        restored = restore(tmp_path, small())
+        assert restored.step == 1 and restored.info == {"epoch": 1}
+        same(small(1), restored.tree)
+        [message] = restored.messages
         assert name.as_posix() in message and str(newest) in message and "step 1" in message
-        path.write_bytes(whole)
+        path.write_bytes(contents)
     assert restore(tmp_path, small()).step == 2
 
 
@@ -312,13 +314,13 @@ def test_arrays_that_orbax_reads_differently_are_detected(tmp_path, monkeypatch)
     calls = []
 
     def read(folder, names):
-        found = real(folder, names)
+        restored = real(folder, names)
         calls.append(folder)
-        return {**found, "w": found["w"] * 2} if len(calls) == 1 else found
+        return {**restored, "w": restored["w"] * 2} if len(calls) == 1 else restored
 
     monkeypatch.setattr("fkeras.training.checkpoint.reading.read_arrays", read)
-    found = restore(tmp_path, small())
-    assert found.step == 1 and "array w" in found.messages[0]
+    restored = restore(tmp_path, small())
+    assert restored.step == 1 and "array w" in restored.messages[0]
 
     def fail(folder, names):
         raise KeyError("inside orbax")
@@ -366,8 +368,8 @@ def test_a_save_that_is_removed_while_it_is_read_is_no_damage(tmp_path, monkeypa
         return real(folder, names)
 
     monkeypatch.setattr("fkeras.training.checkpoint.reading.read_arrays", read)
-    found = restore(tmp_path, small())
-    assert found.step == 1 and found.messages == ()
+    restored = restore(tmp_path, small())
+    assert restored.step == 1 and restored.messages == ()
 
 
 def test_a_manifest_of_a_later_format(tmp_path, monkeypatch):
@@ -577,8 +579,8 @@ def test_two_threads_share_a_store(tmp_path):
         threads = [threading.Thread(target=work, args=(first,)) for first in (0, 1)]
         [t.start() for t in threads]
         [t.join() for t in threads]
-        found = store.restore(small())
-    same(small(found.step), found.tree)
+        restored = store.restore(small())
+    same(small(restored.step), restored.tree)
     # a step that comes late may be removed as older than those that are kept, not half written
     assert os.listdir(tmp_path / "partial") == [] and len(steps_in(tmp_path)) == 6
 
@@ -762,11 +764,11 @@ def run_each(home, **programs):
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
 
     def of(name):
-        told = done.stderr + (home / f"{name}.err").read_text()
+        stderr = done.stderr + (home / f"{name}.err").read_text()
         # a thread of the libraries may complain that its loop was closed; the program says by its
         # exit code whether what it asserts held
-        assert (home / f"{name}.code").read_text() == "0", told[-4000:]
-        assert "absl" not in told  # no rubbish of the libraries on the screen
+        assert (home / f"{name}.code").read_text() == "0", stderr[-4000:]
+        assert "absl" not in stderr  # libraries log nothing on the screen
         return (home / f"{name}.out").read_text().split()
 
     return of
@@ -933,8 +935,8 @@ def test_optimizers_are_known_again():
     assert optimizer_fingerprint(optax.adam(1e-3)) == optimizer_fingerprint(optax.adam(1e-3))
     [line] = differences(optimizer_fingerprint, optax.adam(1e-3), optax.sgd(0.1))
     assert "ScaleByAdamState" in line
-    own = optax.masked(optax.sgd(0.1), {"other": True})
-    assert "weights of its own" in optimizer_fingerprint(own)["state"]
+    transformation = optax.masked(optax.sgd(0.1), {"other": True})
+    assert "weights of its own" in optimizer_fingerprint(transformation)["state"]
 
 
 def test_data_are_known_again(tmp_path):
@@ -1014,8 +1016,8 @@ def test_comparing():
 
 def test_examples():
     for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        found = doctest.testmod(importlib.import_module(info.name), optionflags=doctest.ELLIPSIS)
-        assert found.failed == 0, info.name
+        results = doctest.testmod(importlib.import_module(info.name), optionflags=doctest.ELLIPSIS)
+        assert results.failed == 0, info.name
 
 
 def test_importing_the_package_does_not_import_orbax():

@@ -140,8 +140,8 @@ def test_class_weights_of_labels_one_hot_rows_and_binary_outputs():
     one_hot = np.eye(3, dtype="float32")[Y]
     np.testing.assert_array_equal(checks.class_weights(table, one_hot, RUN.model), expected)
     binary = (Y > 0).astype("float32")[:, None]
-    found = checks.class_weights({1: 3.0}, binary, MSE_RUN.model)
-    np.testing.assert_array_equal(found, np.where(Y > 0, 3.0, 1.0))
+    values = checks.class_weights({1: 3.0}, binary, MSE_RUN.model)
+    np.testing.assert_array_equal(values, np.where(Y > 0, 3.0, 1.0))
     with pytest.raises(ValueError, match=r"unknown class 2; .* 2 classes"):
         checks.class_weights({2: 1.0}, binary, MSE_RUN.model)
 
@@ -150,5 +150,5 @@ def test_dictionaries_of_inputs_and_weights_of_each_output_train():
     weights = {"score": np.ones(40, "float32"), "kind": np.linspace(0, 1, 40)}
     run, history = pair(sample_weight=weights, batch_size=16)
     assert list(history.history) == ["loss", "score_loss", "kind_loss"]
-    found = PAIR.predict(run, PX, batch_size=16)
-    assert found["kind"].shape == (40, 3)
+    values = PAIR.predict(run, PX, batch_size=16)
+    assert values["kind"].shape == (40, 3)

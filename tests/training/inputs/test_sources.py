@@ -54,8 +54,8 @@ def test_batches_train_as_arrays_do(source, steps):
 
 def test_an_iterator_continues_after_the_previous_epoch():
     one, _ = TRAINER.fit(RUN, iter(batches()), epochs=2, steps_per_epoch=3, verbose=0)
-    whole, _ = TRAINER.fit(RUN, batches(), epochs=1, verbose=0)
-    chex.assert_trees_all_close(one.model, whole.model, rtol=1e-6)
+    expected, _ = TRAINER.fit(RUN, batches(), epochs=1, verbose=0)
+    chex.assert_trees_all_close(one.model, expected.model, rtol=1e-6)
     again, _ = TRAINER.fit(RUN, Loader(batches()), epochs=4, steps_per_epoch=3, verbose=0)
     chex.assert_trees_all_close(again.model, FITTED.model, rtol=1e-5, atol=1e-6)
 
@@ -72,9 +72,9 @@ def test_class_weights_count_in_batches_too():
     model = fk.Sequential([fk.Input((3,)), layers.Dense(2, "softmax")])
     trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy")
     run, labels = trainer.init(model, KEY), (X[:, 0] > 0).astype("int32")
-    made = [(X[i : i + 8], labels[i : i + 8], Y[i : i + 8, 0] ** 2) for i in range(0, 44, 8)]
+    dataset = [(X[i : i + 8], labels[i : i + 8], Y[i : i + 8, 0] ** 2) for i in range(0, 44, 8)]
     options = {"class_weight": {0: 0.2, 1: 3.0}, "verbose": 0}
-    one, _ = trainer.fit(run, made, **options)
+    one, _ = trainer.fit(run, dataset, **options)
     two, _ = trainer.fit(run, X, labels, 8, shuffle=False, sample_weight=Y[:, 0] ** 2, **options)
     chex.assert_trees_all_close(one.model, two.model, rtol=1e-5, atol=1e-6)
 
@@ -93,10 +93,10 @@ def test_a_mapped_file_is_read_row_by_row(tmp_path, monkeypatch):
 
 
 def test_rows_are_kept_on_the_device_or_sent_with_the_same_result(monkeypatch):
-    kept, first = TRAINER.fit(RUN, X, Y, 8, epochs=2, verbose=0)
+    expected_run, first = TRAINER.fit(RUN, X, Y, 8, epochs=2, verbose=0)
     monkeypatch.setattr(array_feed, "MEMORY", 16)
     sent, second = TRAINER.fit(RUN, X, Y, 8, epochs=2, verbose=0)
-    chex.assert_trees_all_close(kept, sent, rtol=1e-6)
+    chex.assert_trees_all_close(expected_run, sent, rtol=1e-6)
     assert first.history["loss"] == pytest.approx(second.history["loss"], rel=1e-6)
 
 
@@ -166,11 +166,11 @@ def poisoned(row=21):
 def test_a_step_that_is_not_finite_is_not_applied(limit, monkeypatch):
     monkeypatch.setattr(array_feed, "MEMORY", limit)
     clean = [batch for number, batch in enumerate(poisoned()) if number != 2]
-    kept, _ = TRAINER.fit(RUN, clean, verbose=0)
+    expected_run, _ = TRAINER.fit(RUN, clean, verbose=0)
     skipping = fk.Trainer("sgd", "mse", on_nonfinite="skip")
     with pytest.warns(UserWarning, match=r"1 steps returned nan or infinity.*\(batch 3\)"):
         run, history = skipping.fit(RUN, poisoned(), verbose=0)
-    chex.assert_trees_all_close(run.model, kept.model, rtol=1e-6)
+    chex.assert_trees_all_close(run.model, expected_run.model, rtol=1e-6)
     assert int(run.step) == 5
     assert np.isfinite(history.history["loss"][0])
     with pytest.raises(fk.training.NonFiniteError, match=r"epoch 1, batch 3.*8 rows") as caught:
@@ -203,8 +203,8 @@ def test_on_nonfinite_is_one_of_three():
 
 def test_datasets_of_grain_are_sources():
     grain = pytest.importorskip("grain")
-    made = grain.MapDataset.source(np.arange(44)).map(lambda row: (X[row], Y[row])).batch(8)
-    run, history = TRAINER.fit(RUN, made, epochs=2, verbose=0)
+    dataset = grain.MapDataset.source(np.arange(44)).map(lambda row: (X[row], Y[row])).batch(8)
+    run, history = TRAINER.fit(RUN, dataset, epochs=2, verbose=0)
     chex.assert_trees_all_close(run.model, FITTED.model, rtol=1e-5, atol=1e-6)
     assert history.params["steps"] == 6
 
@@ -216,7 +216,7 @@ def test_a_grain_loader_resumes_at_its_position(tmp_path):
         rows = grain.MapDataset.source(np.arange(44)).shuffle(seed=3)
         return rows.map(lambda row: (X[row], Y[row])).batch(8).to_iter_dataset()
 
-    whole, _ = TRAINER.fit(RUN, made(), epochs=2, verbose=0)
+    expected, _ = TRAINER.fit(RUN, made(), epochs=2, verbose=0)
     plan = fk.Checkpoint(str(tmp_path), every=1)
 
     def cut(step, run, logs):
@@ -228,4 +228,4 @@ def test_a_grain_loader_resumes_at_its_position(tmp_path):
     with pytest.raises(OSError, match="power cut"):
         TRAINER.fit(RUN, made(), callbacks=[power], **options)
     run, _ = TRAINER.fit(RUN, made(), **options)
-    chex.assert_trees_all_equal(run.model, whole.model)
+    chex.assert_trees_all_equal(run.model, expected.model)

@@ -55,11 +55,11 @@ def test_fit_equals_steps_by_hand_with_the_same_keys():
 
 def test_rows_that_fill_the_last_batch_come_from_the_same_order():
     feed = array_feed.feed_of(np.arange(10), 4)
-    (chunk, counts), taken = array_feed.Epoch(feed, np.resize(np.arange(10)[::-1], 14), 2).take(5)
+    (chunk, counts), count = array_feed.Epoch(feed, np.resize(np.arange(10)[::-1], 14), 2).take(5)
     np.testing.assert_array_equal(chunk[0], [1, 0, 9, 8])
-    assert (taken, counts[0]) == (1, 2)
-    kept = array_feed.placed(feed)
-    rows, _ = kept.epoch(RUN, 0).take(3)
+    assert (count, counts[0]) == (1, 2)
+    resident_feed = array_feed.placed(feed)
+    rows, _ = resident_feed.epoch(RUN, 0).take(3)
     seen = [step.batch_at(rows, np.int32(number)) for number in range(3)]
     order = np.concatenate([batch[valid] for batch, valid in seen])
     np.testing.assert_array_equal(np.sort(order), np.arange(10))
@@ -289,12 +289,12 @@ def test_every_batch_counts_where_steps_are_single():
     model = fk.Sequential([fk.Input((4, 4, 1)), fk.layers.Conv2D(1, 3, padding="same")])
     trainer = fk.Trainer("sgd", "mse")
     run = trainer.init(model, jax.random.key(0))
-    whole = trainer.evaluate(run, x, y, batch_size=72, verbose=0)["loss"]
+    expected_loss = trainer.evaluate(run, x, y, batch_size=72, verbose=0)["loss"]
     expected = np.mean(np.square(trainer.predict(run, x) - y))
-    np.testing.assert_allclose(whole, expected, rtol=1e-5)
+    np.testing.assert_allclose(expected_loss, expected, rtol=1e-5)
     for size in (6, 7):
         parts = trainer.evaluate(run, x, y, batch_size=size, verbose=0)["loss"]
-        np.testing.assert_allclose(parts, whole, rtol=1e-5)
+        np.testing.assert_allclose(parts, expected_loss, rtol=1e-5)
     frozen = fk.Trainer(fk.optimizers.SGD(0.0), "mse")
     run, history = frozen.fit(
         frozen.init(run.model, jax.random.key(0)),
@@ -304,5 +304,5 @@ def test_every_batch_counts_where_steps_are_single():
         validation_data=(x, y),
         verbose=0,
     )
-    np.testing.assert_allclose(history.history["val_loss"], [whole], rtol=1e-5)
-    np.testing.assert_allclose(history.history["loss"], [whole], rtol=1e-5)
+    np.testing.assert_allclose(history.history["val_loss"], [expected_loss], rtol=1e-5)
+    np.testing.assert_allclose(history.history["loss"], [expected_loss], rtol=1e-5)

@@ -52,10 +52,10 @@ def test_sixty_four_members_of_a_population_are_as_sixty_four_trainings():
     population, logs = jax.jit(jax.vmap(lambda run: TRAINER.run(run, (X, Y), 2, 8)))(together)
     assert logs["loss"].shape == (members, 2)
     for member, start in enumerate(starts):
-        alone, own = train(start)
+        single_run, single_logs = train(start)
         mine = jax.tree.map(lambda a, member=member: a[member], population)
-        chex.assert_trees_all_close(mine.model, alone.model, rtol=2e-4, atol=1e-5)
-        np.testing.assert_allclose(logs["loss"][member], own["loss"], rtol=1e-4)
+        chex.assert_trees_all_close(mine.model, single_run.model, rtol=2e-4, atol=1e-5)
+        np.testing.assert_allclose(logs["loss"][member], single_logs["loss"], rtol=1e-4)
     assert np.unique(logs["loss"][:, 1]).size == members
 
 

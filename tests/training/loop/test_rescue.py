@@ -44,8 +44,8 @@ def watching(*others):
         """Counts its calls in the run's memory: a hook that is repeated or left out shows."""
 
         def _count(self, run, name):
-            kept = self.recall(run, {"batch": 0, "epoch": 0})
-            return self.remember(run, {**kept, name: kept[name] + 1})
+            counts = self.recall(run, {"batch": 0, "epoch": 0})
+            return self.remember(run, {**counts, name: counts[name] + 1})
 
         def on_batch_end(self, step, run, logs):
             seen.append(step)
@@ -61,8 +61,8 @@ def watching(*others):
 
 
 def fit(callbacks=(), **options):
-    given = {"epochs": EPOCHS, "validation_split": 0.2, "verbose": 0, "steps_per_execution": 1}
-    return TRAINER.fit(RUN, X, Y, 8, callbacks=list(callbacks), **{**given, **options})
+    defaults = {"epochs": EPOCHS, "validation_split": 0.2, "verbose": 0, "steps_per_execution": 1}
+    return TRAINER.fit(RUN, X, Y, 8, callbacks=list(callbacks), **{**defaults, **options})
 
 
 @functools.cache
@@ -425,8 +425,8 @@ SOURCES = {"iterable": failing, "loader": Loader, "function": by_step, "bad rows
 
 
 def grouped(source, **options):
-    given = {"epochs": 2, "steps_per_epoch": 6, "verbose": 0, "steps_per_execution": 4}
-    return TRAINER.fit(RUN, source, **{**given, **options})
+    defaults = {"epochs": 2, "steps_per_epoch": 6, "verbose": 0, "steps_per_execution": 4}
+    return TRAINER.fit(RUN, source, **{**defaults, **options})
 
 
 @functools.cache

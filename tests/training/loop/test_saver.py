@@ -41,8 +41,8 @@ def whole():
 
 
 def fit(folder, **options):
-    given = {"epochs": 3, "validation_split": 0.2, "verbose": 0, "checkpoint": folder, **SINGLE}
-    return TRAINER.fit(RUN, X, Y, 8, **{**given, **options})
+    defaults = {"epochs": 3, "validation_split": 0.2, "verbose": 0, "checkpoint": folder, **SINGLE}
+    return TRAINER.fit(RUN, X, Y, 8, **{**defaults, **options})
 
 
 QUICK = (

@@ -51,24 +51,24 @@ class TestBatchAndWeights:
         h = layers.Add()([x, other])
         run, trainer = _run(layers.Dense(1)(h), {"a": x, "b": other})
         bad = np.where(Y == 1, np.inf, Y)
-        given = {"a": X, "b": X}
-        _check(find_nan(run, (given, bad), trainer), "batch", "y", "4 inf")
-        _check(find_nan(run, (given, Y, bad[:, 0]), trainer), "batch", "sample_weight", "[0]")
+        inputs = {"a": X, "b": X}
+        _check(find_nan(run, (inputs, bad), trainer), "batch", "y", "4 inf")
+        _check(find_nan(run, (inputs, Y, bad[:, 0]), trainer), "batch", "sample_weight", "[0]")
         _check(find_nan(run, ({"a": X, "b": X * np.nan}, Y), trainer), "batch", "x['b']")
-        assert find_nan(run, (given, Y), trainer) is None
+        assert find_nan(run, (inputs, Y), trainer) is None
 
     def test_weights_in_the_order_of_the_model(self, x):
         inner = fk.Sequential([fk.Input((3,)), layers.Dense(3, name="z")], name="inner")
         run, trainer = _run(layers.Dense(1, name="a")(inner(x)), x)
         spoiled = jax.tree.map(lambda w: w.at[-1].set(jnp.inf), run.model)
-        found = find_nan(run.replace(model=spoiled), (X, Y), trainer)
-        _check(found, "weights", "inner/z/kernel", "weight", "learning rate", "[2, 0]")
+        finding = find_nan(run.replace(model=spoiled), (X, Y), trainer)
+        _check(finding, "weights", "inner/z/kernel", "weight", "learning rate", "[2, 0]")
 
     def test_state(self, x):
         run, trainer = _run(layers.Dense(1)(layers.BatchNormalization(name="bn")(x)), x)
         state = jax.tree.map(lambda a: a.at[1].set(jnp.nan), run.state)
-        found = find_nan(run.replace(state=state), (X, Y), trainer)
-        _check(found, "weights", "bn/moving_mean", "state 'bn/moving_mean'")
+        finding = find_nan(run.replace(state=state), (X, Y), trainer)
+        _check(finding, "weights", "bn/moving_mean", "state 'bn/moving_mean'")
 
 
 class TestForward:
@@ -77,15 +77,17 @@ class TestForward:
         inner = fk.Sequential([fk.Input((3,)), *block], name="block")
         outer = fk.Sequential([fk.Input((3,)), inner, layers.Dense(2)], name="encoder")
         run, trainer = _run(layers.Dense(1)(outer(x)), x)
-        found = find_nan(run, (X, Y), trainer)
-        _check(found, "forward", "encoder/block/bad", "call 0", "operation log", "maximum(x, 1e-7)")
-        assert "(Lambda)" in found.where and "its inputs: from -" in found.message
+        finding = find_nan(run, (X, Y), trainer)
+        _check(
+            finding, "forward", "encoder/block/bad", "call 0", "operation log", "maximum(x, 1e-7)"
+        )
+        assert "(Lambda)" in finding.where and "its inputs: from -" in finding.message
 
     def test_the_call_of_a_shared_layer(self, x):
         shared = _log("shared")
         run, trainer = _run(layers.Dense(1)(shared(shared(x))), x)
-        found = find_nan(run, (np.ones_like(X), Y), trainer)
-        _check(found, "forward", "shared", "'shared' (Lambda), call 1", "from 0 to 0")
+        finding = find_nan(run, (np.ones_like(X), Y), trainer)
+        _check(finding, "forward", "shared", "'shared' (Lambda), call 1", "from 0 to 0")
 
     @pytest.mark.parametrize(
         ("function", "words"),
@@ -137,8 +139,8 @@ class TestForward:
         alone = Scaled().build(jax.random.key(0), (None, 3))
         _check(find_nan(run.replace(model=alone, state={}), X), "forward", "inner")
         leaf = layers.Lambda(jnp.log)
-        found = find_nan(run.replace(model=leaf, state={}), X)
-        _check(found, "forward", "", "Lambda", "log")
+        finding = find_nan(run.replace(model=leaf, state={}), X)
+        _check(finding, "forward", "", "Lambda", "log")
 
     def test_dropout_repeats_the_draw_of_the_step(self, x):
         drop = layers.Dropout(0.5)
@@ -147,8 +149,8 @@ class TestForward:
         run = run.replace(step=run.step + 3)
         key = fk.engine.subkey(run.key, run.step)
         fresh = run.model.apply(X, training=True, key=key).value
-        kept = trace_values(run.model, fk.Context(training=True, key=key), jnp.asarray(X))
-        np.testing.assert_array_equal(kept[-1].output.value, fresh)
+        calls = trace_values(run.model, fk.Context(training=True, key=key), jnp.asarray(X))
+        np.testing.assert_array_equal(calls[-1].output.value, fresh)
         _check(find_nan(run, (X + 2, Y), trainer), "forward", "inverse", "div")
         assert find_nan(run, (X + 2, Y), trainer, training=False) is None
 
@@ -182,8 +184,10 @@ class TestLosses:
         run, trainer = _run({"two": two, "one": one}, x, {"one": "mse", "two": Log()})
         zero = Y.copy()
         zero[2] = 0
-        found = find_nan(run, (X, {"one": Y, "two": zero}), trainer)
-        _check(found, "loss", "two", "Log, the loss of the output 'two'", "[2]", "targets: from 0")
+        finding = find_nan(run, (X, {"one": Y, "two": zero}), trainer)
+        _check(
+            finding, "loss", "two", "Log, the loss of the output 'two'", "[2]", "targets: from 0"
+        )
         assert find_nan(run, (X, {"one": Y, "two": Y}), trainer) is None
 
     def test_in_total(self, x):
@@ -205,9 +209,9 @@ class TestBackward:
         if function is jnp.linalg.norm:
             function = lambda v: jnp.linalg.norm(v, axis=-1, keepdims=True)  # noqa: E731
         run, trainer = self._root(function, x)
-        found = find_nan(run, (X, Y), trainer)
-        _check(found, "backward", "root", "call 0", "gradient for its input", "sqrt(x + 1e-7)")
-        assert "its inputs: from 0 to 0" in found.message
+        finding = find_nan(run, (X, Y), trainer)
+        _check(finding, "backward", "root", "call 0", "gradient for its input", "sqrt(x + 1e-7)")
+        assert "its inputs: from 0 to 0" in finding.message
 
     def test_only_gradients_of_trainable_weights_count(self, x):
         run, trainer = self._root(jnp.sqrt, x, trainable=False)
@@ -232,8 +236,8 @@ class TestBackward:
 
         shared = Root(name="shared")
         run, trainer = _run(layers.Dense(1)(shared(shared(x))), x)
-        found = find_nan(run, (X, Y), trainer)
-        _check(found, "backward", "shared", "call 1", "gradient for its weights has", "inf")
+        finding = find_nan(run, (X, Y), trainer)
+        _check(finding, "backward", "shared", "call 1", "gradient for its weights has", "inf")
 
     def test_a_loss(self, x):
         class Root(losses.Loss):
@@ -242,8 +246,8 @@ class TestBackward:
 
         one, two = layers.Dense(1, name="one")(x), layers.Dense(1, name="two")(x)
         run, trainer = _run([one, two], x, ["mse", Root()])
-        found = find_nan(run, (X, [Y, Y]), trainer)
-        _check(found, "backward", "two", "the gradient for the predictions has 4 nan")
+        finding = find_nan(run, (X, [Y, Y]), trainer)
+        _check(finding, "backward", "two", "the gradient for the predictions has 4 nan")
 
     def test_a_penalty(self, x):
         norm = layers.Dense(1, name="d", kernel_initializer="zeros", kernel_regularizer=_norm)
@@ -256,7 +260,7 @@ class TestBackward:
         context, array = fk.Context(training=True, key=key), jnp.asarray(X)
         calls = trace_values(model, context, array)
         loss = lambda _, out: jnp.sum(out.value**2)  # noqa: E731
-        weights, found = trace_gradients(model, context, (array,), calls, loss)
+        weights, finding = trace_gradients(model, context, (array,), calls, loss)
 
         def total(model, x):
             return jnp.sum(model.apply(x, training=True, key=key).value ** 2)
@@ -265,7 +269,7 @@ class TestBackward:
         kernel = direct.layers["s"].kernel
         np.testing.assert_allclose(weights["s/kernel"], kernel, rtol=1e-5, atol=1e-6)
         first = next(call for call in calls if (call.path, call.number) == ("s", 0))
-        np.testing.assert_allclose(found[first.ticket][1][0], at_x, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(finding[first.ticket][1][0], at_x, rtol=1e-5, atol=1e-6)
 
 
 def _norm(value):

@@ -147,9 +147,9 @@ def test_reinforcement_of_the_rewarded_action():
         scores = model(batch)
         actions = jax.random.categorical(key, scores)
         rewards = ((actions == 1) == (batch[:, 0] > 0)).astype("float32")
-        taken = jnp.take_along_axis(jax.nn.log_softmax(scores), actions[:, None], 1)[:, 0]
+        log_probs = jnp.take_along_axis(jax.nn.log_softmax(scores), actions[:, None], 1)[:, 0]
         advantage = jax.lax.stop_gradient(rewards - rewards.mean())
-        return fk.Output(-(advantage * taken).mean(), metrics={"reward": rewards.mean()})
+        return fk.Output(-(advantage * log_probs).mean(), metrics={"reward": rewards.mean()})
 
     trainer = fk.Trainer(fk.optimizers.Adam(0.1), objective=reinforce)
     run = trainer.init(policy, KEY)
@@ -200,14 +200,14 @@ def test_checkpoints_resume_bit_for_bit_with_metrics_of_half_an_epoch(tmp_path):
                 raise RuntimeError("pulled the plug")
 
     call = functools.partial(TRAINER.fit, RUN, X, Y, batch_size=4, epochs=3, verbose=0)
-    whole = call(validation_data=(X, Y))
+    expected = call(validation_data=(X, Y))
     plan = fk.Checkpoint(tmp_path, every=2)
     with pytest.raises(RuntimeError, match="plug"):
         call(validation_data=(X, Y), checkpoint=plan, callbacks=[Break(5)], steps_per_execution=1)
     resumed = call(validation_data=(X, Y), checkpoint=plan)
     same(
         (resumed.run.model, resumed.run.opt_state, resumed.history.history),
-        (whole.run.model, whole.run.opt_state, whole.history.history),
+        (expected.run.model, expected.run.opt_state, expected.history.history),
     )
 
 
@@ -283,11 +283,13 @@ def test_frozen_weights_nonfinite_steps_and_find_nan():
     trainer = fk.Trainer("adam", objective=objective)
     with pytest.raises(fk.training.NonFiniteError) as error:
         trainer.fit(RUN, X, verbose=0)
-    found = fk.find_nan(error.value.run, error.value.batch, trainer)
-    assert found.phase == "loss" and "'objective'" in found.where and "logarithm" in str(found)
+    finding = fk.find_nan(error.value.run, error.value.batch, trainer)
+    assert (
+        finding.phase == "loss" and "'objective'" in finding.where and "logarithm" in str(finding)
+    )
     assert fk.find_nan(RUN, (X, Y), TRAINER) is None
-    found = fk.find_nan(RUN, (X * np.nan, Y), TRAINER)
-    assert found.phase == "batch"
+    finding = fk.find_nan(RUN, (X * np.nan, Y), TRAINER)
+    assert finding.phase == "batch"
     skip = dataclasses.replace(trainer, on_nonfinite="skip")
     with pytest.warns(UserWarning, match="were skipped"):
         new, _ = skip.fit(RUN, X, verbose=0)
@@ -297,16 +299,16 @@ def test_frozen_weights_nonfinite_steps_and_find_nan():
 def test_find_nan_names_the_layer_that_an_objective_calls():
     bad = fk.Sequential([fk.Input((3,)), layers.Lambda(jnp.log, name="log"), layers.Dense(1)])
     trainer = fk.Trainer("adam", objective=regress)
-    found = fk.find_nan(trainer.init(bad, KEY), (X, Y), trainer)
-    assert (found.phase, found.path) == ("forward", "log")
+    finding = fk.find_nan(trainer.init(bad, KEY), (X, Y), trainer)
+    assert (finding.phase, finding.path) == ("forward", "log")
 
     def root(model, state, batch, key, training):
         return fk.Output(jnp.sqrt(jnp.float32(0) * model(batch)).mean())
 
     trainer = fk.Trainer("adam", objective=root)
     run = trainer.init(fk.Sequential([fk.Input((3,)), layers.Dense(1)]), KEY)
-    found = fk.find_nan(run, X, trainer)
-    assert (found.phase, found.path) == ("backward", "dense/bias")
+    finding = fk.find_nan(run, X, trainer)
+    assert (finding.phase, finding.path) == ("backward", "dense/bias")
 
 
 def answer(**changes):
@@ -425,8 +427,8 @@ def test_a_model_with_its_own_loss_trains_without_targets():
     np.testing.assert_allclose(one["loss"], error, rtol=1e-5)
     # the rows that are left make a batch of their own, as a loss of a layer knows no invalid rows
     parts = [OWN.evaluate(OWN_RUN, part, verbose=0)["loss"] for part in (X[:8], X[8:])]
-    whole = OWN.evaluate(OWN_RUN, X, batch_size=8, verbose=0)["loss"]
-    np.testing.assert_allclose(whole, np.average(parts, weights=[8, 2]), rtol=1e-5)
+    expected = OWN.evaluate(OWN_RUN, X, batch_size=8, verbose=0)["loss"]
+    np.testing.assert_allclose(expected, np.average(parts, weights=[8, 2]), rtol=1e-5)
     assert OWN.predict(new, X).shape == (10, 3)
     assert fk.find_nan(OWN_RUN, X, OWN) is None
 

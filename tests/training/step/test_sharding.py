@@ -56,9 +56,11 @@ def test_several_devices_compute_the_numbers_of_one(name):
     for log, values in expected.history.items():
         np.testing.assert_allclose(history.history[log], values, rtol=1e-5)
     kernel, slot = run.model.layers["dense"].kernel, run.opt_state.slots["momentum"]["dense/kernel"]
-    wanted = (MESHES[name][2] or {}).get("dense/*" if name == "model first" else "*/kernel", ())
+    expected_spec = (MESHES[name][2] or {}).get(
+        "dense/*" if name == "model first" else "*/kernel", ()
+    )
     for array in (kernel, slot):
-        assert tuple(array.sharding.spec) == tuple(wanted)
+        assert tuple(array.sharding.spec) == tuple(expected_spec)
         assert len(array.sharding.device_set) == 8
     assert many.evaluate(run, X, Y, verbose=0) == pytest.approx(
         ONE.evaluate(alone, X, Y, verbose=0), rel=1e-5
@@ -69,10 +71,10 @@ def test_several_devices_compute_the_numbers_of_one(name):
 
 def test_rows_that_are_sent_are_split_too(monkeypatch):
     many = sharded("data")
-    kept, _ = many.fit(many.init(model(), KEY), X, Y, 16, verbose=0)
+    resident_run, _ = many.fit(many.init(model(), KEY), X, Y, 16, verbose=0)
     monkeypatch.setattr(array_feed, "MEMORY", 16)
-    sent, _ = many.fit(many.init(model(), KEY), X, Y, 16, verbose=0)
-    chex.assert_trees_all_close(kept.model, sent.model, rtol=1e-5, atol=1e-6)
+    sent_run, _ = many.fit(many.init(model(), KEY), X, Y, 16, verbose=0)
+    chex.assert_trees_all_close(resident_run.model, sent_run.model, rtol=1e-5, atol=1e-6)
 
 
 def test_one_step_is_split_over_the_devices():
