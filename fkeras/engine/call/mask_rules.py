@@ -134,8 +134,8 @@ def call_mask(layer: Any, rule: str, args: Branch, options: dict[str, Any], mask
 
 def masks_of(args: Branch, masks: Any) -> Any:
     """The masks of a call's inputs in the structure of `Context.mask`; None if no input has a mask."""
-    refs = [leaf for leaf in structure.leaves(args) if isinstance(leaf, Ref)]
-    if all(masks[r.index] is None for r in refs):
+    references = [leaf for leaf in structure.leaves(args) if isinstance(leaf, Ref)]
+    if all(masks[r.index] is None for r in references):
         return None
     trees = structure.thaw(args, lambda v: masks[v.index] if isinstance(v, Ref) else None)
     return trees[0] if len(trees) == 1 else trees

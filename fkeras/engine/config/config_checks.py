@@ -29,7 +29,7 @@ MakeError = Callable[[str], Exception]
 
 
 def _type_name(kind: type) -> str:
-    return next((word for base, word in _WORDS if issubclass(kind, base)), kind.__name__)
+    return next((type_word for base, type_word in _WORDS if issubclass(kind, base)), kind.__name__)
 
 
 def _fits(value: Any, kinds: tuple[type, ...]) -> bool:

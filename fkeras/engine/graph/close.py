@@ -147,7 +147,7 @@ def _post_order(
     """Returns nodes in topological order and layers in the order of their first visit."""
     order: dict[Node, int] = {}
     layers: dict[int, tuple[int, Any]] = {}
-    entered: set[Node] = set()
+    visited_nodes: set[Node] = set()
     input_nodes = set(starts.values())
     roots = [starts.get((id(t.node), t.index), t.node) for t in outputs]
     for root in roots:
@@ -157,10 +157,10 @@ def _post_order(
             if is_exit:
                 order[node] = len(order)
                 continue
-            if node in entered:
+            if node in visited_nodes:
                 continue
             # marked on entry: a node that several consumers need is visited once
-            entered.add(node)
+            visited_nodes.add(node)
             # a call on constants has no inputs either, but has arguments
             if node not in input_nodes and not node.inputs and node.args is None:
                 _raise_disconnected(node, consumer, layers, where)

@@ -172,15 +172,15 @@ class Graph:
         ]
         parents = [[self.producer(slot)[0] for slot in slots] for slots in input_slots]
         finished: list[int] = []
-        entered: set[int] = set()
+        visited_numbers: set[int] = set()
         for slot in structure.visits(self.outputs):
             stack = [(self.producer(slot)[0], False)]
             while stack:
                 number, is_exit = stack.pop()
                 if is_exit:
                     finished.append(number)
-                elif number not in entered:
-                    entered.add(number)
+                elif number not in visited_numbers:
+                    visited_numbers.add(number)
                     stack.append((number, True))
                     stack.extend((parent, False) for parent in reversed(parents[number]))
         ranks: dict[int, int] = {}

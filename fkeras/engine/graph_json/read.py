@@ -81,7 +81,7 @@ def _record_calls(
 ) -> dict[tuple, Any]:
     """Returns the tensors by layer, call and output."""
     tensors: dict[tuple, Any] = {}
-    ready: collections.deque[Call] = collections.deque()
+    ready_calls: collections.deque[Call] = collections.deque()
     missing: dict[Call, set[Call]] = {}
     consumers: dict[Call, list[Call]] = {}
     for item in items.values():
@@ -96,9 +96,9 @@ def _record_calls(
             for producer in missing[call]:
                 consumers.setdefault(producer, []).append(call)
             if not missing[call]:
-                ready.append(call)
-    while ready:
-        call = ready.popleft()
+                ready_calls.append(call)
+    while ready_calls:
+        call = ready_calls.popleft()
         name, index = call
         del missing[call]
         with _within_call(items[name], index):
@@ -109,7 +109,7 @@ def _record_calls(
         for consumer in consumers.get(call, ()):
             missing[consumer].discard(call)
             if not missing[consumer]:
-                ready.append(consumer)
+                ready_calls.append(consumer)
     if missing:
         _raise_cycle(missing)
     return tensors
