@@ -58,6 +58,7 @@ from fkeras.transforms import (
 )
 
 if TYPE_CHECKING:
+    from fkeras import datasets as datasets
     from fkeras import saving as saving
     from fkeras import training as training
     from fkeras import utils as utils
@@ -124,6 +125,7 @@ __all__ = (
     "combine",
     "constrain",
     "constraints",
+    "datasets",
     "dequantize",
     "engine",
     "export",
@@ -173,6 +175,7 @@ _LATE = MappingProxyType(
             *("Callback", "Checkpoint", "CheckpointError", "Finding", "History", "Interrupted"),
             *("NonFiniteError", "Stop", "TrainState", "Trainer", "callbacks", "find_nan"),
         ),
+        "datasets": (),
         "utils": (),
     }
 )

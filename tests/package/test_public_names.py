@@ -72,6 +72,7 @@ SPACES = (
     "ops.numpy",
     "random",
     "utils",
+    "datasets",
 )
 
 

@@ -38,7 +38,6 @@ _PACKAGE = MappingProxyType(
         "distribution": _MESH,
         "distribute": _MESH,
         "device": "`jax.default_device(jax.devices()[0])` is a context manager",
-        "datasets": "a loader or NumPy arrays are passed to fit: `trainer.fit(run, x, y)`",
         "data": "any iterable of batches is a source: `trainer.fit(run, loader)`",
         "preprocessing": "layers such as `layers.RandomFlip()` and `layers.TextVectorization()`",
         "applications": '`model, state = fk.load_model("m.keras")` loads every model of '
@@ -189,7 +188,8 @@ _UTILS = MappingProxyType(
         "clear_session": _NOTHING,
         "PyDataset": _ITERABLE,
         "Sequence": _ITERABLE,
-        "get_file": "Python's urllib.request.urlretrieve downloads files",
+        "get_file": "the modules of `fk.datasets` download their files; Python's "
+        "urllib.request.urlretrieve downloads others",
         "Progbar": "`fk.callbacks.ProgressBar`",
         "Config": "a frozen dataclass of Python",
         "serialize_keras_object": "`fk.layers.serialize(layer)`",
@@ -231,13 +231,13 @@ _TABLES = MappingProxyType(
 _SPACES = (
     *("layers", "ops", "losses", "metrics", "optimizers", "optimizers.schedules", "activations"),
     *("initializers", "regularizers", "constraints", "random", "training.callbacks", "quantizers"),
-    *("ops.image", "ops.linalg", "ops.nn", "ops.numpy", "utils", ""),
+    *("ops.image", "ops.linalg", "ops.nn", "ops.numpy", "utils", "datasets", ""),
 )
 
 
-# namespaces without a `__getattr__` from here: `callbacks` and `utils` are imported at first use,
-# and the package has its own `__getattr__`, which performs these imports
-_LATE = ("training.callbacks", "utils", "")
+# namespaces without a `__getattr__` from here: `callbacks`, `utils` and `datasets` are imported at
+# first use, and the package has its own `__getattr__`, which performs these imports
+_LATE = ("training.callbacks", "utils", "datasets", "")
 # most namespaces have these names, so a hint at another namespace would not help
 _SHARED = ("get", "serialize", "deserialize")
 

@@ -1,0 +1,55 @@
+"""California housing: prices of 20,640 districts in 1990."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fkeras.datasets.files.places import find
+from fkeras.datasets.files.reading import read_npz
+from fkeras.datasets.files.rows import Pair, split
+from fkeras.engine.config.converters import choice
+
+_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/california_housing.npz"
+_DIGEST = "1a2e3a52e0398de6463aebe6f4a8da34fb21fbb6b934cf88c3425e766f2a1a6f"
+_VERSION = choice("large", "small")
+# number of rows of the small version
+_SMALL = 600
+
+
+def load_data(
+    version: str = "large",
+    path: Any = "california_housing.npz",
+    test_split: float = 0.2,
+    seed: int = 113,
+    download: bool = False,
+) -> tuple[Pair, Pair]:
+    """Returns 8 attributes of districts of California, and median prices in dollars.
+
+    Args:
+        version: "large" for 20,640 districts, "small" for 600.
+        path: path of the file, or its name in Keras's folder (`~/.keras/datasets`).
+        test_split: the share of the test rows.
+        seed: seed of the order.
+        download: whether to download a missing file (checked by its checksum).
+
+    Returns:
+        `((x_train, y_train), (x_test, y_test))`: arrays of shape (n, 8) and (n,).
+
+    Raises:
+        FileNotFoundError: for a missing file; the message has its address.
+        FileError: for a damaged file.
+
+    Example:
+        >>> load_data(path="missing.npz")
+        Traceback (most recent call last):
+        ...
+        FileNotFoundError: california_housing.load_data: expected the file ...
+    """
+    where = "california_housing.load_data"
+    version = _VERSION.check(f"{where}: version", version)
+    x, y = read_npz(find(where, path, _URL, _DIGEST, download), ("x", "y"))
+    rows = slice(_SMALL if version == "small" else None)
+    return split(where, x[rows], y[rows], test_split, seed)
+
+
+__all__ = ("load_data",)

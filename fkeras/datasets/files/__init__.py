@@ -1,0 +1,1 @@
+"""Files of datasets: places, downloads, and readers that run no code of a file."""

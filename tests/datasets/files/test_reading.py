@@ -1,0 +1,101 @@
+"""Archives and gzip files: no file is written, and sizes are checked before memory is taken."""
+
+import gzip
+import io
+import json
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+
+from fkeras.datasets.files import reading
+from fkeras.saving.containers.errors import FileError
+
+
+def _idx(data, axes=1, count=None, kind=8):
+    count = len(data) if count is None else count
+    return bytes((0, 0, kind, axes)) + np.asarray([count] * axes, ">u4").tobytes() + data
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "MNIST's form|gzip"),
+        (b"<html>", "expected a gzip file"),
+        (gzip.compress(_idx(b"abc"))[:-9], "expected a gzip file"),
+        (gzip.compress(b""), "MNIST's form"),
+        (gzip.compress(_idx(b"abc", count=4)), "MNIST's form"),
+        (gzip.compress(_idx(b"abc", count=2)), "MNIST's form"),
+        (gzip.compress(_idx(b"abc", kind=13)), "MNIST's form"),
+        (gzip.compress(_idx(b"", axes=0)), "MNIST's form"),
+        (gzip.compress(_idx(b"abc", axes=200, count=2**31)), "MNIST's form"),
+    ],
+)
+def test_damaged_gzip_files_are_rejected(tmp_path, content, message):
+    path = tmp_path / "a.gz"
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=message):
+        reading.read_idx(str(path))
+
+
+def test_a_gzip_file_may_not_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_UNPACKED", 1000)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(_idx(bytes(2000))))
+    with pytest.raises(FileError, match="at most 1000 bytes when unpacked"):
+        reading.read_idx(str(tmp_path / "a.gz"))
+    with pytest.raises(FileError, match="at most 1000 bytes when unpacked"):
+        reading.read_pickles(str(tmp_path / "a.gz"), ("train",))
+
+
+def _archive(path, *members):
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data, kind in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.size = kind, len(data)
+            info.linkname = "/etc/passwd" if kind != tarfile.REGTYPE else ""
+            archive.addfile(info, io.BytesIO(data))
+
+
+GOOD = pickle.dumps({b"labels": [1]}, 2)
+
+
+def test_names_in_an_archive_name_no_places(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    members = [("../../train", GOOD, tarfile.REGTYPE), ("/tmp/other", GOOD, tarfile.REGTYPE)]
+    _archive(tmp_path / "a.tar.gz", *members)
+    assert reading.read_pickles("a.tar.gz", ("train",)) == [{"labels": [1]}]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([], "received none with the name train"),
+        ([("train", b"", tarfile.SYMTYPE)], "received none with the name train"),
+        ([("train", b"", tarfile.LNKTYPE)], "received none with the name train"),
+        ([("train", b"", tarfile.DIRTYPE)], "received none with the name train"),
+        ([("train", b"", tarfile.FIFOTYPE)], "received none with the name train"),
+        ([("train", b"abc", tarfile.REGTYPE)], "train: .*pickled dictionary"),
+        ([("train", pickle.dumps([1]), tarfile.REGTYPE)], "an object that is no dictionary"),
+    ],
+)
+def test_other_archives_are_rejected(tmp_path, members, message):
+    _archive(tmp_path / "a.tar.gz", *members)
+    with pytest.raises(FileError, match=message):
+        reading.read_pickles(str(tmp_path / "a.tar.gz"), ("train",))
+
+
+def test_a_damaged_archive_is_rejected(tmp_path):
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(b"no archive" * 100))
+    with pytest.raises(FileError, match=r"expected a .tar.gz archive"):
+        reading.read_pickles(str(tmp_path / "a.tar.gz"), ("train",))
+    with pytest.raises(FileError, match="received none with the name train"):
+        reading.read_pickles(str(tmp_path), ("train",))
+
+
+@pytest.mark.parametrize("value", [[1], {"a": "b"}, {"a": 1.5}, {"a": True}, "a"])
+def test_other_json_is_rejected(tmp_path, value):
+    (tmp_path / "a.json").write_text(json.dumps(value))
+    with pytest.raises(FileError, match="JSON object of numbers by words"):
+        reading.read_json(str(tmp_path / "a.json"))
