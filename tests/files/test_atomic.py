@@ -20,7 +20,7 @@ def test_a_new_file_replaces_the_old_one(tmp_path):
     assert os.listdir(place.parent) == ["b.bin"]
 
 
-def test_an_error_leaves_the_old_file_and_no_other(tmp_path):
+def test_an_error_preserves_the_old_file_and_leaves_no_other(tmp_path):
     place = tmp_path / "b.bin"
     place.write_bytes(b"old")
     with pytest.raises(KeyboardInterrupt), replacing(place) as file:
@@ -30,7 +30,7 @@ def test_an_error_leaves_the_old_file_and_no_other(tmp_path):
     assert os.listdir(tmp_path) == ["b.bin"]
 
 
-def test_the_file_has_the_rights_of_any_new_file(tmp_path):
+def test_a_new_file_has_the_default_permissions(tmp_path):
     before = os.umask(0o027)
     try:
         with replacing(tmp_path / "x"):
@@ -48,7 +48,7 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path):
     assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b"new"
 
 
-def test_a_folder_is_no_place(tmp_path):
+def test_a_folder_as_path_is_rejected(tmp_path):
     with pytest.raises(IsADirectoryError, match="folder"), replacing(tmp_path):
         pass
     with pytest.raises(TypeError, match="expected a path"):
@@ -81,12 +81,12 @@ def test_a_kill_at_any_line_leaves_the_old_file_or_the_new_one(tmp_path):
     place = tmp_path / "b.bin"
     source = pathlib.Path(sys.modules["fkeras.files.atomic"].__file__)
     script = _KILLED.format(source=str(source), place=str(place))
-    found = set()
-    # lines of the helper and of what it calls; the last ones come after the end
+    outcomes = set()
+    # lines of the helper and of its callees; the last number is after the end
     for line in (1, 20, 40, 60, 80, 100, 120, 140, 160, 180, 10_000):
         place.write_bytes(b"old")
-        done = subprocess.run([sys.executable, "-S", "-c", script, str(line)], check=False)
+        process = subprocess.run([sys.executable, "-S", "-c", script, str(line)], check=False)
         text = place.read_bytes()
         assert text in (b"old", b"new" * 1000)
-        found.add((done.returncode != 0, text == b"old"))
-    assert {(True, True), (False, False)} <= found
+        outcomes.add((process.returncode != 0, text == b"old"))
+    assert {(True, True), (False, False)} <= outcomes

@@ -39,25 +39,25 @@ def _nested():
 
 @functools.cache
 def _good(tmp_path):
-    """Good files: bytes, name of the file, what opens it, and the places of JSON in it."""
-    found = {}
+    """Returns valid files by name: bytes, file name, loader, and the members with JSON."""
+    files = {}
     trainer = fk.Trainer(fk.optimizers.Adam(0.1), "mse", ["mae", fk.metrics.AUC(9)])
     run = trainer.init(_sequential(), jax.random.key(0))
     fk.save_model(tmp_path / "m.keras", run.model, run.state, trainer=trainer, run=run)
     data = (tmp_path / "m.keras").read_bytes()
-    found["training"] = data, "m.keras", fk.load_training, ["config.json", "metadata.json"]
+    files["training"] = data, "m.keras", fk.load_training, ["config.json", "metadata.json"]
     model = _nested().build(jax.random.key(0))
     fk.save_model(tmp_path / "m.keras", model, model.init_state())
     data = (tmp_path / "m.keras").read_bytes()
-    found["nested"] = data, "m.keras", fk.load_model, ["config.json"]
+    files["nested"] = data, "m.keras", fk.load_model, ["config.json"]
     for name in ("optimizer_nadam", "shared"):
         data = file_bytes(cases()[name])
         with h5py.File(io.BytesIO(data)) as file:
             trained = "training_config" in file.attrs
         load = fk.load_training if trained else fk.load_model
         places = ["model_config", *["training_config"] * trained]
-        found[name] = data, "m.h5", load, places
-    return found
+        files[name] = data, "m.h5", load, places
+    return files
 
 
 def _findings(tmp_path, name, every):
@@ -75,10 +75,10 @@ def _findings(tmp_path, name, every):
             return error
         return None
 
-    found = []
+    findings = []
     for where in places:
-        found += damage.findings(attempt, data, read, write, where, every)
-    return found
+        findings += damage.findings(attempt, data, read, write, where, every)
+    return findings
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +90,12 @@ NAMES = ["training", "nested", "optimizer_nadam", "shared"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_refusals_name_the_key(folder, name):
+def test_errors_name_the_key(folder, name):
     every = {"training": 149, "nested": 601}.get(name, 131)
     assert not _findings(folder, name, every)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
-def test_all_refusals_name_the_key(folder, name):
+def test_all_errors_name_the_key(folder, name):
     assert not _findings(folder, name, 1)

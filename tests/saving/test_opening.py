@@ -12,7 +12,7 @@ from fkeras.engine.values.random import ShapeKey
 
 @contextlib.contextmanager
 def compiled():
-    """A list that grows with each program that is compiled in the block."""
+    """Yields a list that receives an entry for each program compiled in the block."""
     programs, listening = [], [True]
 
     def listen(event, duration, **_):
@@ -45,7 +45,7 @@ def test_opening_compiles_nothing_and_the_first_prediction_one_program(tmp_path,
         assert len(programs) == 1
 
 
-def test_recording_draws_no_weights():
+def test_recording_runs_no_initializer():
     drawn = []
 
     def initializer(key, shape, dtype):
@@ -60,7 +60,7 @@ def test_recording_draws_no_weights():
 
 
 class OwnDraws(fk.Layer):
-    """Draws what it holds by itself, and looks at it."""
+    """Draws its weights in `build`, and computes with the values."""
 
     table: jax.Array | None = fk.weight()
 
@@ -73,7 +73,7 @@ class OwnDraws(fk.Layer):
 
 
 class LooksAtWeights(fk.layers.Dense):
-    """Computes with its weights while it is built."""
+    """Computes with its weights in `build`."""
 
     def build(self, key, x):
         built = super().build(key, x)
@@ -81,7 +81,7 @@ class LooksAtWeights(fk.layers.Dense):
 
 
 class LooksInside(fk.Layer):
-    """Computes with the weights of a layer in it while it is built."""
+    """Computes with the weights of an inner layer in `build`."""
 
     layer: fk.Layer
     scale: jax.Array | None = fk.weight()

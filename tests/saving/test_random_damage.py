@@ -20,29 +20,29 @@ def corpus(tmp_path_factory):
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
 @given(number=st.integers(0, 10**6))
-def test_damaged_files_open_or_are_refused(corpus, number):
+def test_damaged_files_open_or_are_rejected(corpus, number):
     what, good, data, checked = fuzz_files.case(corpus, random.Random(number))
-    found = fuzz_files.attempt(corpus.folder, good, data, checked)
-    assert found is None, f"{what}, number {number}: {found}"
+    finding = fuzz_files.attempt(corpus.folder, good, data, checked)
+    assert finding is None, f"{what}, number {number}: {finding}"
 
 
 def test_findings_of_child_processes_are_reported(capsys):
-    """A loop in C hears no signal: the parent ends it, and tells the number."""
+    """A loop in C ignores signals: the parent kills the process and reports the case."""
 
     def watch(program, patience=60):
         findings = fuzz_files.Findings("7")
-        found = fuzz_files.watch([sys.executable, "-c", program], findings, 3, patience)
-        return found, list(findings.counts), capsys.readouterr().out
+        result = fuzz_files.watch([sys.executable, "-c", program], findings, 3, patience)
+        return result, list(findings.counts), capsys.readouterr().out
 
     cases = "print('case 3'); print('case 4', flush=True)"
     assert watch(f"{cases}; print('end')") == ((5, True), [], "")
     loop = f"import signal, time; signal.pthread_sigmask(0, [signal.SIGPROF]); {cases}; time.sleep(600)"
-    found, kinds, text = watch(loop, 1)
-    assert found == (5, False) and kinds == ["hangs 4"] and "--again 7:4" in text
-    found, kinds, text = watch(f"import os; {cases}; os.abort()")
-    assert found == (5, False) and kinds == ["crash 4"] and "--again 7:4" in text
-    told = "print('case 3'); print('FOUND 3 its bytes: Late: slow'); print('end')"
-    found, kinds, text = watch(told)
-    assert found == (4, True) and kinds == ["its bytes: Late: slow"] and "--again 7:3" in text
+    result, kinds, text = watch(loop, 1)
+    assert result == (5, False) and kinds == ["hangs 4"] and "--again 7:4" in text
+    result, kinds, text = watch(f"import os; {cases}; os.abort()")
+    assert result == (5, False) and kinds == ["crash 4"] and "--again 7:4" in text
+    program_with_finding = "print('case 3'); print('FOUND 3 its bytes: Late: slow'); print('end')"
+    result, kinds, text = watch(program_with_finding)
+    assert result == (4, True) and kinds == ["its bytes: Late: slow"] and "--again 7:3" in text
     with pytest.raises(SystemExit, match="no case"):
         watch("raise ValueError('broken')")

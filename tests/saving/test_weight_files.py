@@ -31,7 +31,7 @@ def network(head="head", units=2, width=3):
 
 
 def shifted(model):
-    """The built model and its state with other numbers everywhere."""
+    """Returns the built model and its state with 1 added to every number."""
     model = model.build(KEY)
     return jax.tree.map(lambda a: a + jnp.ones_like(a), (model, model.init_state()))
 
@@ -40,7 +40,7 @@ MODEL, STATE = shifted(network())
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_what_is_saved_is_loaded(tmp_path, suffix):
+def test_saved_weights_are_loaded(tmp_path, suffix):
     path = tmp_path / "deep" / f"w{suffix}"
     fk.save_weights(path, MODEL, STATE)
     for other in (network(), network().build(jax.random.key(1))):
@@ -70,31 +70,31 @@ def test_bfloat16_stays_and_other_dtypes_follow_the_model(tmp_path, suffix):
     np.testing.assert_array_equal(narrow, kernel)
 
 
-def test_carries_of_stateful_layers(tmp_path):
+def test_saved_carries_of_stateful_layers(tmp_path):
     cell = layers.GRU(2, stateful=True, name="gru")
     model = fk.Sequential([fk.Input((3, 2), batch_size=1), cell]).build(KEY)
     state = model.apply(normal(0, 1, 3, 2), state=model.init_state()).updates
     for suffix in (".npz", ".safetensors"):
         fk.save_weights(tmp_path / f"w{suffix}", model, state)
         chex.assert_trees_all_equal(fk.load_weights(tmp_path / f"w{suffix}", model)[1], state)
-    # Keras's files do not keep them: they stay, or begin anew
+    # Keras's files do not store carries: the passed state stays, or the initial state
     fk.save_weights(tmp_path / "w.weights.h5", model, state)
-    kept = fk.load_weights(tmp_path / "w.weights.h5", model, state)[1]
-    chex.assert_trees_all_equal(kept, state)
-    anew = fk.load_weights(tmp_path / "w.weights.h5", model)[1]
-    chex.assert_trees_all_equal(anew, model.init_state())
+    loaded_state = fk.load_weights(tmp_path / "w.weights.h5", model, state)[1]
+    chex.assert_trees_all_equal(loaded_state, state)
+    initial_state = fk.load_weights(tmp_path / "w.weights.h5", model)[1]
+    chex.assert_trees_all_equal(initial_state, model.init_state())
 
 
 def test_other_programs_read_and_write_safetensors(tmp_path):
     path = tmp_path / "w.safetensors"
     fk.save_weights(path, MODEL, STATE)
-    found = safetensors.numpy.load_file(path)
-    assert sorted(found) == [
+    arrays = safetensors.numpy.load_file(path)
+    assert sorted(arrays) == [
         *("body/bias", "body/kernel", "head/bias", "head/kernel", "norm/beta", "norm/gamma"),
         *("norm/moving_mean", "norm/moving_variance"),
     ]
-    np.testing.assert_array_equal(found["head/kernel"], MODEL.layers["head"].kernel)
-    theirs = {name: array * 2 for name, array in found.items()}
+    np.testing.assert_array_equal(arrays["head/kernel"], MODEL.layers["head"].kernel)
+    theirs = {name: array * 2 for name, array in arrays.items()}
     safetensors.numpy.save_file(theirs, path, metadata={"by": "another"})
     model, state = fk.load_weights(path, MODEL, STATE)
     np.testing.assert_array_equal(model.layers["head"].kernel, theirs["head/kernel"])
@@ -109,26 +109,26 @@ def test_small_floats_and_any_layout_in_safetensors(tmp_path, kind):
     with path.open("wb") as file:
         write_safetensors(file, arrays, {"format": "x"})
     dense = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="d")])
-    found = fk.load_weights(path, dense)[0].layers["d"].kernel
-    np.testing.assert_array_equal(found, kernel.astype("float32"))
+    loaded_kernel = fk.load_weights(path, dense)[0].layers["d"].kernel
+    np.testing.assert_array_equal(loaded_kernel, kernel.astype("float32"))
     first = path.read_bytes()
     with path.open("wb") as file:
         write_safetensors(file, arrays, {"format": "x"})
     assert path.read_bytes() == first
 
 
-def test_files_of_whole_models_and_of_callbacks_give_their_weights(tmp_path):
+def test_weights_load_from_model_files_and_checkpoints(tmp_path):
     fk.save_model(tmp_path / "m.keras", MODEL, STATE)
     run = fk.Trainer("adam", "mse").init(MODEL, KEY, state=STATE)
     ModelCheckpoint(tmp_path / "m.npz").on_epoch_end(0, run, {})
     for name in ("m.keras", "m.npz"):
-        os.rename(tmp_path / name, tmp_path / "m.bin")  # the content tells
+        os.rename(tmp_path / name, tmp_path / "m.bin")  # the content determines the format
         model, state = fk.load_weights(tmp_path / "m.bin", network())
         assert model == MODEL
         chex.assert_trees_all_equal(state, STATE)
 
 
-def test_a_layer_alone(tmp_path):
+def test_a_single_layer_is_saved_and_loaded(tmp_path):
     layer = layers.BatchNormalization().build(KEY, (None, 3))
     state = layer.init_state((None, 3))
     fk.save_weights(tmp_path / "w.npz", layer, state)
@@ -160,7 +160,7 @@ def compute(theirs, x):
 
 
 @pytest.mark.parametrize("name", ["k.weights.h5", "k.weights.json"])
-def test_weights_of_keras_compute_the_same_here(tmp_path, pair, name):
+def test_weights_of_keras_give_equal_outputs(tmp_path, pair, name):
     ours, theirs = pair
     shards = {"max_shard_size": 3e-7} if name.endswith(".json") else {}
     with keras_rules():
@@ -171,7 +171,7 @@ def test_weights_of_keras_compute_the_same_here(tmp_path, pair, name):
     np.testing.assert_allclose(model(x, state=state), compute(theirs, x), rtol=1e-5, atol=1e-6)
 
 
-def test_weights_of_ours_compute_the_same_in_keras(tmp_path, pair):
+def test_saved_weights_give_equal_outputs_in_keras(tmp_path, pair):
     ours, theirs = pair
     model, state = shifted(ours)
     fk.save_weights(tmp_path / "w.weights.h5", model, state)
@@ -218,17 +218,17 @@ def test_legacy_weights_of_another_structure(tmp_path):
     ):
         assert part in str(caught.value), str(caught.value)
     assert caught.value.file == str(tmp_path / "m.h5")
-    found, _ = fk.load_weights(
+    loaded_model, _ = fk.load_weights(
         tmp_path / "m.h5", model, skip=["body/bias", "norm", "new", "head/*"]
     )
-    np.testing.assert_array_equal(found.layers["body"].kernel, body.kernel)
+    np.testing.assert_array_equal(loaded_model.layers["body"].kernel, body.kernel)
     for name in ("head", "new"):
-        assert found.layers[name] == model.layers[name]
-    # other names: what is not skipped is taken in order
+        assert loaded_model.layers[name] == model.layers[name]
+    # other names: layers that are not skipped match by order
     renamed = [layers.Dense(3, name="a"), layers.BatchNormalization(name="b"), layers.Dense(9)]
     other = fk.Sequential([fk.Input((4,)), *renamed]).build(KEY)
-    found, _ = fk.load_weights(tmp_path / "m.h5", other, skip=["dense", "head"])
-    np.testing.assert_array_equal(found.layers["a"].kernel, body.kernel)
+    loaded_model, _ = fk.load_weights(tmp_path / "m.h5", other, skip=["dense", "head"])
+    np.testing.assert_array_equal(loaded_model.layers["a"].kernel, body.kernel)
     with pytest.raises(fk.FileError, match=r"missing in the file: .*dense/kernel \(3, 9\)"):
         fk.load_weights(tmp_path / "m.h5", other, skip="head")
 
@@ -271,7 +271,7 @@ def test_a_new_head_on_an_old_body(tmp_path):
         fk.load_weights(path, MODEL, STATE, skip="boddy/*")
 
 
-def test_numbers_of_another_kind_are_no_match(tmp_path):
+def test_arrays_of_another_kind_are_rejected(tmp_path):
     path = tmp_path / "w.safetensors"
     arrays = {"d/kernel": np.ones((3, 2), "complex64"), "d/bias": np.ones(2, "int32")}
     with path.open("wb") as file:
@@ -279,11 +279,11 @@ def test_numbers_of_another_kind_are_no_match(tmp_path):
     model = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="d")])
     with pytest.raises(fk.FileError, match=r"d/kernel float32 \(file: complex64\)") as caught:
         fk.load_weights(path, model)
-    assert "d/bias float32 (file: int32)" in str(caught.value)  # integers are no weights of floats
+    assert "d/bias float32 (file: int32)" in str(caught.value)  # integers never become floats
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_save_that_fails_leaves_the_old_file(tmp_path, suffix, monkeypatch):
+def test_a_failed_save_preserves_the_old_file(tmp_path, suffix, monkeypatch):
     path = tmp_path / f"w{suffix}"
     fk.save_weights(path, MODEL, STATE)
 
@@ -315,7 +315,7 @@ def test_wrong_calls_name_a_remedy(tmp_path):
         fk.load_weights(tmp_path / "w.npz", fk.Sequential([layers.Dense(2)]))
 
 
-def test_weights_are_laid_out_as_those_they_replace(tmp_path):
+def test_loaded_weights_take_over_the_sharding(tmp_path):
     mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     model = jax.tree.map(lambda w: jax.device_put(w, rows) if w.shape[0] == 4 else w, MODEL)

@@ -17,14 +17,14 @@ from fkeras.saving.containers.strict_json import check, field, parse
 
 
 def _zip(path, *entries, compression=zipfile.ZIP_STORED):
-    """A zip with entries (name or ZipInfo, bytes)."""
+    """Writes a zip archive with entries (name or ZipInfo, bytes) and returns its path."""
     with zipfile.ZipFile(path, "w", compression) as file:
         for name, data in entries:
             file.writestr(name, data)
     return path
 
 
-def _refused(path, *words, limits=None, read=None):
+def _assert_rejected(path, *words, limits=None, read=None):
     with pytest.raises(FileError) as error:
         with open_archive(path, limits) as archive:
             for name in archive.names if read is None else [read]:
@@ -35,7 +35,7 @@ def _refused(path, *words, limits=None, read=None):
     return error.value
 
 
-def test_entries_come_back_and_the_bytes_repeat(tmp_path):
+def test_equal_entries_give_equal_archives(tmp_path):
     members = {"config.json": b"{}", "assets/ü.txt": b"", "big": lambda f: f.write(b"x" * 999)}
     write_archive(tmp_path / "a.zip", members)
     write_archive(tmp_path / "b.zip", members)
@@ -66,7 +66,7 @@ def test_a_writer_may_seek_and_read(tmp_path):
         assert [archive.read(n) for n in archive.names] == [b"1", b"headtail", b"2"]
 
 
-def test_packed_entries_are_read(tmp_path):
+def test_compressed_entries_are_read(tmp_path):
     data = os.urandom(100_000) + bytes(100_000)
     _zip(tmp_path / "a.zip", ("x", data), ("dir/", b""), compression=zipfile.ZIP_DEFLATED)
     with open_archive(tmp_path / "a.zip") as archive:
@@ -78,41 +78,42 @@ def test_packed_entries_are_read(tmp_path):
     "name",
     ["/etc/x", "../x", "a/../../x", "a//b", "C:/x", "a\\..\\x", "./x", "a\nb", "x" * 2000],
 )
-def test_names_that_lead_out_are_refused(tmp_path, name):
-    _refused(_zip(tmp_path / "a.zip", (name, b"x")), "name", "Save the model again")
+def test_names_outside_the_archive_are_rejected(tmp_path, name):
+    _assert_rejected(_zip(tmp_path / "a.zip", (name, b"x")), "name", "Save the model again")
 
 
-def test_links_are_refused(tmp_path):
+def test_links_are_rejected(tmp_path):
     info = zipfile.ZipInfo("config.json")
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
     assert (
-        _refused(_zip(tmp_path / "a.zip", (info, b"/etc/passwd")), "link").member == info.filename
+        _assert_rejected(_zip(tmp_path / "a.zip", (info, b"/etc/passwd")), "link").member
+        == info.filename
     )
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_duplicate_names_are_rejected(tmp_path):
-    _refused(_zip(tmp_path / "a.zip", ("x", b"1"), ("x", b"2")), "twice", "x")
+    _assert_rejected(_zip(tmp_path / "a.zip", ("x", b"1"), ("x", b"2")), "twice", "x")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_other_packings_are_refused(tmp_path, method):
-    _refused(_zip(tmp_path / "a.zip", ("x", b"1"), compression=method), "method")
+def test_other_compression_methods_are_rejected(tmp_path, method):
+    _assert_rejected(_zip(tmp_path / "a.zip", ("x", b"1"), compression=method), "method")
 
 
 def test_decompression_bombs_are_rejected_by_ratio_and_size(tmp_path):
     data = bytes(3_000_000)
     path = _zip(tmp_path / "a.zip", ("x", data), compression=zipfile.ZIP_DEFLATED)
-    _refused(path, "to 3000000 bytes", "ratio")
+    _assert_rejected(path, "to 3000000 bytes", "ratio")
     with open_archive(path, Limits(ratio=2000)) as archive:
         assert archive.read("x") == data
-    # listed as short, and longer when unpacked
+    # the directory lists fewer bytes than the entry unpacks to
     raw = path.read_bytes().replace(struct.pack("<I", len(data)), struct.pack("<I", 60_000))
     path.write_bytes(raw)
-    _refused(path, "unpacks to more than the 60000 bytes")
+    _assert_rejected(path, "unpacks to more than the 60000 bytes")
     stored = _zip(tmp_path / "b.zip", ("x", b"1"), ("y", b"2"))
-    _refused(stored, "1 entries, received 2", limits=Limits(members=1))
-    _refused(stored, "member_bytes", limits=Limits(member_bytes=1))
+    _assert_rejected(stored, "1 entries, received 2", limits=Limits(members=1))
+    _assert_rejected(stored, "member_bytes", limits=Limits(member_bytes=1))
 
 
 def _patched(path, old, new, count=1):
@@ -122,19 +123,19 @@ def _patched(path, old, new, count=1):
     return path
 
 
-def test_a_list_that_disagrees_with_the_entries_is_refused(tmp_path):
-    # the entry's own header comes first in the file
-    _refused(_patched(_zip(tmp_path / "a.zip", ("name", b"1")), b"name", b"mine"), "mine")
+def test_a_directory_that_contradicts_the_entries_is_rejected(tmp_path):
+    # the entry's header precedes the directory in the file
+    _assert_rejected(_patched(_zip(tmp_path / "a.zip", ("name", b"1")), b"name", b"mine"), "mine")
     path = _zip(tmp_path / "b.zip", ("name", b"data"))
     size = struct.pack("<II", 4, 4)
-    _refused(_patched(path, size, struct.pack("<II", 3, 3)), "sizes")
+    _assert_rejected(_patched(path, size, struct.pack("<II", 3, 3)), "sizes")
     path = _zip(tmp_path / "c.zip", ("name", b"data"))
-    _refused(_patched(path, b"data", b"dada"), "checksum")
+    _assert_rejected(_patched(path, b"data", b"dada"), "checksum")
     with pytest.raises(FileError, match="checksum"), open_archive(path) as archive:
         archive.open("name")
 
 
-def test_entries_that_overlap_are_refused(tmp_path):
+def test_overlapping_entries_are_rejected(tmp_path):
     path = _zip(tmp_path / "a.zip", ("a", b"x" * 50), ("b", b"y" * 50))
     raw = bytearray(path.read_bytes())
     begin = raw.rindex(b"PK\x01\x02")
@@ -145,26 +146,26 @@ def test_entries_that_overlap_are_refused(tmp_path):
         pass
 
 
-def test_two_ends_or_something_before_the_archive_are_refused(tmp_path):
+def test_two_end_records_or_a_prefix_are_rejected(tmp_path):
     path = _zip(tmp_path / "a.zip", ("x", b"1"))
     raw = path.read_bytes()
     path.write_bytes(b"#!/bin/sh\n" + raw)
-    _refused(path, "expected a zip archive")
+    _assert_rejected(path, "expected a zip archive")
     comment = raw[-22:]
     path.write_bytes(raw[:-2] + struct.pack("<H", len(comment)) + comment)
-    _refused(path)
-    path.write_bytes(raw + raw[-22:])  # an end that a reader from the front would not take
-    _refused(path)
+    _assert_rejected(path)
+    path.write_bytes(raw + raw[-22:])  # a second end record
+    _assert_rejected(path)
     path.write_bytes(raw[:-30])
-    _refused(path, "truncated")
+    _assert_rejected(path, "truncated")
 
 
-def test_encrypted_entries_are_refused(tmp_path):
+def test_encrypted_entries_are_rejected(tmp_path):
     path = _zip(tmp_path / "a.zip", ("x", b"1"))
     raw = bytearray(path.read_bytes())
     raw[raw.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(raw)
-    _refused(path, "encrypted")
+    _assert_rejected(path, "encrypted")
 
 
 @pytest.mark.parametrize(
@@ -183,18 +184,18 @@ def test_encrypted_entries_are_refused(tmp_path):
         (b"PK\x05\x06" + bytes(18), "empty zip"),
     ],
 )
-def test_what_is_no_archive_is_called_by_its_name(tmp_path, start, word):
+def test_other_types_of_files_are_named(tmp_path, start, word):
     (tmp_path / "m.keras").write_bytes(start)
-    _refused(tmp_path / "m.keras", "expected a zip archive", word)
+    _assert_rejected(tmp_path / "m.keras", "expected a zip archive", word)
 
 
-def test_folders_and_pipes_are_refused(tmp_path):
+def test_folders_and_pipes_are_rejected(tmp_path):
     (tmp_path / "saved").mkdir()
-    _refused(tmp_path / "saved", "a folder")
+    _assert_rejected(tmp_path / "saved", "a folder")
     (tmp_path / "saved" / "saved_model.pb").write_bytes(b"")
-    _refused(tmp_path / "saved", "SavedModel")
+    _assert_rejected(tmp_path / "saved", "SavedModel")
     os.mkfifo(tmp_path / "pipe")
-    _refused(tmp_path / "pipe", "a pipe")
+    _assert_rejected(tmp_path / "pipe", "a pipe")
     with pytest.raises(FileNotFoundError), open_archive(tmp_path / "none"):
         pass
 
@@ -221,7 +222,7 @@ def test_a_member_is_read_as_a_separate_file():
         (b'{"a": "' + b"x" * 2000 + b'"}', "config_bytes"),
     ],
 )
-def test_json_without_surprises(text, word):
+def test_ambiguous_or_excessive_json_is_rejected(text, word):
     limits = Limits(config_bytes=1500) if word == "config_bytes" else None
     with pytest.raises(FileError) as error:
         parse(text, "m.keras", "config.json", limits)
@@ -245,7 +246,7 @@ def test_strict_json_reads_files_of_keras():
     assert check(None, (type(None), int), "it") is None
 
 
-def test_foreign_exceptions_are_turned_into_one_and_kept_as_the_cause():
+def test_foreign_exceptions_become_the_cause_of_a_file_error():
     with (
         pytest.raises(FileError, match="decompressing") as error,
         reading("f", "m"),

@@ -82,10 +82,10 @@ def test_a_process_that_imports_jax_alone_computes_the_same(tmp_path):
     fk.export_step(trainer, run, (data["sx"], data["sy"]), tmp_path / "step.jax")
     np.savez(tmp_path / "data.npz", **data)
 
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True
     )
-    assert not done.returncode, done.stderr
+    assert not process.returncode, process.stderr
 
     after = run
     for number in range(3):
@@ -108,21 +108,21 @@ def test_the_description_names_inputs_and_outputs(tmp_path):
     model, state = built(fk.Model([left, right], [summed], name="pair"))
     path = tmp_path / "deep" / "m.jax"
     fk.export(model, state, path)
-    told, exported = about(path), read(path)
-    assert told["model"] == "pair" and told["call"] == "program.call(inputs)"
-    assert told["inputs"] == [
+    description, exported = about(path), read(path)
+    assert description["model"] == "pair" and description["call"] == "program.call(inputs)"
+    assert description["inputs"] == [
         {"name": "left", "shape": ["b", 3], "dtype": "float32"},
         {"name": "right", "shape": ["b", "d1", 3], "dtype": "float32"},
     ]
-    assert told["input_structure"] == [0, 1] and told["output_structure"] == [0]
-    assert told["outputs"] == [{"name": "sum", "shape": ["b", 2], "dtype": "float32"}]
-    assert told["platforms"] == ["cpu", "cuda", "tpu"] == list(exported.platforms)
-    assert told["calling_convention_version"] == exported.calling_convention_version
-    assert told["jax"] == jax.__version__
-    assert told["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert description["input_structure"] == [0, 1] and description["output_structure"] == [0]
+    assert description["outputs"] == [{"name": "sum", "shape": ["b", 2], "dtype": "float32"}]
+    assert description["platforms"] == ["cpu", "cuda", "tpu"] == list(exported.platforms)
+    assert description["calling_convention_version"] == exported.calling_convention_version
+    assert description["jax"] == jax.__version__
+    assert description["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_an_older_calling_convention_is_jaxs_own_setting(tmp_path):
+def test_jax_setting_selects_an_older_calling_convention(tmp_path):
     model, state = built(fk.Sequential([fk.Input((3,)), layers.Dense(2)]))
     oldest = jax.export.minimum_supported_calling_convention_version
     before = jax.config.jax_export_calling_convention_version
@@ -151,7 +151,7 @@ def test_sizes_are_open_fixed_or_constrained(tmp_path):
     assert read(path).in_avals[0].shape == (2, 4, 3)
 
 
-def test_a_mask_of_the_inputs_goes_by_name(tmp_path):
+def test_a_mask_is_a_keyword_argument_of_the_program(tmp_path):
     model, state = built(fk.Sequential([fk.Input((None, 3)), layers.LSTM(2)]))
     path, x, mask = tmp_path / "m.jax", normal(0, 2, 5, 3), np.arange(5)[None] < [[2], [5]]
     fk.export(model, state, path, platforms="cpu", mask=(None, None))
@@ -172,7 +172,7 @@ def test_training_mode_takes_key_data_and_returns_the_state(tmp_path):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), after, state | out.updates
     )
-    # without random layers there is no key to give, and without updates no state
+    # without random layers the program takes no key, and without updates no state
     model, state = built(fk.Sequential([fk.Input((3,)), layers.BatchNormalization()]))
     fk.export(model, state, path, platforms="cpu", training=True)
     value = model.apply(x, state=state, training=True).value
@@ -188,16 +188,16 @@ def test_a_layer_alone_and_bfloat16(tmp_path):
     np.testing.assert_array_equal(out.astype("float32"), layer(x).astype("float32"))
 
 
-def test_a_step_of_bfloat16_weights_goes_as_integers(tmp_path):
+def test_a_step_stores_bfloat16_weights_as_integers(tmp_path):
     model = fk.Sequential([fk.Input((3,)), layers.Dense(1, name="d", dtype="bfloat16")])
     trainer = fk.Trainer("sgd", "mse")
     run = trainer.init(model, KEY)
     x, y = normal(0, 4, 3), normal(1, 4, 1)
     spec = jax.ShapeDtypeStruct((4, 3), "float32"), jax.ShapeDtypeStruct((4, 1), "float32")
     fk.export_step(trainer, run, spec, tmp_path / "s.jax", platforms="cpu")
-    told = about(tmp_path / "s.jax")
-    assert told["views"]["weights/d/kernel"] == "bfloat16"
-    assert told["batch"][0]["shape"] == [4, 3]
+    description = about(tmp_path / "s.jax")
+    assert description["views"]["weights/d/kernel"] == "bfloat16"
+    assert description["batch"][0]["shape"] == [4, 3]
     arrays, logs = read(tmp_path / "s.jax").call(dict(np.load(tmp_path / "s.jax.npz")), x, y)
     assert arrays["weights/d/kernel"].dtype == "uint16"
     after, expected = trainer.step(run, (x, y))
@@ -245,7 +245,7 @@ def test_errors_name_the_layer_and_a_remedy(tmp_path):
         fk.export(counted, None, path)
 
 
-def test_a_mesh_is_refused(tmp_path):
+def test_a_mesh_is_rejected(tmp_path):
     mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     trainer = fk.Trainer("sgd", "mse", mesh=mesh)
     run = trainer.init(fk.Sequential([fk.Input((3,)), layers.Dense(1)]), KEY)

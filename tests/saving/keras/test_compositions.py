@@ -30,14 +30,14 @@ def _leaves(tree):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-def _drawn(random):
-    """A composition; rejected where Keras itself cannot build it."""
+def _draw_composition(random):
+    """Draws a composition; rejects the example if Keras cannot build it."""
     try:
-        made = compose(random)
-        if not made.model.built:  # a row without an input, as its first batch would build it
-            made.model.build(made.inputs(4, 0).shape)
-        outputs = jax.eval_shape(lambda x: made.model(x), made.inputs(4, 0))
-        return made, [y.shape for y in jax.tree.leaves(outputs)]
+        composition = compose(random)
+        if not composition.model.built:  # a Sequential without Input: build it by its first batch
+            composition.model.build(composition.inputs(4, 0).shape)
+        outputs = jax.eval_shape(lambda x: composition.model(x), composition.inputs(4, 0))
+        return composition, [y.shape for y in jax.tree.leaves(outputs)]
     except Exception:
         hypothesis.reject()
 
@@ -46,51 +46,51 @@ def _train(model, batch, targets):
     return model.fit(batch, targets, batch_size=4, epochs=1, verbose=0)
 
 
-def _agree(found, wanted, rtol, atol):
-    for ours, theirs in zip(_leaves(found), wanted, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=atol)
+def _assert_close(ours, expected, rtol, atol):
+    for array, expected_array in zip(_leaves(ours), expected, strict=True):
+        np.testing.assert_allclose(array, expected_array, rtol=rtol, atol=atol)
 
 
 def check(random, folder):
-    """Compares Keras's model with the one that its file gives here."""
+    """Compares Keras's model with the model that fkeras opens from its file."""
     keras.utils.set_random_seed(0)
     path, back = folder / f"m.{random.choice(['keras', 'h5'])}", folder / "ours.keras"
     with keras_rules():
-        made, shapes = _drawn(random)
-        model = made.model
-        batch, *others = (made.inputs(size, seed) for seed, size in enumerate((4, 2, 3)))
+        composition, shapes = _draw_composition(random)
+        model = composition.model
+        batch, *others = (composition.inputs(size, seed) for seed, size in enumerate((4, 2, 3)))
         normal = np.random.default_rng(3).normal
         targets = [normal(size=shape).astype("float32") for shape in shapes]
         targets = targets if len(targets) > 1 else targets[0]
         model.compile(random.choice(OPTIMIZERS)(), "mse")
         try:
             _train(model, batch, targets)
-            wanted = [_leaves(model.predict_on_batch(x)) for x in others]
+            expected = [_leaves(model.predict_on_batch(x)) for x in others]
         except ValueError:
             hypothesis.reject()
         model.save(path)
         _train(model, batch, targets)
         after = _leaves(model.predict_on_batch(others[0]))
-    hypothesis.assume(all(np.isfinite(y).all() for y in [*after, *wanted[0], *wanted[1]]))
+    hypothesis.assume(all(np.isfinite(y).all() for y in [*after, *expected[0], *expected[1]]))
 
     trainer, run = fk.load_training(path)
-    for x, values in zip(others, wanted, strict=True):
-        _agree(trainer.predict(run, x), values, 1e-4, 1e-5)
+    for x, values in zip(others, expected, strict=True):
+        _assert_close(trainer.predict(run, x), values, 1e-4, 1e-5)
     fk.save_model(back, run.model, run.state)
     assert fk.load_model(back)[0] == run.model == pickle.loads(pickle.dumps(run.model))
     run, _ = trainer.fit(run, batch, targets, batch_size=4, verbose=0, shuffle=False)
-    _agree(trainer.predict(run, others[0]), after, 1e-3, 2e-4)
+    _assert_close(trainer.predict(run, others[0]), after, 1e-3, 2e-4)
     if random.random() < 0.1:
         with keras_rules():
             theirs = keras.models.load_model(back, compile=False)
-            _agree(theirs.predict_on_batch(others[0]), wanted[0], 1e-4, 1e-5)
+            _assert_close(theirs.predict_on_batch(others[0]), expected[0], 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize(
     "part", [*range(3), *(pytest.param(p, marks=pytest.mark.exhaustive) for p in range(3, 33))]
 )
 def test_compositions_compute_as_in_keras(part, tmp_path, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("absl"), "disabled", True)  # of the old format
+    monkeypatch.setattr(logging.getLogger("absl"), "disabled", True)  # warns about .h5
 
     @hypothesis.seed(part)
     @hypothesis.settings(

@@ -26,7 +26,7 @@ def keras_model(wrapper):
 
 
 def trained_shapes(model):
-    """The shapes of the trained weights, in no order."""
+    """Returns the sorted shapes of the trainable weights."""
     if isinstance(model, fk.Layer):
         return sorted(w.shape for w in fk.engine.trainable_weights(model).values())
     return sorted(tuple(v.shape) for v in model.trainable_variables)
@@ -55,7 +55,7 @@ def test_frozen_wrappers_of_a_file_of_keras(name, frozen, suffix, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["TimeDistributed", "Bidirectional", "RNN"])
-def test_wrappers_frozen_here_are_frozen_in_keras(name, tmp_path):
+def test_wrappers_frozen_in_fkeras_are_frozen_in_keras(name, tmp_path):
     with keras_rules():
         theirs = keras_model(WRAPPERS[name]())
         theirs.save(tmp_path / "theirs.keras")

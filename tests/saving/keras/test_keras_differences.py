@@ -15,24 +15,24 @@ X = DRAW.normal(size=(3, 4, 6)).astype("float32")
 MASK = np.array([[1, 1, 1, 0], [0, 1, 1, 1], [0, 1, 0, 0]], bool)
 
 
-def numbers(value):
+def as_float32(value):
     return np.asarray(value, "float32")
 
 
-def there_and_back(tmp_path, theirs, inputs, tolerance=1e-6):
-    """The model of a Keras file, after its values and those of Keras reading it back are compared."""
+def round_trip(tmp_path, theirs, inputs, tolerance=1e-6):
+    """Compares the outputs of a Keras model after both round trips; returns the opened model."""
     with keras_rules():
         theirs.save(tmp_path / "theirs.keras")
-        # what Keras computes from its own file: paths of layers differ from the first build
+        # the outputs of Keras's reopened file: paths of layers differ from the first build
         expected = keras.models.load_model(tmp_path / "theirs.keras")(inputs)
     model, state = fk.load_model(tmp_path / "theirs.keras")
-    found = model(inputs, state=state)
-    assert str(found.dtype) == str(expected.dtype)
-    np.testing.assert_allclose(numbers(found), numbers(expected), atol=tolerance)
+    value = model(inputs, state=state)
+    assert str(value.dtype) == str(expected.dtype)
+    np.testing.assert_allclose(as_float32(value), as_float32(expected), atol=tolerance)
     fk.save_model(tmp_path / "ours.keras", model, state)
     with keras_rules():
         again = keras.models.load_model(tmp_path / "ours.keras")(inputs)
-    np.testing.assert_allclose(numbers(again), numbers(expected), atol=tolerance)
+    np.testing.assert_allclose(as_float32(again), as_float32(expected), atol=tolerance)
     assert fk.load_model(tmp_path / "ours.keras")[0] == model
     return model
 
@@ -61,7 +61,7 @@ FUNCTIONS = [(name, {}) for line in NAMES for name in line.split()]
 @pytest.mark.parametrize(
     ("name", "options"), FUNCTIONS + [("relu", options) for options in RELU_OPTIONS[1:]]
 )
-def test_values_and_gradients_where_parts_meet(name, options):
+def test_values_and_gradients_at_the_kinks_equal_those_of_keras(name, options):
     def at_points(function):
         return jax.value_and_grad(lambda x: (y := function(x, **options)).sum() + 0 * y[0])(POINTS)
 
@@ -93,19 +93,19 @@ def test_a_last_output_is_zero_where_the_last_step_is_masked(tmp_path, options):
     with keras_rules():
         x, steps = keras.Input((4, 6)), keras.Input((4,), dtype="bool")
         common = {"zero_output_for_mask": True, **options}
-        made = [
+        outputs = [
             keras.layers.LSTM(2, **common)(x, mask=steps),
             keras.layers.GRU(2, **common)(x, mask=steps),
             keras.layers.RNN(keras.layers.SimpleRNNCell(2), **common)(x, mask=steps),
         ]
-        theirs = keras.Model([x, steps], keras.ops.concatenate(made, axis=-1))
-    model = there_and_back(tmp_path, theirs, [X, MASK])
-    zero = (numbers(model([X, MASK])) == 0).all(axis=-1)
+        theirs = keras.Model([x, steps], keras.ops.concatenate(outputs, axis=-1))
+    model = round_trip(tmp_path, theirs, [X, MASK])
+    zero = (as_float32(model([X, MASK])) == 0).all(axis=-1)
     masked = MASK[:, 0] if options.get("go_backwards") else MASK[:, -1]
     assert (zero == (~masked & (not options.get("unroll")))).all()
 
 
-def test_no_steps_have_a_last_output_of_zeros():
+def test_without_steps_the_last_output_is_zero():
     layer = layers.LSTM(2, zero_output_for_mask=True).build(jax.random.key(0), (None, None, 3))
     out = layer(jnp.ones((2, 0, 3)), mask=jnp.ones((2, 0), bool))
     assert out.shape == (2, 2) and (out == 0).all()
@@ -119,9 +119,9 @@ def test_an_unrolled_loop_starts_from_an_output_of_zeros():
         theirs.build(X.shape)
         theirs.set_weights(ours.get_weights())
         expected = theirs(X, initial_state=[first], mask=jnp.asarray(MASK))
-    found = ours(X, initial_state=[first], mask=jnp.asarray(MASK))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert (found[1, 0] == 0).all()
+    outputs = ours(X, initial_state=[first], mask=jnp.asarray(MASK))
+    np.testing.assert_allclose(outputs, expected, atol=1e-6)
+    assert (outputs[1, 0] == 0).all()
 
 
 STATEFUL = [
@@ -142,9 +142,9 @@ def test_weight_lists_leave_the_carry_out(layer, shape):
         expected = [w.shape for w in theirs.get_weights()]
     values = layer.get_weights(state)
     assert [w.shape for w in values] == expected
-    again, kept = layer.set_weights([w + 1 for w in values], state)
+    again, new_state = layer.set_weights([w + 1 for w in values], state)
     assert all(map(np.array_equal, again.get_weights(), [w + 1 for w in values]))
-    assert jax.tree.all(jax.tree.map(lambda a: (a == 7).all(), kept))
+    assert jax.tree.all(jax.tree.map(lambda a: (a == 7).all(), new_state))
 
 
 @pytest.mark.parametrize("sizes", [(4, None), (4, 6), (4,), 4])
@@ -154,11 +154,11 @@ def test_output_shapes_may_name_the_axes_of_an_ellipsis(tmp_path, sizes, bias):
         x = keras.Input((4, 6))
         dense = keras.layers.EinsumDense("ab...,bc->ac...", sizes, bias_axes=bias)
         theirs = keras.Model(x, dense(x))
-    there_and_back(tmp_path, theirs, X)
+    round_trip(tmp_path, theirs, X)
 
 
 @pytest.mark.parametrize("sizes", [(4, 5), (4, None, None), (4, 6, 6)])
-def test_output_shapes_that_contradict_an_ellipsis_are_refused(sizes):
+def test_output_shapes_that_contradict_an_ellipsis_are_rejected(sizes):
     with pytest.raises(ValueError, match="output_shape"):
         layers.EinsumDense("ab...,bc->ac...", sizes)(fk.Input((4, 6)))
 
@@ -171,8 +171,8 @@ def test_optional_inputs_take_none(tmp_path):
         inner = keras.Model([x, allowed], y)
         theirs = keras.Model([x, allowed], inner([x, allowed]))
     causal = np.broadcast_to(np.tril(np.ones((4, 4), bool)), (3, 4, 4))
-    there_and_back(tmp_path, theirs, [X, None])
-    model = there_and_back(tmp_path, theirs, [X, causal])
+    round_trip(tmp_path, theirs, [X, None])
+    model = round_trip(tmp_path, theirs, [X, causal])
     trainer = fk.Trainer("sgd", "mse")
     run = trainer.init(model, jax.random.key(0))
     assert trainer.predict(run, [X, None]).shape == X.shape
@@ -192,7 +192,7 @@ def test_layers_that_need_an_optional_input_name_it():
 
 
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (1, 6), (4, 1), (1, 4, 6), (3, 1, 6)])
-def test_softmax_lines_a_given_mask_up_with_the_last_axes(shape):
+def test_softmax_aligns_a_mask_with_the_last_axes(shape):
     mask = DRAW.random(shape) > 0.4
     with keras_rules():
         expected = keras.layers.Softmax()(X, mask=mask)
@@ -202,14 +202,14 @@ def test_softmax_lines_a_given_mask_up_with_the_last_axes(shape):
     np.testing.assert_allclose(model(X), expected, atol=1e-6)
 
 
-def test_softmax_passes_its_mask_on(tmp_path):
+def test_softmax_passes_the_mask_on(tmp_path):
     with keras_rules():
         x, steps = keras.Input((6,)), keras.Input((6,), dtype="bool")
         weights = keras.layers.Softmax()(x, mask=steps)
         y = keras.layers.Reshape((6, 1))(weights)
         theirs = keras.Model([x, steps], keras.layers.LSTM(2)(y, mask=weights._keras_mask))
     keep = np.array([[1, 1, 0, 1, 0, 0]] * 3, bool)
-    there_and_back(tmp_path, theirs, [X[:, 0], keep])
+    round_trip(tmp_path, theirs, [X[:, 0], keep])
     out = layers.Softmax().apply(X[:, 0], mask=keep)
     assert np.array_equal(out.mask, keep)
     assert layers.Softmax().apply(X, mask=np.ones((3, 1, 6), bool)).mask is None
@@ -218,8 +218,8 @@ def test_softmax_passes_its_mask_on(tmp_path):
 
 
 def _map(policies, default="float32"):
-    made = {path: keras.DTypePolicy(name) for path, name in policies.items()}
-    return keras.dtype_policies.DTypePolicyMap(default_policy=default, policy_map=made)
+    policy_map = {path: keras.DTypePolicy(name) for path, name in policies.items()}
+    return keras.dtype_policies.DTypePolicyMap(default_policy=default, policy_map=policy_map)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_maps_of_dtype_policies(tmp_path, make, policies, expected):
         x = keras.Input(X.shape[1:])
         layer = make(_map(policies))
         theirs = keras.Model(x, layer(x))
-    model = there_and_back(tmp_path, theirs, X, 1e-5)
+    model = round_trip(tmp_path, theirs, X, 1e-5)
     assert type(model.layers[layer.name]).__name__ == expected
 
 
@@ -262,13 +262,13 @@ def test_maps_of_dtype_policies_reach_the_projections_of_attention(tmp_path, pol
         x = keras.Input(X.shape[1:])
         attention = keras.layers.MultiHeadAttention(2, 3, name="a", dtype=_map(policies))
         theirs = keras.Model(x, attention(x, x))
-    model = there_and_back(tmp_path, theirs, X, 1e-5)
-    found = {n: getattr(model.layers["a"], n).dtype.name for n in ("query_dense", "key_dense")}
+    model = round_trip(tmp_path, theirs, X, 1e-5)
+    dtypes = {n: getattr(model.layers["a"], n).dtype.name for n in ("query_dense", "key_dense")}
     query = policies.get("a/query", "float32")
-    assert found == {"query_dense": query, "key_dense": "float32"}
+    assert dtypes == {"query_dense": query, "key_dense": "float32"}
 
 
-def test_maps_of_dtype_policies_that_are_refused():
+def test_invalid_maps_of_dtype_policies_are_rejected():
     def config(policies):
         policy = {"class_name": "DTypePolicyMap", "config": {"policy_map": policies}}
         return {"class_name": "Dense", "module": "keras.layers", "config": {

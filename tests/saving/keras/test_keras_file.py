@@ -18,34 +18,34 @@ from tests.support.keras_oracle import keras, keras_rules, values
 KEY = jax.random.key(0)
 
 
-def _outputs(model, state, made, inputs, training=False):
-    """What both sides compute, and their new state, in one program."""
+def _outputs(model, state, theirs, inputs, training=False):
+    """Returns `(value, expected)` and the new states of fkeras and Keras, from one program."""
     with keras_rules():
-        weights, others = values(made.trainable_variables), values(made.non_trainable_variables)
+        weights, others = values(theirs.trainable_variables), values(theirs.non_trainable_variables)
 
-        def theirs():
-            return made.stateless_call(weights, others, inputs, training=training)
+        def call_theirs():
+            return theirs.stateless_call(weights, others, inputs, training=training)
 
-        def both():
+        def call_both():
             with keras_rules():
-                expected = theirs()
+                expected = call_theirs()
             out = model.apply(inputs, state=state, training=training, key=KEY)
             return (out.value, expected[0]), (state | out.updates, expected[1])
 
-        return jax.jit(both)()
+        return jax.jit(call_both)()
 
 
-def _close(one, other):
-    one, other = jax.tree.leaves(one), jax.tree.leaves(other)
-    assert len(one) == len(other)
-    for a, b in zip(one, other, strict=True):
+def _close(left, right):
+    left, right = jax.tree.leaves(left), jax.tree.leaves(right)
+    assert len(left) == len(right)
+    for a, b in zip(left, right, strict=True):
         np.testing.assert_allclose(
             np.asarray(a, "float32"), np.asarray(b, "float32"), rtol=1e-5, atol=5e-6
         )
 
 
 def _rich():
-    """A model of Keras with most of what a graph can have."""
+    """Returns a Keras model with most features of a graph."""
     L = keras.layers
     ids = keras.Input((5,), dtype="int32", name="ids")
     x = keras.Input((5, 4), name="x")
@@ -67,61 +67,64 @@ def _rich():
 
 @pytest.fixture(scope="module")
 def rich(tmp_path_factory):
-    """The model of Keras, and the path of its file."""
+    """Returns a Keras model, the path of its file, and inputs."""
     path = tmp_path_factory.mktemp("rich") / "rich.keras"
     with keras_rules():
         keras.utils.set_random_seed(0)
-        made = _rich()
+        theirs = _rich()
         rng = np.random.default_rng(0)
-        made.set_weights(
+        theirs.set_weights(
             [
                 rng.uniform(0.5, 1.5, v.shape) if "var" in v.path else rng.normal(size=v.shape)
-                for v in made.weights
+                for v in theirs.weights
             ]
         )
-        made.save(path)
+        theirs.save(path)
     inputs = {"ids": np.array([[1, 2, 3, 0, 0], [4, 5, 6, 1, 2]], "int32")}
     inputs["x"] = rng.normal(size=(2, 5, 4)).astype("float32")
-    return made, path, inputs
+    return theirs, path, inputs
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_a_rich_model_of_keras_computes_the_same(rich, training):
-    made, path, inputs = rich
+def test_a_rich_model_of_keras_gives_equal_outputs(rich, training):
+    theirs, path, inputs = rich
     model, state = fk.load_model(path)
-    (value, expected), (new, theirs) = _outputs(model, state, made, inputs, training)
+    (value, expected), (new_state, new_theirs) = _outputs(model, state, theirs, inputs, training)
     _close(value, expected)
-    names = {v.path: np.asarray(new) for v, new in zip(made.non_trainable_variables, theirs)}
+    names = {
+        v.path: np.asarray(new_state)
+        for v, new_state in zip(theirs.non_trainable_variables, new_theirs)
+    }
     for name in ("first", "second"):
-        for word in ("moving_mean", "moving_variance"):
-            _close(new[name][word], names[f"{name}/{word}"])
+        for statistic in ("moving_mean", "moving_variance"):
+            _close(new_state[name][statistic], names[f"{name}/{statistic}"])
     frozen = [name for name, layer in model.layers.items() if not layer.trainable]
     assert len(frozen) == 1
     assert type(model.layers[frozen[0]]) is layers.Dense
 
 
-def test_a_rich_model_goes_back_to_keras(rich, tmp_path):
-    made, path, inputs = rich
+def test_keras_opens_a_rich_model_saved_by_fkeras(rich, tmp_path):
+    theirs, path, inputs = rich
     model, state = fk.load_model(path)
     fk.save_model(tmp_path / "ours.keras", model, state)
     with keras_rules():
         again = keras.models.load_model(tmp_path / "ours.keras")
-    assert len(made.variables) == len(again.variables)
-    for one, other in zip(made.weights, again.weights, strict=True):
+    assert len(theirs.variables) == len(again.variables)
+    for one, other in zip(theirs.weights, again.weights, strict=True):
         np.testing.assert_array_equal(one.value, other.value)
         assert one.trainable == other.trainable
     assert fk.load_model(tmp_path / "ours.keras")[0] == model
     with keras_rules():
         weights, others = values(again.trainable_variables), values(again.non_trainable_variables)
-        first = jax.jit(lambda: made.stateless_call(weights, others, inputs)[0])()
+        first = jax.jit(lambda: theirs.stateless_call(weights, others, inputs)[0])()
         second = jax.jit(lambda: again.stateless_call(weights, others, inputs)[0])()
     _close(first, second)
 
 
-def test_dtype_policies_and_short_floats_are_kept(tmp_path):
+def test_dtype_policies_and_short_floats_are_preserved(tmp_path):
     L = keras.layers
     with keras_rules():
-        made = keras.Sequential(
+        theirs = keras.Sequential(
             [
                 keras.Input((3,)),
                 L.Dense(2, dtype="bfloat16"),
@@ -129,22 +132,22 @@ def test_dtype_policies_and_short_floats_are_kept(tmp_path):
                 L.Dense(2, dtype="float16"),
             ]
         )
-        made.save(tmp_path / "short.keras")
+        theirs.save(tmp_path / "short.keras")
     model, _ = fk.load_model(tmp_path / "short.keras")
     kernels = [layer.kernel for layer in model.members]
     assert [str(k.dtype) for k in kernels] == ["bfloat16", "float32", "float16"]
-    for kernel, layer in zip(kernels, made.layers, strict=True):
+    for kernel, layer in zip(kernels, theirs.layers, strict=True):
         np.testing.assert_array_equal(np.asarray(kernel), np.asarray(layer.kernel.value))
     fk.save_model(tmp_path / "again.keras", model)
     with keras_rules():
         again = keras.models.load_model(tmp_path / "again.keras")
-    for one, other in zip(made.weights, again.weights, strict=True):
+    for one, other in zip(theirs.weights, again.weights, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(np.asarray(one.value), np.asarray(other.value))
 
 
 class _Forbidden(fk.initializers.Initializer):
-    """An initializer that may be described and not run."""
+    """An initializer that fails outside of tracing."""
 
     value: float
 
@@ -153,7 +156,7 @@ class _Forbidden(fk.initializers.Initializer):
         return jnp.zeros(shape, dtype)
 
 
-def test_nothing_is_initialised_on_opening(tmp_path):
+def test_opening_runs_no_initializer(tmp_path):
     start = fk.initializers.Constant(0.5)
     x = fk.Input((3,))
     model = fk.Model(x, layers.Dense(2, kernel_initializer=start, name="d")(x)).build(KEY)
@@ -175,25 +178,25 @@ def test_a_composed_model_opens_in_keras_as_its_graph(tmp_path):
     fk.save_model(tmp_path / "blocks.keras", model)
     data = np.random.default_rng(0).normal(size=(2, 4)).astype("float32")
     with keras_rules():
-        made = keras.models.load_model(tmp_path / "blocks.keras")
-        (value, expected), _ = _outputs(model, {}, made, data)
+        theirs = keras.models.load_model(tmp_path / "blocks.keras")
+        (value, expected), _ = _outputs(model, {}, theirs, data)
     _close(value, expected)
     again, _ = fk.load_model(tmp_path / "blocks.keras")
     _close(jax.tree.leaves(again), jax.tree.leaves(model))
 
 
-def test_a_sequential_that_was_built_late(tmp_path):
+def test_a_sequential_without_input_opens_built_and_unbuilt(tmp_path):
     with keras_rules():
-        made = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])
-        made.save(tmp_path / "unbuilt.keras")
-        made.build((None, 4))
-        made.save(tmp_path / "built.keras")
+        theirs = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])
+        theirs.save(tmp_path / "unbuilt.keras")
+        theirs.build((None, 4))
+        theirs.save(tmp_path / "built.keras")
     model, state = fk.load_model(tmp_path / "unbuilt.keras")
     assert not model.built
     assert state == {}
     model, _ = fk.load_model(tmp_path / "built.keras")
-    for one, other in zip(values(made.weights), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for expected, weight in zip(values(theirs.weights), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(expected, weight)
 
 
 def test_the_carry_of_a_stateful_layer_is_reset(tmp_path):
@@ -209,12 +212,12 @@ def test_the_carry_of_a_stateful_layer_is_reset(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(legacy.OBJECTS))
-def test_what_models_of_keras_2_bring_along_needs_no_custom_objects(name, tmp_path):
-    found, x = legacy.OBJECTS[name], fk.Input((3,))
-    activation = found if name == "keras2_hard_sigmoid" else None
+def test_objects_of_keras_2_need_no_custom_objects(name, tmp_path):
+    function_or_class, x = legacy.OBJECTS[name], fk.Input((3,))
+    activation = function_or_class if name == "keras2_hard_sigmoid" else None
     model = fk.Model(x, layers.Dense(2, activation=activation)(x))
-    optimizer = found() if isinstance(found, type) else "sgd"
-    trainer = fk.Trainer(optimizer, found if "hinge" in name else "mse")
+    optimizer = function_or_class() if isinstance(function_or_class, type) else "sgd"
+    trainer = fk.Trainer(optimizer, function_or_class if "hinge" in name else "mse")
     run = trainer.init(model, KEY)
     fk.save_model(tmp_path / "m.keras", run.model, run.state, trainer=trainer, run=run)
     again, resumed = fk.load_training(tmp_path / "m.keras")
@@ -223,7 +226,7 @@ def test_what_models_of_keras_2_bring_along_needs_no_custom_objects(name, tmp_pa
 
 
 def _rewritten(path, change):
-    """The archive at `path` with its members changed by `change(members)`."""
+    """Rewrites the archive at `path` with its members changed by `change(members)`."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
@@ -265,7 +268,7 @@ def test_a_vocabulary_that_keras_learned_is_read_from_the_assets(tmp_path):
 
 @pytest.fixture
 def saved(tmp_path):
-    """The path of a small model."""
+    """Returns the path of a small saved model."""
     x = fk.Input((3,), name="x")
     y = layers.BatchNormalization(name="norm")(layers.Dense(2, name="dense")(x))
     model = fk.Model(x, y, name="small").build(KEY)
@@ -274,7 +277,7 @@ def saved(tmp_path):
 
 
 def _weights(change):
-    """A change of the arrays of a file: `change(arrays)` over a dictionary by path."""
+    """Returns a change of an archive's members that applies `change` to the arrays by path."""
 
     def rewrite(members):
         arrays = {}
@@ -306,7 +309,7 @@ def _metadata(text):
     return lambda members: members.update({"metadata.json": text})
 
 
-REFUSALS = [
+REJECTED = [
     (
         _weights(lambda arrays: arrays.pop("layers/dense/vars/1")),
         r"model.weights.h5:/layers/dense/vars/1.*layer 'dense'.*\(2,\) for 'dense/bias'",
@@ -350,7 +353,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), REFUSALS, ids=range(len(REFUSALS)))
+@pytest.mark.parametrize(("change", "message"), REJECTED, ids=range(len(REJECTED)))
 def test_a_malformed_model_file_is_rejected_with_member_and_layer(saved, change, message):
     _rewritten(saved, change)
     with pytest.raises(fk.FileError, match=message) as caught:
@@ -358,7 +361,7 @@ def test_a_malformed_model_file_is_rejected_with_member_and_layer(saved, change,
     assert caught.value.file == str(saved)
 
 
-def test_arrays_without_names_of_layers_are_found_as_keras_counts(saved):
+def test_files_without_layer_names_follow_the_numbering_of_keras(saved):
     model, state = fk.load_model(saved)
     _rewritten(saved, _weights(lambda arrays: None))  # writes no names
     again, same = fk.load_model(saved)
@@ -387,7 +390,7 @@ def test_saving_names_missing_arguments(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_save_that_fails_leaves_the_file_that_was_there(saved, monkeypatch):
+def test_a_failed_save_preserves_the_old_file(saved, monkeypatch):
     before = saved.read_bytes()
     model, state = fk.load_model(saved)
 
@@ -401,8 +404,8 @@ def test_a_save_that_fails_leaves_the_file_that_was_there(saved, monkeypatch):
     assert [p.name for p in saved.parent.iterdir()] == [saved.name]
 
 
-def test_a_list_of_one_input_takes_it_alone():
-    """Keras 3.0 to 3.5 wrote models of one input so."""
+def test_a_list_of_one_input_accepts_a_single_array():
+    """Keras 3.0 to 3.5 wrote models with one input as models with a list of one input."""
     x = fk.Input((3,))
     model = fk.Model([x], layers.Dense(2)(x)).build(KEY)
     data = np.ones((2, 3), "float32")
@@ -411,7 +414,7 @@ def test_a_list_of_one_input_takes_it_alone():
         model([data, data])
 
 
-def test_what_lora_learned_is_in_the_kernels(tmp_path):
+def test_lora_factors_are_merged_into_the_kernels(tmp_path):
     L = keras.layers
     ids = keras.Input((5,), dtype="int32")
     tuned = [L.Embedding(7, 4), L.Conv1D(3, 2), L.EinsumDense("abc,cd->abd", (None, 2)), L.Dense(2)]
@@ -424,8 +427,8 @@ def test_what_lora_learned_is_in_the_kernels(tmp_path):
             factor = layer.lora_embeddings_b if embeds else layer.lora_kernel_b  # zeros before
             size = int(np.prod(factor.shape))
             factor.assign(np.linspace(-1, 1, size, dtype="float32").reshape(factor.shape))
-        made = keras.Model(ids, x)
-        made.save(tmp_path / "lora.keras")
+        theirs = keras.Model(ids, x)
+        theirs.save(tmp_path / "lora.keras")
     model, state = fk.load_model(tmp_path / "lora.keras")
-    found, _ = _outputs(model, state, made, np.arange(10).reshape(2, 5) % 7)
-    _close(*found)
+    results, _ = _outputs(model, state, theirs, np.arange(10).reshape(2, 5) % 7)
+    _close(*results)

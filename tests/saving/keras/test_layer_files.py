@@ -11,21 +11,21 @@ from fkeras.saving.weights.filling import abstract_build, fill
 from tests.cases import all_cases
 from tests.support.keras_oracle import host_weights, keras, keras_rules
 
-# a row for each class; the configurations of all rows go through Keras in other tests
+# a row for each class; other tests pass the configurations of all rows through Keras
 CASES = [case for case in all_cases() if case.keras]
-# Keras's Equalization hands symbolic inputs through as they are, and its graph is a circle then
+# Keras's Equalization returns symbolic inputs unchanged, so its graph would contain a cycle
 CASES = [case for case in CASES if not isinstance(case.layer, fk.layers.Equalization)]
 CASES = list({type(case.layer): case for case in reversed(CASES)}.values())
-# the rows in a few models, as opening a file costs more than a layer in it
+# few models with many rows: opening a file costs more than a layer
 PARTS = 3
 
 
 def _model(cases):
-    """`(model, state)`: each row called on inputs of its own, with drawn numbers for weights."""
+    """Returns `(model, state)`: each row has separate inputs and random weights."""
     inputs, outputs = [], []
     for number, case in enumerate(cases):
         symbols = jax.tree.map(
-            # an open batch: a size that Keras stored is no constraint on what we open
+            # an unknown batch size: a stored size does not restrict the opened model
             lambda x: fk.Input(batch_shape=(None, *np.shape(x)[1:]), dtype=str(x.dtype)),
             case.arrays(),
         )
@@ -40,24 +40,28 @@ def _model(cases):
     return fill(*abstract_build(fk.Model(inputs, outputs, name="rows")), draw)
 
 
-def _kept(one, other):
-    """Whether `other` says what `one` says. Keras names inner layers, fills in what was left open
-    (None, -1), and rounds the factors of regularizers to float32.
+def _preserves(expected, config):
+    """Returns whether Keras preserved a configuration, apart from names of inner layers, values
+    that were None or -1, and the rounding of regularization factors to float32.
     """
-    if one is None or (isinstance(one, int) and one == -1):
+    if expected is None or (isinstance(expected, int) and expected == -1):
         return True
-    if isinstance(one, dict):
-        return one.keys() <= other.keys() and all(
-            key == "name" or _kept(value, other[key]) for key, value in one.items()
+    if isinstance(expected, dict):
+        return expected.keys() <= config.keys() and all(
+            key == "name" or _preserves(value, config[key]) for key, value in expected.items()
         )
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_kept, one, other))
-    return np.float32(one) == np.float32(other) if isinstance(one, float) else one == other
+    if isinstance(expected, list):
+        return len(expected) == len(config) and all(map(_preserves, expected, config))
+    return (
+        np.float32(expected) == np.float32(config)
+        if isinstance(expected, float)
+        else expected == config
+    )
 
 
-def _same(one, other):
-    one, other = jax.tree.leaves(one), jax.tree.leaves(other)
-    return len(one) == len(other) and all(map(np.array_equal, one, other))
+def _same(left, right):
+    left, right = jax.tree.leaves(left), jax.tree.leaves(right)
+    return len(left) == len(right) and all(map(np.array_equal, left, right))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -73,12 +77,14 @@ def test_files_open_in_both_directions(part, tmp_path):
         keras.models.load_model(ours).save(theirs)
     again = fk.load_model(theirs)
     assert _same(again, (model, state))
-    # Keras does not keep our mask rule, so what Keras wrote follows Keras's
+    # Keras does not store the mask rule of fkeras: files of Keras get Keras's rule
     signatures = [call.signature for call in again[0].graph.calls]
     strict = [dataclasses.replace(signature, mask_rule="strict") for signature in signatures]
     assert strict == [call.signature for call in model.graph.calls]
     assert [c.inputs for c in again[0].graph.calls] == [c.inputs for c in model.graph.calls]
     assert [c.layer for c in again[0].graph.calls] == [c.layer for c in model.graph.calls]
     for number, case in enumerate(cases):
-        one, other = (m.layers[f"row_{number}"].get_config() for m in (model, again[0]))
-        assert _kept(one, other), f"{case.id}: {one} {other}"
+        expected_config, config = (
+            m.layers[f"row_{number}"].get_config() for m in (model, again[0])
+        )
+        assert _preserves(expected_config, config), f"{case.id}: {expected_config} {config}"

@@ -18,7 +18,7 @@ from tests.support.paths import DATA
 
 @functools.lru_cache(maxsize=2)
 def cases(version):
-    """What tools/references/tf215_reference.py wrote."""
+    """Returns the reference cases written by tools/references/tf215_reference.py."""
     return json.loads(gzip.decompress((DATA / f"{version}.json.gz").read_bytes()))["cases"]
 
 
@@ -27,7 +27,7 @@ TRAINED = [name for name, case in cases("tf215").items() if "later" in case]
 
 
 def _written(folder, name, version="tf215", keras_version=None, config=None, weights=None):
-    """The path of a case's archive, with another version or with a changed configuration."""
+    """Writes a case's archive, with changes of version, config or weights; returns its path."""
     members = copy.deepcopy(cases(version)[name]["members"])
     if keras_version is not None:
         members["metadata.json"] = json.dumps({"keras_version": keras_version})
@@ -51,13 +51,13 @@ def _inputs(case):
 
 
 def _check(model, state, case, key="outputs"):
-    found = jax.tree.leaves(model.apply(_inputs(case), state=state).value)
-    for value, expected in zip(found, case[key], strict=True):
+    results = jax.tree.leaves(model.apply(_inputs(case), state=state).value)
+    for value, expected in zip(results, case[key], strict=True):
         np.testing.assert_allclose(value, array(expected), rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize(("version", "name"), ROWS, ids=lambda value: value)
-def test_models_compute_the_numbers_of_tensorflow(tmp_path, version, name):
+def test_outputs_equal_tensorflows(tmp_path, version, name):
     model, state = fk.load_model(_written(tmp_path, name, version))
     _check(model, state, cases(version)[name])
 
@@ -81,7 +81,7 @@ def test_old_optimizers_start_with_a_new_state(tmp_path):
     assert int(run.step) == 1
 
 
-def test_the_product_of_nadam_is_that_of_the_steps(tmp_path):
+def test_the_product_of_nadam_follows_from_the_step_count(tmp_path):
     trainer, run = fk.load_training(_written(tmp_path, "Nadam"))
     expected = trainer.init(run.model, jax.random.key(0), state=run.state)
     batch = np.ones((2, 3), "float32"), np.ones((2, 2), "float32")
@@ -93,7 +93,7 @@ def test_the_product_of_nadam_is_that_of_the_steps(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["3.0.0", "2.12.0"])
-def test_the_form_of_the_calls_counts_and_not_the_version(tmp_path, version):
+def test_the_form_of_the_calls_overrides_the_version(tmp_path, version):
     model, state = fk.load_model(_written(tmp_path, "nested", keras_version=version))
     _check(model, state, cases("tf215")["nested"])
 
@@ -128,7 +128,7 @@ def _layer(config, name):
     return next(layer for layer in config["config"]["layers"] if layer["name"] == name)
 
 
-REFUSED = {
+REJECTED = {
     "a layer that is not there": (
         {"config": lambda c: _layer(c, "out").update(inbound_nodes=[[["nowhere", 0, 0, {}]]])},
         r"refers to the unknown layer 'nowhere'",
@@ -158,9 +158,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_damaged_archives_are_refused(tmp_path, name):
-    changes, message = REFUSED[name]
+@pytest.mark.parametrize("name", REJECTED)
+def test_damaged_archives_are_rejected(tmp_path, name):
+    changes, message = REJECTED[name]
     with pytest.raises(fk.FileError, match=message):
         fk.load_model(_written(tmp_path, "functional", **changes))
 
@@ -207,7 +207,7 @@ NO_TRAINING = {
 
 
 @pytest.mark.parametrize("name", NO_TRAINING)
-def test_trainings_that_cannot_resume(tmp_path, name):
+def test_trainings_that_cannot_resume_are_rejected(tmp_path, name):
     changes, message = NO_TRAINING[name]
     path = _written(tmp_path, "SGD", **changes)
     with pytest.raises(fk.FileError, match=message):

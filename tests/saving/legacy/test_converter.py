@@ -16,11 +16,11 @@ MODELS = [name for name, case in cases().items() if "losses" not in case]
 
 
 @pytest.mark.parametrize("name", [*MODELS, "shared", "frozen"])
-def test_outputs_are_those_of_keras_2(name):
+def test_outputs_equal_those_of_keras_2(name):
     case = cases()[name]
     model, state = load(write(case["file"]))
-    got = outputs(model, state, arrays(case["inputs"]))
-    for value, expected in zip(got, case["outputs"], strict=True):
+    results = outputs(model, state, arrays(case["inputs"]))
+    for value, expected in zip(results, case["outputs"], strict=True):
         np.testing.assert_allclose(value, array(expected), rtol=1e-5, atol=2e-6)
 
 
@@ -30,7 +30,7 @@ def test_frozen_layers_stay_frozen():
     assert frozen == ["dense_1"]
 
 
-def test_nested_weights_are_in_their_places():
+def test_nested_weights_are_read_in_the_order_of_keras_2():
     """All trainable arrays of a nested model come first in the file, then the others."""
     tree = cases()["shared"]["file"]
     model, state = load(write(tree))
@@ -40,11 +40,11 @@ def test_nested_weights_are_in_their_places():
         for weight in ("kernel", "bias", "gamma", "beta"):
             value = getattr(layer, weight, None)
             if value is not None:
-                kept = stored[f"model_weights/inner/{name}/{weight}:0"]
-                np.testing.assert_array_equal(value, array(kept))
+                stored_array = stored[f"model_weights/inner/{name}/{weight}:0"]
+                np.testing.assert_array_equal(value, array(stored_array))
         for statistic, value in state["inner"].get(name, {}).items():
-            kept = stored[f"model_weights/inner/{name}/{statistic}:0"]
-            np.testing.assert_array_equal(value, array(kept))
+            stored_array = stored[f"model_weights/inner/{name}/{statistic}:0"]
+            np.testing.assert_array_equal(value, array(stored_array))
 
 
 def _sequential(layer, **config):
@@ -55,7 +55,7 @@ def _sequential(layer, **config):
     return {"class_name": "Sequential", "config": [item]}
 
 
-def test_the_hard_sigmoid_is_that_of_the_version():
+def test_the_hard_sigmoid_follows_the_version():
     x = np.linspace(-4, 4, 3, dtype="float32")[None]
     config = _sequential("Activation", activation="hard_sigmoid")
     for version, function in (
@@ -83,13 +83,13 @@ def test_names_of_weights_may_be_split_over_several_attributes():
     data = io.BytesIO(model_file(config, weights))
     with h5py.File(data, "r+") as file:
         group = file["model_weights"]
-        listed = group.attrs["layer_names"]
+        layer_names = group.attrs["layer_names"]
         del group.attrs["layer_names"]
-        group.attrs["layer_names0"], group.attrs["layer_names1"] = listed[:3], listed[3:]
+        group.attrs["layer_names0"], group.attrs["layer_names1"] = layer_names[:3], layer_names[3:]
     model, state = load(data.getvalue())
     y = x = rng.normal(size=(4, 2)).astype("float32")
-    for own in weights.values():
-        y = np.tanh(y @ own["kernel:0"] + own["bias:0"])
+    for layer_weights in weights.values():
+        y = np.tanh(y @ layer_weights["kernel:0"] + layer_weights["bias:0"])
     np.testing.assert_allclose(outputs(model, state, x)[0], y, rtol=1e-5)
 
 
@@ -99,12 +99,12 @@ def test_a_slash_in_a_name_becomes_an_underscore():
     assert list(model.order) == ["block_conv"]
 
 
-def test_an_embedding_takes_floats_as_keras_2_fed_them():
+def test_an_embedding_accepts_floats_as_in_keras_2():
     config = _sequential("Embedding", input_dim=4, output_dim=2, input_length=3)
     table = np.arange(8.0, dtype="float32").reshape(4, 2)
     model, state = load(model_file(config, {"one": {"embeddings:0": table}}, "2.0.8"))
-    got = outputs(model, state, np.array([[1.0, 3.0, 0.0]], "float32"))[0]
-    np.testing.assert_array_equal(got[0], table[[1, 3, 0]])
+    vectors = outputs(model, state, np.array([[1.0, 3.0, 0.0]], "float32"))[0]
+    np.testing.assert_array_equal(vectors[0], table[[1, 3, 0]])
 
 
 def _functional(layers, inputs, results):
@@ -123,7 +123,7 @@ def _item(kind, name, nodes=(), **config):
     }
 
 
-def test_tensors_among_the_options_of_a_call():
+def test_options_of_a_call_may_be_tensors():
     """TensorFlow's Keras writes a tensor in a keyword argument as its coordinates."""
     layers = [
         _item("InputLayer", "a", batch_input_shape=[None, 4, 2], dtype="float32"),
@@ -154,7 +154,7 @@ def _gru(x, h, kernel, recurrent, bias):
     return h
 
 
-def test_a_constant_and_a_pin_in_calls():
+def test_constants_and_training_flags_in_calls():
     layers = [
         _item("InputLayer", "a", batch_input_shape=[None, 2], dtype="float32"),
         _item("Dropout", "d", [[["a", 0, 0, {"training": False}]]], rate=0.5),

@@ -13,12 +13,17 @@ X = np.random.default_rng(0).normal(3.0, 2.0, (6, 3)).astype("float32")
 
 
 def _file(version, kind="BatchNormalization", trainable=False, around=None, **config):
-    """A model of one layer, or of a Sequential around it, with averages that are not the batch's."""
-    own = {"name": "norm", "trainable": trainable, "batch_input_shape": [None, 3], **config}
-    item = {"class_name": kind, "config": own}
+    """Returns a file of one layer, optionally in a Sequential, with averages unlike the batch's."""
+    layer_config = {
+        "name": "norm",
+        "trainable": trainable,
+        "batch_input_shape": [None, 3],
+        **config,
+    }
+    item = {"class_name": kind, "config": layer_config}
     if around is not None:
-        inside = {"name": "inner", "layers": [item], **around}
-        item = {"class_name": "Sequential", "config": inside}
+        model_config = {"name": "inner", "layers": [item], **around}
+        item = {"class_name": "Sequential", "config": model_config}
     names = ("gamma", "beta", "moving_mean", "moving_variance")
     arrays = {f"norm/{name}:0": np.full(3, 0.5, "float32") for name in names}
     weights = {item["config"]["name"]: arrays}
@@ -27,8 +32,8 @@ def _file(version, kind="BatchNormalization", trainable=False, around=None, **co
 
 def _norm(data):
     model, state = load(data)
-    one = model.layers["norm"] if "norm" in model.layers else model.layers["inner"].layers["norm"]
-    return model, state, one
+    layer = model.layers["norm"] if "norm" in model.layers else model.layers["inner"].layers["norm"]
+    return model, state, layer
 
 
 OLD_ZEROS = {"beta_initializer": {"class_name": "Zeros", "config": {"dtype": "float32"}}}
@@ -63,7 +68,7 @@ def test_frozen_layers_of_files_normalize_as_in_their_version(version, kind, con
     np.testing.assert_allclose(out.value, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_a_file_trains_is_of_todays_kind():
+def test_trainable_normalization_follows_keras_3():
     _, _, layer = _norm(_file("2.3.1", trainable=True))
     assert layer == layer.replace(frozen="moving")
 
@@ -87,12 +92,12 @@ def test_a_custom_class_receives_the_config_of_the_file():
 
 
 @pytest.mark.parametrize("kind", ["BatchNormalization", "BatchNormalizationV1"])
-def test_renormalization_of_a_file_keeps_its_bounds_frozen_or_not(kind):
-    """What TensorFlow 2.11 computes in a training call, and its V1 of a frozen layer too."""
+def test_renormalization_preserves_the_bounds_of_the_file(kind):
+    """The reference is a training call of TensorFlow 2.11, whose V1 class is frozen here."""
     bounds = {"rmax": 1.5, "rmin": 0.5, "dmax": 0.25}
     options = {"renorm": True, "renorm_clipping": bounds, "renorm_momentum": 0.75, "momentum": 0.5}
-    own = {"name": "norm", "trainable": kind == "BatchNormalization", **options}
-    item = {"class_name": kind, "config": {**own, "batch_input_shape": [None, 3]}}
+    layer_config = {"name": "norm", "trainable": kind == "BatchNormalization", **options}
+    item = {"class_name": kind, "config": {**layer_config, "batch_input_shape": [None, 3]}}
     names = ("gamma", "beta", "moving_mean", "moving_variance")
     names += ("moving_stddev", "renorm_mean", "renorm_stddev")
     weights = {f"{n}:0": np.full(3, 2.0 if "stddev" in n else 0.5, "float32") for n in names}
@@ -110,10 +115,10 @@ def test_renormalization_of_a_file_keeps_its_bounds_frozen_or_not(kind):
     if kind == "BatchNormalizationV1":
         assert out.updates == {}
         return
-    moved = out.updates["norm"]
-    np.testing.assert_allclose(moved["renorm_mean"], [0.9375, 0.75, 0.59375], rtol=1e-6)
+    updated = out.updates["norm"]
+    np.testing.assert_allclose(updated["renorm_mean"], [0.9375, 0.75, 0.59375], rtol=1e-6)
     np.testing.assert_allclose(
-        moved["moving_variance"], [3.8416717, 3.6148028, 1.8761544], rtol=1e-6
+        updated["moving_variance"], [3.8416717, 3.6148028, 1.8761544], rtol=1e-6
     )
 
 
@@ -123,7 +128,7 @@ def test_settings_of_a_disabled_renormalization_are_ignored():
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_our_files_keep_it_and_keras_opens_them_with_its_own_rule(wrapped, tmp_path):
+def test_files_preserve_the_frozen_rule_and_open_in_keras(wrapped, tmp_path):
     path = tmp_path / "m.keras"
     norm = layers.BatchNormalization(trainable=False, frozen="batch", name="norm")
     last = layers.TimeDistributed(norm) if wrapped else norm
@@ -144,5 +149,5 @@ def test_our_files_keep_it_and_keras_opens_them_with_its_own_rule(wrapped, tmp_p
     ours = model.apply(values, state=state, training=True)
     assert ours.updates == {}
     assert np.abs(np.asarray(ours.value) - trained).max() > 0.1
-    # an old file goes through JSON and back as well
+    # the configuration also survives a round trip through JSON
     assert type(model).from_config(model.get_config()) == model.unbuilt()

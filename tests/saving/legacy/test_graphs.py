@@ -27,8 +27,8 @@ def test_calls_of_keras_2_in_a_file_of_keras_3(tmp_path):
         model, state = fk.load_model(tmp_path / "m.h5")
         specs = [model.graph.specs[slot] for slot in model.graph.input_slots]
         inputs = [np.ones([n or 2 for n in spec.shape], "float32") for spec in specs]
-        found = model(inputs if len(inputs) > 1 else inputs[0], state=state)
-        values.append(found if isinstance(found, list) else [found])
+        result = model(inputs if len(inputs) > 1 else inputs[0], state=state)
+        values.append(result if isinstance(result, list) else [result])
     for one, other in zip(*values, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
@@ -44,5 +44,5 @@ def test_calls_of_keras_3_in_a_file_of_keras_2(tmp_path, version):
         expected = theirs(np.ones((2, 4, 3), "float32"))
     (tmp_path / "m.h5").write_bytes(_with_version((tmp_path / "m.h5").read_bytes(), version))
     model, state = fk.load_model(tmp_path / "m.h5")
-    found = model(np.ones((2, 4, 3), "float32"), state=state)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    result = model(np.ones((2, 4, 3), "float32"), state=state)
+    np.testing.assert_allclose(result, expected, atol=1e-6)

@@ -14,34 +14,34 @@ CASES = json.loads((DATA / "keras122.json").read_text())["cases"]
 
 def _inputs(case, model):
     slots = model.graph.input_slots
-    made = [
+    values = [
         array(packed).astype(model.graph.specs[slot].dtype)
         for packed, slot in zip(case["inputs"], slots, strict=True)
     ]
-    return made[0] if len(made) == 1 else made
+    return values[0] if len(values) == 1 else values
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_are_those_of_keras_1(name):
+def test_outputs_equal_those_of_keras_1(name):
     case = CASES[name]
     model, state = load(write(case["file"]))
-    got = outputs(model, state, _inputs(case, model))
-    np.testing.assert_allclose(got[0], array(case["outputs"][0]), rtol=1e-4, atol=2e-6)
+    results = outputs(model, state, _inputs(case, model))
+    np.testing.assert_allclose(results[0], array(case["outputs"][0]), rtol=1e-4, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "losses" in case])
-def test_the_next_losses_are_those_of_keras_1(name):
+def test_the_next_losses_equal_those_of_keras_1(name):
     case = CASES[name]
     trainer, run = load_training(write(case["file"]))
-    got = []
+    losses = []
     for _ in case["losses"]:
         run, logs = trainer.step(run, (array(case["inputs"][0]), array(case["targets"][0])))
-        got.append(float(logs["loss"]))
-    np.testing.assert_allclose(got, case["losses"], rtol=1e-5)
+        losses.append(float(logs["loss"]))
+    np.testing.assert_allclose(losses, case["losses"], rtol=1e-5)
 
 
 def _kernel(ordering, name):
-    """One convolution, whose weights are called as the backend's variables are."""
+    """Returns a file with one convolution, whose weight has the given variable name."""
     config = {
         "name": "c",
         "nb_filter": 1,
@@ -60,20 +60,20 @@ def _kernel(ordering, name):
     return model_file(model, {"c": {name: kernel.reshape(shape)}}, None, None)
 
 
-def test_theanos_kernels_are_turned_round():
-    """Keras 1 notes no backend: TensorFlow's variables are called "c_W:0", Theano's "c_W"."""
+def test_theanos_kernels_are_flipped():
+    """Keras 1 stores no backend: TensorFlow's variables are named "c_W:0", Theano's "c_W"."""
     kernels = [load(_kernel("tf", name))[0].layers["c"].kernel.ravel() for name in ("c_W:0", "c_W")]
     np.testing.assert_array_equal(kernels, [[1, 2], [2, 1]])
 
 
-def test_theanos_axes_come_to_their_places():
+def test_kernels_in_theanos_order_of_axes_are_transposed():
     kernel = load(_kernel("th", "c_W:0"))[0].layers["c"].kernel
     assert kernel.shape == (2, 1, 2, 1)
     np.testing.assert_array_equal(kernel[:, 0, 0, 0], [1, 1])
     np.testing.assert_array_equal(kernel[:, 0, 1, 0], [2, 2])
 
 
-def test_a_merge_by_a_function_is_refused():
+def test_a_merge_by_a_function_is_rejected():
     inputs = {"name": "a", "batch_input_shape": [None, 2], "input_dtype": "float32"}
     merge = {"name": "m", "mode": "gA==", "mode_type": "lambda"}
     layers = [

@@ -67,7 +67,7 @@ def _row():
 @pytest.mark.parametrize(
     ("make", "shapes"), [(_branches, {"a": (6,), "b": (6,)}), (_row, {"x": (8, 8, 3)})]
 )
-def test_outputs_are_those_of_keras_3(make, shapes, tmp_path):
+def test_outputs_equal_those_of_keras_3(make, shapes, tmp_path):
     with keras_rules():
         model = _randomize(make())
         rng = np.random.default_rng(1)
@@ -75,10 +75,12 @@ def test_outputs_are_those_of_keras_3(make, shapes, tmp_path):
         x = x.get("x", x)
         expected = model(x)
     ours, state = _load(_saved(model, tmp_path / "m.h5"))
-    got = ours.apply(x, state=state).value
+    values = ours.apply(x, state=state).value
     many = isinstance(expected, list)
-    for one, other in zip(got if many else [got], expected if many else [expected], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    for value, expected_value in zip(
+        values if many else [values], expected if many else [expected], strict=True
+    ):
+        np.testing.assert_allclose(value, expected_value, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +108,9 @@ def test_training_resumes_as_in_keras_3(make, tmp_path):
             expected.append(float(model.train_on_batch(x, y)[0]))
     with open_store(path) as store:
         trainer, run = legacy.load_training(store, str(path))
-    got = []
+    losses = []
     for _ in range(3):
         run, logs = trainer.step(run, (x, y))
-        got.append(float(logs["loss"]))
+        losses.append(float(logs["loss"]))
     assert int(run.step) == 6
-    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)

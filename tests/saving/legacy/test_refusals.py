@@ -36,13 +36,13 @@ def _model(*layers, inputs=(("a", 0, 0),), results=(("d", 0, 0),)):
     return {"class_name": "Model", "config": config}
 
 
-def _refused(config, word, weights=None, version="2.3.1", **options):
+def _assert_rejected(config, word, weights=None, version="2.3.1", **options):
     with pytest.raises(fk.FileError, match=f"(?s){word}") as caught:
         load(model_file(config, weights or {"a": {}, "d": KERNEL}, version), **options)
     return caught.value
 
 
-def test_the_good_file_is_read():
+def test_the_valid_file_opens():
     model, _ = load(model_file(_model(_input(), _dense()), {"a": {}, "d": KERNEL}))
     assert model.layers["d"].kernel.shape == (3, 1)
 
@@ -78,26 +78,26 @@ def test_the_good_file_is_read():
         ([_input(), {**_dense(), "class_name": "Dens"}], "'d'.*mean 'Dense'"),
     ],
 )
-def test_bad_configurations_are_refused(layers, word):
-    error = _refused(_model(*layers), word)
+def test_bad_configurations_are_rejected(layers, word):
+    error = _assert_rejected(_model(*layers), word)
     assert error.file == "m.h5"
     assert error.member == "/model_config"
 
 
-def test_calls_in_a_circle_are_refused():
+def test_cyclic_calls_are_rejected():
     layers = [_input(), _dense("d", [[["e", 0, 0, {}]]]), _dense("e", [[["d", 0, 0, {}]]])]
-    _refused(_model(*layers), "form a cycle")
+    _assert_rejected(_model(*layers), "form a cycle")
 
 
 def test_a_subclass_is_rejected_with_a_remedy():
-    _refused({"class_name": "MyModel", "config": {}}, "'MyModel'.*custom_objects")
+    _assert_rejected({"class_name": "MyModel", "config": {}}, "'MyModel'.*custom_objects")
 
 
 @pytest.mark.parametrize(
     "config", [3, [], {}, {"class_name": "Model"}, {"class_name": "Model", "config": 1}]
 )
-def test_what_is_no_configuration_is_refused(config):
-    _refused(config, "model_config")
+def test_invalid_model_configs_are_rejected(config):
+    _assert_rejected(config, "model_config")
 
 
 def test_a_file_without_a_model_names_load_weights():
@@ -106,7 +106,7 @@ def test_a_file_without_a_model_names_load_weights():
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "x", "0.9", ""])
-def test_unknown_versions_are_refused(version):
+def test_unknown_versions_are_rejected(version):
     with pytest.raises(fk.FileError, match="keras|Keras"):
         load(model_file(_model(_input(), _dense()), {"a": {}, "d": KERNEL}, version))
 
@@ -131,18 +131,18 @@ def test_bytecode_is_never_run(tmp_path, version):
     code = _bytecode(tmp_path)
     forms = [code, {"class_name": "__lambda__", "config": {"code": code[0]}}]
     for form in forms:
-        error = _refused(
+        error = _assert_rejected(
             _lambda(form), "Lambda.*never runs.*custom_objects", {"a": {}, "d": {}}, version
         )
         assert error.layer == "d"
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_users_function_takes_the_place_of_a_lambda(tmp_path):
+def test_the_users_function_replaces_a_lambda(tmp_path):
     data = model_file(_lambda(_bytecode(tmp_path)), {"a": {}, "d": {}})
     x = np.array([[1.0, -2.0, 3.0]], "float32")
-    for given_ in (jnp.abs, fk.layers.Lambda(jnp.abs)):
-        model, state = load(data, custom_objects={"d": given_})
+    for replacement in (jnp.abs, fk.layers.Lambda(jnp.abs)):
+        model, state = load(data, custom_objects={"d": replacement})
         np.testing.assert_array_equal(outputs(model, state, x)[0], np.abs(x))
     data = model_file(_lambda("my_abs", "function"), {"a": {}, "d": {}})
     model, state = load(data, custom_objects={"my_abs": jnp.abs})
@@ -152,22 +152,22 @@ def test_the_users_function_takes_the_place_of_a_lambda(tmp_path):
 
 
 @pytest.mark.parametrize("module", ["os", "fkeras.saving.files", "subprocess", "keras.layers"])
-def test_modules_that_a_file_names_are_not_looked_at(module, monkeypatch):
+def test_modules_in_a_file_are_never_imported(module, monkeypatch):
     import_module = importlib.import_module
 
     def refuse(name, package=None):
         if name != module and name.startswith("fkeras"):
-            return import_module(name)  # the package's own parts are imported late
+            return import_module(name)  # fkeras imports some of its modules lazily
         raise AssertionError(f"imported {name}")
 
     item = {**_dense(), "module": module, "class_name": "system", "registered_name": "system"}
     initializer = {"module": module, "class_name": "system", "config": {}}
     monkeypatch.setattr("importlib.import_module", refuse)
-    _refused(_model(_input(), item), "unknown layer 'system'")
-    _refused(_model(_input(), _dense(kernel_initializer=initializer)), "initializer")
+    _assert_rejected(_model(_input(), item), "unknown layer 'system'")
+    _assert_rejected(_model(_input(), _dense(kernel_initializer=initializer)), "initializer")
 
 
-def test_classes_of_the_users_own():
+def test_custom_classes_replace_layers():
     class Twice(fk.layers.Dense):
         def call(self, x):
             return 2 * super().call(x)
@@ -191,11 +191,11 @@ def test_classes_of_the_users_own():
         ({"a": {}, "d": {"kernel:0": np.ones((3, 1), "complex64")}}, "model_weights/d"),
     ],
 )
-def test_weights_of_another_model_are_refused(weights, word):
-    _refused(_model(_input(), _dense()), word, weights)
+def test_weights_of_another_model_are_rejected(weights, word):
+    _assert_rejected(_model(_input(), _dense()), word, weights)
 
 
-def test_arrays_whose_names_contradict_their_places_are_refused():
+def test_arrays_in_another_order_are_rejected():
     layer = {"name": "b", "batch_input_shape": [None, 2], "axis": -1}
     config = {
         "class_name": "Sequential",
@@ -230,7 +230,7 @@ def _missing_array(file):
     file["model_weights/d"].attrs["weight_names"] = np.array([b"../../kernel:0"])
 
 
-def _twice(file):
+def _repeated_layer(file):
     file["model_weights"].attrs["layer_names"] = np.array([b"d", b"d"])
 
 
@@ -245,10 +245,10 @@ def _huge(file):
 
 @pytest.mark.parametrize(
     "edit",
-    [_without_names, _numbers_for_names, _missing_group, _missing_array, _twice,
+    [_without_names, _numbers_for_names, _missing_group, _missing_array, _repeated_layer,
      _number_for_config, _huge],
 )  # fmt: skip
-def test_damaged_files_are_refused(edit):
+def test_damaged_files_are_rejected(edit):
     with pytest.raises(fk.FileError):
         load(_edited(edit))
 
@@ -274,15 +274,15 @@ def _config(name):
 @settings(max_examples=40, deadline=None, derandomize=True,
           suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
 @given(st.data())
-def test_any_changed_value_is_read_or_refused(data):
+def test_any_changed_value_opens_or_is_rejected(data):
     name = data.draw(st.sampled_from(["frozen", "optimizer_adam"]))
     texts = copy.deepcopy(_config(name))
     key = data.draw(st.sampled_from(sorted(texts)))
     path = data.draw(st.sampled_from(list(_paths(texts[key]))))
-    place = texts[key]
+    container = texts[key]
     for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = data.draw(_WORST)
+        container = container[step]
+    container[path[-1]] = data.draw(_WORST)
     tree = cases()[name]["file"]
     attributes = {**tree["attributes"]}
     attributes[""] = {**attributes[""], key: json.dumps(texts[key])}

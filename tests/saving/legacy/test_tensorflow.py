@@ -12,13 +12,13 @@ from fkeras.saving import FileError
 from tests.support.legacy_files import array, load, model_file, outputs
 from tests.support.paths import DATA
 
-#: what TensorFlow does not keep in its file, and refuses to open itself
+#: functions whose operands TensorFlow omits from its files, which it then cannot open
 _LOST = ("einsum",)
 
 
 @functools.lru_cache(maxsize=2)
 def reference(version):
-    """What tools/references/tf211_reference.py wrote."""
+    """Returns the reference written by tools/references/tf211_reference.py."""
     return json.loads(gzip.decompress((DATA / f"{version}.json.gz").read_bytes()))
 
 
@@ -29,12 +29,13 @@ def opened(version, name, **options):
     data = reference(version)
     row = data["rows"][name]
     weights = {
-        layer: {key: array(w) for key, w in own.items()} for layer, own in row["weights"].items()
+        layer: {key: array(w) for key, w in layer_arrays.items()}
+        for layer, layer_arrays in row["weights"].items()
     }
     return load(model_file(row["config"], weights, version=data["keras"]), **options)
 
 
-# the older version writes most of the same graphs: CI opens those too
+# the older version writes mostly the same graphs: only CI opens them too
 EACH = [
     pytest.param(version, name, marks=pytest.mark.exhaustive if older else ())
     for version, name in ROWS
@@ -43,7 +44,7 @@ EACH = [
 
 
 @pytest.mark.parametrize(("version", "name"), EACH, ids=lambda v: v)
-def test_the_numbers_are_those_of_tensorflow(version, name):
+def test_outputs_equal_those_of_tensorflow(version, name):
     data = reference(version)
     row = data["rows"][name]
     if version == "tf211" and name in _LOST:
@@ -52,26 +53,28 @@ def test_the_numbers_are_those_of_tensorflow(version, name):
         return
     model, state = opened(version, name)
     values = [array(data["arrays"][key]) for key in row["inputs"]]
-    got = outputs(model, state, values if len(values) > 1 else values[0])
-    assert len(got) == len(row["outputs"])
-    for place, (value, expected) in enumerate(zip(got, row["outputs"], strict=True)):
-        wanted = array(expected)
-        assert value.shape == wanted.shape, place
-        assert value.dtype.kind == wanted.dtype.kind, place
-        scale = max(1.0, float(np.max(np.abs(wanted), initial=0)))
-        np.testing.assert_allclose(value, wanted, rtol=1e-6, atol=1e-6 * scale, err_msg=str(place))
+    results = outputs(model, state, values if len(values) > 1 else values[0])
+    assert len(results) == len(row["outputs"])
+    for index, (value, expected) in enumerate(zip(results, row["outputs"], strict=True)):
+        expected_array = array(expected)
+        assert value.shape == expected_array.shape, index
+        assert value.dtype.kind == expected_array.dtype.kind, index
+        scale = max(1.0, float(np.max(np.abs(expected_array), initial=0)))
+        np.testing.assert_allclose(
+            value, expected_array, rtol=1e-6, atol=1e-6 * scale, err_msg=str(index)
+        )
 
 
 @pytest.mark.parametrize(("version", "name"), [("tf211", "nested"), ("tf210", "nested")])
-def test_the_model_is_saved_as_one_of_keras_3(version, name, tmp_path):
+def test_the_model_is_saved_in_the_form_of_keras_3(version, name, tmp_path):
     data = reference(version)
     row = data["rows"][name]
     model, state = opened(version, name)
     fk.save_model(tmp_path / "m.keras", model, state=state)
-    again, kept = fk.load_model(tmp_path / "m.keras")
+    again, new_state = fk.load_model(tmp_path / "m.keras")
     values = [array(data["arrays"][key]) for key in row["inputs"]]
     for value, expected in zip(
-        outputs(again, kept, values), outputs(model, state, values), strict=True
+        outputs(again, new_state, values), outputs(model, state, values), strict=True
     ):
         np.testing.assert_array_equal(value, expected)
 
@@ -101,7 +104,7 @@ def _x(**options):
     return ["x", 0, 0, options]
 
 
-REFUSED = {
+REJECTED = {
     "unknown": (
         _function("math.bessel_i0", _x()),
         "'math.bessel_i0': unknown function.*custom_objects=.'math.bessel_i0'",
@@ -143,17 +146,17 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REJECTED)
 def test_rejections_name_location_and_reason(name):
-    layer, words = REFUSED[name]
+    layer, words = REJECTED[name]
     mask = _function("math.greater", _x(y=0.0), name="g")
-    with pytest.raises(FileError, match=words) as found:
+    with pytest.raises(FileError, match=words) as caught:
         _open(mask, layer)
-    assert "'f'" in str(found.value)
-    assert "f.h5" not in str(found.value)
+    assert "'f'" in str(caught.value)
+    assert "f.h5" not in str(caught.value)
 
 
-def test_a_function_of_the_users_takes_the_arguments_of_the_file():
+def test_a_custom_function_receives_the_arguments_of_the_file():
     def shifted(x, y, by, name=None):
         return x + by * y
 
@@ -183,8 +186,8 @@ def test_a_reduction_over_an_empty_list_of_axes_changes_nothing(op):
     np.testing.assert_array_equal(outputs(model, state, x)[0], x)
 
 
-def test_a_layer_that_is_called_twice_is_two_operations():
-    """Once by itself, and once with another argument on the first call's result."""
+def test_a_layer_with_two_calls_becomes_two_operations():
+    """The second call has another argument and takes the result of the first call."""
     layer = _function("math.add", _x(y=1.0), ["f", 0, 0, {"y": 2.0}])
     model, state = _open(layer, output=("f", 1, 0))
     x = np.zeros((1, 4), "float32")
@@ -192,7 +195,7 @@ def test_a_layer_that_is_called_twice_is_two_operations():
 
 
 def test_a_layer_and_an_output_take_a_constant():
-    """As an embedding of places does: `Embedding(4, 2)(tf.range(tf.shape(x)[1]))`."""
+    """As in a position embedding: `Embedding(4, 2)(tf.range(tf.shape(x)[1]))`."""
     layers = [
         _function("compat.v1.shape", _x(), name="s"),
         _function("__operators__.getitem", ["s", 0, 0, {"slice_spec": 1}], name="t"),
@@ -207,22 +210,22 @@ def test_a_layer_and_an_output_take_a_constant():
     ]
     for output, expected in (("f", [0, 1, 2, 3]), ("flat", [[0], [1], [2], [3]])):
         model, state = _open(*layers, output=(output, 0, 0))
-        got = outputs(model, state, np.full((2, 4), np.nan, "float32"))[0]
-        np.testing.assert_array_equal(got, expected)
+        result = outputs(model, state, np.full((2, 4), np.nan, "float32"))[0]
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_a_size_known_only_at_run_time_is_rejected():
     shape = _function("compat.v1.shape", _x(), name="s")
-    wanted = [["s1", 0, 0], 2, ["s2", 0, 0]]
-    parts = [
+    target_shape = [["s1", 0, 0], 2, ["s2", 0, 0]]
+    sizes = [
         _function("__operators__.getitem", ["s", 0, 0, {"slice_spec": i}], name=f"s{i + 1}")
         for i in (0, 1)
     ]
     with pytest.raises(FileError, match=r"at most one unknown size in the shape \(b, 2, n0\)"):
-        _open(shape, *parts, _function("reshape", _x(shape=wanted)), shape=(None, None, 2))
+        _open(shape, *sizes, _function("reshape", _x(shape=target_shape)), shape=(None, None, 2))
 
 
-def test_constants_meet_half_precision_in_its_dtype():
+def test_constants_take_the_dtype_of_half_precision_tensors():
     half = _function("cast", _x(dtype="float16"), name="g")
     policy = {"class_name": "Policy", "config": {"name": "mixed_float16"}}
     layer = _function("math.multiply", ["g", 0, 0, {"y": [1.0, 2.0, 3.0, 4.0]}], dtype=policy)

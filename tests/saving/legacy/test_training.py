@@ -17,16 +17,16 @@ COMPILED = [name for name, case in cases().items() if "losses" in case]
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_the_next_losses_are_those_of_keras_2(name):
+def test_the_next_losses_equal_those_of_keras_2(name):
     case = cases()[name]
     trainer, run = load_training(write(case["file"]))
     assert int(run.step) == int(run.opt_state.count) == 3
     batch = arrays(case["inputs"]), arrays(case["targets"])
-    got = []
+    losses = []
     for _ in case["losses"]:
         run, logs = trainer.step(run, batch)
-        got.append(float(logs["loss"]))
-    np.testing.assert_allclose(got, case["losses"], rtol=1e-5, atol=1e-6)
+        losses.append(float(logs["loss"]))
+    np.testing.assert_allclose(losses, case["losses"], rtol=1e-5, atol=1e-6)
 
 
 def _file(version, optimizer, state=None, kernel=((1.0,), (1.0,)), **training):
@@ -54,7 +54,7 @@ def _optimizer(kind, /, **config):
     return {"class_name": kind, "config": config}
 
 
-def test_the_norm_that_clips_is_that_of_all_gradients_in_keras_2():
+def test_keras_2_clips_by_the_global_norm():
     trainer, _ = load_training(_file("2.2.4", _optimizer("SGD", lr=0.1, decay=0.0, clipnorm=2.0)))
     assert trainer.optimizer == optimizers.SGD(0.1, global_clipnorm=2.0)
     mine = _optimizer("SGD", name="SGD", learning_rate=0.1, decay=0.0, momentum=0.0, clipnorm=2.0)
@@ -79,7 +79,7 @@ def test_tensorflows_optimizers_and_their_state():
     assert int(run.step) == 8
 
 
-def test_options_that_only_optimizers_of_tensorflow_have():
+def test_options_of_tensorflow_optimizers():
     config = {"name": "Nadam", "learning_rate": 0.5, "decay": 0.25, "beta_1": 0.9, "beta_2": 0.99}
     trainer, _ = load_training(_file("2.5.0", _optimizer("Nadam", **config, epsilon=1e-7)))
     assert trainer.optimizer.learning_rate == 0.5
@@ -90,9 +90,10 @@ def test_options_that_only_optimizers_of_tensorflow_have():
 
 
 def test_nadam_of_tensorflow_2_11_resumes_without_the_stored_product():
-    """What TensorFlow 2.11 computed, eagerly, three steps after ones; opening the file it starts anew.
+    """The reference is TensorFlow 2.11 in eager mode, without a restart, three steps after ones.
 
-    Compiled into a graph it multiplies its product at other times: a single weight becomes nan.
+    TensorFlow itself restarts the product when it opens the file, and a compiled graph multiplies
+    the product at other times: a single weight becomes NaN.
     """
     config = {
         "name": "Nadam",
@@ -113,17 +114,17 @@ def test_nadam_of_tensorflow_2_11_resumes_without_the_stored_product():
     assert float(run.opt_state.slots["product"]["one/kernel"]) == np.float32(0.08005176484584808)
     x = np.array([[1.0, 0.5], [0.25, -1.0], [-0.5, 0.75]], "float32")
     y = np.array([[0.0], [1.0], [0.5]], "float32")
-    got = []
+    losses = []
     for _ in range(4):
         run, logs = trainer.step(run, (x, y))
-        got.append(float(logs["loss"]))
+        losses.append(float(logs["loss"]))
     uninterrupted = [1.2280927896499634, 1.094334363937378, 0.9725447297096252, 0.8628231883049011]
-    np.testing.assert_allclose(got, uninterrupted, rtol=1e-6)
+    np.testing.assert_allclose(losses, uninterrupted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", [optimizers.Nadam(beta_1=0.999), Keras2Nadam()], ids=repr)
 @pytest.mark.parametrize("steps", [1, 7, 40])
-def test_the_product_of_so_many_steps(optimizer, steps):
+def test_the_product_equals_that_of_the_training_steps(optimizer, steps):
     weights = {"w": jnp.ones(2)}
     transformation = optimizer.transformation()
     state = transformation.init(weights)
@@ -134,7 +135,7 @@ def test_the_product_of_so_many_steps(optimizer, steps):
     np.testing.assert_allclose(product, state.slots["product"]["w"], rtol=1e-5)
 
 
-def test_the_product_after_very_many_steps_costs_nothing():
+def test_the_product_after_2_billion_steps_is_fast():
     last = 2**31 - 2
     assert product_after(optimizers.Nadam(), last) == 0
     once = product_after(optimizers.Nadam(beta_1=1.0), 2000)
@@ -161,7 +162,7 @@ def test_a_schedule_and_classes_of_losses():
     assert trainer.metrics == ("mean_absolute_error",)
 
 
-def test_hinges_before_2_3_took_targets_as_they_are():
+def test_hinges_before_2_3_do_not_convert_targets():
     x, y = np.array([[1.0, 1.0]], "float32"), np.array([[0.0]], "float32")
     losses = []
     for version in ("2.2.4", "2.3.1"):
@@ -171,7 +172,7 @@ def test_hinges_before_2_3_took_targets_as_they_are():
 
 
 def test_variables_sorted_by_name_until_2_0_5():
-    """As "layer_10/..." comes before "layer_2/...", the state is not in the order of the layers."""
+    """Sorted, "layer_10/..." precedes "layer_2/...", unlike in the order of the layers."""
     items = [
         {"class_name": "Dense", "config": {"name": f"layer_{i}", "units": 1, "use_bias": False}}
         for i in (2, 10)
@@ -192,7 +193,7 @@ def test_variables_sorted_by_name_until_2_0_5():
         assert [float(momentum[f"layer_{i}/kernel"][0, 0]) for i in (2, 10)] == expected
 
 
-def test_keras_3_has_its_own_order_and_a_learning_rate_that_was_changed():
+def test_keras_3_stores_a_fixed_order_and_the_changed_learning_rate():
     config = {"name": "SGD", "learning_rate": 0.5, "momentum": 0.5, "use_ema": True}
     state = {
         "SGD/iteration": np.int32(7),
@@ -204,8 +205,8 @@ def test_keras_3_has_its_own_order_and_a_learning_rate_that_was_changed():
     trainer, run = load_training(_file("3.3.0", optimizer, state))
     assert int(run.step) == 7 and trainer.optimizer.learning_rate == 0.5
     assert float(run.opt_state.learning_rate) == 0.25
-    found = {name: slot["one/kernel"][:, 0].tolist() for name, slot in run.opt_state.slots.items()}
-    assert found == {"momentum": [1.0, 2.0], "average": [3.0, 4.0]}
+    slots = {name: slot["one/kernel"][:, 0].tolist() for name, slot in run.opt_state.slots.items()}
+    assert slots == {"momentum": [1.0, 2.0], "average": [3.0, 4.0]}
     state["SGD/one_kernel_momentum"] = np.ones((3, 1), "float32")
     with pytest.raises(fk.FileError, match=r"momentum of 'one/kernel' of shape \(2, 1\)") as error:
         load_training(_file("3.3.0", optimizer, state))
@@ -215,7 +216,7 @@ def test_keras_3_has_its_own_order_and_a_learning_rate_that_was_changed():
         load_training(_file("3.3.0", optimizer, state))
 
 
-def test_the_state_of_another_optimizer_is_refused():
+def test_the_state_of_another_optimizer_is_rejected():
     optimizer = _optimizer("SGD", lr=0.1, momentum=0.5)
     state = {"iterations": np.int64(1), "m": np.ones((3, 1), "float32")}
     with pytest.raises(fk.FileError, match=r"optimizer_weights.*'one'.*\(2, 1\).*\(3, 1\)"):
@@ -247,7 +248,7 @@ def test_a_model_that_was_not_compiled_has_no_training():
         ({"loss_weights": "all"}, "loss_weights"),
     ],
 )
-def test_bad_training_configurations_are_refused(changes, word):
+def test_bad_training_configurations_are_rejected(changes, word):
     training = {"optimizer": _optimizer("SGD", lr=0.1), **changes}
     optimizer = training.pop("optimizer_config", training.pop("optimizer"))
     with pytest.raises(fk.FileError, match=f"(?s)training_config.*{word}"):

@@ -14,13 +14,13 @@ from fkeras.engine import replace_weights, trainable_weights
 from tests.support.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(3)
-# equal shapes: only the numbers can tell that a weight's slots are those of another
+# equal shapes: only the values reveal swapped slots
 SHAPES = ((3, 3), (3,), (3, 3), (3,))
 STEPS = [[RNG.normal(size=s).astype("float32") for s in SHAPES] for _ in range(6)]
 X = RNG.normal(size=(12, 3)).astype("float32")
 Y = RNG.normal(size=(12, 3)).astype("float32")
 
-# a row a configuration, for Keras
+# one row for each configuration; the argument is keras.optimizers
 ROWS = {
     "SGD": lambda k: k.SGD(0.1),
     "SGD momentum": lambda k: k.SGD(0.1, momentum=0.9, nesterov=True, clipnorm=1.0),
@@ -57,7 +57,7 @@ ROWS = {
 
 
 def keras_model():
-    """Names in another order than layers, and one layer that is frozen."""
+    """Returns a model whose names sort differently from its layers, with one frozen layer."""
     layers = keras.layers
     x = keras.Input((3,), name="x")
     h = layers.Dense(3, "tanh", name="zeta")(x)
@@ -75,16 +75,18 @@ def keras_trained(optimizer, steps=3, loss="mse", **options):
 
 def keras_steps(model, gradients):
     optimizer = model.optimizer
-    for each in gradients:
-        each = [keras.ops.convert_to_tensor(g) for g in each]
+    for step_gradients in gradients:
+        step_gradients = [keras.ops.convert_to_tensor(g) for g in step_gradients]
         if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-            optimizer.apply(each)
+            optimizer.apply(step_gradients)
             continue
-        # its cond leaks tracers where it assigns by itself
+        # its `cond` leaks tracers if `apply` assigns the variables
         targets = model.trainable_variables, optimizer.variables
-        values = [[variable.value for variable in some] for some in targets]
-        moved = optimizer.stateless_apply(values[1], each, values[0])
-        for variable, value in zip([*targets[0], *targets[1]], [*moved[0], *moved[1]], strict=True):
+        values = [[variable.value for variable in variables] for variables in targets]
+        new_values = optimizer.stateless_apply(values[1], step_gradients, values[0])
+        for variable, value in zip(
+            [*targets[0], *targets[1]], [*new_values[0], *new_values[1]], strict=True
+        ):
             variable.assign(value)
 
 
@@ -95,10 +97,12 @@ def compiled_update(optimizer):
 
 def our_steps(trainer, run, gradients):
     names = ["zeta/kernel", "zeta/bias", "alpha/kernel", "alpha/bias"]
-    for each in gradients:
+    for step_gradients in gradients:
         weights = trainable_weights(run.model)
-        given = dict(zip(names, each, strict=True))
-        deltas, state = compiled_update(trainer.optimizer)(given, run.opt_state, weights)
+        gradients_by_path = dict(zip(names, step_gradients, strict=True))
+        deltas, state = compiled_update(trainer.optimizer)(
+            gradients_by_path, run.opt_state, weights
+        )
         model = replace_weights(run.model, optax.apply_updates(weights, deltas))
         run = run.replace(model=model, opt_state=state, step=run.step + 1)
     return run
@@ -107,8 +111,8 @@ def our_steps(trainer, run, gradients):
 def check_equal(model, run):
     ours = run.model.get_weights(run.state)
     theirs = [np.asarray(variable.value) for variable in model.weights]
-    for one, two in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+    for weight, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -129,19 +133,19 @@ def test_a_training_resumes_in_both_directions(row, tmp_path):
         check_equal(again, run)
         assert type(again.optimizer) is type(model.optimizer)
         pairs = zip(again.optimizer.variables, model.optimizer.variables, strict=True)
-        # ours is written with an exact order, and has one optimizer more
-        for one, two in () if row.startswith("Multi") else pairs:
-            if "Adafactor" in row and one.path.endswith("kernel_velocity"):
-                continue  # written anew before it is read
-            pair = np.asarray(one.value), np.asarray(two.value)
-            np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-6, err_msg=two.path)
+        # the file of fkeras stores the patterns in order, and one more optimizer
+        for ours, theirs in () if row.startswith("Multi") else pairs:
+            if "Adafactor" in row and ours.path.endswith("kernel_velocity"):
+                continue  # overwritten before it is read
+            pair = np.asarray(ours.value), np.asarray(theirs.value)
+            np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-6, err_msg=theirs.path)
         keras_steps(again, STEPS[5:])
     check_equal(again, our_steps(trainer, run, STEPS[5:]))
-    # and what we wrote comes back as it was
+    # fkeras reads its file back unchanged
     same, resumed = fk.load_training(back)
     assert same == trainer
-    for one, two in zip(jax.tree.leaves(run), jax.tree.leaves(resumed), strict=True):
-        np.testing.assert_array_equal(one, two)
+    for ours, theirs in zip(jax.tree.leaves(run), jax.tree.leaves(resumed), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_every_optimizer_of_keras_has_a_row():
@@ -199,17 +203,17 @@ SEVERAL = {
 }
 
 
-def said(value, package):
-    """A row of a table in the words of a package."""
-    if isinstance(value, dict):
-        return {name: said(part, package) for name, part in value.items()}
-    if isinstance(value, list):
-        return [said(part, package) for part in value]
-    return value(package) if getattr(value, "__name__", "") == "<lambda>" else value
+def for_package(row, package):
+    """Returns a row with its lambdas called on a package, `keras` or `fkeras`."""
+    if isinstance(row, dict):
+        return {name: for_package(part, package) for name, part in row.items()}
+    if isinstance(row, list):
+        return [for_package(part, package) for part in row]
+    return row(package) if getattr(row, "__name__", "") == "<lambda>" else row
 
 
 @pytest.mark.parametrize("row", [*COMPILED, *SEVERAL])
-def test_what_was_compiled_measures_the_same(row, tmp_path):
+def test_compiled_losses_and_metrics_equal_those_of_keras(row, tmp_path):
     path, back = tmp_path / "keras.keras", tmp_path / "ours.keras"
     options = {**COMPILED, **SEVERAL}[row]
     custom = {f.__name__: f for f in (half_squares, largest)}
@@ -218,7 +222,7 @@ def test_what_was_compiled_measures_the_same(row, tmp_path):
         model = multiple_outputs(keras) if row in SEVERAL else keras_model()
         targets = targets if row in SEVERAL else Y
         weights = np.linspace(0.5, 2.0, 12, dtype="float32") if row == "values" else None
-        model.compile("sgd", **said(options, keras))
+        model.compile("sgd", **for_package(options, keras))
         expected = model.evaluate(X, targets, 4, 0, sample_weight=weights, return_dict=True)
         model.save(path)
     trainer, run = fk.load_training(path, custom_objects=custom)
@@ -228,8 +232,8 @@ def test_what_was_compiled_measures_the_same(row, tmp_path):
     fk.save_model(back, run.model, run.state, trainer=trainer, run=run)
     with keras_rules():
         again = keras.models.load_model(back, custom_objects=custom)
-        found = again.evaluate(X, targets, 4, 0, sample_weight=weights, return_dict=True)
-    assert found == pytest.approx(expected, rel=1e-5)
+        results = again.evaluate(X, targets, 4, 0, sample_weight=weights, return_dict=True)
+    assert results == pytest.approx(expected, rel=1e-5)
 
 
 def test_fit_resumes_a_training_of_keras(tmp_path):
@@ -239,7 +243,7 @@ def test_fit_resumes_a_training_of_keras(tmp_path):
         model = keras_model()
         model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
         model.fit(X, Y, **options)
-        # what ReduceLROnPlateau does
+        # as ReduceLROnPlateau does
         model.optimizer.learning_rate.assign(0.003)
         model.save(path)
         expected = model.fit(X, Y, epochs=2, **options).history
@@ -251,8 +255,10 @@ def test_fit_resumes_a_training_of_keras(tmp_path):
     check_equal(model, trained)
     fk.save_model(back, run.model, run.state, trainer=trainer, run=run)
     with keras_rules():
-        found = keras.models.load_model(back).fit(X, Y, epochs=2, **options).history
-    assert found == {name: pytest.approx(values, rel=1e-5) for name, values in expected.items()}
+        history_of_keras = keras.models.load_model(back).fit(X, Y, epochs=2, **options).history
+    assert history_of_keras == {
+        name: pytest.approx(values, rel=1e-5) for name, values in expected.items()
+    }
 
 
 def test_each_weight_of_a_nested_model_has_its_own_slots(tmp_path):

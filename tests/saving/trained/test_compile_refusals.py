@@ -36,7 +36,7 @@ def test_a_file_without_training_raises_a_clear_error(tmp_path):
     fk.save_model(path, run.model)
     with pytest.raises(fk.FileError, match=r"never compiled.*fk\.load_model"):
         fk.load_training(path)
-    # a trainer alone begins anew
+    # a trainer without a run: the initial state is saved
     fk.save_model(path, run.model, trainer=trainer)
     same, resumed = fk.load_training(path)
     assert same == trainer and resumed.model == run.model and int(resumed.opt_state.count) == 0
@@ -64,7 +64,7 @@ def test_options_that_change_numbers_are_rejected_and_others_ignored(tmp_path):
         optimizer_arrays(plain, run.replace(opt_state=both))
 
 
-def test_a_weight_decay_of_the_run_is_kept(tmp_path):
+def test_the_weight_decay_of_the_run_is_saved(tmp_path):
     trainer, run = trained(optimizers.LossScaleOptimizer(optimizers.AdamW()))
     inner = run.opt_state.inner._replace(weight_decay=np.float32(0.25))
     run = run.replace(opt_state=run.opt_state._replace(inner=inner))
@@ -75,7 +75,7 @@ def test_a_weight_decay_of_the_run_is_kept(tmp_path):
 
 
 def changed(path, target, change=None, arrays=None):
-    """A copy of a file with another compile_config, or with other arrays."""
+    """Writes a copy of a file with a changed compile_config or changed arrays."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     if change is not None:
@@ -83,11 +83,11 @@ def changed(path, target, change=None, arrays=None):
         change(config)
         members["config.json"] = json.dumps(config).encode()
     if arrays is not None:
-        place = target.with_suffix(".h5")
-        place.write_bytes(members["model.weights.h5"])
-        with h5py.File(place, "a") as file:
+        weight_file = target.with_suffix(".h5")
+        weight_file.write_bytes(members["model.weights.h5"])
+        with h5py.File(weight_file, "a") as file:
             arrays(file["optimizer/vars"])
-        members["model.weights.h5"] = place.read_bytes()
+        members["model.weights.h5"] = weight_file.read_bytes()
     with zipfile.ZipFile(target, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
@@ -121,7 +121,7 @@ def file(tmp_path_factory):
 
 
 @pytest.mark.parametrize("row", ARRAYS)
-def test_arrays_of_another_optimizer_are_refused(row, file, tmp_path):
+def test_arrays_of_another_optimizer_are_rejected(row, file, tmp_path):
     arrays, message = ARRAYS[row]
     with pytest.raises(fk.FileError, match=message) as caught:
         fk.load_training(changed(file, tmp_path / "bad.keras", arrays=arrays))
@@ -144,26 +144,26 @@ BAD += (
 
 
 @pytest.mark.parametrize("key", ["optimizer", "loss", "loss_weights", "metrics", ""])
-def test_any_value_of_a_key_is_refused_or_read(key):
-    """Nothing but FileError comes out, and what a row means for one key is no error for another."""
+def test_any_value_of_a_key_opens_or_is_rejected(key):
+    """Each value raises FileError or is valid for the key; no other exception occurs."""
     compiled = write_compile_config(fk.Trainer("adam", "mse"))
-    refused = 0
+    rejected_count = 0
     for value in BAD:
         try:
             trainer = read_trainer({**compiled, key: value} if key else value, None, "m.keras")
         except fk.FileError as error:
             assert error.member.startswith("config.json") and error.file == "m.keras"
-            refused += 1
+            rejected_count += 1
         else:
             assert value in ([], "nonsense") or key == "loss_weights", (key, value, trainer)
-    assert refused >= len(BAD) - 3
+    assert rejected_count >= len(BAD) - 3
 
 
 @pytest.mark.parametrize(
     ("name", "config"),
     [("MeanIoU", {"num_classes": 10**6}), ("AUC", {"num_thresholds": 10**12})],
 )
-def test_metrics_take_no_more_memory_than_they_may(name, config, file, tmp_path):
+def test_metrics_beyond_the_memory_limit_are_rejected(name, config, file, tmp_path):
     metric = {"class_name": name, "module": "keras.metrics", "config": config}
     target = changed(
         file, tmp_path / "m.keras", lambda c: c["compile_config"].update(metrics=[metric])
@@ -172,10 +172,12 @@ def test_metrics_take_no_more_memory_than_they_may(name, config, file, tmp_path)
         fk.load_training(target)
 
 
-def test_a_function_of_the_author_is_asked_for(file, tmp_path):
-    given = {"class_name": "function", "module": "them", "config": "half_squares"}
+def test_a_missing_custom_function_is_named_in_the_error(file, tmp_path):
+    function_config = {"class_name": "function", "module": "them", "config": "half_squares"}
     target = changed(
-        file, tmp_path / "m.keras", lambda c: c["compile_config"].update(loss=given, metrics=[])
+        file,
+        tmp_path / "m.keras",
+        lambda c: c["compile_config"].update(loss=function_config, metrics=[]),
     )
     with pytest.raises(fk.FileError, match=r"custom_objects=\{'half_squares': half_squares\}"):
         fk.load_training(target)

@@ -29,7 +29,7 @@ def saved(path, model, **training):
 
 
 def changed(path, change):
-    """The file with another configuration."""
+    """Changes the configuration of a file and returns its path."""
     with zipfile.ZipFile(path) as file:
         members = {name: file.read(name) for name in file.namelist()}
     config = json.loads(members["config.json"])
@@ -49,7 +49,7 @@ def network(layer, shape, **options):
     return fk.Model(x, layer(x))
 
 
-def test_many_power_iterations_are_a_loop(tmp_path):
+def test_many_power_iterations_compile_to_a_loop(tmp_path):
     layer = fk.layers.SpectralNormalization(fk.layers.Dense(3), always=True, name="norm")
     path = saved(tmp_path / "m.keras", network(layer, (4,)))
     changed(path, lambda c: layers_of(c)["norm"].update(power_iterations=10**9))
@@ -58,21 +58,21 @@ def test_many_power_iterations_are_a_loop(tmp_path):
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 8, 9, 30])
-def test_a_loop_iterates_as_straight_code(iterations):
+def test_the_loop_computes_the_unrolled_iterations(iterations):
     kernel = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
     u = start = np.ones((1, 3), "float32")
-    sigma, found = spectral_norm(kernel, u, iterations)
+    sigma, vector = spectral_norm(kernel, u, iterations)
     for _ in range(iterations):
         v = u @ kernel.T / np.linalg.norm(u @ kernel.T)
         u = v @ kernel / np.linalg.norm(v @ kernel)
-    np.testing.assert_allclose(found, u, rtol=1e-5)
+    np.testing.assert_allclose(vector, u, rtol=1e-5)
     np.testing.assert_allclose(sigma, (v @ kernel @ u.T)[0, 0], rtol=1e-5)
     # the derivative of the largest singular value is the product of its vectors
     slope = jax.grad(lambda k: spectral_norm(k, start, iterations)[0])(kernel)
     np.testing.assert_allclose(slope, v.T @ u, rtol=1e-4, atol=1e-6)
 
 
-def test_many_steps_of_muon_are_a_loop():
+def test_many_steps_of_muon_compile_to_a_loop():
     x = jnp.diag(jnp.array([3.0, 0.5]))
     many = jax.make_jaxpr(lambda x: orthogonal(x, 2.0, -1.5, 0.5, 10**9))(x)
     assert len(str(many)) < 10**4
@@ -116,7 +116,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_sizes_that_no_byte_pays_for(name, tmp_path):
+def test_sizes_beyond_the_file_are_rejected(name, tmp_path):
     layer, shape, changes, word = CASES[name]
     path = saved(tmp_path / "m.keras", network(layer, shape))
 
@@ -128,20 +128,23 @@ def test_sizes_that_no_byte_pays_for(name, tmp_path):
             first["config"]["batch_shape"][1] = 10**9
             text = re.sub(r"\[null, 5, 2\]", "[null, 1000000000, 2]", text)
             text = text.replace('"indices_or_sections": 5', '"indices_or_sections": 1000000000')
-        made = json.loads(text)
-        places = [made["config"], *(node["kwargs"] for node in made["inbound_nodes"])]
+        layer_config = json.loads(text)
+        containers = [
+            layer_config["config"],
+            *(node["kwargs"] for node in layer_config["inbound_nodes"]),
+        ]
         for key, value in changes.items():
-            holder = next((p for p in places if key in p), None)
-            assert holder is not None, (key, made)
-            holder[key] = value
-        config["config"]["layers"][1] = made
+            container = next((p for p in containers if key in p), None)
+            assert container is not None, (key, layer_config)
+            container[key] = value
+        config["config"]["layers"][1] = layer_config
 
     changed(path, change)
     with pytest.raises(fk.FileError, match=word):
         fk.load_model(path)
 
 
-def test_the_carry_of_a_billion_rows(tmp_path):
+def test_a_carry_of_a_billion_rows_is_rejected(tmp_path):
     layer = fk.layers.LSTM(2, stateful=True, name="bad")
     path = saved(tmp_path / "m.keras", network(layer, (3, 2), batch_size=4))
 
@@ -169,7 +172,7 @@ def test_the_carry_of_a_billion_rows(tmp_path):
         ("AUC", {"num_thresholds": 10**9}, "num_t"),
     ],
 )
-def test_the_sums_of_metrics_in_legacy_files(name, config, word, tmp_path):
+def test_metrics_beyond_the_limit_in_legacy_files_are_rejected(name, config, word, tmp_path):
     layer = {"name": "d", "units": 1, "use_bias": False, "batch_input_shape": [None, 2]}
     model = {"class_name": "Sequential", "config": [{"class_name": "Dense", "config": layer}]}
     metrics = [{"class_name": name, "config": config}]
@@ -194,25 +197,29 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize("pattern", ENDLESS)
-def test_patterns_that_python_would_try_for_ever(pattern, tmp_path):
+def test_patterns_with_catastrophic_backtracking_are_rejected(pattern, tmp_path):
     name = "a" * 60
     model = fk.Sequential([fk.Input((2,)), fk.layers.Dense(1, name=name)])
     path = tmp_path / "m.keras"
 
     def pairs(config):
-        chosen = config["compile_config"]["optimizer"]["config"]["optimizer_map"]["config"]
-        chosen["patterns"][0][0] = f"re:{pattern}"
+        map_config = config["compile_config"]["optimizer"]["config"]["optimizer_map"]["config"]
+        map_config["patterns"][0][0] = f"re:{pattern}"
 
     def keras(config):
-        chosen = config["compile_config"]["optimizer"]["config"]["optimizer_map"]["config"]
-        chosen["optimizer_map"] = {pattern: list(chosen["optimizer_map"].values())[0]}
-        del chosen["patterns"]
+        map_config = config["compile_config"]["optimizer"]["config"]["optimizer_map"]["config"]
+        map_config["optimizer_map"] = {pattern: list(map_config["optimizer_map"].values())[0]}
+        del map_config["patterns"]
 
     def muon(config):
         config["compile_config"]["optimizer"]["config"]["exclude_layers"] = [pattern]
 
-    several = fk.optimizers.MultiOptimizer({"re:.*bias": "sgd", "*": "adam"})
-    for optimizer, change in ((several, pairs), (several, keras), (fk.optimizers.Muon(), muon)):
+    multi_optimizer = fk.optimizers.MultiOptimizer({"re:.*bias": "sgd", "*": "adam"})
+    for optimizer, change in (
+        (multi_optimizer, pairs),
+        (multi_optimizer, keras),
+        (fk.optimizers.Muon(), muon),
+    ):
         saved(path, model, trainer=fk.Trainer(optimizer, "mse"))
         fk.load_training(path)
         changed(path, change)
@@ -224,7 +231,7 @@ USUAL = [".*/(kernel|bias)", "encoder/.*", r"dense_\d+/kernel", "(?:(?!head/).)*
 
 
 @pytest.mark.parametrize("pattern", USUAL)
-def test_usual_patterns_take_little(pattern):
+def test_usual_patterns_have_a_low_cost(pattern):
     assert trials(pattern, 100) < 1e6
 
 
@@ -265,7 +272,7 @@ def test_the_structure_of_patterns(pattern, limit):
     assert count > 1e20 if limit == math.inf else count <= limit
 
 
-# patterns as `(text, tree)`: the matcher below runs the tree, so no parser has a say
+# patterns as `(text, tree)`: the matcher below runs the tree and needs no parser
 _QUANTIFIERS = {
     "*": (0, 99),
     "+": (1, 99),
@@ -306,7 +313,7 @@ def test_a_backtracking_matcher_tries_no_more_than_was_counted(piece, text):
 
 
 def _count_steps(tree, text):
-    """Counts the steps of the plainest backtracking matcher, which joins no alternatives."""
+    """Counts the steps of a plain backtracking matcher, which merges no alternatives."""
     count = 0
 
     def match(tree, at, then):
@@ -346,8 +353,8 @@ def _is_class(tree):
     return all(part[0] == "one" and part[1] in ("a", "b", "[ab]") for part in tree[1:])
 
 
-def test_hundreds_of_metrics_of_one_name_take_seconds(tmp_path):
-    """Their names in the logs were looked for in a time that grew with the cube of their number."""
+def test_hundreds_of_metrics_of_one_name_load_quickly(tmp_path):
+    """Regression: the search for unique names took cubic time in the number of metrics."""
     model = network(fk.layers.Dense(1), (2,))
     path = saved(tmp_path / "m.keras", model, trainer=fk.Trainer("sgd", "mse", ["mae"]))
     changed(path, lambda c: c["compile_config"].update(metrics=["mae"] * 600))
@@ -356,7 +363,7 @@ def test_hundreds_of_metrics_of_one_name_take_seconds(tmp_path):
     assert time.process_time() - start < 15
 
 
-def test_a_suggestion_is_not_looked_for_among_thousands_of_long_names():
+def test_suggestions_skip_thousands_of_long_names():
     rng = np.random.default_rng(0)
     names = ["".join(rng.choice(["a", "b"], 150)) for _ in range(5000)]
     start = time.process_time()
@@ -365,8 +372,8 @@ def test_a_suggestion_is_not_looked_for_among_thousands_of_long_names():
     assert time.process_time() - start < 5
 
 
-def test_a_note_that_is_no_name(tmp_path):
-    """A group whose "name" is an array was found by `tools/stress/fuzz_files.py`."""
+def test_a_stored_name_that_is_not_a_string_is_ignored(tmp_path):
+    """Regression: the attribute "name" of a group is an array (`tools/stress/fuzz_files.py`)."""
     model = network(fk.layers.Dense(2, name="d"), (3,)).build(jax.random.key(0))
     path = tmp_path / "m.weights.h5"
     fk.save_weights(path, model)

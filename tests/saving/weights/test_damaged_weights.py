@@ -70,7 +70,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("case", TABLES)
-def test_misleading_safetensors_are_refused(tmp_path, case):
+def test_misleading_safetensors_are_rejected(tmp_path, case):
     data, message = TABLES[case]
     path = tmp_path / "w.safetensors"
     path.write_bytes(data)
@@ -78,14 +78,14 @@ def test_misleading_safetensors_are_refused(tmp_path, case):
     with pytest.raises(fk.FileError, match=message) as caught:
         load(path, limits=limits)
     assert caught.value.file == str(path)
-    # the format's own reader refuses the same
+    # the reader of the package safetensors rejects the same files
     lenient = ("beyond the bound", "a name twice", "a dtype of half bytes")
     if case not in lenient:
         with pytest.raises(safetensors.SafetensorError):
             safetensors.numpy.load(data)
 
 
-def test_every_shortened_safetensors_is_refused(tmp_path):
+def test_every_truncated_safetensors_is_rejected(tmp_path):
     path = tmp_path / "w.safetensors"
     fk.save_weights(path, MODEL.build(jax.random.key(0)))
     data = path.read_bytes()
@@ -115,7 +115,7 @@ def npy(array, **changes):
 BIAS, KERNEL = np.ones(2, "float32"), np.ones((3, 2), "float32")
 
 
-def test_misleading_npz_is_refused(tmp_path):
+def test_misleading_npz_is_rejected(tmp_path):
     path = tmp_path / "w.npz"
     good = {"weights/d/kernel": npy(KERNEL), "weights/d/bias": npy(BIAS)}
     npz(path, good)
@@ -194,7 +194,7 @@ def test_other_file_types_are_named(tmp_path, data, word):
         load(tmp_path / "w.weights.h5")
 
 
-# the helper that all savers write with, without the seconds that importing JAX takes
+# imports the helper of all savers alone: importing JAX takes seconds
 SAVES = """
 import importlib.util
 import sys
@@ -212,7 +212,7 @@ while True:
 """
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_file(tmp_path):
+def test_a_kill_at_any_moment_leaves_a_complete_file(tmp_path):
     path = tmp_path / "w.bin"
     helper = pathlib.Path(fk.__file__).parent / "files" / "atomic.py"
     rng = np.random.default_rng(0)
@@ -223,5 +223,5 @@ def test_a_kill_at_any_moment_leaves_a_whole_file(tmp_path):
             time.sleep(rng.uniform(0, 0.02))
             child.send_signal(signal.SIGKILL)
             child.wait()
-        found = path.read_bytes()
-        assert len(found) == 50 * 8192 and found == found[:1] * len(found)
+        content = path.read_bytes()
+        assert len(content) == 50 * 8192 and content == content[:1] * len(content)

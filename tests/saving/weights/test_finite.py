@@ -28,7 +28,7 @@ def _legacy(kernel):
 
 
 @pytest.mark.parametrize("kind", ["int8", "int32", "uint8", "bool"])
-def test_integers_and_booleans_are_no_weights(tmp_path, kind):
+def test_integer_and_boolean_weights_are_rejected(tmp_path, kind):
     fk.save_weights(tmp_path / "w.weights.h5", MODEL, STATE)
     with h5py.File(tmp_path / "w.weights.h5", "r+") as file:
         del file["layers/dense/vars/0"]
@@ -65,7 +65,7 @@ def test_one_warning_lists_weights_that_are_not_finite(tmp_path, name):
         else:
             fk.load_weights(path, MODEL, STATE)
     texts = [str(w.message) for w in caught if "NaN" in str(w.message)]
-    assert len(texts) == 1 and all(one in texts[0] for one in (*expected, str(path)))
+    assert len(texts) == 1 and all(part in texts[0] for part in (*expected, str(path)))
     assert "bias" not in texts[0] and "moving" not in texts[0]
 
 

@@ -23,7 +23,7 @@ ABS_MAX = keras.quantizers.AbsMaxQuantizer
 
 
 def _model():
-    """Every layer that is quantized, on ids."""
+    """Returns a model with every layer that can be quantized; the inputs are ids."""
     ids = keras.Input((4,), dtype="int32", name="ids")
     tied = keras.layers.ReversibleEmbedding(11, 6, name="tied", logit_soft_cap=3.0)
     free = keras.layers.ReversibleEmbedding(11, 6, tie_weights=False, name="free")
@@ -55,13 +55,13 @@ OURS = {
         activation_quantizer=fk.quantizers.AbsMaxQuantizer(), block_size=None
     ),
 }
-# which dtypes its weights have, where not int8
+# dtypes of the quantized weights of modes other than int8
 CODES = {"float8": {"float32"}}
 
 
 @pytest.fixture(scope="module")
 def weights():
-    """The weights of such a model, by how many there are."""
+    """Returns random weights of the model by path."""
     with keras_rules():
         model = _model()
         rng = np.random.default_rng(1)
@@ -70,7 +70,7 @@ def weights():
 
 @pytest.fixture(scope="module")
 def floats(weights, tmp_path_factory):
-    """The model before it is quantized, opened here."""
+    """Returns the model before quantization, opened in fkeras."""
     path = tmp_path_factory.mktemp("floats") / "k.keras"
     _save(_quantized(weights, None), path)
     return fk.load_model(path)[0]
@@ -92,7 +92,7 @@ def _close(ours, theirs, limit=2e-6):
 
 
 def _quantized(weights, mode):
-    """Keras's model of these weights, quantized unless the mode is None."""
+    """Returns Keras's model with these weights, quantized unless the mode is None."""
     with keras_rules():
         model = _model()
         for weight in model.weights:
@@ -103,13 +103,13 @@ def _quantized(weights, mode):
 
 
 def _quantize(model, mode):
-    # Keras searches the whole heap for each weight that it drops
+    # Keras runs the garbage collector for each weight that it drops
     with unittest.mock.patch("gc.collect"):
         model.quantize(mode) if isinstance(mode, str) else model.quantize(config=mode)
 
 
 def _some(*exhaustive):
-    """All modes; some for CI alone, as others run the same code for every change."""
+    """Returns all modes; `exhaustive` lists modes whose code other modes run too."""
     marks = {mode: pytest.mark.exhaustive if mode in exhaustive else () for mode in MODES}
     return [pytest.param(mode, marks=mark) for mode, mark in marks.items()]
 
@@ -121,7 +121,7 @@ def test_files_of_keras(weights, floats, mode, tmp_path):
     _save(model, tmp_path / "k.keras")
     ours, state = fk.load_model(tmp_path / "k.keras")
     _close(ours(IDS), expected)
-    if mode != "int4 blocks":  # of few weights, of which some have one sign: Keras loses these
+    if mode != "int4 blocks":  # Keras's codes differ in small blocks with weights of one sign
         assert fk.quantize(floats, OURS[mode]) == ours
     assert {w.dtype.name for w in jax.tree.leaves(ours)} >= CODES.get(mode, {"int8"})
     with keras_rules():
@@ -143,7 +143,7 @@ def test_files_of_keras(weights, floats, mode, tmp_path):
 
 @pytest.mark.parametrize("mode", _some("int8 weights", "int4", "int4 inputs", "float8"))
 def test_legacy_files_of_keras(weights, mode, tmp_path):
-    """Keras opens neither float8 nor a quantized attention of its own in this form."""
+    """Keras itself opens neither float8 nor quantized attention in this form."""
     model = _quantized(weights, MODES[mode])
     for name in ("k.h5", "k.keras"):
         _save(model, tmp_path / name)
@@ -156,9 +156,9 @@ def test_legacy_files_of_keras(weights, mode, tmp_path):
 def test_trainings_resume(mode, tmp_path):
     x, y = RNG.normal(size=(8, 6)).astype("float32"), RNG.normal(size=(8, 3)).astype("float32")
     with keras_rules():
-        made = [keras.layers.Dense(5, activation="tanh", kernel_regularizer="l2")]
-        made.append(keras.layers.EinsumDense("ab,bc->ac", 3, bias_axes="c"))
-        model = keras.Sequential([keras.Input((6,)), *made])
+        members = [keras.layers.Dense(5, activation="tanh", kernel_regularizer="l2")]
+        members.append(keras.layers.EinsumDense("ab,bc->ac", 3, bias_axes="c"))
+        model = keras.Sequential([keras.Input((6,)), *members])
         for weight in model.weights:
             weight.assign(np.random.default_rng(weight.shape[0]).normal(size=weight.shape))
         _quantize(model, mode)
@@ -180,13 +180,13 @@ def test_trainings_resume(mode, tmp_path):
 
 @functools.lru_cache(maxsize=1)
 def _calibrated():
-    """What Keras chose with examples; see tools/references/keras_quantized_reference.py."""
+    """Returns Keras's calibrated models, of tools/references/keras_quantized_reference.py."""
     path = DATA / "keras_quantized.json"
     return json.loads(path.read_text())["cases"]
 
 
 def _case(name, path):
-    """The file of a case, what it is called on, and what Keras computes."""
+    """Writes the file of a case; returns the inputs and Keras's outputs."""
     case = _calibrated()[name]
     path.write_bytes(file_bytes(case))
     return np.array(case["inputs"]), array(case["outputs"])
@@ -198,8 +198,8 @@ def test_every_case_is_here():
 
 
 @pytest.mark.parametrize("name", ["int4", "int4, h5"])
-def test_four_bits_of_older_versions(name, tmp_path):
-    """Keras 3.11 to 3.13 packed them along another axis, and coded inputs too."""
+def test_old_4_bit_codes_are_converted(name, tmp_path):
+    """Keras 3.11 to 3.13 packed along another axis, and quantized inputs too."""
     path = tmp_path / ("k.h5" if "h5" in name else "k.keras")
     ids, expected = _case(name, path)
     ours, _ = fk.load_model(path)
@@ -211,8 +211,8 @@ def test_four_bits_of_older_versions(name, tmp_path):
     }
 
 
-def test_four_bits_of_older_versions_have_one_order():
-    """A kernel that is summed over its last axis has no such form today."""
+def test_old_4_bit_codes_need_contracted_axes_first():
+    """A kernel that is contracted over its last axis has no form in later versions."""
     layer = fk.layers.EinsumDense("ab,cb->ac", 4).build(jax.random.key(0), (None, 6))
     layer = fk.quantize(layer, "int4/-1")
     assert old_shapes(layer) == {"kernel": (4, 3), "kernel_scale": (1, 4)}
@@ -236,8 +236,8 @@ def test_calibrated_models(mode, tmp_path):
     assert type(floats.layers["block"].layers["wide"]) is fk.layers.Dense
 
 
-def test_lost_zeros(tmp_path):
-    """Keras's own files of GPTQ lack the zeros, and open here alone where these can be told."""
+def test_omitted_zero_points_are_restored_for_symmetric_codes(tmp_path):
+    """Keras's GPTQ files lack zero points; only fkeras opens them, for symmetric codes."""
     ids, expected = _case("lost, symmetric", tmp_path / "k.keras")
     _close(fk.load_model(tmp_path / "k.keras")[0](ids), [expected])
     with keras_rules(), pytest.raises(ValueError, match="could not be loaded"):
@@ -250,7 +250,7 @@ def test_lost_zeros(tmp_path):
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """A file of a quantized Dense."""
+    """Returns the path of a file with a quantized Dense."""
     path = tmp_path_factory.mktemp("good") / "m.keras"
     model = fk.Sequential([fk.Input((4,), name="x"), fk.layers.Dense(3, name="d")])
     fk.save_model(path, fk.quantize(model.build(jax.random.key(0)), "int4/2"))
@@ -258,7 +258,7 @@ def good(tmp_path_factory):
 
 
 def _changed(good, path, change):
-    """The file with another configuration of its layer."""
+    """Copies a file with a changed configuration of its layer; returns the new path."""
     with zipfile.ZipFile(good) as old, zipfile.ZipFile(path, "w") as new:
         for name in old.namelist():
             data = old.read(name)
@@ -322,7 +322,7 @@ def test_damaged_files(good, tmp_path, what):
         fk.load_model(path)
 
 
-def test_floats_are_no_codes(good, tmp_path):
+def test_float_kernels_of_quantized_layers_are_rejected(good, tmp_path):
     with zipfile.ZipFile(good) as file:
         (tmp_path / "w.h5").write_bytes(file.read("model.weights.h5"))
         members = {n: file.read(n) for n in file.namelist()}
