@@ -207,12 +207,12 @@ def _difference(
     model: Layer, missing: list, unexpected: list, mismatched: list, source: Source
 ) -> FileError:
     def listing(rows: list, most: int = 12) -> str:
-        more = f" and {len(rows) - most} more" if len(rows) > most else ""
-        return ", ".join(text for _, text in rows[:most]) + more
+        remainder = f" and {len(rows) - most} more" if len(rows) > most else ""
+        return ", ".join(text for _, text in rows[:most]) + remainder
 
     parts = [
-        f"{word}: {listing(rows)}"
-        for word, rows in (
+        f"{heading}: {listing(rows)}"
+        for heading, rows in (
             ("missing in the file", missing),
             ("not in the model", unexpected),
             ("of another shape or dtype", mismatched),
@@ -221,11 +221,11 @@ def _difference(
     ]
     names = [name for name, _ in (*missing, *unexpected, *mismatched)]
     skips = list(dict.fromkeys(n.rpartition("/")[0] or n for n in names))
-    shown = ", ".join(repr(n) for n in skips[:6]) + (", ..." if len(skips) > 6 else "")
+    shown_names = ", ".join(repr(n) for n in skips[:6]) + (", ..." if len(skips) > 6 else "")
     return FileError(
         f"the weights of another model than {model.where}; nothing was loaded. "
         f"{'; '.join(parts)}. Build the model that was saved, or load the other weights with "
-        f"skip=[{shown}].",
+        f"skip=[{shown_names}].",
         file=source.file,
         member=source.member,
     )

@@ -301,24 +301,24 @@ def test_cve_2026_1462_a_layer_that_loads_another_model(tmp_path, trace):
 def test_cve_2026_1669_numbers_in_another_file(tmp_path):
     secret = tmp_path / "secret.bin"
     secret.write_bytes(b"0123456789abcdef")
-    other = tmp_path / "other.h5"
-    with h5py.File(other, "w") as file:
+    other_file = tmp_path / "other.h5"
+    with h5py.File(other_file, "w") as file:
         file["x"] = np.ones((2, 2), "float32")
-    before = os.stat(secret).st_atime_ns, os.stat(other).st_atime_ns
+    before = os.stat(secret).st_atime_ns, os.stat(other_file).st_atime_ns
     layout = h5py.VirtualLayout((2, 2), "f4")
-    layout[:] = h5py.VirtualSource(str(other), "x", (2, 2))
+    layout[:] = h5py.VirtualSource(str(other_file), "x", (2, 2))
     fills_by_message = {
         "another file": lambda g: g.create_dataset(
             "0", (2, 2), "f4", external=[(str(secret), 0, 16)]
         ),
-        "a link": lambda g: g.__setitem__("0", h5py.ExternalLink(str(other), "x")),
+        "a link": lambda g: g.__setitem__("0", h5py.ExternalLink(str(other_file), "x")),
         "a soft link": lambda g: g.__setitem__("0", h5py.SoftLink("/layers")),
         "a virtual": lambda g: g.create_virtual_dataset("0", layout),
     }
     for word, fill in fills_by_message.items():
         path = archive(tmp_path / "m.keras", sequential(entry("Dense", DENSE)), weights(fill))
         assert_rejected(path, word, member="model.weights.h5:/layers/dense/vars/0")
-    assert (os.stat(secret).st_atime_ns, os.stat(other).st_atime_ns) == before
+    assert (os.stat(secret).st_atime_ns, os.stat(other_file).st_atime_ns) == before
 
 
 @pytest.mark.parametrize("name", ["../../trace", "/TRACE", "a/../../../trace", "..\\trace"])

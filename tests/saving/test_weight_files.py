@@ -111,10 +111,10 @@ def test_small_floats_and_any_layout_in_safetensors(tmp_path, kind):
     dense = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="d")])
     loaded_kernel = fk.load_weights(path, dense)[0].layers["d"].kernel
     np.testing.assert_array_equal(loaded_kernel, kernel.astype("float32"))
-    first = path.read_bytes()
+    data = path.read_bytes()
     with path.open("wb") as file:
         write_safetensors(file, arrays, {"format": "x"})
-    assert path.read_bytes() == first
+    assert path.read_bytes() == data
 
 
 def test_weights_load_from_model_files_and_checkpoints(tmp_path):
@@ -241,16 +241,18 @@ def test_one_error_lists_every_difference(tmp_path, suffix):
     x = fk.Input((4,))
     y = layers.Dense(5, name="body")(x)
     new = layers.LayerNormalization(name="new")(y)
-    other, state = shifted(fk.Model(x, layers.Dense(2, name="head")(new)))
+    other_model, state = shifted(fk.Model(x, layers.Dense(2, name="head")(new)))
     with pytest.raises(fk.FileError) as caught:
-        fk.load_weights(path, other, state)
+        fk.load_weights(path, other_model, state)
     text = str(caught.value)
     assert caught.value.file == str(path)
     for part in ("new/gamma (5,)", "new/beta (5,)", "norm/", "body/kernel (4, 5) (file: (4, 3))"):
         assert part in text, text
     assert "skip=['new', " in text and "nothing was loaded" in text
-    before = other
-    model, _ = fk.load_weights(path, other, state, skip=("body/*", "new", "norm", "head/kernel"))
+    before = other_model
+    model, _ = fk.load_weights(
+        path, other_model, state, skip=("body/*", "new", "norm", "head/kernel")
+    )
     assert model.layers["new"] == before.layers["new"]
     np.testing.assert_array_equal(model.layers["body"].kernel, before.layers["body"].kernel)
     np.testing.assert_array_equal(model.layers["head"].bias, MODEL.layers["head"].bias)
@@ -260,10 +262,10 @@ def test_a_new_head_on_an_old_body(tmp_path):
     for suffix in SUFFIXES:
         path = tmp_path / f"w{suffix}"
         fk.save_weights(path, MODEL, STATE)
-        other = network("top", 7).build(jax.random.key(3))
-        model, state = fk.load_weights(path, other, skip=["head/*", "top/*"])
+        model_with_new_head = network("top", 7).build(jax.random.key(3))
+        model, state = fk.load_weights(path, model_with_new_head, skip=["head/*", "top/*"])
         assert model.layers["body"] == MODEL.layers["body"]
-        assert model.layers["top"] == other.layers["top"]
+        assert model.layers["top"] == model_with_new_head.layers["top"]
         chex.assert_trees_all_equal(state, STATE)
         with pytest.raises(ValueError, match="'top/kernel' is skipped.*Build it first"):
             fk.load_weights(path, network("top", 7), skip=["head", "top"])

@@ -15,8 +15,8 @@ ZIP = b"PK\x03\x04"
 LENGTH = 512
 
 _KINDS = (
-    (HDF5, "an HDF5 file", "Give it the suffix .h5"),
-    (ZIP, "a zip archive", "Give it the suffix .keras, or unpack it"),
+    (HDF5, "an HDF5 file", "Rename it with the suffix .h5"),
+    (ZIP, "a zip archive", "Rename it with the suffix .keras, or unpack it"),
     (b"PK\x05\x06", "an empty zip archive", "Save the model again"),
     (b"version https://git-lfs", "a git-lfs pointer, not the file itself", "Run `git lfs pull`"),
     (b"\x1f\x8b", "a gzip archive", "Unpack it first"),
@@ -49,7 +49,7 @@ def describe(start: bytes, size: int | None = None) -> str:
         if start.startswith(signature):
             return f"{name}. {remedy}"
     if start[4:8] == b"TFL3":
-        return "a TensorFlow Lite model. Open the model that it was made from"
+        return "a TensorFlow Lite model. Open the original model"
     if start[257:262] == b"ustar":
         return "a tar archive. Unpack it first"
     if not any(start):
@@ -58,7 +58,7 @@ def describe(start: bytes, size: int | None = None) -> str:
     if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
         return "a web page (HTML), perhaps of an error. Download the file itself"
     if text.startswith((b"{", b"[")):
-        return "JSON: a configuration without weights. Give the file that holds both"
+        return "JSON: a configuration without weights. Pass the file that holds both"
     return f"a file that begins with {start[:8]!r}. Save or download it again"
 
 
@@ -78,7 +78,7 @@ def open_regular(path: Any) -> io.FileIO:
         remedy = (
             "Load it with TensorFlow, and save it as .keras"
             if is_saved_model
-            else "Give a file in it"
+            else "Pass a file inside it"
         )
         raise FileError(f"expected a file, received {kind}. {remedy}.", file=file)
     if not stat.S_ISREG(status.st_mode):

@@ -229,8 +229,8 @@ def export_step(
     def step(arrays: Mapping[str, Any], *parts: Any) -> tuple[dict, dict]:
         rows = parts if isinstance(batch, tuple) else parts[0]
         leaves = [_open(arrays[name], dtype) for name, dtype in dtypes.items()]
-        new, logs = train_logs(trainer, tree.unflatten(leaves), rows)
-        return {name: _plain(array) for name, array in _flat(new).items()}, logs
+        new_arrays, logs = train_logs(trainer, tree.unflatten(leaves), rows)
+        return {name: _plain(array) for name, array in _flat(new_arrays).items()}, logs
 
     arrays = {name: _plain(jnp.asarray(array)) for name, array in _flat(core).items()}
     specs = jax.tree.map(_batch_spec, parts)
@@ -238,13 +238,13 @@ def export_step(
     specs_by_name = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in arrays.items()}
     where = f"the step of {run.model.where}"
     exported = program.lower(where, step, (specs_by_name, *rows), {}, platforms)
-    new, logs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
+    new_arrays, logs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     # a step is called with its own outputs, so shapes and dtypes must not change
     for name, spec in specs_by_name.items():
-        if new[name].shape != spec.shape or new[name].dtype != spec.dtype:
+        if new_arrays[name].shape != spec.shape or new_arrays[name].dtype != spec.dtype:
             raise FKerasError(
                 f"export, {where}: expected a step that preserves {name!r} as {spec}, received "
-                f"{new[name]}. Take a step with the trainer first, and export the new run."
+                f"{new_arrays[name]}. Take a step with the trainer first, and export the new run."
             )
     about = {
         "kind": "step",

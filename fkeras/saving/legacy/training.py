@@ -190,40 +190,48 @@ def _mismatch(expected: str, arrays: _Arrays) -> FileError:
 def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, np.ndarray]]]:
     """Splits off the leading scalars, such as the step count, from the slots of the weights."""
     scalars: list[float] = []
-    rest = list(arrays)
+    slot_arrays = list(arrays)
     scalar_names = ("iter", "learning_rate", "m_schedule", "momentum_cache", "variable")
     # A slot of a scalar weight has shape () too: a leading scalar counts as a scalar of the
     # optimizer only if its name says so, or if the rest does not divide into whole slots.
     while (
-        rest
-        and rest[0][1].shape == ()
+        slot_arrays
+        and slot_arrays[0][1].shape == ()
         and (
             not weights
-            or len(rest) % weights
-            or any(word in rest[0][0].rsplit("/", 1)[-1].lower() for word in scalar_names)
+            or len(slot_arrays) % weights
+            or any(
+                scalar_name in slot_arrays[0][0].rsplit("/", 1)[-1].lower()
+                for scalar_name in scalar_names
+            )
         )
     ):
-        name, value = rest.pop(0)
+        name, value = slot_arrays.pop(0)
         if "learning_rate" not in name.lower():
             scalars.append(float(value))
-    if rest and rest[-1][1].shape == () and weights and len(rest) % weights == 1:
-        scalars.append(float(rest.pop()[1]))  # some versions of Nadam store the product last
-    return scalars, rest
+    if (
+        slot_arrays
+        and slot_arrays[-1][1].shape == ()
+        and weights
+        and len(slot_arrays) % weights == 1
+    ):
+        scalars.append(float(slot_arrays.pop()[1]))  # some versions of Nadam store the product last
+    return scalars, slot_arrays
 
 
-def _groups(rest: _Arrays, weights: int) -> dict[Any, list[np.ndarray]]:
+def _groups(arrays: _Arrays, weights: int) -> dict[Any, list[np.ndarray]]:
     """Groups arrays by slot name, and by position if the file lists one slot after another."""
     groups: dict[Any, list[np.ndarray]] = {}
-    if weights and len(rest) % weights == 0:
-        for number in range(len(rest) // weights):
-            groups[number] = [v for _, v in rest[number * weights : (number + 1) * weights]]
+    if weights and len(arrays) % weights == 0:
+        for number in range(len(arrays) // weights):
+            groups[number] = [v for _, v in arrays[number * weights : (number + 1) * weights]]
     named: dict[str, list[np.ndarray]] = {}
-    for name, value in rest:
+    for name, value in arrays:
         slot = _slot(name)
         if slot is not None:
             named.setdefault(slot, []).append(value)
     # Use names only if every array has a known slot name; otherwise the positions decide.
-    if sum(map(len, named.values())) == len(rest):
+    if sum(map(len, named.values())) == len(arrays):
         groups |= {
             slot: slot_arrays for slot, slot_arrays in named.items() if len(slot_arrays) == weights
         }

@@ -99,7 +99,7 @@ def read_trainer(
 
 
 def _tree(value: Any, convert: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
-    """Applies `one` to the entries of lists and dictionaries by output; None stays None."""
+    """Applies `convert` to the entries of lists and dictionaries by output; None stays None."""
     if value is None:
         return None
     # a limit on the recursion: configurations are nested by output, then by metric

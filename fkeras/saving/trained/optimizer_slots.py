@@ -336,14 +336,14 @@ def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.nda
     leaves = leaves_of_state(opt_state, step)
     # one transfer of all leaves, which the device can overlap
     host = dict(zip(leaves, jax.device_get(list(leaves.values())), strict=True))
-    found = []
+    arrays = []
     for group, entries in groups:
-        inside = f"optimizer/{group}/vars" if group else "optimizer/vars"
+        vars_group = f"optimizer/{group}/vars" if group else "optimizer/vars"
         for number, entry in enumerate(entries):
             value = host[entry.keys[0]] if entry.keys else np.full(entry.shape, entry.value)
             array = np.asarray(value).astype("int32" if entry.whole else "float32")
-            found.append((f"{inside}/{number}", array))
-    return found
+            arrays.append((f"{vars_group}/{number}", array))
+    return arrays
 
 
 def restored(
@@ -405,7 +405,7 @@ def _initial_leaves(
         leaves = leaves_of_state(init(weights), None)
         return {key: leaves[key] for key in keys}
 
-    # under jit, XLA removes the computation of the leaves that `some` does not return
+    # under jit, XLA removes the computation of the leaves that `requested_leaves` does not return
     return jax.jit(requested_leaves)(dict(weights)) if keys else {}
 
 

@@ -29,11 +29,11 @@ def warn_not_finite(paths: Sequence[str], file: Any = None) -> None:
     """
     if not paths:
         return
-    shown = ", ".join(paths[:_LISTED]) + (", ..." if len(paths) > _LISTED else "")
-    word = "array holds" if len(paths) == 1 else "arrays hold"
+    shown_paths = ", ".join(paths[:_LISTED]) + (", ..." if len(paths) > _LISTED else "")
+    subject = "array holds" if len(paths) == 1 else "arrays hold"
     where = f"{file}: " if file else ""
     warnings.warn(
-        f"{where}{len(paths)} {word} NaN or infinite numbers: {shown}. The training that wrote the "
+        f"{where}{len(paths)} {subject} NaN or infinite numbers: {shown_paths}. The training that wrote the "
         "file may have diverged; load an earlier save.",
         stacklevel=2,
     )

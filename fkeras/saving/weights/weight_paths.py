@@ -148,7 +148,7 @@ def with_copies(path: str, copies: Sequence[tuple[str, str]]) -> list[str]:
         >>> with_copies("block/out/vars/0", [("block/out", "block/layers/dense_1")])
         ['block/out/vars/0', 'block/layers/dense_1/vars/0']
     """
-    # `found` grows in the loop: a path inside two copied groups has four forms
+    # `paths` grows in the loop: a path inside two copied groups has four forms
     paths = [path]
     for group, copy in copies:
         paths += [copy + p[len(group) :] for p in paths if p.startswith(f"{group}/")]

@@ -289,15 +289,15 @@ def test_a_shared_layer_adds_its_activity_loss_in_every_call(tmp_path):
     with keras_rules():
         symbol = keras.Input((3,))
         shared = keras.layers.ActivityRegularization(l2=1.0)
-        twice = keras.layers.Add()([shared(symbol), shared(keras.layers.Rescaling(2.0)(symbol))])
-        theirs = keras.Model(symbol, twice)
+        total = keras.layers.Add()([shared(symbol), shared(keras.layers.Rescaling(2.0)(symbol))])
+        theirs = keras.Model(symbol, total)
         theirs.compile("sgd", "mse")
         theirs.save(tmp_path / "m.keras")
         theirs(x)
-        both = sum(map(float, theirs.losses))
+        expected_loss = sum(map(float, theirs.losses))
         # training on JAX calls the layers without the model's own call, and the second call of the
         # layer clears the loss of the first
         assert float(theirs.train_on_batch(x, 3 * x)) == pytest.approx(12.0)
     trainer, run = fk.load_training(tmp_path / "m.keras")
-    assert both == pytest.approx(15.0)
-    assert float(trainer.evaluate(run, x, 3 * x, verbose=0)["loss"]) == pytest.approx(both)
+    assert expected_loss == pytest.approx(15.0)
+    assert float(trainer.evaluate(run, x, 3 * x, verbose=0)["loss"]) == pytest.approx(expected_loss)

@@ -49,18 +49,18 @@ def _rich():
     L = keras.layers
     ids = keras.Input((5,), dtype="int32", name="ids")
     x = keras.Input((5, 4), name="x")
-    words = L.Embedding(7, 4, mask_zero=True)(ids)
+    embedded = L.Embedding(7, 4, mask_zero=True)(ids)
     shared = L.Dense(4, activation="tanh", name="shared")
-    attended = L.MultiHeadAttention(2, 2, use_gate=True)(shared(x), shared(words))
-    both = L.Add()([attended, L.TimeDistributed(L.Dense(4))(words)])
-    both = L.BatchNormalization(name="first")(both)
-    both = L.BatchNormalization(name="second")(both)
+    attended = L.MultiHeadAttention(2, 2, use_gate=True)(shared(x), shared(embedded))
+    mixed = L.Add()([attended, L.TimeDistributed(L.Dense(4))(embedded)])
+    mixed = L.BatchNormalization(name="first")(mixed)
+    mixed = L.BatchNormalization(name="second")(mixed)
     inner = keras.Sequential([keras.Input((5, 4)), L.Dropout(0.0), L.Dense(4)], name="inner")
-    both = inner(inner(both)) + keras.ops.mean(x, axis=1, keepdims=True)
-    sequence, h, c = L.LSTM(3, return_sequences=True, return_state=True)(words)
+    mixed = inner(inner(mixed)) + keras.ops.mean(x, axis=1, keepdims=True)
+    sequence, h, c = L.LSTM(3, return_sequences=True, return_state=True)(embedded)
     last = L.Bidirectional(L.GRU(2))(sequence)
-    again = L.LSTM(3)(both, initial_state=[h, c])
-    steps = L.SpectralNormalization(L.Dense(2))(both[:, 1:3])
+    again = L.LSTM(3)(mixed, initial_state=[h, c])
+    steps = L.SpectralNormalization(L.Dense(2))(mixed[:, 1:3])
     frozen = L.Dense(2, trainable=False)(last)
     return keras.Model({"ids": ids, "x": x}, {"a": [again, frozen], "b": steps}, name="rich")
 
@@ -110,15 +110,15 @@ def test_keras_opens_a_rich_model_saved_by_fkeras(rich, tmp_path):
     with keras_rules():
         again = keras.models.load_model(tmp_path / "ours.keras")
     assert len(theirs.variables) == len(again.variables)
-    for one, other in zip(theirs.weights, again.weights, strict=True):
-        np.testing.assert_array_equal(one.value, other.value)
-        assert one.trainable == other.trainable
+    for weight, weight_again in zip(theirs.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(weight.value, weight_again.value)
+        assert weight.trainable == weight_again.trainable
     assert fk.load_model(tmp_path / "ours.keras")[0] == model
     with keras_rules():
         weights, others = values(again.trainable_variables), values(again.non_trainable_variables)
-        first = jax.jit(lambda: theirs.stateless_call(weights, others, inputs)[0])()
-        second = jax.jit(lambda: again.stateless_call(weights, others, inputs)[0])()
-    _close(first, second)
+        expected = jax.jit(lambda: theirs.stateless_call(weights, others, inputs)[0])()
+        result = jax.jit(lambda: again.stateless_call(weights, others, inputs)[0])()
+    _close(expected, result)
 
 
 def test_dtype_policies_and_short_floats_are_preserved(tmp_path):
@@ -141,9 +141,9 @@ def test_dtype_policies_and_short_floats_are_preserved(tmp_path):
     fk.save_model(tmp_path / "again.keras", model)
     with keras_rules():
         again = keras.models.load_model(tmp_path / "again.keras")
-    for one, other in zip(theirs.weights, again.weights, strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(np.asarray(one.value), np.asarray(other.value))
+    for weight, weight_again in zip(theirs.weights, again.weights, strict=True):
+        assert weight.dtype == weight_again.dtype
+        np.testing.assert_array_equal(np.asarray(weight.value), np.asarray(weight_again.value))
 
 
 class _Forbidden(fk.initializers.Initializer):

@@ -120,8 +120,8 @@ def test_weights_of_an_archive_go_into_a_model(tmp_path):
     model, state = fk.load_model(path)
     fresh = jax.tree.map(lambda leaf: leaf * 0, model)
     again, _ = fk.load_weights(path, fresh, state=state)
-    for one, other in zip(jax.tree.leaves(again), jax.tree.leaves(model), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for loaded, expected in zip(jax.tree.leaves(again), jax.tree.leaves(model), strict=True):
+        np.testing.assert_array_equal(loaded, expected)
 
 
 def _layer(config, name):

@@ -29,8 +29,8 @@ def test_calls_of_keras_2_in_a_file_of_keras_3(tmp_path):
         inputs = [np.ones([n or 2 for n in spec.shape], "float32") for spec in specs]
         result = model(inputs if len(inputs) > 1 else inputs[0], state=state)
         values.append(result if isinstance(result, list) else [result])
-    for one, other in zip(*values, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    for left, right in zip(*values, strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-6)
 
 
 @pytest.mark.parametrize("version", ["3.15.0", "2.15.0"])

@@ -57,8 +57,10 @@ def _optimizer(kind, /, **config):
 def test_keras_2_clips_by_the_global_norm():
     trainer, _ = load_training(_file("2.2.4", _optimizer("SGD", lr=0.1, decay=0.0, clipnorm=2.0)))
     assert trainer.optimizer == optimizers.SGD(0.1, global_clipnorm=2.0)
-    mine = _optimizer("SGD", name="SGD", learning_rate=0.1, decay=0.0, momentum=0.0, clipnorm=2.0)
-    trainer, _ = load_training(_file("2.4.0", mine))
+    tensorflow_config = _optimizer(
+        "SGD", name="SGD", learning_rate=0.1, decay=0.0, momentum=0.0, clipnorm=2.0
+    )
+    trainer, _ = load_training(_file("2.4.0", tensorflow_config))
     assert trainer.optimizer == optimizers.SGD(0.1, clipnorm=2.0)
 
 

@@ -168,13 +168,13 @@ def test_shards_are_read_beside_their_index(tmp_path):
     path.write_text('{"weight_map": {}}')
     with pytest.raises(fk.FileError, match="expected 1 to .* shards, received 0"):
         load(path)
-    one, two = "m_00000.weights.h5", "m_00001.weights.h5"
-    path.write_text(json.dumps({"weight_map": {"/layers/dense/vars": [one, two]}}))
-    for name in (one, two):
+    shard, second_shard = "m_00000.weights.h5", "m_00001.weights.h5"
+    path.write_text(json.dumps({"weight_map": {"/layers/dense/vars": [shard, second_shard]}}))
+    for name in (shard, second_shard):
         (path.parent / name).write_bytes((tmp_path / "other.h5").read_bytes())
     with pytest.raises(fk.FileError, match="in two shards"):
         load(path)
-    path.write_text(json.dumps({"weight_map": {"/layers/dense/vars": one}}))
+    path.write_text(json.dumps({"weight_map": {"/layers/dense/vars": shard}}))
     assert load(path)[0] == built
 
 

@@ -87,8 +87,8 @@ def _outputs(model, x=IDS):
 
 
 def _close(ours, theirs, limit=2e-6):
-    for one, other in zip(jax.tree.leaves(ours), theirs, strict=True):
-        assert np.abs(np.asarray(one) - other).max() <= limit * np.abs(other).max()
+    for value, expected in zip(jax.tree.leaves(ours), theirs, strict=True):
+        assert np.abs(np.asarray(value) - expected).max() <= limit * np.abs(expected).max()
 
 
 def _quantized(weights, mode):
@@ -121,7 +121,7 @@ def test_files_of_keras(weights, floats, mode, tmp_path):
     _save(model, tmp_path / "k.keras")
     ours, state = fk.load_model(tmp_path / "k.keras")
     _close(ours(IDS), expected)
-    if mode != "int4 blocks":  # Keras's codes differ in small blocks with weights of one sign
+    if mode != "int4 blocks":  # Keras loses blocks whose weights have one sign
         assert fk.quantize(floats, OURS[mode]) == ours
     assert {w.dtype.name for w in jax.tree.leaves(ours)} >= CODES.get(mode, {"int8"})
     with keras_rules():
@@ -134,8 +134,8 @@ def test_files_of_keras(weights, floats, mode, tmp_path):
         ours = fk.dequantize(ours, ["att", "group"])
         expected = [np.asarray(y) for y in ours(IDS)]
     fk.save_model(tmp_path / "o.keras", ours, state)
-    again, _ = fk.load_model(tmp_path / "o.keras")
-    assert again == ours
+    reopened, _ = fk.load_model(tmp_path / "o.keras")
+    assert reopened == ours
     with keras_rules():
         theirs = keras.saving.load_model(tmp_path / "o.keras")
     _close(_outputs(theirs), expected)
@@ -147,9 +147,9 @@ def test_legacy_files_of_keras(weights, mode, tmp_path):
     model = _quantized(weights, MODES[mode])
     for name in ("k.h5", "k.keras"):
         _save(model, tmp_path / name)
-    old, new = (fk.load_model(tmp_path / name)[0] for name in ("k.h5", "k.keras"))
-    assert old == new
-    assert old.layers["att"].quantization is not None
+    from_h5, from_archive = (fk.load_model(tmp_path / name)[0] for name in ("k.h5", "k.keras"))
+    assert from_h5 == from_archive
+    assert from_h5.layers["att"].quantization is not None
 
 
 @pytest.mark.parametrize("mode", ["float8", "int8"])
@@ -259,14 +259,14 @@ def good(tmp_path_factory):
 
 def _changed(good, path, change):
     """Copies a file with a changed configuration of its layer; returns the new path."""
-    with zipfile.ZipFile(good) as old, zipfile.ZipFile(path, "w") as new:
-        for name in old.namelist():
-            data = old.read(name)
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(path, "w") as target:
+        for name in source.namelist():
+            data = source.read(name)
             if name == "config.json":
                 config = json.loads(data)
                 change(config["config"]["layers"][1]["config"])
                 data = json.dumps(config).encode()
-            new.writestr(name, data)
+            target.writestr(name, data)
     return path
 
 
@@ -314,11 +314,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_damaged_files(good, tmp_path, what):
-    change, words = BAD[what]
+@pytest.mark.parametrize("case", BAD)
+def test_damaged_files(good, tmp_path, case):
+    change, message = BAD[case]
     path = _changed(good, tmp_path / "bad.keras", change)
-    with pytest.raises(fk.FileError, match=words):
+    with pytest.raises(fk.FileError, match=message):
         fk.load_model(path)
 
 

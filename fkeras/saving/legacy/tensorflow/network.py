@@ -48,7 +48,7 @@ class _Reader:
     sizes: Sizes
     names: set[str]
     loose: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    made: dict[str, dict[int, list[dict[str, Any]]]] = dataclasses.field(default_factory=dict)
+    converted: dict[str, dict[int, list[dict[str, Any]]]] = dataclasses.field(default_factory=dict)
 
     def read(self, layer: str, index: int, raw: Any) -> None:
         """Converts one call whose inputs have been converted."""
@@ -57,15 +57,15 @@ class _Reader:
         if not is_function(item, self.custom_objects):
             node = self.ordinary(layer, raw)
             self.sizes.calls[safe, index] = (item, node)
-            self.made.setdefault(layer, {})[index] = [node]
+            self.converted.setdefault(layer, {})[index] = [node]
             return
         config = field(item, "config", dict, **self.origin.place(layer))
-        function, word, arguments, options = self._call(item, config, layer, raw)
+        function, function_name, arguments, options = self._call(item, config, layer, raw)
         dtype = config.get("dtype")
         policy = dtype.get("config") if isinstance(dtype, Mapping) else {"name": dtype}
         name = policy.get("name") if isinstance(policy, Mapping) else None
         narrow = isinstance(name, str) and name.removeprefix("mixed_") in _NARROW
-        builder = Builder(safe, word, self.origin, self.sizes, narrow)
+        builder = Builder(safe, function_name, self.origin, self.sizes, narrow)
         try:
             value = self._result(builder, function, arguments, options)
         except FileError:
@@ -78,7 +78,7 @@ class _Reader:
             ) from error
         self._name(builder, safe, value)
         self.graph.values[safe, index] = value
-        self.made.setdefault(layer, {})[index] = builder.items
+        self.converted.setdefault(layer, {})[index] = builder.items
 
     def constant(self, value: Any, layer: str | None) -> dict[str, Any]:
         """Converts a constant to a tensor, for a layer that needs a tensor: adds a zero."""
@@ -97,14 +97,14 @@ class _Reader:
     def _result(
         self, builder: Builder, function: str | None, arguments: list, options: Mapping[str, Any]
     ) -> Any:
-        word = builder.function
-        if word in self.custom_objects:
-            custom_function = self.custom_objects[word]
+        function_name = builder.function
+        if function_name in self.custom_objects:
+            custom_function = self.custom_objects[function_name]
             return Given(builder, custom_function, self.extra).result(arguments, options)
         if function is None:
             raise builder.refuse(
                 "unknown function. Pass a function that computes the same result: "
-                f"custom_objects={{{word[:80]!r}: lambda x: ...}}, with TensorFlow's argument names."
+                f"custom_objects={{{function_name[:80]!r}: lambda x: ...}}, with TensorFlow's argument names."
             )
         return table.call(builder, function, arguments, options)
 
@@ -122,16 +122,16 @@ class _Reader:
                 return None, op, tensors, {}
             function, arguments, options = nodes.read(config, tensors, self.origin, layer)
             return function, op if isinstance(op, str) else function, arguments, options
-        word = field(config, "function", str, **where)
+        function_name = field(config, "function", str, **where)
         options = {}
         # Keras repeats the same options beside each tensor of a call: the first copy is enough.
         entry = next(_options(raw), None)
         if entry is not None:
             options = {k: self._option(v, layer) for k, v in entry.items()}
         # x[None] adds an axis, but None in other options means a missing argument.
-        if word == "__operators__.getitem" and options.get("slice_spec", 0) is None:
+        if function_name == "__operators__.getitem" and options.get("slice_spec", 0) is None:
             options["slice_spec"] = [None]
-        return table.key_of(word), word, [self._value(raw, layer)], options
+        return table.key_of(function_name), function_name, [self._value(raw, layer)], options
 
     def _value(self, node: Any, layer: str) -> Any:
         """Returns the first argument of a call: a tensor, a constant, or a list of these."""
@@ -159,19 +159,19 @@ class _Reader:
         # The last operation returns the layer's result: outputs of the model keep their names.
         names = {}
         for number, item in enumerate(builder.items):
-            old = item["name"]
+            old_name = item["name"]
             last = number == len(builder.items) - 1
-            new = (
+            new_name = (
                 safe
                 if last and safe not in self.names
                 else self._free_name(safe, item["class_name"])
             )
-            self.names.add(new)
-            names[old] = new
-            self.sizes.rename(old, new)
-            self.sizes.calls[new, 0] = self.sizes.calls.pop((old, 0))
-            item["name"] = new
-            item["config"]["name"] = new
+            self.names.add(new_name)
+            names[old_name] = new_name
+            self.sizes.rename(old_name, new_name)
+            self.sizes.calls[new_name, 0] = self.sizes.calls.pop((old_name, 0))
+            item["name"] = new_name
+            item["config"]["name"] = new_name
         for tensor in tensors_in([value, *(item["inbound_nodes"] for item in builder.items)]):
             history = tensor["config"]["keras_history"]
             history[0] = names.get(history[0], history[0])
@@ -231,7 +231,7 @@ def operations(
     layer_items = reader.loose
     for name, item in items.items():
         converted_calls = [
-            part for _, parts in sorted(reader.made.get(name, {}).items()) for part in parts
+            part for _, parts in sorted(reader.converted.get(name, {}).items()) for part in parts
         ]
         if is_function(item, custom_objects):
             layer_items.extend(converted_calls)

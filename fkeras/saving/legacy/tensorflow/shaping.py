@@ -298,8 +298,8 @@ def _filled(b: Builder, shape: Any, value: Any, dtype: str) -> Any:
     if not any(map(is_size, sizes)):
         return b("Full", sizes, value, dtype)
     # Only the known sizes make a constant; `_broadcast_batch` adds the batch when the model runs.
-    small = [1 if is_size(n) else n for n in sizes]
-    return _broadcast_batch(b, b("Full", small, value, dtype), sizes)
+    known_sizes = [1 if is_size(n) else n for n in sizes]
+    return _broadcast_batch(b, b("Full", known_sizes, value, dtype), sizes)
 
 
 def broadcast_to(b: Builder, x: Any, shape: Any) -> Any:

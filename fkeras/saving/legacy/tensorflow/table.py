@@ -36,11 +36,11 @@ class Function:
 
 
 def _function(signature: str, make: Callable) -> Function:
-    words = signature.split()
+    parameters = signature.split()
     return Function(
-        tuple(w for w in words if w[-1] not in "?~"),
-        tuple(w[:-1] for w in words if w[-1] == "?"),
-        tuple(w[:-1] for w in words if w[-1] == "~"),
+        tuple(w for w in parameters if w[-1] not in "?~"),
+        tuple(w[:-1] for w in parameters if w[-1] == "?"),
+        tuple(w[:-1] for w in parameters if w[-1] == "~"),
         make,
     )
 
@@ -60,11 +60,11 @@ def _operation(class_name: str, signature: str) -> Callable:
 
 def _table() -> Mapping[str, Function]:
     functions = {}
-    for signature, class_name, words in direct.ROWS:
-        for word in words.split():
-            functions[word] = _function(signature, _operation(class_name, signature))
+    for signature, class_name, names in direct.ROWS:
+        for name in names.split():
+            functions[name] = _function(signature, _operation(class_name, signature))
     for rows in (elementwise.ROWS, shaping.ROWS, selecting.ROWS):
-        functions |= {word: _function(*row) for word, row in rows.items()}
+        functions |= {name: _function(*row) for name, row in rows.items()}
     return types.MappingProxyType(functions)
 
 

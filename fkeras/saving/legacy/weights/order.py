@@ -51,8 +51,8 @@ def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders
         >>> [unit.names for unit in listed(model, model.init_state(), (), {})][2]
         ('batch_normalization/moving_mean', 'batch_normalization/moving_variance')
     """
-    trained, rest = _trainable_and_rest(layer, state, path, orders)
-    return _merge_adjacent([*trained, *rest])
+    trained, untrained = _trainable_and_rest(layer, state, path, orders)
+    return _merge_adjacent([*trained, *untrained])
 
 
 def trained(layer: Layer, path: tuple[str, ...], orders: Orders) -> list[str]:
@@ -89,13 +89,21 @@ def _trainable_and_rest(
     ]
     weights, others = own_units
     trained = [weights] if weights.names else []
-    rest = [others] if others.names else []
+    untrained = [others] if others.names else []
     if layer.trainable:
-        trained += [unit for first, _ in pairs for unit in first]
-        rest += [unit for _, second in pairs for unit in second]
-        return trained, rest
+        trained += [unit for trained_units, _ in pairs for unit in trained_units]
+        untrained += [unit for _, untrained_units in pairs for unit in untrained_units]
+        return trained, untrained
     # Keras counts all weights of a frozen layer as non-trainable, in the order of its layers.
-    units = [*trained, *rest, *(u for first, second in pairs for u in (*first, *second))]
+    units = [
+        *trained,
+        *untrained,
+        *(
+            u
+            for trained_units, untrained_units in pairs
+            for u in (*trained_units, *untrained_units)
+        ),
+    ]
     return [], _early_first(layer, units, path)
 
 
@@ -104,7 +112,7 @@ def _early_first(layer: Layer, units: list[Unit], path: tuple[str, ...]) -> list
     early = {"/".join((*path, name)) for name in layer.keras_form.early_weights}
     if not early:
         return units
-    parts = [_select(unit, early, inside) for inside in (True, False) for unit in units]
+    parts = [_select(unit, early, members) for members in (True, False) for unit in units]
     return [unit for unit in parts if unit.names]
 
 
@@ -126,9 +134,9 @@ def _own_units(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) ->
     trained = tuple(array.path for array in weights if array not in untrained)
     # Keras stores moving statistics as non-trainable weights, but not the carry of an RNN.
     states = [a for a in arrays if a.kind == "state" and layer.keras_form.stores_state]
-    rest = tuple(array.path for array in (*untrained, *states))
+    untrained_paths = tuple(array.path for array in (*untrained, *states))
     kinds = ("weight",) * len(untrained) + ("state",) * len(states)
-    return Unit(layer, trained, ("weight",) * len(trained)), Unit(layer, rest, kinds)
+    return Unit(layer, trained, ("weight",) * len(trained)), Unit(layer, untrained_paths, kinds)
 
 
 def _merge_adjacent(units: list[Unit]) -> list[Unit]:
