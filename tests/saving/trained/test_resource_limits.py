@@ -84,7 +84,7 @@ CASES = {
     "units": (fk.layers.LSTM(2, name="bad"), (3, 2), {"units": 2**27}, "shape"),
     "filters": (fk.layers.ConvLSTM1D(2, 1, name="bad"), (3, 2, 2), {"filters": 2**27}, "shape"),
     "windows": (fk.layers.AdaptiveAveragePooling1D(3, name="bad"), (5, 2), {}, "windows"),
-    "diff": (lambda x: fk.ops.diff(x, n=2, axis=1), (5, 2), {"n": 10**7}, "turns"),
+    "diff": (lambda x: fk.ops.diff(x, n=2, axis=1), (5, 2), {"n": 10**7}, "iterations"),
     "einsum": (
         lambda x: fk.ops.einsum(f"{CHAIN}->zam", *[x] * 12, optimize="greedy"),
         (2, 2),
@@ -110,7 +110,7 @@ CASES = {
         lambda x: fk.ops.pad(x, [[0, 0], [1, 1], [1, 1]], mode="reflect"),
         (5, 2),
         {"pad_width": [[0, 0], [10**9, 1], [1, 1]]},
-        "turns",
+        "iterations",
     ),
 }
 
