@@ -294,8 +294,8 @@ def test_exclusion_goes_by_paths_in_any_tree():
     optimizer = optimizers.SGD(1.0, weight_decay=0.5, exclude_from_weight_decay=("dense/b*", "e/0"))
     tx = optimizer.transformation()
     deltas, _ = tx.update(jax.tree.map(jnp.zeros_like, tree), tx.init(tree), tree)
-    final_weights = [float(d[0]) for d in jax.tree.leaves(deltas)]
-    assert final_weights == [0.0, -0.5, 0.0]
+    values = [float(d[0]) for d in jax.tree.leaves(deltas)]
+    assert values == [0.0, -0.5, 0.0]
 
 
 def test_none_leaves_stay_none():
