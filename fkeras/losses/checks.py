@@ -33,7 +33,7 @@ def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any
         return
     check_finite(where, y_true)
     if kind == "one_hot":
-        _refuse_labels(where, y_true, shape)
+        _reject_class_numbers(where, y_true, shape)
     if kind == "binary":
         _check_binary(where, y_true, shape)
     _check_same_shape(where, y_true, shape)
@@ -47,7 +47,7 @@ def check_finite(where: str, y_true: np.ndarray) -> None:
     position = np.argwhere(~np.isfinite(np.asarray(y_true, "float64")))[0]
     value = float(y_true[tuple(position)])
     raise ValueError(
-        f"{where}, {_row(position)}: expected finite targets, received {value}. Drop rows "
+        f"{where}, {_format_position(position)}: expected finite targets, received {value}. Drop rows "
         "with such values, or give them a sample_weight of 0."
     )
 
@@ -76,15 +76,15 @@ def check_labels(
     classes = shape[axis]
     if _same(y_true.shape, shape) and y_true.shape[axis] != 1:
         raise ValueError(
-            f"{where}: expected class numbers of shape {_words(_without(shape, axis))}, received "
+            f"{where}: expected class numbers of shape {_format_shape(_without(shape, axis))}, received "
             f"one-hot targets of shape {y_true.shape} for {classes} classes. Use "
             "'categorical_crossentropy' for one-hot targets, or pass labels.argmax(-1)."
         )
     label_shape, keepdims_shape = _without(shape, axis), (*shape[:axis], 1, *shape[axis + 1 :])
     if not _same(y_true.shape, label_shape) and not _same(y_true.shape, keepdims_shape):
         raise ValueError(
-            f"{where}: expected class numbers of shape {_words(label_shape)}, received targets of "
-            f"shape {y_true.shape}; the predictions have shape {_words(shape)}. Give one class "
+            f"{where}: expected class numbers of shape {_format_shape(label_shape)}, received targets of "
+            f"shape {y_true.shape}; the predictions have shape {_format_shape(shape)}. Give one class "
             "number for each prediction."
         )
     if isinstance(classes, int):
@@ -118,18 +118,18 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
         largest_label = int(counted_labels[counted_labels < _MOST].max())
         remedy = f"Correct the label, or give the output layer {largest_label + 1} units."
     raise ValueError(
-        f"{where}, {_row(position)}: label {value}, but the model's output has {classes} "
+        f"{where}, {_format_position(position)}: label {value}, but the model's output has {classes} "
         f"{'class' if classes == 1 else 'classes'} (0..{classes - 1}). {remedy}"
     )
 
 
-def _refuse_labels(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
+def _reject_class_numbers(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
     # class numbers for a one-hot loss may broadcast to a wrong loss without an error
     label_shape = _without(shape, len(shape) - 1)
     are_labels = _same(y_true.shape, label_shape) or _same(y_true.shape, (*label_shape, 1))
     if are_labels and shape[-1] != 1 and len(shape) > 1:
         raise ValueError(
-            f"{where}: expected one-hot targets of shape {_words(shape)}, received class numbers "
+            f"{where}: expected one-hot targets of shape {_format_shape(shape)}, received class numbers "
             f"of shape {y_true.shape}. For class numbers use "
             f"'sparse_categorical_crossentropy', or pass jax.nn.one_hot(labels, {shape[-1]})."
         )
@@ -144,7 +144,7 @@ def _check_binary(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
         return
     position = np.argwhere(invalid)[0]
     raise ValueError(
-        f"{where}, {_row(position)}: expected targets from 0 to 1, received "
+        f"{where}, {_format_position(position)}: expected targets from 0 to 1, received "
         f"{y_true[tuple(position)]}. For class numbers use 'sparse_categorical_crossentropy' and "
         "an output with one unit per class; for classes -1 and 1 use 'hinge'."
     )
@@ -156,7 +156,7 @@ def _check_same_shape(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> N
     if any(_same(t, p) for t in (y_true.shape, longer) for p in (shape, (*shape, 1))):
         return
     raise ValueError(
-        f"{where}: expected targets of the predictions' shape {_words(shape)}, received "
+        f"{where}: expected targets of the predictions' shape {_format_shape(shape)}, received "
         f"{y_true.shape}. Reshape the targets, or change the last layer's units."
     )
 
@@ -172,12 +172,12 @@ def _without(shape: Sequence[Any], axis: int) -> tuple[Any, ...]:
     return (*shape[:axis], *shape[axis + 1 :])
 
 
-def _words(shape: Sequence[Any]) -> str:
+def _format_shape(shape: Sequence[Any]) -> str:
     sizes = ["b", *(str(n) if isinstance(n, int) else "?" for n in shape[1:])]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def _row(position: np.ndarray) -> str:
+def _format_position(position: np.ndarray) -> str:
     if len(position) == 0:
         return "the target"
     inner_position = ", ".join(map(str, position[1:]))

@@ -68,7 +68,7 @@ def with_learning_rate(opt_state: Any, value: Any) -> Any:
     holder = _holder(where, opt_state)
     # optax would overwrite the new rate with the schedule's rate in the next update
     if "learning_rate" in (getattr(holder, "hyperparams_states", None) or {}):
-        raise _scheduled(where)
+        raise _schedule_error(where)
     new_rate = _like(_rate(holder), value)
     return jax.tree.map(
         lambda node: _replaced(node, new_rate) if _holds(node) else node, opt_state, is_leaf=_holds
@@ -76,10 +76,10 @@ def with_learning_rate(opt_state: Any, value: Any) -> Any:
 
 
 def _holds(node: Any) -> bool:
-    return _is_own(node) or "learning_rate" in _hyperparams(node)
+    return _is_optimizer_state(node) or "learning_rate" in _hyperparams(node)
 
 
-def _is_own(node: Any) -> bool:
+def _is_optimizer_state(node: Any) -> bool:
     return isinstance(node, tuple) and "learning_rate" in getattr(node, "_fields", ())
 
 
@@ -89,11 +89,11 @@ def _hyperparams(node: Any) -> Mapping[str, Any]:
 
 
 def _rate(node: Any) -> jax.Array:
-    return node.learning_rate if _is_own(node) else node.hyperparams["learning_rate"]
+    return node.learning_rate if _is_optimizer_state(node) else node.hyperparams["learning_rate"]
 
 
 def _replaced(node: Any, rate: jax.Array) -> Any:
-    if _is_own(node):
+    if _is_optimizer_state(node):
         return node._replace(learning_rate=rate)
     return node._replace(hyperparams={**node.hyperparams, "learning_rate": rate})
 
@@ -115,11 +115,11 @@ def _holder(where: str, opt_state: Any) -> Any:
             f"{len(holders)}, at {shown}. Replace them in run.opt_state in a custom Callback."
         )
     if _rate(holders[0][1]) is None:
-        raise _scheduled(where)
+        raise _schedule_error(where)
     return holders[0][1]
 
 
-def _scheduled(where: str) -> ValueError:
+def _schedule_error(where: str) -> ValueError:
     return ValueError(
         f"{where}: expected a constant learning rate, but this optimizer has a schedule, a "
         f"function of the step. {_INSTEAD}; or let only the schedule change the rate."

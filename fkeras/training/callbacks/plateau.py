@@ -85,12 +85,12 @@ class ReduceLROnPlateau(Callback):
         elif not cooldown:
             wait += 1
             if wait >= self.patience:
-                reduced_run = self._reduced(epoch, run)
+                reduced_run = self._reduce_rate(epoch, run)
                 if reduced_run is not None:
                     run, wait, cooldown = reduced_run, 0, self.cooldown
         return self.remember(run, memory | {"wait": wait, "cooldown": cooldown})
 
-    def _reduced(self, epoch: int, run: Any) -> Any:
+    def _reduce_rate(self, epoch: int, run: Any) -> Any:
         old_rate = float(learning_rate(run.opt_state))
         # the optimizer keeps the rate in float32: compare in the same precision
         if old_rate <= np.float32(self.min_lr):

@@ -60,20 +60,20 @@ class Profiler(Callback):
         phase = int(self.recall(run, _BEFORE))
         # the trace of an interrupted process is lost: record a new trace
         run = self.remember(run, _BEFORE) if phase == _TRACING else run
-        return self._begun(run) if int(run.step) + 1 >= self.first else run
+        return self._start_trace(run) if int(run.step) + 1 >= self.first else run
 
     def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
         phase = int(self.recall(run, _BEFORE))
         if phase == _TRACING and step >= self.last:
-            return self._ended(run)
+            return self._stop_trace(run)
         if phase == _BEFORE and step + 1 >= self.first:
-            return self._begun(run)
+            return self._start_trace(run)
         return None
 
     def on_train_end(self, run: Any) -> Any:
-        return self._ended(run) if int(self.recall(run, _BEFORE)) == _TRACING else None
+        return self._stop_trace(run) if int(self.recall(run, _BEFORE)) == _TRACING else None
 
-    def _begun(self, run: Any) -> Any:
+    def _start_trace(self, run: Any) -> Any:
         if int(self.recall(run, _BEFORE)) != _BEFORE:
             return run
         try:
@@ -85,7 +85,7 @@ class Profiler(Callback):
             ) from error
         return self.remember(run, _TRACING)
 
-    def _ended(self, run: Any) -> Any:
+    def _stop_trace(self, run: Any) -> Any:
         # dispatch is asynchronous: without waiting, the trace would miss the last steps
         jax.block_until_ready(run)
         jax.profiler.stop_trace()

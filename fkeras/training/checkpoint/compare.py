@@ -23,7 +23,9 @@ def compare(saved: Any, now: Mapping[str, Any], limit: int = 10) -> list[str]:
     """
     if saved is None:
         return []
-    phrases = [_said(path, phrase) for path, phrase in _differences(saved, _plain(now), ())]
+    phrases = [
+        _format_difference(path, phrase) for path, phrase in _differences(saved, _plain(now), ())
+    ]
     if len(phrases) > limit:
         return [*phrases[:limit], f"and {len(phrases) - limit} more"]
     return phrases
@@ -34,7 +36,7 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _said(path: tuple[str, ...], phrase: str) -> str:
+def _format_difference(path: tuple[str, ...], phrase: str) -> str:
     if len(path) < 2:
         return f"{''.join(path)} {phrase}"
     return f"{path[0]}: {'.'.join(path[1:])} {phrase}"
@@ -50,9 +52,9 @@ def _differences(
             if name == _DIGEST:
                 continue
             if name not in now:
-                differences = [(inner_path, f"was {_shown(saved[name])}, is missing")]
+                differences = [(inner_path, f"was {_format_value(saved[name])}, is missing")]
             elif name not in saved:
-                differences = [(inner_path, f"is {_shown(now[name])}, was missing")]
+                differences = [(inner_path, f"is {_format_value(now[name])}, was missing")]
             else:
                 differences = list(_differences(saved[name], now[name], inner_path))
             reported = reported or bool(differences)
@@ -61,9 +63,9 @@ def _differences(
         if not reported and saved.get(_DIGEST) != now.get(_DIGEST):
             yield path, f"has other contents (digest {saved.get(_DIGEST)}, now {now.get(_DIGEST)})"
     elif json.dumps(saved) != json.dumps(now):  # as text, NaN equals NaN
-        yield path, f"was {_shown(saved)}, is {_shown(now)}"
+        yield path, f"was {_format_value(saved)}, is {_format_value(now)}"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = json.dumps(value) if isinstance(value, dict) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

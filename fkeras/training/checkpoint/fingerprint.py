@@ -68,7 +68,7 @@ def model_fingerprint(model: Any) -> dict[str, Any]:
         config = {"class_name": type(model).__name__, "config": {"no_json": type(error).__name__}}
     facts = {"class": config["class_name"], **_config_of(config["config"])}
     layers = facts.get("layers", {})
-    return {"number_of_layers": len(layers) or 1, "weights": weights, **_closed(facts)}
+    return {"number_of_layers": len(layers) or 1, "weights": weights, **_with_digest(facts)}
 
 
 def optimizer_fingerprint(optimizer: Any) -> dict[str, Any]:
@@ -94,10 +94,10 @@ def optimizer_fingerprint(optimizer: Any) -> dict[str, Any]:
             facts[field.name] = _value_of(getattr(optimizer, field.name))
     elif hasattr(optimizer, "init"):
         facts["state"] = _state_of(optimizer)
-    return _closed(facts)
+    return _with_digest(facts)
 
 
-def _closed(facts: dict[str, Any]) -> dict[str, Any]:
+def _with_digest(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "digest": digest(facts)}
 
 

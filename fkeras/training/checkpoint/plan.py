@@ -90,7 +90,7 @@ class Checkpoint(Configurable):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.monitor is not None:
-            self._way()
+            self._direction()
 
     def watched(self, logs: Mapping[str, Any]) -> float | None:
         """Returns the value of the monitored log.
@@ -136,9 +136,9 @@ class Checkpoint(Configurable):
             return False
         if best is None or best != best:
             return True
-        return value > best if self._way() == "max" else value < best
+        return value > best if self._direction() == "max" else value < best
 
-    def _way(self) -> str:
+    def _direction(self) -> str:
         if self.mode != "auto":
             return self.mode
         words = str(self.monitor).lower().split("_")

@@ -105,13 +105,13 @@ def _check_block(
     with np.errstate(all="ignore"):
         if np.isfinite(np.sum(block)):
             return
-    nonfinite = _wrong(block, start, removed)
+    nonfinite = _nonfinite_mask(block, start, removed)
     if not nonfinite.any():
         return
     position = tuple(map(int, np.argwhere(nonfinite)[0]))
     shown_position = [start + position[0], *position[1:]]
     rows = sum(
-        np.unique(np.nonzero(_wrong(host_arrays.canonical(part), first, removed))[0]).size
+        np.unique(np.nonzero(_nonfinite_mask(host_arrays.canonical(part), first, removed))[0]).size
         for first, part in host_arrays.blocks(array)
     )
     weight_remedy = "" if removed is None else ", or give them a sample_weight of 0"
@@ -122,7 +122,7 @@ def _check_block(
     )
 
 
-def _wrong(block: np.ndarray, start: int, removed: np.ndarray | None) -> np.ndarray:
+def _nonfinite_mask(block: np.ndarray, start: int, removed: np.ndarray | None) -> np.ndarray:
     """Returns the mask of numbers that are not finite, outside of removed rows."""
     nonfinite = ~np.isfinite(block)
     if removed is not None:

@@ -31,7 +31,7 @@ def training_feeds(
     if class_weight is not None and batch_parts.sees_whole_batch(trainer):
         refuse_class_weight()
     if y is None and is_batches(x):
-        _refuse(
+        _reject_arguments(
             "fit",
             "a source of batches",
             sample_weight=sample_weight,
@@ -83,7 +83,7 @@ def feed(trainer: Any, run: Any, rows: tuple, size: int, steps: int | None, call
 def _feed(trainer: Any, run: Any, rows: tuple, size: int, steps: Any, call: str) -> Any:
     x, y, sample_weight = rows
     if y is None and is_batches(x):
-        _refuse(call, "a source of batches", sample_weight=sample_weight)
+        _reject_arguments(call, "a source of batches", sample_weight=sample_weight)
         return _batches(trainer, run.model, x, steps, call, None)
     host = _host(trainer, x, y, sample_weight, call)
     count = check_rows(trainer, run.model, host, size)
@@ -97,13 +97,13 @@ def _arrays(trainer: Any, host: tuple, size: int, steps: int | None) -> array_fe
     # An objective cannot ignore filled-up rows, so its batches are never rounded up to a multiple
     # of the number of devices.
     if batch_parts.sees_whole_batch(trainer):
-        feed = dataclasses.replace(_enough(feed, steps), exact=True)
+        feed = dataclasses.replace(_check_steps(feed, steps), exact=True)
         return array_feed.placed(feed, trainer.mesh)
     feed = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
-    return array_feed.placed(_enough(feed, steps), trainer.mesh)
+    return array_feed.placed(_check_steps(feed, steps), trainer.mesh)
 
 
-def _enough(feed: array_feed.Feed, steps: int | None) -> array_feed.Feed:
+def _check_steps(feed: array_feed.Feed, steps: int | None) -> array_feed.Feed:
     limit = -(-len(feed) // feed.size)
     if steps is not None and steps > limit:
         raise ValueError(
@@ -113,7 +113,7 @@ def _enough(feed: array_feed.Feed, steps: int | None) -> array_feed.Feed:
     return feed
 
 
-def _refuse(call: str, source_kind: str, **arguments: Any) -> None:
+def _reject_arguments(call: str, source_kind: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None and not (isinstance(value, float) and value == 0):
             raise ValueError(

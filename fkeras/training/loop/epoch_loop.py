@@ -144,7 +144,7 @@ class EpochLoop:
             # Set before the first `take`: "once" takes a single batch per call, so a large run
             # never needs to repeat a part of a call.
             call_size.mode = "once"
-        self.leaves = self._own(leaves)
+        self.leaves = self._owned_leaves(leaves)
         # Counted on the host: reading `run.step` from the device would wait for the last call.
         self.next_step = int(run.step) if self.large else 0
         # Invariant: `settled`, then `waiting`, then `opened` are consecutive in time. `point`
@@ -158,7 +158,7 @@ class EpochLoop:
         )
         self.looked = begin
 
-    def _own(self, leaves: tuple) -> tuple:
+    def _owned_leaves(self, leaves: tuple) -> tuple:
         if self.large:
             return tuple(own_copy(leaves))
         # NumPy arrays stay as they are: the dispatch of a compiled step transfers them faster
@@ -170,7 +170,7 @@ class EpochLoop:
         self.call_size.start()
         if not self.settled.hooked:
             # The training was resumed at a step whose `on_batch_end` had raised: call it again.
-            self._visit()
+            self._call_hooks()
         remaining = self.loop_hooks.until(self.epoch.done)
         while True:
             number = self.call_size.batches
@@ -180,7 +180,7 @@ class EpochLoop:
             call = self._call(*chunk)
             remaining = None if remaining is None else remaining - call.number
             pause = remaining == 0 or self.loop_hooks.wanted()
-            if not pause and not self.call_size.fresh and len(self.opened) < self._together():
+            if not pause and not self.call_size.fresh and len(self.opened) < self._group_size():
                 continue
             # Settle the group before the newest one: the device has the next group in its queue
             # while the host waits, and does not idle.
@@ -191,7 +191,7 @@ class EpochLoop:
             if pause or self.call_size.fresh:
                 self._settle_waiting()
             if pause:
-                self._visit()
+                self._call_hooks()
                 remaining = self.loop_hooks.until(call.done)
         # Twice, because settling `waiting` may repeat the calls in `opened`.
         self._settle_waiting()
@@ -199,7 +199,7 @@ class EpochLoop:
         self._settle_waiting()
         return self._floats()
 
-    def _together(self) -> int:
+    def _group_size(self) -> int:
         """Returns the number of calls that the host waits for as one group."""
         # In mode "once" a call is a single step: waiting for each one would cost more than a
         # small step computes. A group has as many calls as one call of "loop" has steps.
@@ -218,7 +218,7 @@ class EpochLoop:
                 break
             leaves, _, finite = call.result
             try:
-                finite = bool(finite) or self._applied
+                finite = bool(finite) or self._applies_nonfinite
             except Exception:  # the computation failed on the device: its arrays have no content
                 break
             if not finite:
@@ -236,7 +236,7 @@ class EpochLoop:
         return self.looked if is_usable(self.looked.run) else self.begin
 
     @property
-    def _applied(self) -> bool:
+    def _applies_nonfinite(self) -> bool:
         """True if the training continues with the arrays that a non-finite step returned."""
         # With "skip", a large run's guarded step already returned the arrays from before the step.
         mode = self.trainer.on_nonfinite
@@ -264,7 +264,7 @@ class EpochLoop:
         logs = self.logs or step.compiled_logs(self.trainer, self.structure, self.leaves)
         return as_floats(self.names, logs)
 
-    def _visit(self) -> None:
+    def _call_hooks(self) -> None:
         settled = self.settled
         # Callbacks may keep the run, and the next call of a large run donates the arrays.
         run = own_copy(settled.run()) if self.large else settled.run()
@@ -272,7 +272,7 @@ class EpochLoop:
         structure, leaves = settled.structure, settled.leaves
         if new_run is not run:
             structure, leaves = split(new_run)
-            leaves = self._own(leaves)
+            leaves = self._owned_leaves(leaves)
             self.next_step = int(new_run.step) if self.large else 0
         self.structure, self.leaves = structure, leaves
         self.settled = Settled(
@@ -300,7 +300,7 @@ class EpochLoop:
             self.next_step += 1
         call_arguments = (self.trainer, self.structure, mode, *arguments)
         function = self.call_size.function(self.large, *call_arguments)
-        call = self._opened(rows, number) if repeated_call is None else repeated_call
+        call = self._open_call(rows, number) if repeated_call is None else repeated_call
         call.before = before
         # Registered before the dispatch: an exception during the dispatch then leaves a call
         # without a result, and `point` stops before it.
@@ -317,7 +317,7 @@ class EpochLoop:
             self.place = call.place = (self.epoch.state(), 0)
         return call
 
-    def _opened(self, rows: tuple, number: int) -> Call:
+    def _open_call(self, rows: tuple, number: int) -> Call:
         # If the loader raised, its state after these batches is unknown: count the batches from
         # the last known state instead, and skip them when resuming.
         self.place = (self.place[0], self.place[1] + number)
@@ -329,7 +329,7 @@ class EpochLoop:
         invalid = self._settle(self.waiting)
         self.waiting = []
         if invalid:
-            # The later calls began from arrays that `_left_out` replaced: dispatch them again.
+            # The later calls began from arrays that `_leave_out_steps` replaced: dispatch them again.
             calls, self.opened = self.opened, []
             for call in calls:
                 self._call(call.rows, call.number, dataclasses.replace(call, result=None))
@@ -349,11 +349,11 @@ class EpochLoop:
         if finite:
             self.settled = self._after(self.settled, last)
         else:
-            self._left_out(calls)
+            self._leave_out_steps(calls)
         self.progress.step(last.done, self.epoch.feed.rows(last.done), self._floats)
         return not finite and not self.large
 
-    def _left_out(self, calls: list[Call]) -> None:
+    def _leave_out_steps(self, calls: list[Call]) -> None:
         batches = [(call.rows, index) for call in calls for index in range(call.number)]
         settled, last = self.settled, calls[-1]
         if self.large:  # the call is one guarded step, which the device left out already

@@ -107,7 +107,7 @@ def fit(
         saver = Saver(store, plan, trainer, run, feed, options.shuffle, current)
         restored = saver.restore(run)
         if restored is not None:
-            _restored(trainer, restored, feed, held, options, current)
+            _continue_from(trainer, restored, feed, held, options, current)
         with current.interrupts.armed(saver.save_newest):
             try:
                 fitted = _epochs(trainer, feed, held, callbacks, options, current, saver)
@@ -134,7 +134,7 @@ def _begin(
     return run
 
 
-def _restored(
+def _continue_from(
     trainer: Any, restored: Any, feed: Any, validation_feed: Any, options: Options, current: Current
 ) -> None:
     """Makes a restored checkpoint the newest point, and moves the feeds to its position."""
@@ -204,7 +204,7 @@ def _epochs(
         current.stand(point)
         batches_done = batches.done
         progress.stop()
-        _tell(loop.left_out, epoch)
+        _warn_left_out(loop.left_out, epoch)
         run = point.run.replace(position=np.asarray([epoch + 1, 0], "int32"))
         if validation_feed is not None and (epoch + 1) % options.validation_freq == 0:
             test_run, _ = hooks.call(callbacks, "on_test_begin", run)
@@ -253,7 +253,7 @@ def ready(trainer: Any, run: TrainState) -> TrainState:
     return sharding.place(trainer, run.replace(opt_state=opt_state))
 
 
-def _tell(left_out: list[int], epoch: int) -> None:
+def _warn_left_out(left_out: list[int], epoch: int) -> None:
     if left_out:
         shown = ", ".join(str(number + 1) for number in left_out[:5])
         warnings.warn(

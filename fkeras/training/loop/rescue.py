@@ -167,7 +167,7 @@ def attach(error: BaseException, run: TrainState) -> None:
     """
     # Exceptions of user code and libraries may define `run` or `__setattr__` in any way. No
     # failure here may replace the exception that the user has to see.
-    old_value = _own_run(error)
+    old_value = _run_attribute(error)
     if not _set_run(error, run):
         # A property without a setter: the `__dict__` of an exception accepts any key.
         BaseException.__getattribute__(error, "__dict__")[_KEY] = run
@@ -184,7 +184,7 @@ def attach(error: BaseException, run: TrainState) -> None:
         )
 
 
-def _own_run(error: BaseException) -> Any:
+def _run_attribute(error: BaseException) -> Any:
     try:
         return getattr(error, "run", None)
     except Exception:
@@ -197,7 +197,7 @@ def _set_run(error: BaseException, run: TrainState) -> bool:
             set_attribute(error, "run", run)
         except Exception:
             continue
-        if _own_run(error) is run:
+        if _run_attribute(error) is run:
             return True
     return False
 
@@ -246,7 +246,7 @@ def run_of(error: BaseException) -> TrainState | None:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         stored_run = BaseException.__getattribute__(current, "__dict__").get(_KEY)
-        run = _own_run(current) if stored_run is None else stored_run
+        run = _run_attribute(current) if stored_run is None else stored_run
         if isinstance(run, TrainState):
             return run
         current = current.__cause__ or current.__context__

@@ -279,7 +279,7 @@ class _Step:
                 if head.loss is not None and count(derivative):
                     report = f"the gradient for the predictions has {count(derivative)}"
                     yield self._loss_finding(head, y, y_pred, "backward", report)
-        yield from self._guilty(calls, gradients, nonfinite)
+        yield from self._find_cause(calls, gradients, nonfinite)
         for path, weight, value, regularizer in self._penalties():
             derivative = jax.grad(regularizer)(value)
             if count(derivative):
@@ -292,7 +292,7 @@ class _Step:
                     report = f"the gradient for its output has {count(derivative)}"
                     yield self._finding(call, "backward", report, None)
 
-    def _guilty(self, calls: tuple, gradients: dict, nonfinite: list[str]) -> Iterator[Finding]:
+    def _find_cause(self, calls: tuple, gradients: dict, nonfinite: list[str]) -> Iterator[Finding]:
         """Yields the call that turns a finite gradient of its output into NaN or infinity.
 
         The first such call on the way back is chosen, and of nested calls the innermost.
@@ -312,16 +312,16 @@ class _Step:
             weight_paths = [path for path in nonfinite if path.startswith(_join(call.path, ""))]
             # The gradient of shared weights sums over calls: recompute the part of this call.
             if not report and weight_paths:
-                report = next(filter(None, map(count, self._slopes(call, outer)[0])), None)
+                report = next(filter(None, map(count, self._call_gradients(call, outer)[0])), None)
                 text = f"the gradient for its weights has {report}"
             if report:
                 chosen = (call, outer, text)
         if chosen is not None:
             call, outer, text = chosen
-            name = first_operation(lambda: self._slopes(call, outer))
+            name = first_operation(lambda: self._call_gradients(call, outer))
             yield self._finding(call, "backward", text, name)
 
-    def _slopes(self, call: TracedCall, outer: list) -> tuple[list, list]:
+    def _call_gradients(self, call: TracedCall, outer: list) -> tuple[list, list]:
         """Returns the gradients of one call for its weights and inputs, given its output's."""
         arguments = (call.inputs, dict(call.options))
 

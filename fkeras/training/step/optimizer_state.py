@@ -36,10 +36,10 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
     """
     trainable = trainable_weights(model)
     specs = tuple((path, weight.shape, weight.dtype) for path, weight in trainable.items())
-    expected_specs = _wanted(optimizer, specs)
+    expected_specs = _expected_specs(optimizer, specs)
     if jax.tree.structure(expected_specs) == jax.tree.structure(opt_state):
         if _shapes(expected_specs) != _shapes(opt_state):
-            raise _foreign(optimizer, opt_state, expected_specs)
+            raise _other_state_error(optimizer, opt_state, expected_specs)
         return opt_state
     # Every path of the previous state must exist in the state of the fully unfrozen model:
     # otherwise the state was not made for any frozen or unfrozen version of this model.
@@ -50,7 +50,7 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
         path not in unfrozen_specs or unfrozen_specs[path].shape != leaf.shape
         for path, leaf in old_leaves.items()
     ):
-        raise _foreign(optimizer, opt_state, expected_specs)
+        raise _other_state_error(optimizer, opt_state, expected_specs)
     paths, structure = jax.tree_util.tree_flatten_with_path(init(trainable))
     return structure.unflatten(
         [old_leaves.get(jax.tree_util.keystr(path), fresh) for path, fresh in paths]
@@ -100,7 +100,7 @@ def finalized(optimizer: Any, run: Any) -> Any:
 
 # Cached: every epoch asks for the same specs, and `eval_shape` traces the whole optimizer.
 @functools.lru_cache(maxsize=64)
-def _wanted(optimizer: Any, specs: tuple) -> Any:
+def _expected_specs(optimizer: Any, specs: tuple) -> Any:
     """Returns the specs of the optimizer's state for weights with these specs."""
     weights = {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
     return jax.eval_shape(transformation(optimizer).init, weights)
@@ -115,7 +115,7 @@ def _shapes(tree: Any) -> list[tuple[int, ...]]:
     return [leaf.shape for leaf in jax.tree.leaves(tree)]
 
 
-def _foreign(optimizer: Any, opt_state: Any, expected_specs: Any) -> FKerasError:
+def _other_state_error(optimizer: Any, opt_state: Any, expected_specs: Any) -> FKerasError:
     received, expected = _by_path(opt_state), _by_path(expected_specs)
     different_paths = [
         path

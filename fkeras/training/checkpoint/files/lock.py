@@ -44,7 +44,7 @@ class Lock:
     def __init__(self, directory: str):
         self.directory = directory
         if not self._take():
-            self._take_alone()
+            self._create_lock_file()
         if hasattr(os, "register_at_fork"):
             # `register_at_fork` has no inverse: a weak reference lets the lock be collected.
             forget = weakref.WeakMethod(self._leave)
@@ -72,14 +72,14 @@ class Lock:
             if error.errno in _NO_LOCKS:
                 return False
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise CheckpointError(_refusal(self.directory, holder)) from None
+                raise CheckpointError(_locked_message(self.directory, holder)) from None
             raise
         file.truncate(0)
         file.write(_description())
         self._file = file
         return True
 
-    def _take_alone(self) -> None:
+    def _create_lock_file(self) -> None:
         path = os.path.join(self.directory, "lock.alone")
         # Mode "x" fails if the file exists: the check and the creation are one atomic operation.
         try:
@@ -89,7 +89,7 @@ class Lock:
             with open(path, "rb") as other:
                 holder = _read(other)
             raise CheckpointError(
-                _refusal(self.directory, holder)
+                _locked_message(self.directory, holder)
                 + f" If that process no longer runs, remove {path}: this file system has no locks "
                 "that end with their process."
             ) from None
@@ -131,7 +131,7 @@ def _read(file: BinaryIO) -> dict[str, Any]:
     return holder if isinstance(holder, dict) else {}
 
 
-def _refusal(directory: str, holder: dict[str, Any]) -> str:
+def _locked_message(directory: str, holder: dict[str, Any]) -> str:
     owner = "another process"
     if holder:
         owner = f"process {holder.get('pid')} on {holder.get('host')} since {holder.get('since')}"
