@@ -214,13 +214,13 @@ def test_padded_batches_add_up(reduction):
     np.testing.assert_allclose(numerator / denominator, expected, rtol=1e-5)
 
 
-def test_weights_of_samples_reach_their_time_steps():
+def test_sample_weights_broadcast_over_time_steps():
     loss = losses.MeanSquaredError(reduction="sum")
     y_true, y_pred = np.zeros((2, 2, 1)), np.ones((2, 2, 1))
     assert float(loss(y_true, y_pred, np.array([1.0, 3.0]))) == 8.0
 
 
-def test_nothing_valid_is_zero_with_zero_gradients():
+def test_a_fully_masked_loss_is_zero_with_zero_gradients():
     loss = losses.MeanSquaredError()
     mask = np.zeros(2, bool)
     run = jax.jit(jax.value_and_grad(lambda p: loss(np.zeros((2, 1)), p, mask=mask)))
@@ -231,7 +231,7 @@ def test_nothing_valid_is_zero_with_zero_gradients():
     assert float(jax.jit(lambda p: ignoring([0, 0], p))(np.ones((2, 3)))) == 0
 
 
-def test_a_loss_of_one_number_takes_weights():
+def test_a_scalar_loss_accepts_sample_weights():
     loss = losses.LossFunctionWrapper(lambda t, p: jnp.mean(jnp.square(t - p)))
     y = jnp.ones((4, 2))
     assert float(loss(0 * y, y)) == 1.0
@@ -307,7 +307,7 @@ def test_crossentropy_is_resolved_from_shapes():
         assert losses.resolve("mse", *shapes) == losses.MeanSquaredError()
 
 
-def test_targets_and_predictions_are_brought_to_one_rank():
+def test_targets_and_predictions_are_aligned_to_one_rank():
     loss = losses.MeanSquaredError()
     y = np.array([1.0, 2.0])
     for y_true, y_pred in ((y, y[:, None] + 1), (y[:, None], y + 1), (y, y + 1)):
@@ -465,7 +465,7 @@ class Spec:
         self.shape = shape
 
 
-def test_targets_that_fit_pass():
+def test_valid_targets_are_accepted():
     labels = np.array([0, 9, 3])
     sparse = losses.SparseCategoricalCrossentropy()
     for y in (labels, labels[:, None], labels.astype("float64")):
@@ -505,7 +505,7 @@ LABELS = np.array([0] * 17 + [12])
         ("binary_crossentropy", np.array([-1, 1]), (None, 1), "use 'hinge'"),
     ],
 )  # fmt: skip
-def test_targets_that_do_not_fit_are_named(loss, y_true, shape, words):
+def test_invalid_targets_are_rejected(loss, y_true, shape, words):
     with pytest.raises(ValueError, match=words) as caught:
         losses.get(loss).check_targets(y_true, Spec(*shape))
     assert len(str(caught.value).splitlines()) <= 8

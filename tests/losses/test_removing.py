@@ -86,7 +86,7 @@ def found(quick):
     "name",
     [pytest.param(n, marks=() if n in QUICK else pytest.mark.exhaustive) for n in ALL],
 )
-def test_no_loss_or_gradient_shows_a_removed_sample(name):
+def test_removed_samples_affect_no_loss_or_gradient(name):
     for (value, gradient), *spoiled_ones in found(name in QUICK)[name]:
         assert np.isfinite(value)
         for other, slope in spoiled_ones:
@@ -124,13 +124,13 @@ def test_classes_on_another_axis_and_weights_of_steps():
     np.testing.assert_array_equal(slope, gradient)
 
 
-def test_hinge_knows_binary_targets_beside_nan():
+def test_hinge_detects_binary_targets_despite_nan():
     y, p = np.array([[0.0], [NAN], [1.0]], "float32"), np.array([[0.5], [0.1], [0.25]], "float32")
     for loss in (losses.Hinge(), losses.SquaredHinge()):
         assert loss(y, p, [1.0, 0.0, 1.0]) == loss(np.nan_to_num(y), p, [1.0, 0.0, 1.0])
 
 
-def test_derivatives_by_a_weight_of_0_stay():
+def test_derivatives_with_respect_to_zero_weights_are_kept():
     y, p = np.array([[1.0], [3.0]], "float32"), np.zeros((2, 1), "float32")
     loss = losses.MeanSquaredError(reduction="sum")
     zero = jnp.zeros(2)
@@ -208,7 +208,7 @@ def test_a_class_of_weight_0_may_have_inputs_of_nan():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(three.model))
 
 
-def test_find_nan_passes_over_removed_rows():
+def test_find_nan_ignores_removed_rows():
     trainer, run = two_outputs()
     x, weight = INPUTS.copy(), np.ones(8, "float32")
     x[1], weight[1] = NAN, 0

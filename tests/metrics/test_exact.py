@@ -115,7 +115,7 @@ def test_integer_tables_count_beyond_2_to_the_31():
     assert full(more, "n") == 2**32 - 2
 
 
-def test_infinity_and_nan_stay():
+def test_infinity_and_nan_are_preserved():
     state = exact.zeros(["total"], (), "float32")
     for value, expected in ((np.inf, np.inf), (1.0, np.inf), (-np.inf, np.nan), (1.0, np.nan)):
         state = exact.add(state, {"total": jnp.float32(value)})

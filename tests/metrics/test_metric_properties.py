@@ -92,7 +92,7 @@ def test_merging_equals_updating_on_the_concatenation(metric, kind):
 
 
 @pytest.mark.parametrize(("metric", "reason"), EXCEPTIONS, ids=lambda v: repr(v)[:40])
-def test_where_batches_do_not_add_up(metric, reason):
+def test_metrics_without_additive_states(metric, reason):
     assert reason
     y_true = np.array([[0.0, 1.0, 1.0], [0.0, 1.0, 3.0], [2.0, 0.0, 1.0], [0.5, 2.0, 0.0]])
     y_pred = np.array([[0.5, -1.0, 2.0], [1.0, 0.5, 0.3], [0.2, 0.7, -1.0], [2.0, 1.0, 0.4]])
@@ -116,7 +116,7 @@ def test_every_public_metric_is_merged_somewhere():
     assert classes == {type(metric).__name__ for metric, _ in (*CASES, *DRAWN)}
 
 
-def test_parts_of_several_devices_merge_to_the_whole():
+def test_states_of_several_devices_merge():
     metric = metrics.AUC(num_thresholds=5)
     y_true, y_pred, weight = rows("binary", 0)
     devices, update = jax.devices()[:2], jax.jit(metric.update)

@@ -272,7 +272,7 @@ def test_tables_of_images_take_weights_of_samples():
         np.testing.assert_allclose(results, first)
 
 
-def test_scores_of_zero_are_caught_by_the_first_threshold():
+def test_scores_of_zero_exceed_the_first_threshold():
     for metric in (metrics.SensitivityAtSpecificity(0.0), metrics.RecallAtPrecision(0.5, 3)):
         results = jax.jit(metric.update)(metric.init(), [0, 1], [0.0, 0.0])
         assert float(jax.jit(metric.result)(results)) == 1.0

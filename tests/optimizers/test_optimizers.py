@@ -144,7 +144,7 @@ def without_names(value):
 
 
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, *OPTIONS], ids=repr)
-def test_what_keras_writes_is_read(optimizer):
+def test_configurations_of_keras_are_read(optimizer):
     keras_instance = keras_optimizer(optimizer)
     with keras_rules():
         keras_config = dict(optimizers.serialize(optimizer), config=keras_instance.get_config())
@@ -183,7 +183,7 @@ def test_low_precision_weights_keep_dtypes(optimizer):
     np.testing.assert_allclose(new["kernel"].astype("float32"), full["kernel"], atol=0.1)
 
 
-def test_the_rate_of_a_running_training_changes_without_a_new_compilation():
+def test_a_new_learning_rate_does_not_recompile_the_training():
     tx = optimizers.get("sgd").transformation()
     traces = []
 
@@ -289,7 +289,7 @@ def test_weights_excluded_from_decay(patterns):
     assert_trees_close(mine, expected)
 
 
-def test_exclusion_goes_by_paths_in_any_tree():
+def test_weight_decay_exclusion_matches_paths_in_any_tree():
     tree = {"dense": {"kernel": jnp.ones(2), "bias": jnp.ones(2)}, "more": [jnp.ones(2)]}
     optimizer = optimizers.SGD(1.0, weight_decay=0.5, exclude_from_weight_decay=("dense/b*", "e/0"))
     tx = optimizer.transformation()
@@ -305,7 +305,7 @@ def test_none_leaves_stay_none():
     assert deltas["b"] is None
 
 
-def test_nothing_to_train():
+def test_a_model_without_trainable_weights():
     tx = optimizers.Adam(weight_decay=0.1).transformation()
     deltas, state = tx.update({}, tx.init({}), {})
     assert deltas == {}
@@ -443,7 +443,7 @@ def test_messages(call, words):
         call()
 
 
-def test_weights_are_asked_for():
+def test_missing_weights_are_rejected():
     for optimizer in (optimizers.AdamW(), optimizers.Lamb(), optimizers.SGD(use_ema=True)):
         tx = optimizer.transformation()
         with pytest.raises(ValueError, match="missing weights"):

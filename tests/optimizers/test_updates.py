@@ -82,7 +82,7 @@ def test_members_of_a_population_have_their_own_weight_decay():
 
 
 @pytest.mark.parametrize("wrap", [lambda o: o, optimizers.LossScaleOptimizer])
-def test_a_pattern_waits_while_its_weights_are_frozen(wrap):
+def test_a_pattern_of_frozen_weights_is_accepted(wrap):
     both = wrap(optimizers.MultiOptimizer({"body/*": "adam", "head/*": optimizers.SGD(0.1)}))
     trainer = fk.Trainer(both, "mse")
     run, _ = trainer.fit(trainer.init(fk.freeze(model(), "body"), KEY), X, Y, 8, verbose=0)

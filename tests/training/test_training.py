@@ -38,7 +38,7 @@ TRAINER = fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accura
 RUN = TRAINER.init(classifier(), KEY)
 
 
-def test_fit_learns_and_leaves_its_run_alone():
+def test_fit_learns_and_does_not_change_its_run():
     before = jax.tree.map(np.array, RUN.replace(key=jax.random.key_data(RUN.key)))
     trainer = fk.Trainer(fk.optimizers.Adam(0.03), TRAINER.loss, metrics=["accuracy"])
     start = trainer.init(classifier(), KEY)
@@ -295,7 +295,7 @@ def test_constraints_hold_after_every_step():
     assert (np.asarray(run.model.layers["dense"].kernel) >= 0).all()
 
 
-def test_any_optax_transformation_serves():
+def test_any_optax_transformation_is_accepted():
     trainer = fk.Trainer(optax.chain(optax.clip(1.0), optax.sgd(0.1)), "mse")
     run = trainer.init(linear(), KEY)
     _, history = trainer.fit(run, X, X[:, :1], epochs=3, batch_size=25, verbose=0)
@@ -332,7 +332,7 @@ def test_a_stateful_network_carries_its_state_through_predict_and_fit():
         trainer.predict(run, halves[:3], batch_size=2)
 
 
-def test_evaluate_leaves_moving_statistics_alone():
+def test_evaluate_does_not_change_moving_statistics():
     before = jax.tree.map(np.array, RUN.state)
     TRAINER.evaluate(RUN, X, Y, batch_size=16, verbose=0)
     chex.assert_trees_all_equal(before, jax.tree.map(np.array, RUN.state))

@@ -8,7 +8,7 @@ import optax
 from fkeras import optimizers
 
 
-def test_the_count_costs_a_loop_nothing():
+def test_the_step_count_adds_no_operation_to_a_loop():
     """XLA joins it with the loop's counter: a step of SGD is one fusion a weight and a sum."""
     tx = optimizers.SGD().transformation()
     weights = {"a": jnp.ones(3), "b": jnp.ones((2, 2))}
@@ -24,7 +24,7 @@ def test_the_count_costs_a_loop_nothing():
     assert carried.split(" while(")[0].count("s32[]") == 1
 
 
-def test_the_count_stays_at_its_end():
+def test_the_step_count_saturates():
     state = optimizers.Adam(0.1).transformation().init(jnp.ones(2))
     state = state._replace(count=jnp.int32(2**31 - 1))
     for _ in range(2):

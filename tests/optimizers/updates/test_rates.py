@@ -44,7 +44,7 @@ def test_rates_are_read_and_replaced(optimizer):
     assert float(learning_rate(traced)) == 1.5
 
 
-def test_a_new_rate_is_no_new_program():
+def test_a_new_rate_does_not_recompile():
     step = jax.jit(lambda state: learning_rate(state) * 2)
     state = fk.optimizers.SGD(0.5).transformation().init(WEIGHTS)
     step(state)

@@ -142,7 +142,7 @@ def test_a_failed_save_leaves_no_partial_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["w.npz"]
 
 
-def test_dtypes_that_numpy_lacks(tmp_path):
+def test_checkpoints_of_dtypes_missing_in_numpy(tmp_path):
     half = jax.tree.map(lambda a: a.astype("bfloat16"), RUN.model)
     run = RUN.replace(model=half)
     save_weights(tmp_path / "w.npz", run, weights_only=False)

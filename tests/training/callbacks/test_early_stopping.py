@@ -73,7 +73,7 @@ def test_early_stopping_ignores_and_reports_nan(capsys):
     assert "of the best epoch, 3." in output
 
 
-def test_the_best_state_comes_back_from_fit():
+def test_fit_returns_the_best_state():
     runs = []
     watch = LambdaCallback(on_epoch_end=lambda epoch, run, logs: runs.append(run))
     stopping = EarlyStopping("loss", mode="max", patience=2, restore_best_weights=True)

@@ -132,14 +132,14 @@ def test_restores_into_shapes_and_into_shardings(tmp_path):
     assert not restore(tmp_path, {**tree, "rows": jnp.zeros(8)}).tree["rows"].committed
 
 
-def test_a_bare_array_and_no_array_at_all(tmp_path):
+def test_a_single_array_and_an_empty_tree(tmp_path):
     for name, tree in (("bare", np.arange(3)), ("none", {}), ("empty", np.zeros((0,)))):
         with open_store(Checkpoint(tmp_path / name)) as store:
             store.save(0, tree, {})
             same(tree, store.restore(tree).tree)
 
 
-def test_paths_that_look_alike_stay_apart(tmp_path):
+def test_equal_paths_get_unique_names(tmp_path):
     tree = {"a/b": np.int8(1), "a": {"b": np.int8(2)}, "w": np.int8(3), "w/0": np.int8(4)}
     with open_store(Checkpoint(tmp_path)) as store:
         store.save(0, tree, {})
@@ -236,7 +236,7 @@ def test_a_step_that_is_saved_again_is_the_newer_one(tmp_path):
     assert steps_in(tmp_path) == ["5.3", "5.2"] and steps_in(tmp_path, "best") == ["5.3"]
 
 
-def test_nothing_there(tmp_path):
+def test_an_empty_folder_has_no_save(tmp_path):
     assert restore(tmp_path / "nowhere", small()) is None
     with open_store(Checkpoint(tmp_path / "new" / "folder")) as store:
         assert store.restore(small()) is None and store.best(small()) is None
@@ -252,7 +252,7 @@ def test_files_of_others_are_left_alone(tmp_path):
     assert (tmp_path / "latest" / "notes").read_text() == "mine" and len(steps_in(tmp_path)) == 2
 
 
-def test_rubbish_of_a_killed_save_is_removed(tmp_path):
+def test_files_of_a_killed_save_are_removed(tmp_path):
     (tmp_path / "partial" / "7-x" / "save").mkdir(parents=True)
     (tmp_path / "partial" / "file").write_text("half")
     write(tmp_path, 1)
@@ -330,7 +330,7 @@ def test_arrays_that_orbax_reads_differently_are_detected(tmp_path, monkeypatch)
         restore(tmp_path, small())
 
 
-def test_where_all_are_broken_each_is_listed(tmp_path):
+def test_if_all_saves_are_damaged_each_is_listed(tmp_path):
     write(tmp_path, 1, 2)
     (tmp_path / "latest/1/manifest.json").write_text('{"crc32": "0"}')
     (tmp_path / "latest/2/arrays/_METADATA").unlink()
@@ -344,7 +344,7 @@ def test_where_all_are_broken_each_is_listed(tmp_path):
             restore(tmp_path, small())
 
 
-def test_a_broken_save_counts_for_nothing_and_goes_when_it_is_overtaken(tmp_path):
+def test_a_damaged_save_does_not_count_and_is_removed_later(tmp_path):
     write(tmp_path, 10, 20)
     (tmp_path / "latest/20/manifest.json").unlink()
     with open_store(Checkpoint(tmp_path)) as store:
@@ -357,7 +357,7 @@ def test_a_broken_save_counts_for_nothing_and_goes_when_it_is_overtaken(tmp_path
         assert steps_in(tmp_path) == ["20.1", "15"]
 
 
-def test_a_save_that_is_removed_while_it_is_read_is_no_damage(tmp_path, monkeypatch):
+def test_a_save_removed_during_reading_is_not_damaged(tmp_path, monkeypatch):
     write(tmp_path, 1, 2)
     real = orbax_files.read_arrays
 
@@ -459,7 +459,7 @@ def test_an_error_at_any_point_leaves_the_save_before(tmp_path, monkeypatch, pla
 
 
 @pytest.mark.parametrize("call", ["save", "close", "restore", "exit", "raise"])
-def test_an_error_in_the_background_comes_out_at_the_next_call(tmp_path, monkeypatch, call):
+def test_a_background_error_is_raised_by_the_next_call(tmp_path, monkeypatch, call):
     def fail(*_):
         raise OSError(errno.EIO, "broken disk")
 
@@ -486,7 +486,7 @@ def test_an_error_in_the_background_comes_out_at_the_next_call(tmp_path, monkeyp
     open_store(Checkpoint(tmp_path)).close()  # the lock is free
 
 
-def test_an_error_of_a_save_in_the_foreground_is_raised_by_it(tmp_path, monkeypatch):
+def test_a_synchronous_save_raises_its_error(tmp_path, monkeypatch):
     with open_store(Checkpoint(tmp_path, asynchronous=False)) as store:
         store.save(1, small(), {})
         assert steps_in(tmp_path) == ["1"]
@@ -539,7 +539,7 @@ def test_orbax_missing(tmp_path, monkeypatch):
 # one run at a time
 
 
-def test_a_second_run_is_refused_by_pid_and_host(tmp_path):
+def test_a_second_run_is_rejected_with_pid_and_host(tmp_path):
     with open_store(Checkpoint(tmp_path)):
         with pytest.raises(CheckpointError, match=rf"process {os.getpid()} on \S+ since") as caught:
             open_store(Checkpoint(tmp_path))
@@ -547,7 +547,7 @@ def test_a_second_run_is_refused_by_pid_and_host(tmp_path):
     open_store(str(tmp_path)).close()
 
 
-def test_without_locks_of_the_kernel_the_file_is_the_lock(tmp_path, monkeypatch):
+def test_without_kernel_locks_a_file_is_the_lock(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "fcntl", None)
     with open_store(Checkpoint(tmp_path)):
         with pytest.raises(CheckpointError, match=rf"process {os.getpid()} .*remove .*lock.alone"):
@@ -859,7 +859,7 @@ def test_which_value_is_better():
     assert not plan.better(float("nan"), None) and not plan.better(float("nan"), 1.0)
 
 
-def test_what_is_watched():
+def test_monitored_logs():
     plan = Checkpoint("x", monitor="val_loss")
     assert (
         plan.watched({"loss": 1.0, "val_loss": 0.5}) == 0.5 and plan.watched({"loss": 1.0}) is None
@@ -885,7 +885,7 @@ def differences(make, old, new):
     return compare(first, {"it": make(new)})
 
 
-def test_models_are_known_again():
+def test_model_fingerprints():
     facts = model_fingerprint(net())
     assert facts["number_of_layers"] == 3 and facts["weights"]["body/kernel"] == "float32[3, 4]"
     assert len(facts["digest"]) == 16
@@ -919,7 +919,7 @@ def test_a_model_with_a_matrix_or_a_lambda_in_its_configuration():
     assert facts["weights"] and facts == model_fingerprint(net(activation=lambda x: x))
 
 
-def test_optimizers_are_known_again():
+def test_optimizer_fingerprints():
     optimizers = fk.optimizers
     assert differences(optimizer_fingerprint, optimizers.Adam(1e-3), optimizers.Adam(1e-2)) == [
         "it: learning_rate was 0.001, is 0.01"
@@ -939,7 +939,7 @@ def test_optimizers_are_known_again():
     assert "weights of its own" in optimizer_fingerprint(transformation)["state"]
 
 
-def test_data_are_known_again(tmp_path):
+def test_data_fingerprints(tmp_path):
     x, y = np.arange(6000.0).reshape(2000, 3), np.zeros(2000, "int32")
 
     def of(source):
@@ -1028,7 +1028,7 @@ def test_importing_the_package_does_not_import_orbax():
     assert done.stdout.strip() == "False", done.stderr
 
 
-def test_nothing_is_left_running(tmp_path):
+def test_no_thread_or_process_remains(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         write(tmp_path, 1, 2, 3)

@@ -196,7 +196,7 @@ def test_gradients_that_are_not_finite_are_found_where_the_loss_is():
     assert np.isfinite(caught.value.run.model.layers["dense"].kernel).all()
 
 
-def test_on_nonfinite_is_one_of_three():
+def test_on_nonfinite_rejects_unknown_values():
     with pytest.raises(ValueError, match="'raise', 'skip' or 'ignore', received 'stop'"):
         fk.Trainer("sgd", "mse", on_nonfinite="stop")
 

@@ -101,7 +101,7 @@ def test_the_key_is_plain_where_it_crosses_a_dispatch():
         RUN.step = 3
 
 
-def test_a_trained_state_can_be_given():
+def test_init_accepts_a_trained_state():
     state = {"batch_normalization": {k: v + 1 for k, v in _statistics(RUN).items()}}
     run = TRAINER.init(RUN.model, KEY, state=state)
     chex.assert_trees_all_equal(run.state, state)
@@ -267,7 +267,7 @@ class Program:
     ("plain", "donating", "expected"),
     [((), (), True), ((), ("8,8",), False), (("8,8", "4"), ("8,8",), True), ((), ("",), True)],
 )
-def test_what_would_be_copied_is_not_overwritten(plain, donating, expected):
+def test_programs_that_copy_are_not_donating(plain, donating, expected):
     assert donates(Program(*plain), Program(*donating), 1) is expected
 
 
@@ -281,7 +281,7 @@ def test_large_runs_are_overwritten_and_compute_the_same(monkeypatch, on_nonfini
     np.testing.assert_allclose(again.history["loss"], history.history["loss"], rtol=1e-5)
 
 
-def test_every_batch_counts_where_steps_are_single():
+def test_evaluate_counts_every_batch_in_single_steps():
     """Convolutions run in single steps on a CPU; each batch of an evaluation is one of them."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(72, 4, 4, 1)).astype("float32")

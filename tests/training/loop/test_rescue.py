@@ -195,7 +195,7 @@ def test_an_exception_of_a_hook_is_resumed_exactly(tmp_path, hook, kind):
     assert seen == list(range(first, STEPS * EPOCHS + 1))
 
 
-def test_before_the_first_step_the_run_is_the_one_that_was_given(tmp_path):
+def test_before_the_first_step_exceptions_carry_the_original_run(tmp_path):
     with pytest.raises(ValueError, match="validation_split") as caught:
         fit(validation_data=(X, Y))
     assert caught.value.run is RUN
@@ -210,7 +210,7 @@ def test_before_the_first_step_the_run_is_the_one_that_was_given(tmp_path):
     assert not hasattr(caught.value, "run")
 
 
-def test_a_run_is_found_behind_another_exception():
+def test_run_of_follows_chained_exceptions():
     def act():
         try:
             fit(watching(at("on_epoch_end", 1, throw(ReadOnly)))[0])
@@ -557,7 +557,7 @@ def test_an_error_inside_a_compiled_step_leaves_a_usable_run(memory, monkeypatch
     assert int(again.step) == int(run.step) + 6
 
 
-def test_a_hook_that_uses_up_the_run_leaves_a_usable_one():
+def test_a_hook_that_donates_the_run_leaves_a_usable_run():
     def use_up(step, run, logs):
         if step == 4:
             jax.tree.map(lambda leaf: leaf.delete() if hasattr(leaf, "delete") else None, run)
@@ -664,7 +664,7 @@ def test_a_warning_that_is_an_error_carries_the_run():
     assert list(caught.value.run.position) == [0, 6]
 
 
-def test_a_screen_that_is_gone_carries_the_run(monkeypatch):
+def test_a_closed_output_stream_carries_the_run(monkeypatch):
     class Gone:
         def write(self, text):
             raise BrokenPipeError("nobody reads")

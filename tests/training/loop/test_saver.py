@@ -62,7 +62,7 @@ class StopAt(fk.Callback):
             raise OSError("power cut")
 
 
-def test_kills_leave_no_trace():
+def test_killed_trainings_resume_exactly():
     """A few of the kills that `.ci/run` makes by the same script."""
     done = subprocess.run(
         [sys.executable, "tools/stress/kill_training.py", "--kills", "8", "--quiet"],
@@ -110,7 +110,7 @@ def test_a_training_that_stopped_at_the_last_batch_of_an_epoch_resumes(tmp_path)
     assert history == logs
 
 
-def test_callbacks_remember_and_an_early_end_stays_one(tmp_path):
+def test_callback_memory_and_an_early_stop_are_restored(tmp_path):
     stop = fk.callbacks.EarlyStopping("val_loss", patience=1, min_delta=10.0)
     first, history = fit(tmp_path, epochs=9, callbacks=[stop])
     assert len(history.epoch) == 2
@@ -190,7 +190,7 @@ def test_another_training_in_the_folder_is_reported(tmp_path, change, message):
         trainer.fit(run, x, y, 8, validation_split=0.2, verbose=0, checkpoint=tmp_path)
 
 
-def test_a_broken_save_is_passed_over(tmp_path):
+def test_a_damaged_save_is_skipped(tmp_path):
     fit(tmp_path, epochs=2)
     newest = max((tmp_path / "latest").iterdir(), key=lambda path: int(path.name))
     manifest = newest / "manifest.json"
@@ -204,7 +204,7 @@ def saves_in(folder):
     return sorted((folder / "latest").iterdir(), key=lambda path: float(path.name))
 
 
-def test_a_deleted_newest_save_is_noticed(tmp_path):
+def test_a_deleted_newest_save_is_reported(tmp_path):
     fit(tmp_path, epochs=2)
     shutil.rmtree(saves_in(tmp_path)[-1])
     with pytest.warns(UserWarning, match=r"save, of step 10.*missing.*Using step 5"):
@@ -219,7 +219,7 @@ def test_a_deleted_newest_save_is_noticed(tmp_path):
     assert history.epoch == [0, 1, 2]
 
 
-def test_a_later_save_of_the_same_step_is_missed_too(tmp_path):
+def test_a_deleted_second_save_of_a_step_is_reported(tmp_path):
     plan = fk.Checkpoint(str(tmp_path), every=5)
     fit(plan, epochs=1)  # in the epoch after step 5, and at its end
     assert [path.name for path in saves_in(tmp_path)] == ["5", "5.1"]

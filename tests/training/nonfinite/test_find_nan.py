@@ -205,7 +205,7 @@ class TestBackward:
         [jnp.sqrt, lambda v: jnp.where(v > 0, jnp.sqrt(jnp.abs(v)), v), jnp.linalg.norm],
         ids=["sqrt", "where", "norm"],
     )
-    def test_slopes_at_zero(self, x, function):
+    def test_infinite_derivatives_at_zero(self, x, function):
         if function is jnp.linalg.norm:
             function = lambda v: jnp.linalg.norm(v, axis=-1, keepdims=True)  # noqa: E731
         run, trainer = self._root(function, x)
@@ -277,7 +277,7 @@ def _norm(value):
 
 
 class TestFine:
-    def test_state_masks_and_whole_numbers(self):
+    def test_state_masks_and_integers(self):
         x = fk.Input((2,), dtype="int32", batch_size=2)
         h = layers.Embedding(5, 3, mask_zero=True)(x)
         h = layers.BatchNormalization()(h)
@@ -293,7 +293,7 @@ class TestFine:
         run, trainer = _run(dense[1](dense[0](x)), x)
         assert find_nan(run, (X, Y, Y[:, 0]), trainer) is None
 
-    def test_the_run_is_left_as_it_is(self, x):
+    def test_find_nan_does_not_change_the_run(self, x):
         run, trainer = _run(layers.Dense(1)(layers.Dropout(0.5)(x)), x)
         before = jax.tree.map(np.array, run)
         assert find_nan(run, (X, Y), trainer) is None
@@ -333,7 +333,7 @@ class TestBadInput:
                 call()
             assert all(word in str(error.value) for word in words), str(error.value)
 
-    def test_words_for_numbers(self):
+    def test_text_of_counts_and_ranges(self):
         assert count(np.arange(3)) == "" and count(jnp.ones(2)) == "" and count("a") == ""
         assert count(jnp.float32(np.nan)) == "nan"
         mixed = np.array([[1, np.inf], [np.nan, 2]])

@@ -79,7 +79,7 @@ def test_without_a_terminal_progress_is_one_line(clock, verbose):
     assert "\x1b" not in stream.getvalue()
 
 
-def test_silence(clock):
+def test_verbose_zero_prints_nothing(clock):
     for stream in (io.StringIO(), Terminal()):
         an_epoch(Progress(0, epochs=3, steps=5, stream=stream), clock, 5, 0.5)
         assert stream.getvalue() == ""
@@ -98,7 +98,7 @@ def test_numbers_in_their_units():
     assert format_logs({"f1_score": [0.5, 0.25]}) == "f1_score [0.5000, 0.2500]"
 
 
-def test_a_history_draws_itself():
+def test_history_plots_its_logs():
     history = fk.History({"loss": [3.0, 2.0], "acc": [0.1, 0.2], "val_loss": [2.5]}, [0, 1], {})
     figure = history.plot()
     assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "acc"]

@@ -248,7 +248,7 @@ def test_metrics_of_training_and_evaluation_may_differ():
         )
 
 
-def test_a_batch_is_whatever_the_data_give():
+def test_a_batch_has_the_structure_of_the_data():
     seen = []
 
     def objective(model, state, batch, key, training):
@@ -349,7 +349,7 @@ ANSWERS = [
 @pytest.mark.parametrize(
     ("objective", "kind", "message"), ANSWERS, ids=[a[2][:30] for a in ANSWERS]
 )
-def test_a_wrong_answer_is_reported_before_the_first_step(objective, kind, message):
+def test_an_invalid_output_is_reported_before_the_first_step(objective, kind, message):
     trainer = fk.Trainer("adam", objective=objective)
     with pytest.raises(kind, match=message):
         trainer.fit(RUN, X, Y, verbose=0)
