@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
+from fkeras.engine.migration_hints.model_layers import METHODS, REPLACED, VALUES
 from fkeras.engine.values.frozen import FrozenDict
-
-_VALUES = "`for layer in model.layers.values(): ...`, or `model.layers[:]` for a list"
 
 
 class LayerName(str):
@@ -35,11 +34,11 @@ class LayerName(str):
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
             f"{str(self)!r} has no attribute {name!r}: a loop over model.layers gives names. Write "
-            f"{_VALUES}."
+            f"{VALUES}."
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        remedy = _VALUES
+        remedy = VALUES
         if name == "trainable":
             remedy = f"`model = fk.freeze(model, {str(self)!r})`, or fk.unfreeze"
         raise dataclasses.FrozenInstanceError(
@@ -49,7 +48,7 @@ class LayerName(str):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         raise TypeError(
-            f"{str(self)!r} cannot be called: a loop over model.layers gives names. Write {_VALUES}."
+            f"{str(self)!r} cannot be called: a loop over model.layers gives names. Write {VALUES}."
         )
 
     def __reduce__(self):
@@ -158,28 +157,20 @@ class LayerDict(FrozenDict[Layer]):
         def __setitem__(self, key: Any, value: Any) -> None:
             raise TypeError(
                 "model.layers cannot change: a model is a value. Make a copy with another layer: "
-                "`model = fk.engine.replace_layers(model, lambda path, layer: other if path == "
-                f"{key!r} else None)`."
+                f"{REPLACED.format(name=repr(key))}."
             )
 
         def __getattr__(self, name: str) -> Any:
-            if name in ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"):
-                instead = (
-                    "build another model from `model.layers[:]`, or `fk.Model(model.inputs, "
-                    "outputs)`"
+            if name in METHODS:
+                raise AttributeError(
+                    f"model.layers: has no attribute {name!r}, since it is a mapping by name that "
+                    f"cannot change. Instead: {METHODS[name]}."
                 )
-            elif name in ("index", "count", "copy"):
-                instead = f"`model.layers[:].{name}`, of the list of layers"
-            elif not name.startswith("_") and name in self._items:
+            if not name.startswith("_") and name in self._items:
                 raise AttributeError(
                     f"model.layers: has no attribute {name!r}. Write `model.layers[{name!r}]`."
                 )
-            else:
-                raise AttributeError(f"model.layers: has no attribute {name!r}.")
-            raise AttributeError(
-                f"model.layers: has no attribute {name!r}, since it is a mapping by name that cannot "
-                f"change. Instead: {instead}."
-            )
+            raise AttributeError(f"model.layers: has no attribute {name!r}.")
 
     def __reduce__(self):
         return (LayerDict, (self._items, self._listed))

@@ -118,6 +118,10 @@ _LAYER = MappingProxyType(
         "eval": "`training` is an argument of the call: `y = model(x, state=state)`",
     }
 )
+# hints by attribute for assignments such as `layer.trainable = False`
+_ASSIGNED = MappingProxyType(
+    {"trainable": 'freeze layers in a copy: `model = fk.freeze(model, "block1*")`, or fk.unfreeze'}
+)
 _METRIC = MappingProxyType(
     {
         "update_state": "`state = metric.update(state, y_true, y_pred)`, from `state = "
@@ -299,8 +303,8 @@ def rejected_assignment(layer: Any, name: str, value: Any = None) -> str:
     """
     where, cls = _where(layer), type(layer)
     declared = {f.name for f in dataclasses.fields(layer)}
-    if name == "trainable":
-        remedy = 'freeze layers in a copy: `model = fk.freeze(model, "block1*")`, or fk.unfreeze'
+    if name in _ASSIGNED:
+        remedy = _ASSIGNED[name]
     elif name in declared:
         remedy = f"make a copy: `layer = layer.replace({name}=...)`"
     # a model that is assigned a layer, as in the `__init__` of a Keras subclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import jax
 
@@ -291,17 +291,25 @@ class Network(Layer):
         return self.layers[name]
 
     @explains_arguments
-    def summary(self, *, nested: bool = True, show: bool = True) -> str:
-        """Returns the layers as a table: outputs, parameters, state, bytes and connections.
+    @overload
+    def summary(self, *, nested: bool = True, show: Literal[True] = True) -> None: ...
+
+    @overload
+    def summary(self, *, nested: bool = True, show: Literal[False]) -> str: ...
+
+    def summary(self, *, nested: bool = True, show: bool = True) -> str | None:
+        """Prints the layers as a table: outputs, parameters, state, bytes and connections.
 
         Args:
             nested: whether the table lists the layers of nested networks.
-            show: whether to print the table.
+            show: False returns the table instead. A notebook would show a printed and returned
+                table twice.
         """
         text = summary(self, nested=nested)
-        if show:
-            print(text)
-        return text
+        if not show:
+            return text
+        print(text)
+        return None
 
 
 def _network(inputs: Any, outputs: Any, name: str | None) -> Network:

@@ -549,9 +549,11 @@ def test_equal_networks_share_one_compiled_program(key):
     assert first.unbuilt() == second.unbuilt()
 
 
-def test_a_graph_prints_its_calls_in_order():
+def test_a_graph_prints_its_calls_in_order(capsys):
     model = nested()
     text = model.summary(show=False)
+    assert capsys.readouterr().out == ""
+    assert model.summary() is None and capsys.readouterr().out == f"{text}\n"
     assert [name for name in ("a (", "enc (", "multiply (", "head (") if name not in text] == []
     assert "enc[0][0], enc[1][0]" in text
     diagram = fk.to_mermaid(model)
