@@ -52,7 +52,7 @@ def keras_table() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     yield "Arguments of constructors", _rows(arguments._ARGUMENTS)
     yield "Arguments of functions and methods", _rows(arguments._FUNCTIONS)
     for module, table in names._TABLES.items():
-        yield f"Names in {names._shown(module)}", _rows(table)
+        yield f"Names in {names._display_name(module)}", _rows(table)
     yield "Hooks of callbacks", _rows(_HOOKS)
     yield "Attributes of callbacks", _rows(attributes._CALLBACK)
     yield "Attributes of optimizers", _rows(attributes._OPTIMIZER)

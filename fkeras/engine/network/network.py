@@ -290,13 +290,13 @@ class Network(Layer):
             )
         return self.layers[name]
 
-    @explains_arguments
     @overload
     def summary(self, *, nested: bool = True, show: Literal[True] = True) -> None: ...
 
     @overload
     def summary(self, *, nested: bool = True, show: Literal[False]) -> str: ...
 
+    @explains_arguments
     def summary(self, *, nested: bool = True, show: bool = True) -> str | None:
         """Prints the layers as a table: outputs, parameters, state, bytes and connections.
 
