@@ -19,7 +19,7 @@ MODEL = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="name")])
 # what Keras users look for first: the kind of a row, the name
 @pytest.mark.parametrize(
     ("title", "name"),
-    (
+    [
         ("Attributes and methods of models and layers", "compile"),
         ("Attributes and methods of models and layers", "fit"),
         ("Methods of a model's subclass", "train_step"),
@@ -31,7 +31,7 @@ MODEL = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="name")])
         ("Names in fk.callbacks", "BackupAndRestore"),
         ("Hooks of callbacks", "on_epoch_end"),
         ("Hooks of callbacks", "on_train_batch_end"),
-    ),
+    ],
 )
 def test_the_table_has_the_row(title, name):
     assert HINTS[title, name]
@@ -43,7 +43,7 @@ def test_rows_of_one_kind_have_different_names():
         assert len(names) == len(set(names)), title
 
 
-@pytest.mark.parametrize("name", ("append", "index"))
+@pytest.mark.parametrize("name", ["append", "index"])
 def test_a_row_is_the_message_of_the_error(name):
     with pytest.raises(AttributeError) as caught:
         getattr(MODEL.layers, name)
