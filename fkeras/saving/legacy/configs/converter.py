@@ -119,13 +119,12 @@ class Converter:
 
     # -- layers -------------------------------------------------------------------------------
 
-    def layer(self, item: Any, path: tuple[str, ...], named: bool = True) -> dict[str, Any]:
+    def layer(self, item: Any, path: tuple[str, ...]) -> dict[str, Any]:
         """Converts one layer, network or cell.
 
         Args:
             item: `{"class_name": ..., "config": ...}`.
             path: names of the enclosing networks and fields.
-            named: has no effect.
         """
         origin = self.origin
         kind = field(item, "class_name", str, **origin.place(_name_of(item)))
