@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from fkeras.saving.quirks.batch_sizes import with_any_batch
 from fkeras.saving.quirks.dropped_masks import with_dropped_masks
 from fkeras.saving.quirks.empty_attention import with_keras_rows
+from fkeras.saving.quirks.frozen_containers import with_trained_children
 from fkeras.saving.quirks.frozen_normalization import with_batch_statistics
 from fkeras.saving.quirks.merge_masks import with_lost_masks, with_merged_masks
 from fkeras.saving.quirks.origin import Origin
@@ -66,6 +67,7 @@ QUIRKS = (
     Quirk(with_dropped_masks, before=(3,)),
     Quirk(with_lost_masks, since=(3,), before=(3, 4)),
     Quirk(with_merged_masks, since=(3, 4)),
+    Quirk(with_trained_children, since=(3,)),
     Quirk(with_quantized_inputs, since=(3,), before=(3, 14)),
     Quirk(with_any_batch, stage="optional"),
 )
