@@ -104,7 +104,7 @@ def test_history_plots_its_logs():
     assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "acc"]
     assert [list(line.get_xdata()) for line in figure.axes[0].lines] == [[1, 2], [2]]
     assert len(history.plot("acc").axes) == 1
-    with pytest.raises(ValueError, match=r"no log 'los'. Did you mean 'loss'"):
+    with pytest.raises(ValueError, match=r"unknown log 'los'. Did you mean 'loss'"):
         history.plot(["los"])
 
 
