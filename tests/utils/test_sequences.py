@@ -45,7 +45,7 @@ def test_other_elements_are_padded_as_in_keras(sequences, options):
         ([], {}, "expected sequences, received none"),
         (3, {}, "expected a list of sequences"),
         ("abc", {}, "expected a list of sequences"),
-        (iter([[1]]), {}, r"Write list\(generator\)"),
+        pytest.param(iter([[1]]), {}, r"Write list\(generator\)", id="an iterator"),
         ([1, 2], {}, "expected a sequence at position 0"),
         (["ab"], {}, "expected a sequence at position 0"),
         ([[[1], [1, 2]]], {}, "elements of one shape in sequence 0"),

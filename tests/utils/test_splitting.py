@@ -82,7 +82,9 @@ def test_two_shares_of_everything_overlap_in_no_row():
         (X[:1], {"left_size": 0.5}, ValueError, "two or more"),
         (3, {"left_size": 2}, TypeError, "received 3"),
         ("text", {"left_size": 2}, TypeError, "received 'text'"),
-        ((X for _ in "a"), {"left_size": 2}, TypeError, "Collect a stream of batches"),
+        pytest.param(
+            (X for _ in "a"), {"left_size": 2}, TypeError, "Collect a stream", id="a generator"
+        ),
     ],
     ids=str,
 )
