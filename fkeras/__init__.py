@@ -58,6 +58,7 @@ from fkeras.transforms import (
 )
 
 if TYPE_CHECKING:
+    from fkeras import applications as applications
     from fkeras import datasets as datasets
     from fkeras import saving as saving
     from fkeras import training as training
@@ -121,6 +122,7 @@ __all__ = (
     "TrainState",
     "Trainer",
     "activations",
+    "applications",
     "callbacks",
     "combine",
     "constrain",
@@ -167,6 +169,7 @@ explain_unknown_names()
 # compute do not need them
 _LATE = MappingProxyType(
     {
+        "applications": (),
         "saving": (
             *("FileError", "Limits", "export", "export_step", "load_model", "load_training"),
             *("load_weights", "save_model", "save_weights"),

@@ -1,6 +1,6 @@
 """Opens Keras's files of all 40 models of `keras.applications`, and opens ours in Keras.
 
-    python tools/stress/applications.py [--part I/N] [names...]
+    python tools/stress/applications.py [--part I/N] [--composed] [names...]
 
 Each model has random weights and statistics and the smallest images that it accepts. `fk.load_model`
 opens Keras's file; outputs and moving statistics are compared in inference and in training, with all
@@ -11,6 +11,9 @@ Prints a line for each model: the largest difference, relative to the largest nu
 in inference, of Keras's outputs from our file, of the outputs in training and of the statistics; then
 the CPU seconds. Exits with 1 if a difference exceeds 1e-4. All models take long: CI runs parts,
 `--part 1/8` to `--part 8/8`.
+
+With `--composed` it compares `fk.applications` instead: the function of the same name reads Keras's
+weights (`.weights.h5`), its outputs in inference are compared, and the limit is 1e-5.
 """
 
 import argparse
@@ -39,6 +42,7 @@ from fkeras.engine.values.frozen import FrozenDict
 
 _DRAWS = "keras.src.initializers.random_initializers.random"
 LIMIT = 1e-4
+COMPOSED_LIMIT = 1e-5
 BATCH = 8
 # the smallest width and height, where it is not 32
 SIZES = {"Xception": 71, "InceptionV3": 75, "InceptionResNetV2": 75}
@@ -159,8 +163,7 @@ def check(name, folder, training=True, **options):
     pairs = zip(ours.get_weights(state), model.get_weights(), strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs), "other weights than Keras has"
     fk.save_model(path, ours, state)
-    x = np.random.default_rng(1).uniform(0, 255, (BATCH, *model.input_shape[1:]))
-    x = (x if _scales(model) else x / 127.5 - 1).astype("float32")
+    x = images(model, BATCH)
     lowered, arguments = keras_program(model, False, x)
     text, program = lowered.as_text(), lowered.compile()
     wanted = program(*arguments)[0]
@@ -189,6 +192,30 @@ def check(name, folder, training=True, **options):
     return infer, back, train, moved
 
 
+def images(model, count):
+    """Random images, scaled as the model expects."""
+    x = np.random.default_rng(1).uniform(0, 255, (count, *model.input_shape[1:]))
+    return (x if _scales(model) else x / 127.5 - 1).astype("float32")
+
+
+def check_composed(name, folder, **options):
+    """The difference of the outputs of `fk.applications` with Keras's weights, in inference."""
+    model = drawn_model(name, **options)
+    path = pathlib.Path(folder, f"{name}.weights.h5")
+    model.save_weights(path)
+    arguments = {"classes": 10, "input_shape": model.input_shape[1:], **options}
+    ours, state = getattr(fk.applications, name)(
+        weights=path, classifier_activation=None, **arguments
+    )
+    path.unlink()
+    pairs = zip(ours.get_weights(state), model.get_weights(), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs), "other weights than Keras has"
+    x = images(model, 2)
+    lowered, arguments = keras_program(model, False, x)
+    wanted = lowered.compile()(*arguments)[0]
+    return (apart(our_outputs(ours, state, False, x)[0], wanted),)
+
+
 def _scales(model):
     kinds = (keras.layers.Rescaling, keras.layers.Normalization)
     return any(isinstance(layer, kinds) for layer in model._flatten_layers())
@@ -197,17 +224,20 @@ def _scales(model):
 def main():
     parser = argparse.ArgumentParser(description="Models of keras.applications, there and back.")
     parser.add_argument("--part", default="1/1", help="which part of how many, such as 2/8")
+    parser.add_argument("--composed", action="store_true", help="compare fk.applications")
     parser.add_argument("names", nargs="*", help="models; all without any")
     given = parser.parse_args()
     part, parts = map(int, given.part.split("/"))
     names = (given.names or NAMES)[part - 1 :: parts]
     failed = []
-    print(f"{'':18s} {'inference':>10s} {'back':>10s} {'training':>10s} {'statistics':>10s}")
+    columns = ("inference",) if given.composed else ("inference", "back", "training", "statistics")
+    print(f"{'':18s} {' '.join(f'{column:>10s}' for column in columns)}")
+    compare, limit = (check_composed, COMPOSED_LIMIT) if given.composed else (check, LIMIT)
     for name in names:
         start = time.process_time()
         try:
             with tempfile.TemporaryDirectory() as folder:
-                errors = check(name, folder)
+                errors = compare(name, folder)
         except Exception as error:
             failed.append(name)
             print(f"{name:18s} {type(error).__name__}: {error}", flush=True)
@@ -215,7 +245,7 @@ def main():
         finally:
             keras.backend.clear_session()
             jax.clear_caches()
-        if not max(errors) <= LIMIT:
+        if not max(errors) <= limit:
             failed.append(name)
         shown = " ".join(f"{error:10.1e}" for error in errors)
         spent = time.process_time() - start

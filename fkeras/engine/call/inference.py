@@ -187,7 +187,7 @@ def _common(a: Any, b: Any, inputs: tuple[Spec, ...]) -> Spec | None:
         return None
     first, second = as_spec(a), as_spec(b)
     if first == second:
-        return first
+        return first.shortened()
     pairs = enumerate(zip(first.dims, second.dims, strict=True))
     return Spec(
         tuple(x if x == y else _axis_name(axis, (x, y), inputs) for axis, (x, y) in pairs),

@@ -40,8 +40,6 @@ _PACKAGE = MappingProxyType(
         "device": "`jax.default_device(jax.devices()[0])` is a context manager",
         "data": "any iterable of batches is a source: `trainer.fit(run, loader)`",
         "preprocessing": "layers such as `layers.RandomFlip()` and `layers.TextVectorization()`",
-        "applications": '`model, state = fk.load_model("m.keras")` loads every model of '
-        "keras.applications from its file",
         "wrappers": f"a Trainer has fit, evaluate and predict: {_MESH}",
         "tree": "`jax.tree` has map, leaves and structure",
         "name_scope": "`jax.named_scope`",

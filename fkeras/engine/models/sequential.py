@@ -25,6 +25,7 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.models.model import symbolic_inputs
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer, is_input, needs_batch_size, symbolic
+from fkeras.engine.values.spec import Spec, name_axis
 
 
 def _is_listed(layers: Any) -> bool:
@@ -123,7 +124,7 @@ class Sequential(Network):
                 f"{self.where}: expected one input, received {len(specs)}. A Sequential passes a "
                 "single tensor; for several inputs use fk.Model(inputs, outputs)."
             )
-        return self._start_from(symbolic_inputs(specs)[0])
+        return self._start_from(symbolic_inputs([_named_axes(specs[0])])[0])
 
     def _start_from(self, x: Any) -> Self:
         """The network with the graph that starts from the symbolic input `x`."""
@@ -243,6 +244,22 @@ def _with_input_dtype(entries: list[Any]) -> list[Any]:
     if first.spec.dtype.startswith("float") and len(dtypes) == 1 and "int" in min(dtypes):
         first = InputLayer(first.batch_shape, dtype=min(dtypes), name=first.name)
     return [first, *entries[1:]]
+
+
+def _named_axes(spec: Any) -> Any:
+    """Returns the spec with names of axes in the place of computed sizes.
+
+    The input of a nested Sequential is part of files, and Keras reads no computed sizes in files.
+    """
+    if not isinstance(spec, Spec):
+        return spec
+    dims = list(spec.dims)
+    for axis, size in enumerate(spec.dims):
+        computed = isinstance(size, str) and (not size.isidentifier() or "__" in size)
+        if computed and name_axis(axis) not in dims:
+            # equal sizes keep equal names
+            dims = [name_axis(axis) if dim == size else dim for dim in dims]
+    return Spec(tuple(dims), spec.dtype)
 
 
 def _start(entries: list[Any]) -> tuple[Any, list[Any]]:

@@ -8,7 +8,6 @@ of `jax.export` only during shape inference.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -18,11 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
 
-from fkeras.engine.values.dimensions import FUNCTION_NAMES, evaluate_expression
+from fkeras.engine.values.dimensions import FUNCTION_NAMES, WORD, evaluate_expression, shorten
 from fkeras.engine.values.frozen import is_array
 
 Dimension = int | str
-_WORD = re.compile(r"[A-Za-z_]\w*")
 #: the dtype of texts, which exist on the host only
 STRING = "string"
 SHAPED = (jax.ShapeDtypeStruct, ShapedArray)
@@ -57,8 +55,13 @@ class Spec:
     @property
     def words(self) -> tuple[str, ...]:
         """The distinct words in the unknown sizes."""
-        words = (w for d in self.dims if isinstance(d, str) for w in _WORD.findall(d))
+        words = (w for d in self.dims if isinstance(d, str) for w in WORD.findall(d))
         return tuple(dict.fromkeys(w for w in words if w not in FUNCTION_NAMES))
+
+    def shortened(self) -> Spec:
+        """Returns the spec with names in the place of complicated sizes."""
+        dims = tuple(shorten(d) if isinstance(d, str) else d for d in self.dims)
+        return self if dims == self.dims else Spec(dims, self.dtype)
 
     def __str__(self) -> str:
         inner = ", ".join(map(str, self.dims))

@@ -1,0 +1,1 @@
+"""What all architectures share: arguments, weights, heads, documentation, images and classes."""

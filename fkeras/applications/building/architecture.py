@@ -1,0 +1,103 @@
+"""Functions of architectures with the arguments that most of Keras's have."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast, overload
+
+from fkeras.applications.building.arguments import Activation, ImageShape, Options, Path
+from fkeras.applications.building.compose import Loaded, Plan, compose
+from fkeras.applications.building.documents import Document, docstring
+from fkeras.engine import KerasTensor, Model
+
+
+class Architecture(Protocol):
+    """A function that composes an architecture.
+
+    Without a file of weights it returns the model, otherwise `(model, state)`.
+    """
+
+    __name__: str
+
+    @overload
+    def __call__(
+        self,
+        include_top: bool = True,
+        *,
+        weights: None,
+        input_tensor: KerasTensor | None = None,
+        input_shape: ImageShape | None = None,
+        pooling: str | None = None,
+        classes: int = 1000,
+        classifier_activation: Activation = "softmax",
+        name: str | None = ...,
+    ) -> Model: ...
+
+    @overload
+    def __call__(
+        self,
+        include_top: bool = True,
+        weights: Path = "imagenet",
+        input_tensor: KerasTensor | None = None,
+        input_shape: ImageShape | None = None,
+        pooling: str | None = None,
+        classes: int = 1000,
+        classifier_activation: Activation = "softmax",
+        name: str | None = ...,
+    ) -> Loaded: ...
+
+
+def architecture(plan: Plan, document: Document, name: str, module: str) -> Architecture:
+    """Returns the function of an architecture.
+
+    Args:
+        plan: the architecture.
+        document: what the docstring says.
+        name: default name of the model.
+        module: module of the function.
+    """
+    default_name = name
+
+    def build(
+        include_top: bool = True,
+        weights: Path | None = "imagenet",
+        input_tensor: KerasTensor | None = None,
+        input_shape: ImageShape | None = None,
+        pooling: str | None = None,
+        classes: int = 1000,
+        classifier_activation: Activation = "softmax",
+        name: str | None = default_name,
+    ) -> Any:
+        return compose(
+            plan,
+            Options(
+                include_top=include_top,
+                weights=weights,
+                input_tensor=input_tensor,
+                input_shape=input_shape,
+                pooling=pooling,
+                classes=classes,
+                classifier_activation=classifier_activation,
+                name=name,
+            ),
+        )
+
+    return cast(Architecture, describe(build, plan, document, module, Options._fields))
+
+
+def describe(
+    function: Any, plan: Plan, document: Document, module: str, arguments: tuple[str, ...]
+) -> Any:
+    """Gives a function the name, the module and the docstring of its architecture.
+
+    Args:
+        function: the function.
+        plan: the architecture.
+        document: what the docstring says.
+        module: module of the function.
+        arguments: the function's arguments in their order.
+    """
+    function.__name__ = function.__qualname__ = plan.function
+    function.__module__ = module
+    sizes = plan.sizes
+    function.__doc__ = docstring(plan.function, document, arguments, sizes.default, sizes.minimum)
+    return function

@@ -1,0 +1,86 @@
+"""Parts that EfficientNet and EfficientNet V2 share: initializers, squeeze and excitation, heads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fkeras import initializers, layers
+from fkeras.applications.building.compose import dense_head
+from fkeras.engine import KerasTensor
+
+KERNEL = initializers.VarianceScaling(2.0, "fan_out", "truncated_normal")
+_DENSE_KERNEL = initializers.VarianceScaling(1.0 / 3.0, "fan_out", "uniform")
+
+
+def convolved(x: KerasTensor, filters: int, size: int, name: str, **options: Any) -> KerasTensor:
+    """Convolves without bias.
+
+    Args:
+        x: features (b, h, w, c).
+        filters: number of filters.
+        size: the kernel's width and height.
+        name: name of the layer.
+        options: further arguments of `Conv2D`.
+    """
+    options = {"padding": "same", **options}
+    layer = layers.Conv2D(
+        filters, size, use_bias=False, kernel_initializer=KERNEL, name=name, **options
+    )
+    return layer(x)
+
+
+def activated(x: KerasTensor, prefix: str, momentum: float) -> KerasTensor:
+    """Normalizes and applies swish.
+
+    Args:
+        x: features (b, h, w, c).
+        prefix: the beginning of the layers' names.
+        momentum: momentum of the normalization.
+    """
+    x = layers.BatchNormalization(axis=3, momentum=momentum, name=f"{prefix}bn")(x)
+    return layers.Activation("swish", name=f"{prefix}activation")(x)
+
+
+def excited(x: KerasTensor, filters: int, bottleneck: int, prefix: str) -> KerasTensor:
+    """Scales each channel by a factor computed from the means of all channels.
+
+    Args:
+        x: features (b, h, w, filters).
+        filters: number of channels.
+        bottleneck: number of channels of the first of the two layers that compute the factors.
+        prefix: the beginning of the layers' names.
+    """
+    factors = layers.GlobalAveragePooling2D(name=f"{prefix}se_squeeze")(x)
+    factors = layers.Reshape((1, 1, filters), name=f"{prefix}se_reshape")(factors)
+    for width, activation, part in (
+        (bottleneck, "swish", "reduce"),
+        (filters, "sigmoid", "expand"),
+    ):
+        factors = layers.Conv2D(
+            width,
+            1,
+            padding="same",
+            activation=activation,
+            kernel_initializer=KERNEL,
+            name=f"{prefix}se_{part}",
+        )(factors)
+    return layers.Multiply(name=f"{prefix}se_excite")([x, factors])
+
+
+def skipped(x: KerasTensor, inputs: KerasTensor, rate: float, prefix: str) -> KerasTensor:
+    """Adds the input of the block, in training without the block for a share of the samples.
+
+    Args:
+        x: output of the block.
+        inputs: input of the block.
+        rate: share of the samples whose block is dropped.
+        prefix: the beginning of the layers' names.
+    """
+    if rate > 0:
+        x = layers.Dropout(rate, noise_shape=(None, 1, 1, 1), name=f"{prefix}drop")(x)
+    return layers.Add(name=f"{prefix}add")([x, inputs])
+
+
+#: the classifier of both networks
+scaled_head = partial(dense_head, name_pooling=True, kernel_initializer=_DENSE_KERNEL)

@@ -1,0 +1,5 @@
+"""ResNet-50 alone, a namespace of Keras."""
+
+from fkeras.applications.resnet import ResNet50, decode_predictions, preprocess_input
+
+__all__ = ("ResNet50", "decode_predictions", "preprocess_input")
