@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast, overload
 
 from fkeras import layers
@@ -208,14 +209,16 @@ _ARGUMENTS = (
     *("classes", "pooling", "dropout_rate", "classifier_activation", "include_preprocessing"),
     "name",
 )
-_EXTRA = {
-    "alpha": "factor of the number of filters of each layer.",
-    "minimalistic": """whether the model does without excitation, kernels of 5 and "hard_swish",
+_EXTRA = MappingProxyType(
+    {
+        "alpha": "factor of the number of filters of each layer.",
+        "minimalistic": """whether the model does without excitation, kernels of 5 and "hard_swish",
         for hardware where these are slow.""",
-    "dropout_rate": "rate of the dropout before the classifier.",
-    "include_preprocessing": """whether the model scales pixels from 0 to 255; without it the
+        "dropout_rate": "rate of the dropout before the classifier.",
+        "include_preprocessing": """whether the model scales pixels from 0 to 255; without it the
         model expects numbers from -1 to 1.""",
-}
+    }
+)
 
 
 def _mobilenet_v3(variant: str, blocks: Sequence[_Block], width: int) -> MobileNetV3:

@@ -12,8 +12,9 @@ from fkeras.applications.building.names import Names
 from fkeras.engine import KerasTensor, Model
 from fkeras.saving import load_weights
 
-#: from images or features to features: `(x, named, options)`
-Part: TypeAlias = Callable[[KerasTensor, Names, Options], KerasTensor]
+#: from images or features to features: `(x, named, options)`, with further arguments until `partial`
+#: has set them
+Part: TypeAlias = Callable[..., KerasTensor]
 Loaded: TypeAlias = tuple[Model, dict[str, Any]]
 
 _FILES = "https://storage.googleapis.com/tensorflow/keras-applications/"
@@ -23,8 +24,8 @@ class Files(NamedTuple):
     """Keras's files of ImageNet weights: with the classifier, and without.
 
     Example:
-        >>> Files("vgg16/vgg16_weights_tf_dim_ordering_tf_kernels{}.h5").url(False)[-22:]
-        'tf_kernels_no_top.h5'
+        >>> Files("vgg16/vgg16_weights_tf_dim_ordering_tf_kernels{}.h5").url(False)[-20:]
+        'tf_kernels_notop.h5'
     """
 
     template: str

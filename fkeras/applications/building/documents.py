@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 _TEMPLATE = """Composes {title}.
@@ -34,19 +35,21 @@ References:
     {reference}
 """
 
-_ARGUMENTS: Mapping[str, str] = {
-    "input_shape": """height, width and channels of the images; the default is {default}.
+_ARGUMENTS = MappingProxyType(
+    {
+        "input_shape": """height, width and channels of the images; the default is {default}.
         Height and width are {minimum} or more.""",
-    "include_top": "whether the model ends in the classifier.",
-    "weights": """None for a model without weights, or the path of a file that Keras or fkeras wrote
+        "include_top": "whether the model ends in the classifier.",
+        "weights": """None for a model without weights, or the path of a file that Keras or fkeras wrote
         (`.h5`, `.weights.h5`, `.keras`, `.safetensors`, `.npz`). Keras's files of ImageNet weights
         are such files; fkeras downloads nothing.""",
-    "input_tensor": "a symbolic tensor of images in the place of a new input.",
-    "pooling": """without the classifier: None for features (b, h, w, c), "avg" or "max" for (b, c).""",
-    "classes": "number of classes of the classifier.",
-    "classifier_activation": "activation of the classifier; None for logits.",
-    "name": "name of the model.",
-}
+        "input_tensor": "a symbolic tensor of images in the place of a new input.",
+        "pooling": """without the classifier: None for features (b, h, w, c), "avg" or "max" for (b, c).""",
+        "classes": "number of classes of the classifier.",
+        "classifier_activation": "activation of the classifier; None for logits.",
+        "name": "name of the model.",
+    }
+)
 
 
 class Document(NamedTuple):
@@ -64,7 +67,7 @@ class Document(NamedTuple):
     reference: str
     images: str
     shape: tuple[int, int, int] = (32, 32, 3)
-    extra: Mapping[str, str] = {}
+    extra: Mapping[str, str] = MappingProxyType({})
 
 
 RAW = "pixels from 0 to 255 and scales them itself."

@@ -42,7 +42,7 @@ def shorten(expression: str) -> str:
 
     Example:
         >>> shorten("2*d1"), shorten("floordiv(floordiv(floordiv(mod(d1, 7), 2) + 1, 2) + 1, 2)")
-        ('2*d1', 'd1__d6a7c4b4f5')
+        ('2*d1', 'd1__812a96f9a3')
     """
     words = WORD.findall(expression)
     names = [word for word in words if word not in FUNCTION_NAMES]

@@ -24,7 +24,7 @@ def _deep(x, depth):
         y = layers.Conv2D(2, 3, strides=2, padding="same")(x)
         z = layers.MaxPooling2D(3, strides=2, padding="same")(x)
         x = layers.Add()([y, z])
-        x = layers.ZeroPadding2D(1)(layers.Conv2D(2, 3)(x))
+        x = layers.Conv2D(2, 3)(layers.ZeroPadding2D(1)(x))
     return x
 
 
