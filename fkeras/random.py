@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.values.argument_types import DTypeLike, Number, Numbers
 from fkeras.nn.noise import dropout as _dropout
 
 __all__ = (
@@ -69,7 +70,7 @@ def key_of(name: str, seed: Seed) -> jax.Array:
     )
 
 
-def _floats(dtype: Any, name: str) -> Any:
+def _floats(dtype: DTypeLike | None, name: str) -> Any:
     dtype = jnp.dtype(dtype or "float32")
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ValueError(
@@ -81,9 +82,9 @@ def _floats(dtype: Any, name: str) -> Any:
 
 def normal(
     shape: Sequence[int],
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = None,
+    mean: Number = 0.0,
+    stddev: Number = 1.0,
+    dtype: DTypeLike | None = None,
     seed: Seed = None,
 ) -> jax.Array:
     """Draws samples from a normal distribution.
@@ -107,9 +108,9 @@ def normal(
 
 def truncated_normal(
     shape: Sequence[int],
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = None,
+    mean: Number = 0.0,
+    stddev: Number = 1.0,
+    dtype: DTypeLike | None = None,
     seed: Seed = None,
 ) -> jax.Array:
     """Draws samples from a normal distribution truncated at two standard deviations.
@@ -133,9 +134,9 @@ def truncated_normal(
 
 def uniform(
     shape: Sequence[int],
-    minval: Any = 0.0,
-    maxval: Any = 1.0,
-    dtype: Any = None,
+    minval: Number = 0.0,
+    maxval: Number = 1.0,
+    dtype: DTypeLike | None = None,
     seed: Seed = None,
 ) -> jax.Array:
     """Draws samples from a uniform distribution on the interval [minval, maxval).
@@ -157,7 +158,11 @@ def uniform(
 
 
 def randint(
-    shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = "int32", seed: Seed = None
+    shape: Sequence[int],
+    minval: Number,
+    maxval: Number,
+    dtype: DTypeLike = "int32",
+    seed: Seed = None,
 ) -> jax.Array:
     """Draws integers from a uniform distribution on the range [minval, maxval).
 
@@ -184,7 +189,7 @@ def randint(
 
 
 def categorical(
-    logits: Any, num_samples: int, dtype: Any = "int32", seed: Seed = None
+    logits: Numbers, num_samples: int, dtype: DTypeLike = "int32", seed: Seed = None
 ) -> jax.Array:
     """Draws class indices with the probabilities softmax(logits).
 
@@ -218,7 +223,7 @@ def categorical(
 
 
 def dropout(
-    inputs: Any, rate: float, noise_shape: Sequence[int | None] | None = None, seed: Seed = None
+    inputs: Numbers, rate: float, noise_shape: Sequence[int | None] | None = None, seed: Seed = None
 ) -> jax.Array:
     """Sets elements to 0 with the probability `rate` and divides other elements by 1 - rate.
 
@@ -241,7 +246,7 @@ def dropout(
     return _dropout(key, inputs, rate, noise_shape)
 
 
-def shuffle(x: Any, axis: int = 0, seed: Seed = None) -> jax.Array:
+def shuffle(x: Numbers, axis: int = 0, seed: Seed = None) -> jax.Array:
     """Shuffles elements along an axis, independently for each index of the other axes.
 
     Example:
@@ -255,7 +260,9 @@ def shuffle(x: Any, axis: int = 0, seed: Seed = None) -> jax.Array:
     )
 
 
-def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None) -> jax.Array:
+def gamma(
+    shape: Sequence[int], alpha: Number, dtype: DTypeLike | None = None, seed: Seed = None
+) -> jax.Array:
     """Draws samples from a gamma distribution with the scale 1.
 
     Args:
@@ -276,7 +283,11 @@ def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None
 
 
 def beta(
-    shape: Sequence[int], alpha: Any, beta: Any, dtype: Any = None, seed: Seed = None
+    shape: Sequence[int],
+    alpha: Number,
+    beta: Number,
+    dtype: DTypeLike | None = None,
+    seed: Seed = None,
 ) -> jax.Array:
     """Draws samples between 0 and 1 from a beta distribution.
 
@@ -299,7 +310,11 @@ def beta(
 
 
 def binomial(
-    shape: Sequence[int], counts: Any, probabilities: Any, dtype: Any = None, seed: Seed = None
+    shape: Sequence[int],
+    counts: Number,
+    probabilities: Number,
+    dtype: DTypeLike | None = None,
+    seed: Seed = None,
 ) -> jax.Array:
     """Draws numbers of successes from a binomial distribution, as floating-point numbers.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import numeric, real
 from fkeras.engine.config.field_types import Numbers, Real
+from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, full
 
@@ -25,7 +25,9 @@ class Zeros(Initializer):
         Array([0., 0.], dtype=float32)
     """
 
-    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return full(key, shape, 0, dtype)
 
 
@@ -38,7 +40,9 @@ class Ones(Initializer):
         Array([1., 1.], dtype=float32)
     """
 
-    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return full(key, shape, 1, dtype)
 
 
@@ -57,7 +61,9 @@ class Constant(Initializer):
 
     value: Numbers = option(default=0.0, convert=numeric(infinite=True))
 
-    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return full(key, shape, np.asarray(self.value), dtype)
 
 
@@ -79,7 +85,9 @@ class Identity(Initializer):
 
     gain: Real = option(default=1.0, convert=real())
 
-    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         if len(shape) != 2:
             raise ValueError(
                 f"Identity: expected a matrix, received the shape {tuple(shape)}. Use it for "

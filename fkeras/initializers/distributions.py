@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real
 from fkeras.engine.config.field_types import OptionalInteger, Real
+from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.engine.values.random import normal, truncated_normal, uniform
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, moved, own_key
@@ -35,7 +35,9 @@ class RandomUniform(Initializer):
     maxval: Real = option(default=0.05, convert=real())
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         # `uniform` draws symmetric samples
         center, half_width = (self.maxval + self.minval) / 2, (self.maxval - self.minval) / 2
         samples = uniform(own_key(key, self.seed), tuple(shape), half_width, dtype)
@@ -61,7 +63,9 @@ class RandomNormal(Initializer):
     stddev: Real = option(default=0.05, convert=real(minimum=0))
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return moved(normal(own_key(key, self.seed), tuple(shape)), self.stddev, self.mean, dtype)
 
 
@@ -83,7 +87,9 @@ class TruncatedNormal(Initializer):
     stddev: Real = option(default=0.05, convert=real(minimum=0))
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         samples = truncated_normal(own_key(key, self.seed), tuple(shape))
         return moved(samples, self.stddev, self.mean, dtype)
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.engine.config.configurable import Configurable, from_configuration
+from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.engine.values.random import fold_in
 
 
@@ -59,7 +60,7 @@ def own_key(key: jax.Array, seed: Any) -> jax.Array:
     return key if seed is None else fold_in(key, int(seed))
 
 
-def full(key: jax.Array, shape: Sequence[int], value: Any, dtype: Any) -> jax.Array:
+def full(key: jax.Array, shape: Sequence[int], value: Any, dtype: DTypeLike) -> jax.Array:
     """Returns an array filled with a value, which must broadcast to the shape."""
     if isinstance(key, Tracer):
         # tracing computes shapes only, without allocation: a file may declare a weight of any size
@@ -68,7 +69,7 @@ def full(key: jax.Array, shape: Sequence[int], value: Any, dtype: Any) -> jax.Ar
     return jax.device_put(np.full(tuple(shape), value, jnp.dtype(dtype)))
 
 
-def moved(drawn: jax.Array, scale: float, mean: float, dtype: Any) -> jax.Array:
+def moved(drawn: jax.Array, scale: float, mean: float, dtype: DTypeLike) -> jax.Array:
     """Computes drawn * scale + mean, with NumPy for concrete arrays, which compiles nothing."""
     if isinstance(drawn, Tracer):
         return (drawn * np.float32(scale) + np.float32(mean)).astype(dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from jax.core import Tracer
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real
 from fkeras.engine.config.field_types import OptionalInteger, Real
+from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.engine.values.random import normal
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, own_key
@@ -53,7 +53,9 @@ class Orthogonal(Initializer):
     gain: Real = option(default=1.0, convert=real())
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         if len(shape) < 2:
             raise ValueError(
                 f"Orthogonal: expected a weight of two axes or more, received shape {tuple(shape)}."

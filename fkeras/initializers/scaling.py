@@ -11,6 +11,7 @@ import jax
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import choice, integer, real
 from fkeras.engine.config.field_types import OptionalInteger, Real
+from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.engine.values.random import normal, truncated_normal, uniform
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, moved, own_key
@@ -54,7 +55,12 @@ def _distribution(value: Any) -> str:
 
 
 def scaled_by_fans(
-    key: jax.Array, shape: Sequence[int], dtype: Any, scale: float, mode: str, distribution: str
+    key: jax.Array,
+    shape: Sequence[int],
+    dtype: DTypeLike,
+    scale: float,
+    mode: str,
+    distribution: str,
 ) -> jax.Array:
     """Draws samples with the variance `scale` / fan, where `mode` selects the fan."""
     fan_in, fan_out = compute_fans(shape)
@@ -97,7 +103,9 @@ class VarianceScaling(Initializer):
     distribution: str = option(default="truncated_normal", convert=_distribution)
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return scaled_by_fans(
             own_key(key, self.seed), shape, dtype, self.scale, self.mode, self.distribution
         )
@@ -122,7 +130,9 @@ class GlorotUniform(Initializer):
 
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_avg", "uniform")
 
 
@@ -145,7 +155,9 @@ class GlorotNormal(Initializer):
 
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return scaled_by_fans(
             own_key(key, self.seed), shape, dtype, 1.0, "fan_avg", "truncated_normal"
         )
@@ -169,7 +181,9 @@ class LecunNormal(Initializer):
 
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return scaled_by_fans(
             own_key(key, self.seed), shape, dtype, 1.0, "fan_in", "truncated_normal"
         )
@@ -193,7 +207,9 @@ class LecunUniform(Initializer):
 
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_in", "uniform")
 
 
@@ -215,7 +231,9 @@ class HeNormal(Initializer):
 
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return scaled_by_fans(
             own_key(key, self.seed), shape, dtype, 2.0, "fan_in", "truncated_normal"
         )
@@ -239,7 +257,9 @@ class HeUniform(Initializer):
 
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 2.0, "fan_in", "uniform")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option, suggest
 from fkeras.engine.config.converters import boolean, choice, numeric
 from fkeras.engine.config.field_types import Window
+from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer
 
@@ -116,7 +117,9 @@ class STFT(Initializer):
     )
     periodic: bool = option(default=False, convert=boolean)
 
-    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
         if len(shape) != 3:
             raise ValueError(
                 f"STFT: expected a kernel (frame, channels, frequencies), received the shape "

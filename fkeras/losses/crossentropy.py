@@ -6,11 +6,10 @@ clipped: losses and gradients of large logits are exact.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.reducing import divide_no_nan, require_axis
 from fkeras.losses.regression import EPSILON, floats, widened
@@ -59,8 +58,8 @@ def _smooth_classes(y_true: jax.Array, label_smoothing: float, axis: int) -> jax
 
 
 def binary_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: Numbers,
+    y_pred: Numbers,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     axis: int = -1,
@@ -89,8 +88,8 @@ def binary_crossentropy(
 
 
 def binary_focal_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: Numbers,
+    y_pred: Numbers,
     apply_class_balancing: bool = False,
     alpha: float = 0.25,
     gamma: float = 2.0,
@@ -138,8 +137,8 @@ def binary_focal_crossentropy(
 
 
 def categorical_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: Numbers,
+    y_pred: Numbers,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     axis: int = -1,
@@ -166,8 +165,8 @@ def categorical_crossentropy(
 
 
 def categorical_focal_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: Numbers,
+    y_pred: Numbers,
     alpha: float | tuple[float, ...] = 0.25,
     gamma: float = 2.0,
     from_logits: bool = False,
@@ -206,7 +205,7 @@ def categorical_focal_crossentropy(
     return jnp.sum(weight * jnp.power(1.0 - p, gamma) * -y_true * jnp.log(p), axis=axis)
 
 
-def class_numbers(y_true: Any, y_pred: jax.Array, axis: int) -> jax.Array:
+def class_numbers(y_true: Numbers, y_pred: jax.Array, axis: int) -> jax.Array:
     """Returns class numbers without a class axis; drops a class axis of size 1."""
     y_true, y_pred = as_operand(y_true, "y_true"), require_axis(y_pred)
     if y_true.ndim == y_pred.ndim and y_true.shape[axis] == 1:
@@ -215,8 +214,8 @@ def class_numbers(y_true: Any, y_pred: jax.Array, axis: int) -> jax.Array:
 
 
 def sparse_categorical_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: Numbers,
+    y_pred: Numbers,
     from_logits: bool = False,
     ignore_class: int | None = None,
     axis: int = -1,
@@ -263,7 +262,7 @@ def sparse_categorical_crossentropy(
     return losses if ignore_class is None else jnp.where(ignored, 0.0, losses)
 
 
-def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) -> jax.Array:
+def categorical_generalized_cross_entropy(y_true: Numbers, y_pred: Numbers, q: float) -> jax.Array:
     """Returns (1 - p**q) / q for the predicted probability p of the true class.
 
     Interpolates between the cross-entropy (q towards 0) and the mean absolute error (q = 1), which
@@ -295,7 +294,7 @@ def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) ->
     return jnp.where(valid, (1.0 - power) / q, jnp.nan)
 
 
-def kl_divergence(y_true: Any, y_pred: Any) -> jax.Array:
+def kl_divergence(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns sum(y * log(y / p)) over the last axis, both clipped to [1e-7, 1].
 
     Args:
@@ -318,7 +317,7 @@ def kl_divergence(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.sum(y_true * jnp.log(y_true / y_pred), axis=-1)
 
 
-def poisson(y_true: Any, y_pred: Any) -> jax.Array:
+def poisson(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns mean(p - y * log(p + 1e-7)) over the last axis: the Poisson negative log-likelihood.
 
     The term log(y!), which does not depend on predictions, is omitted.

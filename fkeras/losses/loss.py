@@ -19,6 +19,7 @@ from fkeras.engine.config.converters import function, text
 from fkeras.engine.config.field_types import DTypeName
 from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses import checks, reducing, removing
 
@@ -89,18 +90,18 @@ class Loss(Configurable):
         """Returns a mask of the losses that count (`ignore_class`, for example); None for all."""
         return None
 
-    def per_sample(self, y_true: Any, y_pred: Any) -> jax.Array:
+    def per_sample(self, y_true: Numbers, y_pred: Numbers) -> jax.Array:
         """Returns the losses without sample weights, mask and reduction, (b, ...)."""
         # `call` may compute in a wider dtype; the result has the dtype of the configuration
         return self.call(*self._cast(y_true, y_pred)).astype(self.dtype)
 
     def total(
         self,
-        y_true: Any,
-        y_pred: Any,
-        sample_weight: Any = None,
-        mask: Any = None,
-        padding: Any = None,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
+        padding: Numbers | None = None,
     ) -> tuple[jax.Array, jax.Array]:
         """Returns the numerator and the denominator of the reduced loss.
 
@@ -130,14 +131,22 @@ class Loss(Configurable):
         return reducing.total(values, self.reduction, sample_weight, _both(mask, padding))
 
     def __call__(
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> jax.Array:
         values, mask = self.weighable(y_true, y_pred, sample_weight, mask)
         return reducing.reduce(values, self.reduction, sample_weight, mask)
 
     def weighable(
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
-    ) -> tuple[jax.Array, jax.Array | None]:
+        self,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
+    ) -> tuple[jax.Array, Numbers | None]:
         """Returns the losses of samples and the mask of the losses that count.
 
         A sample with weight 0, or a masked sample, may hold NaN or infinity. Neither its values
@@ -170,7 +179,7 @@ class Loss(Configurable):
         axis = getattr(self, "axis", None)
         return removing.hold(is_removed, (y_true, y_pred), () if axis is None else axis)
 
-    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+    def check_targets(self, y_true: Numbers, y_pred: HasShape) -> None:
         """Checks on the host that targets fit the loss and the model's output.
 
         Args:
@@ -187,7 +196,7 @@ class Loss(Configurable):
         """Name in messages: `name`, or the class's name."""
         return self.name or type(self).__name__
 
-    def _cast(self, y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
+    def _cast(self, y_true: Numbers, y_pred: Numbers) -> tuple[jax.Array, jax.Array]:
         y_true, y_pred = (
             as_operand(y_true, "y_true"),
             as_operand(y_pred, "y_pred").astype(self.dtype),
@@ -197,15 +206,17 @@ class Loss(Configurable):
             y_true = y_true.astype(self.dtype)
         return y_true, y_pred
 
-    def _merged_mask(self, y_true: Any, y_pred: Any, mask: Any) -> jax.Array | None:
+    def _merged_mask(
+        self, y_true: jax.Array, y_pred: jax.Array, mask: Numbers | None
+    ) -> Numbers | None:
         return _both(self.target_mask(y_true, y_pred), mask)
 
 
-def _both(own_mask: jax.Array | None, mask: Any) -> jax.Array | None:
+def _both(own_mask: Numbers | None, mask: Numbers | None) -> Numbers | None:
     """Returns the logical and of two masks; None is a mask that is True everywhere."""
     if own_mask is None or mask is None:
         return own_mask if mask is None else mask
-    small, large = own_mask.astype(bool), as_operand(mask, "mask").astype(bool)
+    small, large = (as_operand(m, "mask").astype(bool) for m in (own_mask, mask))
     # new axes come last, so a mask (b,) selects samples of a mask (b, t)
     if small.ndim > large.ndim:
         small, large = large, small

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import floats
@@ -22,7 +23,7 @@ def _signs(y_true: jax.Array) -> jax.Array:
     return jnp.where(binary, 2.0 * y_true - 1.0, y_true)
 
 
-def hinge(y_true: Any, y_pred: Any) -> jax.Array:
+def hinge(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns mean(max(1 - y_true * y_pred, 0)) over the last axis.
 
     Args:
@@ -44,7 +45,7 @@ def hinge(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(jnp.maximum(1.0 - _signs(y_true) * y_pred, 0.0), axis=-1)
 
 
-def squared_hinge(y_true: Any, y_pred: Any) -> jax.Array:
+def squared_hinge(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns mean(max(1 - y_true * y_pred, 0)**2) over the last axis.
 
     Args:
@@ -63,7 +64,7 @@ def squared_hinge(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(jnp.square(jnp.maximum(1.0 - _signs(y_true) * y_pred, 0.0)), axis=-1)
 
 
-def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
+def categorical_hinge(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns max(highest wrong score - true score + 1, 0) for one-hot targets.
 
     Args:

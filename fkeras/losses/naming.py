@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine.config.configurable import lookup
+from fkeras.engine.config.field_types import Named
+from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import by_function, by_name
 from fkeras.losses import margin, probabilistic, regression, segmentation, sequence, similarity
 from fkeras.losses.loss import Loss, LossFunctionWrapper
@@ -25,7 +27,7 @@ NAMES: Mapping[str, type[Loss]] = by_name(_ROWS)
 _BY_FUNCTION: Mapping[Callable[..., Any], type[Loss]] = by_function(_ROWS)
 
 
-def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Loss | None:
+def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = None) -> Loss | None:
     """Returns the loss for a name, a function, a class, a configuration or a loss.
 
     Args:
@@ -60,7 +62,7 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Los
     return LossFunctionWrapper(loss, name=getattr(loss, "__name__", None))
 
 
-def kind_of_classes(y_true: Any, y_pred: Any) -> str:
+def kind_of_classes(y_true: HasShape, y_pred: HasShape) -> str:
     """Returns how targets and predictions of these shapes encode classes.
 
     Args:
@@ -84,7 +86,7 @@ def kind_of_classes(y_true: Any, y_pred: Any) -> str:
     return "categorical"
 
 
-def resolve(identifier: Any, y_true: Any, y_pred: Any) -> Loss | None:
+def resolve(identifier: Named | None, y_true: HasShape, y_pred: HasShape) -> Loss | None:
     """Returns the loss for an identifier; "crossentropy" or "ce" selects by the shapes.
 
     Args:

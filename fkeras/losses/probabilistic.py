@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from fkeras.engine.config.converters import (
     text,
 )
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, RealOrReals
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses import checks, crossentropy
 from fkeras.losses.loss import Loss
@@ -230,7 +231,7 @@ class SparseCategoricalCrossentropy(Loss):
         return ~equals(labels, self.ignore_class)
 
     # overridden instead of a value of `targets`: class numbers lack the class axis
-    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+    def check_targets(self, y_true: Numbers, y_pred: HasShape) -> None:
         checks.check_labels(
             self.label, np.asarray(y_true), y_pred.shape, self.axis, self.ignore_class
         )
@@ -265,7 +266,7 @@ class CategoricalGeneralizedCrossEntropy(Loss):
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.categorical_generalized_cross_entropy(y_true, y_pred, self.q)
 
-    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+    def check_targets(self, y_true: Numbers, y_pred: HasShape) -> None:
         checks.check_labels(self.label, np.asarray(y_true), y_pred.shape)
 
 

@@ -6,12 +6,11 @@ depend on the batch size or on the number of padded rows in the last batch.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.converters import choice
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.removing import finite_where_removed
 
@@ -46,7 +45,7 @@ def _quotient_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
     return quotient, (tangents[0] - quotient * tangents[1]) / primals[1]
 
 
-def align_pair(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
+def align_pair(y_true: Numbers, y_pred: Numbers) -> tuple[jax.Array, jax.Array]:
     """Returns both arrays with the same number of axes: drops or adds a last axis of size 1.
 
     A vector gains an axis instead: shapes (b,) and (b, 1) become (b, 1) and (b, 1).
@@ -113,7 +112,7 @@ def align_weight(weight: jax.Array, values: jax.Array, what: str) -> jax.Array:
 
 
 def merge_weights(
-    values: jax.Array, sample_weight: Any = None, mask: Any = None
+    values: jax.Array, sample_weight: Numbers | None = None, mask: Numbers | None = None
 ) -> tuple[jax.Array | None, jax.Array | None]:
     """Returns `sample_weight` and `mask` as arrays that broadcast to `values`."""
     if sample_weight is not None:
@@ -133,7 +132,10 @@ def weigh(values: jax.Array, weight: jax.Array | None, mask: jax.Array | None) -
 
 
 def total(
-    values: jax.Array, reduction: str | None, sample_weight: Any = None, mask: Any = None
+    values: jax.Array,
+    reduction: str | None,
+    sample_weight: Numbers | None = None,
+    mask: Numbers | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the numerator and the denominator of the reduced loss.
 
@@ -161,7 +163,10 @@ def total(
 
 
 def reduce(
-    values: jax.Array, reduction: str | None, sample_weight: Any = None, mask: Any = None
+    values: jax.Array,
+    reduction: str | None,
+    sample_weight: Numbers | None = None,
+    mask: Numbers | None = None,
 ) -> jax.Array:
     """Returns the reduced loss, or the weighted losses for reduction None or "none".
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real, text
 from fkeras.engine.config.field_types import Integer, Real
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
 from fkeras.losses.reducing import align_pair, require_axis
@@ -33,7 +34,7 @@ def widened(x: jax.Array) -> jax.Array:
     return x if is_wide else x.astype("float32")
 
 
-def floats(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
+def floats(y_true: Numbers, y_pred: Numbers) -> tuple[jax.Array, jax.Array]:
     """Returns targets and predictions with equal rank, in the predictions' dtype or float32."""
     y_true, y_pred = align_pair(y_true, y_pred)
     y_pred = widened(require_axis(y_pred))
@@ -41,7 +42,7 @@ def floats(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
     return y_true.astype(y_pred.dtype), y_pred
 
 
-def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
+def mean_squared_error(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns mean((y_true - y_pred)**2) over the last axis.
 
     Returns:
@@ -56,7 +57,7 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(jnp.square(y_true - y_pred), axis=-1)
 
 
-def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
+def mean_absolute_error(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns mean(|y_true - y_pred|) over the last axis.
 
     Returns:
@@ -71,7 +72,7 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(jnp.abs(y_true - y_pred), axis=-1)
 
 
-def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> jax.Array:
+def mean_absolute_percentage_error(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns 100 * mean(|y_true - y_pred| / |y_true|) over the last axis, |y_true| at least 1e-7.
 
     Returns:
@@ -87,7 +88,7 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> jax.Array:
     return 100.0 * jnp.mean(relative, axis=-1)
 
 
-def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> jax.Array:
+def mean_squared_logarithmic_error(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns mean((log(y_true + 1) - log(y_pred + 1))**2) over the last axis, both at least 1e-7.
 
     Args:
@@ -108,7 +109,7 @@ def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(jnp.square(log_pred - log_true), axis=-1)
 
 
-def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
+def huber(y_true: Numbers, y_pred: Numbers, delta: float = 1.0) -> jax.Array:
     """Returns the mean Huber loss over the last axis.
 
     For the error e = y_pred - y_true the loss is e**2 / 2 where |e| <= delta, and
@@ -137,7 +138,7 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
     return jnp.mean(0.5 * jnp.square(clipped_error) + delta * (error - clipped_error), axis=-1)
 
 
-def log_cosh(y_true: Any, y_pred: Any) -> jax.Array:
+def log_cosh(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns mean(log(cosh(y_pred - y_true))) over the last axis, without overflow.
 
     About error**2 / 2 for small errors and |error| - log(2) for large ones.
@@ -163,7 +164,7 @@ def unit_vectors(x: jax.Array, axis: int) -> jax.Array:
     return x * jax.lax.rsqrt(jnp.maximum(square, EPSILON**2))
 
 
-def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
+def cosine_similarity(y_true: Numbers, y_pred: Numbers, axis: int = -1) -> jax.Array:
     """Returns the negative cosine of the angle between y_true and y_pred.
 
     -1 means the same direction: a loss is minimized.

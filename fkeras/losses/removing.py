@@ -15,11 +15,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.nn.numerics.indices import equals
 
 
-def removed(sample_weight: Any, mask: Any) -> jax.Array | None:
+def removed(sample_weight: Numbers | None, mask: Numbers | None) -> jax.Array | None:
     """Returns a mask that is True where a weight is 0 or `mask` is False; None without both.
 
     Example:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import axes, real, text
 from fkeras.engine.config.field_types import OptionalAxes, Real
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import EPSILON, floats
@@ -17,7 +18,7 @@ from fkeras.losses.regression import EPSILON, floats
 _Axes = int | tuple[int, ...] | None
 
 
-def dice(y_true: Any, y_pred: Any, axis: _Axes = None) -> jax.Array:
+def dice(y_true: Numbers, y_pred: Numbers, axis: _Axes = None) -> jax.Array:
     """Returns 1 - 2 * sum(y * p) / (sum(y) + sum(p) + 1e-7).
 
     Args:
@@ -45,7 +46,7 @@ def dice(y_true: Any, y_pred: Any, axis: _Axes = None) -> jax.Array:
 
 
 def tversky(
-    y_true: Any, y_pred: Any, alpha: float = 0.5, beta: float = 0.5, axis: _Axes = None
+    y_true: Numbers, y_pred: Numbers, alpha: float = 0.5, beta: float = 0.5, axis: _Axes = None
 ) -> jax.Array:
     """Returns the Tversky loss.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
 from fkeras.losses import checks
@@ -27,7 +26,7 @@ def _fill_blank(blank: jax.Array, other: jax.Array) -> jax.Array:
     return jnp.concatenate([blank[:, :1], jnp.logaddexp(blank[:, 1:], other)], axis=1)
 
 
-def ctc(y_true: Any, y_pred: Any) -> jax.Array:
+def ctc(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns the negative log probability of the labels, summed over all alignments.
 
     An alignment assigns a label or the blank, class 0, to each frame; repeated labels without a
@@ -128,7 +127,7 @@ class CTC(Loss):
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return ctc(y_true, y_pred)
 
-    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+    def check_targets(self, y_true: Numbers, y_pred: HasShape) -> None:
         # the base class would compare shapes, but label rows are shorter than predictions
         labels = np.asarray(y_true)
         checks.check_finite(self.label, labels)

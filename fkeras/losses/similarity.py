@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +9,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, real, text
 from fkeras.engine.config.field_types import Real
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
 from fkeras.losses import removing
@@ -24,10 +23,10 @@ _NO_PAIR = -1e30
 
 
 def circle(
-    y_true: Any,
-    y_pred: Any,
-    ref_labels: Any = None,
-    ref_embeddings: Any = None,
+    y_true: Numbers,
+    y_pred: Numbers,
+    ref_labels: Numbers | None = None,
+    ref_embeddings: Numbers | None = None,
     remove_diagonal: bool = True,
     gamma: float = 80.0,
     margin: float = 0.4,

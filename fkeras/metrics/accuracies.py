@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, real, text
 from fkeras.engine.config.field_types import DTypeName, Integer, Real
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
 from fkeras.losses.crossentropy import class_numbers
@@ -23,7 +24,7 @@ from fkeras.metrics.metric import MeanMetric
 from fkeras.nn.numerics.indices import valid_indices
 
 
-def accuracy(y_true: Any, y_pred: Any) -> jax.Array:
+def accuracy(y_true: Numbers, y_pred: Any) -> jax.Array:
     """Returns 1 where y_true equals y_pred, else 0.
 
     Args:
@@ -53,7 +54,7 @@ def _any_nan(scores: jax.Array) -> jax.Array:
     return jnp.any(jnp.isnan(require_axis(scores)), axis=-1)
 
 
-def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Array:
+def binary_accuracy(y_true: Numbers, y_pred: Any, threshold: float = 0.5) -> jax.Array:
     """Returns 1 where `y_pred > threshold` equals the target, else 0.
 
     Args:
@@ -74,7 +75,7 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Arr
     return _or_nan(is_correct, jnp.isnan(y_true) | jnp.isnan(y_pred))
 
 
-def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
+def categorical_accuracy(y_true: Numbers, y_pred: Any) -> jax.Array:
     """Returns 1 where the true class has the largest prediction, for one-hot targets.
 
     Returns:
@@ -90,7 +91,7 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     return _or_nan(jnp.argmax(y_true, axis=-1) == jnp.argmax(y_pred, axis=-1), is_unknown)
 
 
-def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
+def sparse_categorical_accuracy(y_true: Numbers, y_pred: Any) -> jax.Array:
     """Returns 1 where the true class has the largest prediction, for class numbers as targets.
 
     Args:
@@ -111,7 +112,7 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def sparse_top_k_categorical_accuracy(
-    y_true: Any, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
+    y_true: Numbers, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
 ) -> jax.Array:
     """Returns 1 where fewer than k predictions exceed the true class's, for class numbers.
 
@@ -140,7 +141,7 @@ def sparse_top_k_categorical_accuracy(
     return _or_nan(jnp.sum(y_pred > label_scores, axis=-1) < k, ~valid | _any_nan(y_pred))
 
 
-def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Array:
+def top_k_categorical_accuracy(y_true: Numbers, y_pred: Any, k: int = 5) -> jax.Array:
     """Returns 1 where fewer than k predictions exceed the true class's, for one-hot targets.
 
     Args:

@@ -11,6 +11,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, choice, integer, real, several, text
 from fkeras.engine.config.field_types import DTypeName, Integer, OptionalInteger, OptionalReals
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
@@ -136,7 +137,7 @@ class AUC(Metric):
             inner_thresholds = tuple(sorted(self.thresholds))
         return (-1e-7, *inner_thresholds, 1.0 + 1e-7)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         shape: tuple[int, ...] = (len(self.all_thresholds),)
         if self.multi_label:
             labels = self.num_labels
@@ -151,7 +152,12 @@ class AUC(Metric):
         return exact.zeros(COUNTS, shape, self.dtype)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         y_pred = as_operand(y_pred, "y_pred").astype(self.dtype)
         y_pred = jax.nn.sigmoid(y_pred) if self.from_logits else y_pred

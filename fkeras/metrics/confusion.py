@@ -12,6 +12,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import either, integer, probability, several, text
 from fkeras.engine.config.field_types import DTypeName, OptionalInteger, OptionalReals
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, divide_no_nan
@@ -33,10 +34,10 @@ def evenly_spaced(thresholds: Sequence[float]) -> bool:
 
 
 def decisions(
-    y_true: Any,
+    y_true: Numbers,
     y_pred: Any,
-    sample_weight: Any,
-    mask: Any,
+    sample_weight: Numbers | None,
+    mask: Numbers | None,
     dtype: str,
     top_k: int | None = None,
     class_id: int | None = None,
@@ -165,12 +166,17 @@ class Precision(Metric):
     name: str | None = option(default="precision", convert=text(optional=True), kw_only=True)
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         shape = (len(_listed(self.thresholds, self.top_k)),)
         return exact.zeros(["true_positives", "false_positives"], shape, self.dtype)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         return _add_counts(self, state, y_true, y_pred, sample_weight, mask)
 
@@ -202,12 +208,17 @@ class Recall(Metric):
     name: str | None = option(default="recall", convert=text(optional=True), kw_only=True)
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         shape = (len(_listed(self.thresholds, self.top_k)),)
         return exact.zeros(["true_positives", "false_negatives"], shape, self.dtype)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         return _add_counts(self, state, y_true, y_pred, sample_weight, mask)
 
@@ -216,7 +227,12 @@ class Recall(Metric):
 
 
 def _add_counts(
-    metric: Precision | Recall, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
+    metric: Precision | Recall,
+    state: State,
+    y_true: Numbers,
+    y_pred: Any,
+    weight: Any,
+    mask: Numbers | None,
 ) -> State:
     batch_decisions = decisions(
         y_true, y_pred, weight, mask, metric.dtype, metric.top_k, metric.class_id

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import axes, choice, integer, text
 from fkeras.engine.config.field_types import Axes, DTypeName, Integer
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
@@ -23,7 +24,7 @@ def _centred(y: jax.Array, axis: int | Sequence[int]) -> jax.Array:
     return y - jnp.mean(y, axis=axis, keepdims=True)
 
 
-def pearson_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] = -1) -> jax.Array:
+def pearson_correlation(y_true: Numbers, y_pred: Any, axis: int | Sequence[int] = -1) -> jax.Array:
     """Returns cov(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
 
     Args:
@@ -51,7 +52,9 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] = -1
     return jnp.mean(y_true * y_pred, axis=axis)
 
 
-def concordance_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] = -1) -> jax.Array:
+def concordance_correlation(
+    y_true: Numbers, y_pred: Any, axis: int | Sequence[int] = -1
+) -> jax.Array:
     """Returns 2 * cov / (var(y_true) + var(y_pred) + (mean(y_true) - mean(y_pred))**2 + 1e-7).
 
     Unlike the Pearson correlation, the result is 1 only if predictions equal targets.
@@ -163,7 +166,7 @@ class R2Score(Metric):
     name: str | None = option(default="r2_score", convert=text(optional=True), kw_only=True)
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         if y_pred is None or len(y_pred.shape) != 2:
             received = "none" if y_pred is None else f"shape {tuple(y_pred.shape)}"
             raise ValueError(
@@ -175,7 +178,12 @@ class R2Score(Metric):
         return output_sums | exact.zeros(["num_samples"], (), self.dtype)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         y_true, y_pred = (y.astype(self.dtype) for y in floats(y_true, y_pred))
         if y_pred.shape[1:] != state["sum"].shape or y_true.shape != y_pred.shape:

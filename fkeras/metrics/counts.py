@@ -9,6 +9,7 @@ import jax
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
 from fkeras.engine.config.field_types import DTypeName, OptionalReals
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
@@ -23,7 +24,13 @@ def _listed(thresholds: Any) -> tuple[float, ...]:
 
 
 def _add(
-    metric: _Count, kind: str, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
+    metric: _Count,
+    kind: str,
+    state: State,
+    y_true: Numbers,
+    y_pred: Any,
+    weight: Any,
+    mask: Numbers | None,
 ) -> State:
     batch_decisions = decisions(y_true, y_pred, weight, mask, metric.dtype)
     thresholds = metric.all_thresholds
@@ -43,7 +50,7 @@ class _Count(Metric):
         metric: Any = self  # each subclass declares the field `thresholds`
         return _listed(metric.thresholds)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         return exact.zeros(["accumulator"], (len(self.all_thresholds),), self.dtype)
 
     def result(self, state: State) -> jax.Array:
@@ -76,7 +83,12 @@ class TruePositives(_Count):
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         return _add(self, "true_positives", state, y_true, y_pred, sample_weight, mask)
 
@@ -105,7 +117,12 @@ class FalsePositives(_Count):
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         return _add(self, "false_positives", state, y_true, y_pred, sample_weight, mask)
 
@@ -134,7 +151,12 @@ class TrueNegatives(_Count):
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         return _add(self, "true_negatives", state, y_true, y_pred, sample_weight, mask)
 
@@ -163,7 +185,12 @@ class FalseNegatives(_Count):
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         return _add(self, "false_negatives", state, y_true, y_pred, sample_weight, mask)
 

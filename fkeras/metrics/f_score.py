@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import choice, real, text
 from fkeras.engine.config.field_types import DTypeName, OptionalReal, Real
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
@@ -32,7 +33,13 @@ def _init(metric: Metric, average: str | None, y_pred: Any) -> State:
 
 
 def _update(
-    metric: Metric, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any, threshold: Any
+    metric: Metric,
+    state: State,
+    y_true: Numbers,
+    y_pred: Any,
+    weight: Any,
+    mask: Numbers | None,
+    threshold: Any,
 ) -> State:
     true = as_operand(y_true, "y_true").astype(metric.dtype)
     pred = as_operand(y_pred, "y_pred").astype(metric.dtype)
@@ -98,11 +105,16 @@ class FBetaScore(Metric):
     name: str | None = option(default="fbeta_score", convert=text(optional=True), kw_only=True)
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         return _init(self, self.average, y_pred)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         return _update(self, state, y_true, y_pred, sample_weight, mask, self.threshold)
 
@@ -139,11 +151,16 @@ class F1Score(Metric):
     name: str | None = option(default="f1_score", convert=text(optional=True), kw_only=True)
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         return _init(self, self.average, y_pred)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         return _update(self, state, y_true, y_pred, sample_weight, mask, self.threshold)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, probability, text
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses import crossentropy, margin, regression
 from fkeras.metrics.metric import MeanMetric, Metric, State, add_to_mean, empty_mean, mean_of
@@ -101,11 +100,16 @@ class RootMeanSquaredError(Metric):
 
     name: str | None = option(default="root_mean_squared_error", convert=text(optional=True))
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         return empty_mean(self.dtype)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         y_true, y_pred = regression.floats(y_true, y_pred)
         values = jnp.square(y_true.astype(self.dtype) - y_pred.astype(self.dtype))

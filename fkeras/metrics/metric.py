@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import function, text
 from fkeras.engine.config.field_types import DTypeName
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss, dtype_name, with_function
@@ -27,15 +28,17 @@ from fkeras.metrics import exact
 State = exact.State
 
 
-def weighted(values: jax.Array, sample_weight: Any, mask: Any) -> tuple[jax.Array, jax.Array]:
+def weighted(
+    values: jax.Array, sample_weight: Numbers | None, mask: Numbers | None
+) -> tuple[jax.Array, jax.Array]:
     """Returns values * weights and the weights, both with the shape of `values`.
 
     A weight of 0 or a mask of False removes a value, even NaN: the product is 0.
     """
-    weight, mask = merge_weights(values, sample_weight, mask)
+    weight, merged_mask = merge_weights(values, sample_weight, mask)
     weights = jnp.ones_like(values) if weight is None else jnp.ones_like(values) * weight
-    if mask is not None:
-        weights = jnp.where(mask, weights, 0.0)
+    if merged_mask is not None:
+        weights = jnp.where(merged_mask, weights, 0.0)
     # select after the product: NaN * 0 is NaN
     return jnp.where(weights == 0, 0.0, values * weights), weights
 
@@ -130,11 +133,15 @@ class Sum(Metric):
 
     name: str | None = option(default="sum", convert=text(optional=True))
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         return exact.zeros(["total"], (), self.dtype)
 
     def update(
-        self, state: State, values: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        values: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         products, _ = weighted(as_operand(values, "values").astype(self.dtype), sample_weight, mask)
         return exact.add(state, {"total": exact.total(products)})
@@ -143,7 +150,9 @@ class Sum(Metric):
         return state["total"]
 
 
-def add_to_mean(state: State, values: jax.Array, sample_weight: Any, mask: Any) -> State:
+def add_to_mean(
+    state: State, values: jax.Array, sample_weight: Numbers | None, mask: Numbers | None
+) -> State:
     """Returns a mean's state after a batch; a sample counts as the mean of its values."""
     products, weights = weighted(values, sample_weight, mask)
     # as in Keras, `count` counts samples, not values: divide both sums by the values per sample
@@ -191,11 +200,15 @@ class Mean(Metric):
 
     name: str | None = option(default="mean", convert=text(optional=True))
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         return empty_mean(self.dtype)
 
     def update(
-        self, state: State, values: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        values: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         values = as_operand(values, "values").astype(self.dtype)
         return add_to_mean(state, values, sample_weight, mask)
@@ -231,19 +244,28 @@ class MeanMetric(Metric):
         """Returns a mask of the values that count (`ignore_class`, for example); None for all."""
         return None
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         return empty_mean(self.dtype)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         y_true, y_pred = (self._cast(y) for y in (y_true, y_pred))
         values, mask = self._weighable(y_true, y_pred, sample_weight, mask)
         return add_to_mean(state, values.astype(self.dtype), sample_weight, mask)
 
     def _weighable(
-        self, y_true: jax.Array, y_pred: jax.Array, sample_weight: Any, mask: Any
-    ) -> tuple[jax.Array, jax.Array | None]:
+        self,
+        y_true: jax.Array,
+        y_pred: jax.Array,
+        sample_weight: Numbers | None,
+        mask: Numbers | None,
+    ) -> tuple[jax.Array, Numbers | None]:
         """Returns the values and the mask of the values that count."""
         values, own_mask = (
             jnp.asarray(self.values(y_true, y_pred)),
@@ -298,8 +320,12 @@ class MeanMetricWrapper(MeanMetric):
         return self.fn.target_mask(y_true, y_pred) if isinstance(self.fn, Loss) else None
 
     def _weighable(
-        self, y_true: jax.Array, y_pred: jax.Array, sample_weight: Any, mask: Any
-    ) -> tuple[jax.Array, jax.Array | None]:
+        self,
+        y_true: jax.Array,
+        y_pred: jax.Array,
+        sample_weight: Numbers | None,
+        mask: Numbers | None,
+    ) -> tuple[jax.Array, Numbers | None]:
         if isinstance(self.fn, Loss):
             # only the loss knows whether removed samples affect the values of others
             return self.fn.weighable(y_true, y_pred, sample_weight, mask)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 from fkeras.engine.config.configurable import lookup
+from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import by_name
 from fkeras.losses.loss import Loss
 from fkeras.losses.naming import kind_of_classes
@@ -81,7 +82,7 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Met
     return MeanMetricWrapper(metric, name=name)
 
 
-def resolve(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metric:
+def resolve(identifier: Any, y_true: HasShape, y_pred: HasShape, loss: Any = None) -> Metric:
     """Returns the metric for an identifier; "accuracy" and "crossentropy" select by the shapes.
 
     They select the binary metric for predictions of one unit, the sparse metric for class numbers,

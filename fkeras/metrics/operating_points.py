@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, probability, text
 from fkeras.engine.config.field_types import DTypeName, Integer, OptionalInteger, Real
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
@@ -67,16 +68,16 @@ class _OperatingPoint(Metric):
         # below 0 every score is positive, at 1 none: both ends of the curve are reachable
         return (-1e-7, *inner_thresholds, 1.0)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         return exact.zeros(COUNTS, (self._counting[0],), self.dtype)
 
     def update(
         self,
         state: State,
-        y_true: Any,
-        y_pred: Any,
-        sample_weight: Any = None,
-        mask: Any = None,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         batch_decisions = decisions(
             y_true, y_pred, sample_weight, mask, self.dtype, class_id=self._counting[1]

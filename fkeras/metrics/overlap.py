@@ -17,6 +17,7 @@ from fkeras.engine.config.field_types import (
     OptionalInteger,
     Real,
 )
+from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
@@ -84,8 +85,8 @@ def _add(
     state: State,
     labels: jax.Array,
     predicted: jax.Array,
-    sample_weight: Any,
-    mask: Any,
+    sample_weight: Numbers | None,
+    mask: Numbers | None,
     classes: int,
     ignore_class: int | None = None,
 ) -> State:
@@ -103,10 +104,10 @@ def _add(
                 "dtype='float32' for fractional weights."
             )
     ones = jnp.ones(labels.shape, metric.dtype)
-    weight, mask = merge_weights(ones, sample_weight, mask)
+    weight, merged_mask = merge_weights(ones, sample_weight, mask)
     weights = ones if weight is None else ones * weight
-    if mask is not None:
-        weights = jnp.where(mask, weights, jnp.zeros_like(weights))
+    if merged_mask is not None:
+        weights = jnp.where(merged_mask, weights, jnp.zeros_like(weights))
     if ignore_class is not None:
         weights = jnp.where(labels == ignore_class, jnp.zeros_like(weights), weights)
     return exact.add(state, {_TABLE: confusion_table(labels, predicted, weights, classes)})
@@ -122,7 +123,7 @@ class _Overlap(Metric):
         metric: Any = self  # each subclass but BinaryIoU declares the field `num_classes`
         return metric.num_classes
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         return exact.zeros([_TABLE], (self._number, self._number), self.dtype)
 
     def result(self, state: State) -> jax.Array:
@@ -188,7 +189,12 @@ class IoU(_Overlap):
         _check_ids(self)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         labels = _numbers(y_true, self.sparse_y_true, self.axis)
         predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
@@ -234,7 +240,12 @@ class BinaryIoU(_Overlap):
         return 2
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         # as in Keras: a score equal to the threshold is positive here, unlike in `Precision`
         predicted = (as_operand(y_pred, "y_pred").astype("float32") >= self.threshold).astype(
@@ -270,7 +281,12 @@ class MeanIoU(_Overlap):
     axis: Integer = option(default=-1, convert=integer(), kw_only=True)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         labels = _numbers(y_true, self.sparse_y_true, self.axis)
         predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
@@ -312,7 +328,12 @@ class OneHotIoU(_Overlap):
         _check_ids(self)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         labels = _numbers(y_true, False, self.axis)
         predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
@@ -350,7 +371,12 @@ class OneHotMeanIoU(_Overlap):
     axis: Integer = option(default=-1, convert=integer(), kw_only=True)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         labels = _numbers(y_true, False, self.axis)
         predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)

@@ -18,6 +18,7 @@ from fkeras.engine.config import configurable
 from fkeras.engine.config.configurable import Configurable, option, serialize
 from fkeras.engine.config.converters import boolean, either, integer, real, several, text
 from fkeras.engine.config.field_types import OptionalReal, Real, Reals
+from fkeras.engine.values.argument_types import Number
 from fkeras.optimizers.updates.schedule_steps import (
     as_step,
     minus,
@@ -87,7 +88,7 @@ class ExponentialDecay(LearningRateSchedule):
     staircase: bool = option(default=False, convert=boolean)
     name: str = option(default="ExponentialDecay", convert=text(optional=True))
 
-    def __call__(self, step: Any) -> jax.Array:
+    def __call__(self, step: Number) -> jax.Array:
         completed, part = periods(as_step(step), self.decay_steps)
         part = completed if self.staircase else completed + part
         return self.initial_learning_rate * jnp.power(jnp.float32(self.decay_rate), part)
@@ -113,7 +114,7 @@ class InverseTimeDecay(LearningRateSchedule):
     staircase: bool = option(default=False, convert=boolean)
     name: str = option(default="InverseTimeDecay", convert=text(optional=True))
 
-    def __call__(self, step: Any) -> jax.Array:
+    def __call__(self, step: Number) -> jax.Array:
         completed, part = periods(as_step(step), self.decay_steps)
         part = completed if self.staircase else completed + part
         return self.initial_learning_rate / (1.0 + self.decay_rate * part)
@@ -152,7 +153,7 @@ class PiecewiseConstantDecay(LearningRateSchedule):
                 "for each interval between boundaries and for both ends."
             )
 
-    def __call__(self, step: Any) -> jax.Array:
+    def __call__(self, step: Number) -> jax.Array:
         return jnp.asarray(self.values, "float32")[passed(as_step(step), self.boundaries)]
 
 
@@ -181,7 +182,7 @@ class PolynomialDecay(LearningRateSchedule):
     cycle: bool = option(default=False, convert=boolean)
     name: str = option(default="PolynomialDecay", convert=text(optional=True))
 
-    def __call__(self, step: Any) -> jax.Array:
+    def __call__(self, step: Number) -> jax.Array:
         step = as_step(step)
         if self.cycle:
             completed, part = periods(step, self.decay_steps)
@@ -223,7 +224,7 @@ class CosineDecay(LearningRateSchedule):
     warmup_target: OptionalReal = option(default=None, convert=real(minimum=0, optional=True))
     warmup_steps: int = option(default=0, convert=either(integer(minimum=0), real(minimum=0)))
 
-    def __call__(self, step: Any) -> jax.Array:
+    def __call__(self, step: Number) -> jax.Array:
         step = as_step(step)
         if self.warmup_target is None:
             return self._fall(step.astype("float32"), self.initial_learning_rate)
@@ -269,7 +270,7 @@ class CosineDecayRestarts(LearningRateSchedule):
     alpha: Real = option(default=0.0, convert=real(minimum=0))
     name: str = option(default="SGDRDecay", convert=text(optional=True))
 
-    def __call__(self, step: Any) -> jax.Array:
+    def __call__(self, step: Number) -> jax.Array:
         step = as_step(step)
         starts = wave_starts(self.first_decay_steps, self.t_mul)
         if self.t_mul == 1.0:

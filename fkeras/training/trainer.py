@@ -18,6 +18,7 @@ from fkeras.engine.config.field_types import Converted
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
+from fkeras.engine.values.argument_types import Arrays, Data
 from fkeras.engine.values.random import check_key
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint.plan import Checkpoint
@@ -147,7 +148,7 @@ class Trainer(Configurable):
         )
 
     def init(
-        self, model: M, key: jax.Array, *, state: Any = None, batch: Any = None
+        self, model: M, key: jax.Array, *, state: Mapping[str, Any] | None = None, batch: Any = None
     ) -> TrainState[M]:
         """Returns the run before the first step; builds the model if necessary.
 
@@ -226,17 +227,17 @@ class Trainer(Configurable):
     def fit(
         self,
         run: TrainState[M],
-        x: Any,
-        y: Any = None,
+        x: Data,
+        y: Arrays | None = None,
         batch_size: int | None = None,
         epochs: int = 1,
         verbose: int | str = "auto",
         callbacks: Sequence[hooks.Callback] = (),
         validation_split: float = 0.0,
-        validation_data: Any = None,
+        validation_data: Data | None = None,
         shuffle: bool = True,
         class_weight: Mapping[int, float] | None = None,
-        sample_weight: Any = None,
+        sample_weight: Arrays | None = None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
         validation_steps: int | None = None,
@@ -363,11 +364,11 @@ class Trainer(Configurable):
     def evaluate(
         self,
         run: TrainState,
-        x: Any,
-        y: Any = None,
+        x: Data,
+        y: Arrays | None = None,
         batch_size: int | None = None,
         verbose: int | str = "auto",
-        sample_weight: Any = None,
+        sample_weight: Arrays | None = None,
         steps: int | None = None,
     ) -> dict[str, float]:
         """Returns the loss and metrics on arrays, as floats by name.
@@ -402,7 +403,7 @@ class Trainer(Configurable):
     def predict(
         self,
         run: TrainState,
-        x: Any,
+        x: Arrays,
         batch_size: int | None = None,
         verbose: int | str = 0,
         steps: int | None = None,

@@ -34,6 +34,19 @@ trainer.fit(images, labels)  # mistake
 trainer.fit(run, images, labels, epoch=3)  # mistake
 trainer.evaluate(images, labels)  # mistake
 trainer.init(model)  # mistake
+trainer.fit(run, 3)  # mistake
+trainer.fit(run, "images", labels)  # mistake
+trainer.fit(run, images, 3)  # mistake
+trainer.fit(run, images, labels, sample_weight=2.0)  # mistake
+trainer.fit(run, images, labels, validation_data=0.2)  # mistake
+trainer.evaluate(run, images, "labels")  # mistake
+trainer.predict(run, 3)  # mistake
+fk.losses.MeanSquaredError()("1", labels)  # mistake
+fk.losses.mean_squared_error(labels, "1")  # mistake
+fk.metrics.MeanSquaredError().update({}, labels, "1")  # mistake
+fk.random.normal(3)  # mistake
+fk.random.normal((3,), mean="0")  # mistake
+fk.initializers.Zeros()(key, 3)  # mistake
 run.modell  # mistake
 model.aply(images)  # mistake
 model.apply(images, key="0")  # mistake

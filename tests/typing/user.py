@@ -7,7 +7,7 @@ and runs it once. `assert_type` states the type that both checkers infer.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, assert_type
@@ -223,6 +223,23 @@ assert_type(fitted.run, fk.TrainState[fk.Model])
 assert_type(fitted.history["loss"], list[float])
 assert_type(trainer.evaluate(run, images, labels, verbose=0), dict[str, float])
 print(trainer.predict(run, images).argmax(-1))
+print(trainer.predict(run, jnp.asarray(images)).shape, trainer.evaluate(run, [images], [labels]))
+
+
+class Batches:
+    """A loader: each iteration yields all batches."""
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        yield images, labels
+
+
+def batch_at(step: int) -> tuple[np.ndarray, np.ndarray]:
+    return images, labels
+
+
+fitted = trainer.fit(run, Batches(), epochs=1, validation_data=(images, labels), verbose=0)
+fitted = trainer.fit(run, [(images, labels), (images, labels)], epochs=1, verbose=0)
+fitted = trainer.fit(run, batch_at, steps_per_epoch=1, epochs=1, verbose=0)
 print(fk.Trainer(optax.sgd(0.1), "mse"), fk.Trainer("adam", loss={"a": "mse", "b": "mae"}))
 
 
@@ -234,6 +251,9 @@ def objective(
 
 
 print(fk.Trainer("adam", objective=objective))
+print(fk.losses.mean_squared_error([[0.0]], [[1.0]]), fk.losses.MeanSquaredError()([1.0], [2.0]))
+print(fk.metrics.MeanSquaredError().update(fk.metrics.MeanSquaredError().init(), [1.0], [2.0]))
+assert_type(fk.random.normal((2,), mean=np.ones(2), dtype="float32", seed=0), jax.Array)
 print(fk.losses.MeanSquaredError()(np.ones((2, 1)), np.zeros((2, 1))).item())
 
 # -- files -------------------------------------------------------------------------------------

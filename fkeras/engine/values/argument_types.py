@@ -23,6 +23,7 @@ __all__ = (
     "Batches",
     "DTypeLike",
     "Data",
+    "HasShape",
     "Index",
     "Integer",
     "Nested",
@@ -49,6 +50,20 @@ class SupportsArray(Protocol):
     """
 
     def __array__(self) -> np.ndarray: ...
+
+
+class HasShape(Protocol):
+    """An array, or a description of an array such as a `Spec` or a `jax.ShapeDtypeStruct`.
+
+    Example:
+        >>> import jax
+        >>> described: HasShape = jax.ShapeDtypeStruct((2, 3), "float32")
+        >>> described.shape
+        (2, 3)
+    """
+
+    @property
+    def shape(self) -> tuple[Any, ...]: ...
 
 
 # A recursive alias would accept any string, whose elements are strings. Five levels are the axes of

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
-from fkeras.engine.symbolic.define import elementwise, op, to_floats
+from fkeras.engine.symbolic.define import elementwise, op, to_array, to_floats
 from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.losses import crossentropy, sequence
 from fkeras.nn.ctc_decoding import ctc_decode as _ctc_decode
@@ -186,7 +186,7 @@ def sparse_categorical_crossentropy(
         Array([0.223], dtype=float32)
     """
     return crossentropy.sparse_categorical_crossentropy(
-        target, to_floats(output), from_logits, axis=axis
+        to_array(target), to_floats(output), from_logits, axis=axis
     )
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from fkeras.engine import option, replace_weights, trainable_weights
 from fkeras.engine.config.converters import boolean, choice, probability
 from fkeras.engine.config.field_types import Real
-from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.records.state import TrainState
 
 
 class SwapEMAWeights(Callback):
@@ -56,7 +57,7 @@ class SwapEMAWeights(Callback):
         """Returns whether the average is updated after every device call."""
         return self.update_freq == "batch"
 
-    def on_train_begin(self, run: Any) -> Any:
+    def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         # "weights" in the memory: an earlier `fit` returned the average in the model. If the model
         # no longer holds that average, the user replaced the weights
         memory = self.recall(run)
@@ -72,30 +73,34 @@ class SwapEMAWeights(Callback):
         memory["average"] = {path: old_average.get(path, _wide(w)) for path, w in weights.items()}
         return self.remember(run, memory)
 
-    def on_epoch_begin(self, epoch: int, run: Any) -> Any:
+    def on_epoch_begin(self, epoch: int, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         return self._swapped_back(run)
 
-    def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_batch_end(
+        self, step: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         return self._updated(run, step) if self.update_freq == "batch" else None
 
-    def on_test_begin(self, run: Any) -> Any:
+    def on_test_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         # no swap back: the loop uses the returned run for this validation only
         memory = self.recall(run)
         return None if memory is None or "weights" in memory else _with(run, memory["average"])
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         if self.update_freq == "epoch":
             run = self._updated(run, None)
         return self._swapped(run) if self.swap_on_epoch else run
 
-    def on_train_end(self, run: Any) -> Any:
+    def on_train_end(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         return self._swapped(run)
 
-    def _begin(self, run: Any) -> Any:
+    def _begin(self, run: TrainState[Any]) -> Any:
         average = {path: _wide(weight) for path, weight in trainable_weights(run.model).items()}
         return self.remember(run, {"average": average, "step": int(run.step), "updates": 0})
 
-    def _updated(self, run: Any, step: int | None) -> Any:
+    def _updated(self, run: TrainState[Any], step: int | None) -> Any:
         """Returns the run with an updated average; `step` None counts as one update."""
         if self.recall(run) is None:
             run = self._begin(run)
@@ -109,7 +114,7 @@ class SwapEMAWeights(Callback):
         updates = min(int(memory["updates"]) + 1, 1)
         return self.remember(run, {"average": average, "step": current_step, "updates": updates})
 
-    def _swapped(self, run: Any) -> Any:
+    def _swapped(self, run: TrainState[Any]) -> Any:
         """Returns the run with the average in the model and the weights in the memory."""
         memory = self.recall(run)
         if memory is None or "weights" in memory:
@@ -117,7 +122,7 @@ class SwapEMAWeights(Callback):
         weights = trainable_weights(run.model)
         return self.remember(_with(run, memory["average"]), {**memory, "weights": weights})
 
-    def _swapped_back(self, run: Any) -> Any:
+    def _swapped_back(self, run: TrainState[Any]) -> Any:
         """Returns the run with its weights back in the model, unless the model has changed."""
         memory = self.recall(run)
         if memory is None or "weights" not in memory:
@@ -143,17 +148,17 @@ def _wide(weight: jax.Array) -> jax.Array:
     return weight if weight.dtype == "float64" else jnp.asarray(weight).astype("float32")
 
 
-def _narrow(run: Any, average: Mapping[str, Any]) -> dict[str, Any]:
+def _narrow(run: TrainState[Any], average: Mapping[str, Any]) -> dict[str, Any]:
     """Converts the average to the dtypes of the weights."""
     weights = trainable_weights(run.model)
     return {path: jnp.asarray(average[path]).astype(w.dtype) for path, w in weights.items()}
 
 
-def _with(run: Any, average: Mapping[str, Any]) -> Any:
+def _with(run: TrainState[Any], average: Mapping[str, Any]) -> Any:
     return run.replace(model=replace_weights(run.model, _narrow(run, average)))
 
 
-def _is_in(run: Any, average: Mapping[str, Any]) -> bool:
+def _is_in(run: TrainState[Any], average: Mapping[str, Any]) -> bool:
     """Returns whether the model holds the average."""
     weights = trainable_weights(run.model)
     shapes = {path: weight.shape for path, weight in weights.items()}

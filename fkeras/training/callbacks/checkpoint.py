@@ -17,8 +17,9 @@ from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base import monitor as watch
-from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.callback import Callback, Stop
 from fkeras.training.callbacks.base.weights_file import save_weights
+from fkeras.training.records.state import TrainState
 
 _WHERE = "ModelCheckpoint"
 _SUFFIXES = (".keras", ".weights.h5", ".npz")
@@ -36,7 +37,7 @@ def _filepath(value: Any) -> str:
     return path
 
 
-def _write(path: str, run: Any, weights_only: bool) -> None:
+def _write(path: str, run: TrainState[Any], weights_only: bool) -> None:
     if path.endswith(".npz"):
         save_weights(path, run, weights_only=weights_only)
         return
@@ -134,7 +135,7 @@ class ModelCheckpoint(Callback):
         if self.save_freq == "epoch":
             self._path(1, 1, dict.fromkeys(names, 0.0))
 
-    def on_train_begin(self, run: Any) -> Any:
+    def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         folder = os.path.dirname(self.filepath)
         if not self.filepath.endswith(".npz"):
             _require_h5py(self.filepath)
@@ -145,7 +146,9 @@ class ModelCheckpoint(Callback):
             return self.remember(run, _NOTHING | {"step": int(run.step)})
         return None
 
-    def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_batch_end(
+        self, step: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         if self.save_freq == "epoch":
             return None
         memory = self.recall(run, _NOTHING)
@@ -153,18 +156,22 @@ class ModelCheckpoint(Callback):
             return None
         return self._save(int(run.position[0]), step, run, logs, memory)
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         if self.save_freq != "epoch":
             return None
         memory = self.recall(run, _NOTHING)
         return self._save(epoch, int(run.step), run, logs, memory)
 
-    def on_train_end(self, run: Any) -> Any:
+    def on_train_end(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         memory = self.recall(run)
         if self.save_best_only and memory is not None and not int(memory["seen"]):
             watch.tell_unseen(_WHERE, self.monitor)
 
-    def _save(self, epoch: int, step: int, run: Any, logs: Mapping, memory: Mapping) -> Any:
+    def _save(
+        self, epoch: int, step: int, run: TrainState[Any], logs: Mapping, memory: Mapping
+    ) -> Any:
         memory = {**memory, "step": step}
         reason = ""
         if self.save_best_only:

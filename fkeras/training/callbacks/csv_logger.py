@@ -14,7 +14,8 @@ from fkeras.engine.config.field_types import Path
 from fkeras.files.atomic import as_path, replacing
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base import monitor as watch
-from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.records.state import TrainState
 
 _WHERE = "CSVLogger"
 
@@ -62,10 +63,12 @@ class CSVLogger(Callback):
     separator: str = option(default=",", convert=_separator)
     append: bool = option(default=False, convert=boolean)
 
-    def on_train_begin(self, run: Any) -> Any:
+    def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         files.require_folder(_WHERE, "filename", os.path.dirname(self.filename))
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         memory = watch.ongoing(self.recall(run), epoch)
         text = self._text()
         rows = list(csv.reader(io.StringIO(text), delimiter=self.separator))

@@ -12,6 +12,7 @@ from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base import snapshot
 from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.records.state import TrainState
 
 _WHERE = "EarlyStopping"
 
@@ -64,7 +65,9 @@ class EarlyStopping(Callback):
         watch.check(_WHERE, self.monitor, names)
         watch.direction(_WHERE, self.monitor, self.mode)
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         value = watch.current(_WHERE, self.monitor, logs)
         direction = watch.direction(_WHERE, self.monitor, self.mode)
         memory = watch.ongoing(self.recall(run), epoch)
@@ -97,7 +100,7 @@ class EarlyStopping(Callback):
             )
         return Stop(run)
 
-    def on_train_end(self, run: Any) -> Any:
+    def on_train_end(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         memory = self.recall(run)
         if memory is None:
             return None

@@ -13,7 +13,8 @@ from fkeras.engine.config.converters import choice, integer, real, text
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
 from fkeras.training.callbacks.base import monitor as watch
-from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.records.state import TrainState
 
 _WHERE = "ReduceLROnPlateau"
 
@@ -62,11 +63,13 @@ class ReduceLROnPlateau(Callback):
         watch.check(_WHERE, self.monitor, names)
         watch.direction(_WHERE, self.monitor, self.mode)
 
-    def on_train_begin(self, run: Any) -> Any:
+    def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         # raises for a schedule before the first epoch, not at the first reduction
         with_learning_rate(run.opt_state, learning_rate(run.opt_state))
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         value = watch.current(_WHERE, self.monitor, logs)
         direction = watch.direction(_WHERE, self.monitor, self.mode)
         memory = watch.ongoing(self.recall(run), epoch)
@@ -90,7 +93,7 @@ class ReduceLROnPlateau(Callback):
                     run, wait, cooldown = reduced_run, 0, self.cooldown
         return self.remember(run, memory | {"wait": wait, "cooldown": cooldown})
 
-    def _reduce_rate(self, epoch: int, run: Any) -> Any:
+    def _reduce_rate(self, epoch: int, run: TrainState[Any]) -> Any:
         old_rate = float(learning_rate(run.opt_state))
         # the optimizer keeps the rate in float32: compare in the same precision
         if old_rate <= np.float32(self.min_lr):
@@ -103,7 +106,7 @@ class ReduceLROnPlateau(Callback):
             )
         return run.replace(opt_state=with_learning_rate(run.opt_state, new_rate))
 
-    def on_train_end(self, run: Any) -> Any:
+    def on_train_end(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         memory = self.recall(run)
         if memory is not None and not int(memory["seen"]):
             watch.tell_unseen(_WHERE, self.monitor)

@@ -12,7 +12,8 @@ from fkeras.engine.config.converters import integer
 from fkeras.engine.config.field_types import Integer, Path
 from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import files
-from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.records.state import TrainState
 
 _WHERE = "Profiler"
 _BEFORE, _TRACING, _OVER = 0, 1, 2
@@ -55,14 +56,16 @@ class Profiler(Callback):
                 f"last={self.last}. Write first={self.last}, last={self.first}."
             )
 
-    def on_train_begin(self, run: Any) -> Any:
+    def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         files.require_folder(_WHERE, "log_dir", self.log_dir)
         phase = int(self.recall(run, _BEFORE))
         # the trace of an interrupted process is lost: record a new trace
         run = self.remember(run, _BEFORE) if phase == _TRACING else run
         return self._start_trace(run) if int(run.step) + 1 >= self.first else run
 
-    def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_batch_end(
+        self, step: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         phase = int(self.recall(run, _BEFORE))
         if phase == _TRACING and step >= self.last:
             return self._stop_trace(run)
@@ -70,10 +73,10 @@ class Profiler(Callback):
             return self._start_trace(run)
         return None
 
-    def on_train_end(self, run: Any) -> Any:
+    def on_train_end(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         return self._stop_trace(run) if int(self.recall(run, _BEFORE)) == _TRACING else None
 
-    def _start_trace(self, run: Any) -> Any:
+    def _start_trace(self, run: TrainState[Any]) -> Any:
         if int(self.recall(run, _BEFORE)) != _BEFORE:
             return run
         try:
@@ -85,7 +88,7 @@ class Profiler(Callback):
             ) from error
         return self.remember(run, _TRACING)
 
-    def _stop_trace(self, run: Any) -> Any:
+    def _stop_trace(self, run: TrainState[Any]) -> Any:
         # dispatch is asynchronous: without waiting, the trace would miss the last steps
         jax.block_until_ready(run)
         jax.profiler.stop_trace()

@@ -13,8 +13,9 @@ from fkeras.engine import option
 from fkeras.engine.config.converters import integer
 from fkeras.engine.config.field_types import Integer, OptionalInteger
 from fkeras.engine.messages.errors import describe_value
-from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.callback import Callback, Stop
 from fkeras.training.records.progress import format_logs, format_time
+from fkeras.training.records.state import TrainState
 
 
 def _stream(value: Any) -> Any:
@@ -59,17 +60,21 @@ class ProgressBar(Callback):
         """Returns whether the callback writes lines within an epoch."""
         return self.every > 0
 
-    def on_epoch_begin(self, epoch: int, run: Any) -> Any:
+    def on_epoch_begin(self, epoch: int, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         return self.remember(run, {"began": _now(), "step": int(run.step), "shown": int(run.step)})
 
-    def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_batch_end(
+        self, step: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         memory = self.recall(run)
         if not self.every or memory is None or step - int(memory["shown"]) < self.every:
             return None
         self._write(int(run.position[0]), step, memory, logs)
         return self.remember(run, {**memory, "shown": step})
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         self._write(epoch, int(run.step), self.recall(run), logs)
 
     def _write(self, epoch: int, step: int, memory: Any, logs: Mapping[str, float]) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, either, function, integer
 from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
-from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.records.state import TrainState
 
 _WHERE = "LearningRateScheduler"
 
@@ -47,11 +48,11 @@ class LearningRateScheduler(Callback):
     schedule: Callable[[int, float], Any] = option(convert=function())
     verbose: int = option(default=0, convert=either(integer(minimum=0), boolean))
 
-    def on_train_begin(self, run: Any) -> Any:
+    def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         # raises for an optimizer whose rate is a schedule, before any work is done
         with_learning_rate(run.opt_state, learning_rate(run.opt_state))
 
-    def on_epoch_begin(self, epoch: int, run: Any) -> Any:
+    def on_epoch_begin(self, epoch: int, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         # a second call in one epoch, after a resume, would apply a relative change twice
         if int(self.recall(run, {"epoch": -1})["epoch"]) == epoch:
             return None
@@ -62,7 +63,9 @@ class LearningRateScheduler(Callback):
         run = run.replace(opt_state=with_learning_rate(run.opt_state, new_rate))
         return self.remember(run, {"epoch": epoch})
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         return self.remember(run, {"epoch": -1})
 
 

@@ -14,8 +14,9 @@ from fkeras.engine.config.field_types import Integer, Path
 from fkeras.files.atomic import as_path
 from fkeras.optimizers.updates.rates import learning_rate
 from fkeras.training.callbacks.base import events, files
-from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.callback import Callback, Stop
 from fkeras.training.callbacks.base.snapshot import weights_of
+from fkeras.training.records.state import TrainState
 
 _WHERE = "TensorBoard"
 
@@ -64,7 +65,7 @@ class TensorBoard(Callback):
         """Returns whether the callback writes logs within an epoch."""
         return self.update_freq != "epoch"
 
-    def on_train_begin(self, run: Any) -> Any:
+    def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         events.require(_WHERE)
         files.require_folder(_WHERE, "log_dir", self.log_dir)
         if self.write_graph and isinstance(run.model, Network):
@@ -73,7 +74,9 @@ class TensorBoard(Callback):
             self._file("train").write([events.text("graph", text)], 0)
         return None
 
-    def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_batch_end(
+        self, step: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         if self.update_freq == "epoch":
             return None
         last = int(self.recall(run, 0))
@@ -83,7 +86,9 @@ class TensorBoard(Callback):
         self._file("train").write(_scalars("batch_", logs), step)
         return self.remember(run, step)
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         training_logs = {name: value for name, value in logs.items() if not name.startswith("val_")}
         validation_logs = {
             name[4:]: value for name, value in logs.items() if name not in training_logs
@@ -120,7 +125,7 @@ def _scalars(prefix: str, logs: Mapping[str, Any]) -> list[Any]:
     return summaries
 
 
-def _rate(run: Any) -> float | None:
+def _rate(run: TrainState[Any]) -> float | None:
     """Returns the learning rate; None if the optimizer state has no single rate."""
     try:
         rate = learning_rate(run.opt_state)

@@ -10,6 +10,7 @@ from fkeras.engine import option
 from fkeras.engine.config.converters import boolean
 from fkeras.training.callbacks.base.callback import Callback, Stop
 from fkeras.training.nonfinite.recovery import NonFiniteError
+from fkeras.training.records.state import TrainState
 
 
 class TerminateOnNaN(Callback):
@@ -33,7 +34,9 @@ class TerminateOnNaN(Callback):
 
     raise_error: bool = option(default=False, convert=boolean)
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         # the mean over the epoch: one NaN step is sufficient, so no check per batch is needed
         loss = logs.get("loss")
         if loss is None or math.isfinite(loss):

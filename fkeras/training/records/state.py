@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -59,15 +60,15 @@ class TrainState(Generic[M]):
     def __init__(
         self,
         model: M,
-        state: Any,
+        state: Mapping[str, Any],
         opt_state: Any,
-        metrics: Any,
+        metrics: Mapping[str, Any],
         step: Any,
         key: Any,
         impl: str = "threefry2x32",
         *,
-        position: Any = None,
-        memory: Any = None,
+        position: jax.Array | np.ndarray | None = None,
+        memory: Mapping[str, Any] | None = None,
     ):
         impl, key = _plain(key, impl)
         position = np.zeros(2, "int32") if position is None else position

@@ -19,6 +19,7 @@ from fkeras.engine import Configurable, option, snake_case
 from fkeras.engine.config.converters import text
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.migration_hints.overrides import check_callback, own_attributes
+from fkeras.training.records.state import TrainState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,22 +72,26 @@ class Callback(Configurable):
         check_callback(cls.__name__, own_attributes(cls, Callback))
         super().__init_subclass__(**kwargs)
 
-    def on_train_begin(self, run: Any) -> Any:
+    def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         """Runs before the first epoch."""
 
-    def on_epoch_begin(self, epoch: int, run: Any) -> Any:
+    def on_epoch_begin(self, epoch: int, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         """Runs before each epoch; epochs are counted from 0."""
 
-    def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_batch_end(
+        self, step: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         """Runs after every device call, which may take several steps; `step` counts since `init`."""
 
-    def on_test_begin(self, run: Any) -> Any:
+    def on_test_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         """Runs before a validation, which uses the returned run; the training does not."""
 
-    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+    def on_epoch_end(
+        self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
+    ) -> TrainState[Any] | Stop | None:
         """Runs after each epoch and its validation."""
 
-    def on_train_end(self, run: Any) -> Any:
+    def on_train_end(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         """Runs after the last epoch."""
 
     def check_logs(self, names: Sequence[str]) -> None:
@@ -101,7 +106,7 @@ class Callback(Configurable):
         """Returns whether the loop must call `on_batch_end`, for which the device has to wait."""
         return type(self).on_batch_end is not Callback.on_batch_end
 
-    def recall(self, run: Any, default: Any = None) -> Any:
+    def recall(self, run: TrainState[Any], default: Any = None) -> Any:
         """Returns the value that `remember` stored in a run, or the default.
 
         Args:
@@ -110,7 +115,7 @@ class Callback(Configurable):
         """
         return run.memory.get(self.name or default_name(self), default)
 
-    def remember(self, run: Any, value: Any) -> Any:
+    def remember(self, run: TrainState[Any], value: Any) -> Any:
         """Returns the run with `value` as the callback's value in `run.memory`.
 
         Args:
@@ -230,7 +235,9 @@ def check_logs(callbacks: Sequence[Callback], names: Sequence[str]) -> None:
         callback.check_logs(tuple(names))
 
 
-def call(callbacks: tuple[Callback, ...], hook: str, run: Any, *arguments: Any) -> tuple[Any, bool]:
+def call(
+    callbacks: tuple[Callback, ...], hook: str, run: TrainState[Any], *arguments: Any
+) -> tuple[Any, bool]:
     """Calls one hook of each callback in order and returns `(run, stop)`.
 
     Each callback receives the run that the previous callback returned.
