@@ -3,6 +3,7 @@
 from fkeras.engine.migration_hints.names import explain_unknown_names
 from fkeras.utils.categories import normalize, to_categorical
 from fkeras.utils.drawing import model_to_dot, plot_model
+from fkeras.utils.features.feature_space import FeatureSpace
 from fkeras.utils.images import array_to_img, img_to_array, load_img, save_img
 from fkeras.utils.sequences import pad_sequences
 from fkeras.utils.sources.dataset import Dataset
@@ -16,6 +17,7 @@ from fkeras.utils.splitting import split_dataset
 
 __all__ = (
     "Dataset",
+    "FeatureSpace",
     "array_to_img",
     "audio_dataset_from_directory",
     "image_dataset_from_directory",

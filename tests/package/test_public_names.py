@@ -28,7 +28,6 @@ UTILS = {
     "clear_session": "the package keeps no global state",
     "set_random_seed": "the package keeps no global state: calls take keys",
     "Config": "a mutable dictionary with attributes; a frozen dataclass takes its place",
-    "FeatureSpace": "follows",
     "Progbar": "a class of mutable state; fk.callbacks.ProgressBar shows progress",
     "PyDataset": "any iterable of batches is a source",
     "Sequence": "any iterable of batches is a source",
