@@ -68,11 +68,13 @@ if TYPE_CHECKING:
         Limits,
         export,
         export_step,
+        from_keras,
         load_model,
         load_training,
         load_weights,
         save_model,
         save_weights,
+        to_keras,
     )
     from fkeras.training import (
         Callback,
@@ -134,6 +136,7 @@ __all__ = (
     "export_step",
     "find_nan",
     "freeze",
+    "from_keras",
     "initializers",
     "inline",
     "layers",
@@ -156,6 +159,7 @@ __all__ = (
     "save_weights",
     "split_host",
     "to_dot",
+    "to_keras",
     "to_mermaid",
     "transforms",
     "unfreeze",
@@ -172,7 +176,7 @@ _LATE = MappingProxyType(
         "applications": (),
         "saving": (
             *("FileError", "Limits", "export", "export_step", "load_model", "load_training"),
-            *("load_weights", "save_model", "save_weights"),
+            *("load_weights", "save_model", "save_weights", "from_keras", "to_keras"),
         ),
         "training": (
             *("Callback", "Checkpoint", "CheckpointError", "Finding", "History", "Interrupted"),

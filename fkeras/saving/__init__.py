@@ -8,6 +8,7 @@ to a temporary name and then rename the file, so that a crash leaves the old fil
 
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits
+from fkeras.saving.conversion import from_keras, to_keras
 from fkeras.saving.export.exporting import export, export_step
 from fkeras.saving.models import load_model, save_model
 from fkeras.saving.trainings import load_training
@@ -18,9 +19,11 @@ __all__ = (
     "Limits",
     "export",
     "export_step",
+    "from_keras",
     "load_model",
     "load_training",
     "load_weights",
     "save_model",
     "save_weights",
+    "to_keras",
 )

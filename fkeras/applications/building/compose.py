@@ -24,7 +24,7 @@ class Files(NamedTuple):
     """Keras's files of ImageNet weights: with the classifier, and without.
 
     Example:
-        >>> Files("vgg16/vgg16_weights_tf_dim_ordering_tf_kernels{}.h5").url(False)[-20:]
+        >>> Files("vgg16/vgg16_weights_tf_dim_ordering_tf_kernels{}.h5").url(False)[-19:]
         'tf_kernels_notop.h5'
     """
 

@@ -240,16 +240,16 @@ def _read_classes(path: str) -> list[tuple[str, str]]:
             raise ValueError(
                 f"decode_predictions: class_index: {path!r} is no JSON file ({error})."
             ) from None
-    classes = []
-    count = len(entries) if isinstance(entries, Mapping) else 0
-    for number in range(max(count, 1)):
-        entry = entries.get(str(number)) if count else None
-        texts = isinstance(entry, list) and len(entry) == 2 and {*map(type, entry)} == {str}
-        if not texts:
-            raise ValueError(
-                f"decode_predictions: class_index: expected an object with the keys '0', '1', ... "
-                f'and entries such as ["n01440764", "tench"] in {path!r}; class {number} is '
-                f"{describe_value(entry)}."
-            )
-        classes.append((entry[0], entry[1]))
+    classes: list[tuple[str, str]] = []
+    table = entries if isinstance(entries, Mapping) else {}
+    for number in range(max(len(table), 1)):
+        match table.get(str(number)):
+            case [str(identifier), str(name)]:
+                classes.append((identifier, name))
+            case entry:
+                raise ValueError(
+                    "decode_predictions: class_index: expected an object with the keys '0', '1', ... "
+                    f'and entries such as ["n01440764", "tench"] in {path!r}; class {number} is '
+                    f"{describe_value(entry)}."
+                )
     return classes

@@ -11,7 +11,7 @@ from typing import Any
 _PACKAGES = ("keras", "tf_keras", "keras_core")
 _PLAIN = (str, bool, int, float, tuple, dict, list)
 _CONVERTED = "`converted = fk.{home}.deserialize(keras.{home}.serialize(value))`"
-_MODEL = '`value.save("m.keras"); model, state = fk.load_model("m.keras")`'
+_MODEL = "`model, state = fk.from_keras(value)`"
 # base class in Keras, namespace, conversion; the first row that matches applies, so subclasses
 # precede their base classes: every Keras model is also a layer
 _KINDS = (
