@@ -91,5 +91,5 @@ def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
             TensorBoard(tmp_path).on_train_begin(RUN)
     pytest.importorskip("tensorboardX")
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="TensorBoard: expected log_dir as a folder"):
+    with pytest.raises(OSError, match="TensorBoard: expected log_dir in a writable folder"):
         TensorBoard(tmp_path / "file").on_train_begin(RUN)
