@@ -31,8 +31,10 @@ extensions = [
     "reference",
 ]
 exclude_patterns = ["build", "README.md", "extensions"]
+# a role {py:obj} of a page must name an object of the reference; signatures may name anything, as
 # nothing is looked up in other projects' inventories, which are on other hosts
-nitpicky = False
+nitpicky = True
+nitpick_ignore_regex = [("py:(?!obj).*", ".*")]
 
 # pages ---------------------------------------------------------------------------------------------
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist", "substitution"]
@@ -54,6 +56,8 @@ nb_execution_in_temp = True
 nb_output_stderr = "remove-warn"
 nb_merge_streams = True
 nb_number_source_lines = False
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
 
 
 def _library() -> str:

@@ -33,8 +33,8 @@ STATES = {
     "Network": "one entry for each layer that has state, by the name of the layer",
 }
 PAGES = DOCS / "reference" / "api"
-# pages in the order of the table of contents: file, namespace, title, text
-NAMESPACES = (
+# file, namespace, title, text; a public namespace without a row gets a page too
+_LISTED = (
     (
         "fkeras",
         "",
@@ -64,17 +64,22 @@ NAMESPACES = (
     ("utils", "utils", "Utilities", "Class vectors, sequences, images and drawings of models."),
     ("engine", "engine", "Engine", "What authors of layers and transforms build on."),
 )
-# the texts of ops are on the page of their own namespace, and those of callbacks on their page
-_HOMES = (
-    "ops.numpy",
-    "ops.nn",
-    "ops.image",
-    "ops.linalg",
-    "callbacks",
-    "layers",
-    "transforms",
-    "saving",
-)
+
+
+def _unlisted() -> Iterator[tuple[str, str, str, str]]:
+    listed = {space for _, space, *_ in _LISTED}
+    for name in sorted(set(fk.__all__) - listed):
+        space = getattr(fk, name)
+        if isinstance(space, types.ModuleType):
+            yield name, name, name.replace("_", " ").capitalize(), ""
+            for inner in getattr(space, "__all__", ()):
+                if isinstance(getattr(space, inner), types.ModuleType):
+                    yield f"{name}_{inner}", f"{name}.{inner}", f"{name}.{inner}", ""
+
+
+NAMESPACES = (*_LISTED, *_unlisted())
+# an object of several namespaces has its text in the first of these
+_HOMES = ("", "ops.numpy", "ops.nn", "ops.image", "ops.linalg", "callbacks", "layers", "transforms")
 FAMILIES = {
     "core": "Core layers",
     "convolution": "Convolution layers",
@@ -198,6 +203,7 @@ def _pages() -> Iterator[tuple[str, str]]:
                 yield page, "\n".join([f"# {name}", "", *_texts(places.get(page, []))])
             continue
         own = places.get(file, [])
+        text = text or (inspect.getdoc(namespace(path)) or "").partition("\n\n")[0]
         lines = [f"# {title}", "", text, "", *_table(path, own, ids), *_texts(own)]
         yield file, "\n".join(lines)
 
@@ -216,9 +222,10 @@ def _table(path: str, own: list[str], ids: dict[int, str]) -> Iterator[str]:
         value = getattr(namespace(path), name)
         full = _full(path, name)
         if isinstance(value, types.ModuleType):
-            if any(space == name for _, space, *_ in NAMESPACES):
-                file = next(file for file, space, *_ in NAMESPACES if space == name)
-                yield f"| [`{name}`]({file}.md) | namespace |"
+            inner = f"{path}.{name}" if path else name
+            if any(space == inner for _, space, *_ in NAMESPACES):
+                file = next(file for file, space, *_ in NAMESPACES if space == inner)
+                yield f"| [`{name}`]({file}.md) | {_summary(value) or 'namespace'} |"
             continue
         target = full if full in own else ids.get(id(value), full)
         yield f"| {{py:obj}}`{name} <{target}>` | {_summary(value)} |"

@@ -6,6 +6,7 @@ rejected file raises a `FileError` that names the part of the file and the layer
 to a temporary name and then rename the file, so that a crash leaves the old file intact.
 """
 
+from fkeras.engine.migration_hints.names import explain_unknown_names
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.conversion import from_keras, to_keras
@@ -27,3 +28,5 @@ __all__ = (
     "save_weights",
     "to_keras",
 )
+
+explain_unknown_names(__name__)

@@ -9,7 +9,7 @@ import pytest
 from packaging.version import Version
 
 from tests.support.paths import ROOT
-from tools.ci import audit, lower_bounds
+from tools.ci import audit, colab_install, lower_bounds
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -45,8 +45,18 @@ def test_ci_uses_the_constraints_and_the_tools():
     if script is None:
         pytest.skip("the source archive has no CI")
     assert 'export PIP_CONSTRAINT="$PWD/constraints.txt"' in script
-    for tool in ("lower_bounds", "check_sdist", "audit"):
+    for tool in ("lower_bounds", "colab_install", "check_sdist", "audit"):
         assert f'"$python" tools/ci/{tool}.py\n' in script
+
+
+def test_the_notebooks_are_installed_with_their_extras():
+    assert {"train", "files"} <= set(colab_install.extras().split(","))
+    notebook = ROOT / "notebooks" / f"{colab_install.NOTEBOOK}.ipynb"
+    assert len(colab_install.cells(notebook)) > 5
+    allowed = dict(line.split(">=") for line in PROJECT["dependencies"])
+    for pin in colab_install.PINNED:
+        name, version = pin.split("==")
+        assert Version(version) >= Version(allowed[name])
 
 
 def test_every_requirement_is_tested_at_its_lower_bound():

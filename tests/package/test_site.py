@@ -3,6 +3,7 @@
 The build of the site (`.ci/run`) executes the pages; it needs the extra `docs`.
 """
 
+import fnmatch
 import json
 import re
 import sys
@@ -38,7 +39,7 @@ def _entries(page):
     """The pages in the toctrees of a page."""
     for block in TOCTREE.findall(page.read_text()):
         for line in block.splitlines():
-            if line.strip() and not line.startswith(":"):
+            if line.strip() and not line.startswith((":", "api/")):
                 yield (page.parent / f"{line.strip()}.md").resolve()
 
 
@@ -65,8 +66,12 @@ def test_links_between_pages_lead_to_pages():
 
 
 def test_the_pages_of_the_reference_are_in_its_table_of_contents():
-    entries = {path.stem for path in _entries(DOCS / "reference" / "index.md")}
-    assert entries - {"migration_hints"} == {name for name, *_ in reference.NAMESPACES}
+    (block,) = TOCTREE.findall((DOCS / "reference" / "index.md").read_text())
+    patterns = [line for line in block.splitlines() if line.startswith("api/")]
+    for name, *_ in reference.NAMESPACES:
+        assert any(fnmatch.fnmatch(f"api/{name}", pattern) for pattern in patterns), name
+    # the pages of families are in the table of contents of api/layers.md
+    assert not any(fnmatch.fnmatch("api/layers_core", pattern) for pattern in patterns)
 
 
 @pytest.mark.parametrize("page", notebooks.pages(), ids=lambda page: page.stem)
@@ -133,17 +138,14 @@ def test_the_public_address_is_stated_once():
 
 def test_each_public_namespace_has_a_page():
     spaces = [name for name in fk.__all__ if isinstance(getattr(fk, name), types.ModuleType)]
-    missing = set(spaces) - {path for _, path, *_ in reference.NAMESPACES}
-    assert not missing, f"docs/extensions/reference.py: NAMESPACES lacks {sorted(missing)}"
+    assert not set(spaces) - {path for _, path, *_ in reference.NAMESPACES}
 
 
 def test_the_reference_documents_each_public_object_once():
     homes = reference.homes()
     places = {value: full for full, value in homes.items()}
     assert len(places) > 30
-    documented = {id(reference.namespace(f.rpartition(".")[0].partition(".")[2])) for f in homes}
     for _, path, *_ in reference.NAMESPACES:
-        assert id(reference.namespace(path)) in documented or path == "ops", path
         for name in reference.names(path):
             value = getattr(reference.namespace(path), name)
             if callable(value):

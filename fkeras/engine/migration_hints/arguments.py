@@ -95,6 +95,8 @@ _FUNCTIONS = MappingProxyType(
         "nb_epoch": "`epochs`, as in `trainer.fit(run, x, y, epochs=2)`",
         "return_dict": "the logs are always a dictionary; " + _NOT_NEEDED,
         "reset_metrics": "`run = trainer.reset_metrics(run)`",
+        "sparse": "arrays are dense: `x = fk.Input((8,))`",
+        "ragged": "pad the sequences and mask the padding: `y = layers.Masking()(x)`",
         "callbacks": "only `trainer.fit` calls callbacks; " + _NOT_NEEDED,
     }
 )

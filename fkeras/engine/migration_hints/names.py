@@ -136,6 +136,18 @@ _LOSSES = MappingProxyType(
     }
 )
 _METRICS = MappingProxyType(_abbreviation_hints("metrics"))
+_SAVING = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("register_keras_serializable", "custom_object_scope", "CustomObjectScope"), _CUSTOM
+        ),
+        **dict.fromkeys(("get_registered_object", "get_registered_name"), _CUSTOM),
+        "get_custom_objects": _CUSTOM,
+        "serialize_keras_object": "`config = fk.layers.serialize(layer)`",
+        "deserialize_keras_object": "`layer = fk.layers.deserialize(config)`",
+        "KerasFileEditor": '`model, state = fk.load_model("m.keras")` opens the file as values',
+    }
+)
 _QUANTIZERS = MappingProxyType(
     {
         "Quantizer": "`fk.quantizers.AbsMaxQuantizer`",
@@ -221,6 +233,7 @@ _TABLES = MappingProxyType(
         "fkeras.losses": _LOSSES,
         "fkeras.metrics": _METRICS,
         "fkeras.quantizers": _QUANTIZERS,
+        "fkeras.saving": _SAVING,
         "fkeras.ops": _OPS,
         "fkeras.utils": _UTILS,
     }

@@ -16,6 +16,7 @@ from fkeras.engine.config.field_types import AnyInteger, Converted, Policy
 from fkeras.engine.config.policy import NAMES, any_policy
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.config_walk import mappings
 from fkeras.engine.values.spec import STRING, Dimension, Spec, as_dims, canonical_dtype, is_shape
@@ -93,6 +94,7 @@ class InputLayer(Layer):
         return super().from_config(options, custom_objects)
 
 
+@explains_arguments
 def Input(  # noqa: N802  (Keras's name)
     shape: Sequence[int | str | None] | None = None,
     batch_size: int | None = None,
