@@ -305,6 +305,21 @@ class Affine(fk.Layer):
         return y if self.bias is None else y + self.bias
 
 
+def architectures(image: fk.KerasTensor) -> None:  # not called: composing takes seconds
+    assert_type(fk.applications.ResNet50(weights=None, classes=10), fk.Model)
+    assert_type(fk.applications.resnet50.ResNet50(weights="r.h5"), tuple[fk.Model, dict[str, Any]])
+    assert_type(fk.applications.MobileNet(weights=None, alpha=0.5, input_tensor=image), fk.Model)
+    assert_type(fk.applications.MobileNetV3Small(weights=None, minimalistic=True), fk.Model)
+    assert_type(fk.applications.NASNetMobile((64, 64, 3), weights=None), fk.Model)
+    assert_type(fk.applications.EfficientNetV2B0(False, weights=None, pooling="avg"), fk.Model)
+    assert_type(fk.applications.ConvNeXtTiny(weights=None, name="mine"), fk.Model)
+    assert_type(fk.applications.vgg16.preprocess_input(jnp.ones((1, 2, 2, 3))), jax.Array)
+    assert_type(fk.applications.vgg16.preprocess_input(image), fk.KerasTensor)
+    names = fk.applications.vgg16.decode_predictions(jnp.ones((1, 2)), class_index="index.json")
+    assert_type(names, list[list[tuple[str, str, Any]]])
+    assert_type(fk.from_keras(object()), tuple[fk.Network, dict[str, Any]])
+
+
 class Counted(fk.Layer):
     """Counts its training calls."""
 
