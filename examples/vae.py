@@ -63,9 +63,9 @@ run, _ = trainer.fit(run, x_train, x_train, epochs=1 if short else 30, batch_siz
 logs = trainer.evaluate(run, x_test, x_test, verbose=0)
 
 # the parts of the trained model are models: the decoder draws a walk through the plane
-decoder = run.model.layers["decoder"]
+trained = run.model.layers["decoder"]
 grid = np.stack(np.meshgrid(np.linspace(-1.5, 1.5, 4), [-1.0, 1.0]), -1).reshape(-1, 2)
-drawn = np.asarray(decoder(jnp.asarray(grid, "float32"))).reshape(2, 4, 28, 28)
+drawn = np.asarray(trained(jnp.asarray(grid, "float32"))).reshape(2, 4, 28, 28)
 for row in drawn[:, :, ::2].transpose(0, 2, 1, 3).reshape(28, -1):
     print("".join(" .:-=+*#%@"[int(v * 9.99)] for v in row))
 print(", ".join(f"{name} {value:.1f}" for name, value in logs.items()), "on held-out digits")
