@@ -1,0 +1,101 @@
+"""A denoising diffusion implicit model: draws digits by removing noise in a few steps.
+
+Follows keras.io's "Denoising Diffusion Implicit Models" on the digits of 8 x 8 pixels that
+scikit-learn contains: a small U-Net estimates the noise, the optimizer averages its weights.
+"""
+
+import argparse
+import math
+
+import jax
+import jax.numpy as jnp
+from small_digits import kernel_distance, load_small_digits, print_row
+
+import fkeras as fk
+from fkeras import layers
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--short", action="store_true")
+short = parser.parse_args().short
+epochs, size = (1, 64) if short else (60, 1500)
+
+
+@fk.ops.lift
+def embed(variance):
+    """Sines and cosines of the share of noise, (b, 1, 1, 1) to (b, 1, 1, 16)."""
+    angles = 2 * jnp.pi * jnp.exp(jnp.linspace(0.0, math.log(100.0), 8)) * variance
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+
+
+def block(x, width):
+    """A residual block."""
+    short_cut = x if x.shape[-1] == width else layers.Conv2D(width, 1)(x)
+    x = layers.BatchNormalization(center=False, scale=False)(x)
+    x = layers.Conv2D(width, 3, padding="same", activation="swish")(x)
+    return short_cut + layers.Conv2D(width, 3, padding="same")(x)
+
+
+noisy, variance = fk.Input((8, 8, 1), name="noisy"), fk.Input((1, 1, 1), name="variance")
+e = layers.UpSampling2D(8)(embed(variance))
+top = block(layers.Concatenate()([layers.Conv2D(16, 1)(noisy), e]), 24)
+x = block(layers.AveragePooling2D()(top), 48)
+x = layers.UpSampling2D(interpolation="bilinear")(x)
+x = block(layers.Concatenate()([x, top]), 24)
+network = fk.Model([noisy, variance], layers.Conv2D(1, 1, kernel_initializer="zeros")(x))
+
+
+def rates(time):
+    """`(noise rate, signal rate)` at a time from 0 to 1: the cosine schedule."""
+    start, end = math.acos(0.95), math.acos(0.02)
+    angle = start + time * (end - start)
+    return jnp.sin(angle), jnp.cos(angle)
+
+
+def objective(model, state, images, key, training):
+    """The absolute error of the estimated noise."""
+    noise_key, time_key, call_key = jax.random.split(key, 3)
+    noise = jax.random.normal(noise_key, images.shape)
+    noise_rate, signal_rate = rates(jax.random.uniform(time_key, (len(images), 1, 1, 1)))
+    mixed = signal_rate * images + noise_rate * noise
+    inputs = [mixed, noise_rate**2]
+    out = model.apply(inputs, state=state, training=training, key=call_key)
+    cleaned = (mixed - noise_rate * out.value) / signal_rate
+    metrics = {"image_loss": jnp.abs(cleaned - images).mean()}
+    return fk.Output(jnp.abs(out.value - noise).mean(), out.updates, metrics=metrics)
+
+
+@jax.jit
+def draw(model, state, noise):
+    """Images from noise in 20 steps: each estimates the image, and goes back to less noise."""
+
+    def step(number, carry):
+        mixed, _ = carry
+        noise_rate, signal_rate = rates(1 - number / 20)
+        variance = jnp.full((len(mixed), 1, 1, 1), noise_rate**2)
+        estimate = model([mixed, variance], state=state)
+        cleaned = (mixed - noise_rate * estimate) / signal_rate
+        noise_rate, signal_rate = rates(1 - (number + 1) / 20)
+        return signal_rate * cleaned + noise_rate * estimate, cleaned
+
+    return jax.lax.fori_loop(0, 20, step, (noise, noise))[1]
+
+
+x_train, x_test = load_small_digits()
+mean, deviation = x_train.mean(), x_train.std()
+optimizer = fk.optimizers.AdamW(2e-3, weight_decay=1e-4, use_ema=True, ema_momentum=0.99)
+trainer = fk.Trainer(optimizer, objective=objective)
+run = trainer.init(network, jax.random.key(0))
+run, _ = trainer.fit(run, (x_train[:size] - mean) / deviation, epochs=epochs, batch_size=32)
+
+logs = trainer.evaluate(run, (x_test - mean) / deviation, verbose=0)
+noise = jax.random.normal(jax.random.key(1), x_test.shape)
+drawn, plain = (
+    jnp.clip(x * deviation + mean, 0, 1) for x in (draw(run.model, run.state, noise), noise)
+)
+print_row(drawn[:8])
+print(f"held-out noise error {logs['loss']:.3f}, image error {logs['image_loss']:.3f}")
+print(
+    f"kernel distance from held-out digits: {kernel_distance(drawn, x_test):.4f}; of training "
+    f"digits {kernel_distance(x_train[:297], x_test):.4f}, "
+    f"of noise {kernel_distance(plain, x_test):.4f}"
+)
