@@ -13,8 +13,9 @@ differently when frozen, such as BatchNormalization, all read that flag.
 | `fk.unfreeze(model, "block1")` | "block1" becomes trainable, and so do the layers around it |
 
 Keras 3 keeps the rule for `layer.trainable = False`, but not for the constructor: a wrapper made with
-`trainable=False` lists no trained weights, yet a model around the wrapper trains them. Here, also in
-files, such weights are frozen.
+`trainable=False` lists no trained weights, yet a model around the wrapper trains them. Here such
+weights are frozen. Files of Keras 3 train as in Keras: the loader sets `trainable=True` in wrappers
+around trained layers (`fkeras/saving/quirks/frozen_containers.py`).
 """
 
 from __future__ import annotations
