@@ -1,0 +1,106 @@
+"""Structured data: numbers, numbers that are names, and words, each with its preprocessing layer.
+
+Predicts whether a car of the years 1970 to 1982 drives more than 23 miles with a gallon, from its
+brand, weight, number of cylinders and so on; 88 % of 118 other cars are predicted correctly. The
+table is that of the package mlxtend.
+"""
+
+import argparse
+import importlib.util
+import pathlib
+import time
+
+import jax
+import numpy as np
+
+import fkeras as fk
+from fkeras import layers
+
+NUMBERS = ("displacement", "horsepower", "weight", "acceleration", "year")
+CODES = ("cylinders", "origin")
+
+
+def load_cars():
+    """`(features, labels)`: columns by name, in random order, and 1 for an economical car."""
+    package = importlib.util.find_spec("mlxtend")
+    if package is None or not package.submodule_search_locations:
+        raise SystemExit("The cars are in the package mlxtend. Install it: pip install mlxtend")
+    path = pathlib.Path(package.submodule_search_locations[0]) / "data/data/autompg.csv.gz"
+    table = np.loadtxt(path, delimiter=",", dtype=str)
+    columns = np.random.default_rng(0).permutation(table).T
+    names = ("cylinders", *NUMBERS, "origin", "brand", "mpg")
+    cars = dict(zip(names, columns, strict=True))
+    features = {name: cars[name].astype("float32")[:, None] for name in NUMBERS}
+    features |= {name: cars[name].astype("int32")[:, None] for name in CODES}
+    # "chevrolet chevelle malibu": the first word is the brand
+    features["brand"] = np.array([[name.split()[0]] for name in cars["brand"]])
+    return features, (cars["mpg"].astype("float32")[:, None] > 23).astype("float32")
+
+
+def encode(features):
+    """The inputs, and one vector of all features; the layers learn from the training cars."""
+    inputs = {name: fk.Input((1,), name=name) for name in NUMBERS}
+    inputs |= {name: fk.Input((1,), dtype="int32", name=name) for name in CODES}
+    inputs["brand"] = fk.Input((1,), dtype="string", name="brand")
+    vectors = []
+    for name in NUMBERS:
+        vectors.append(layers.Normalization().adapt(features[name])(inputs[name]))
+    for name in CODES:
+        lookup = layers.IntegerLookup(output_mode="one_hot").adapt(features[name])
+        vectors.append(lookup(inputs[name]))
+    brands = layers.StringLookup(output_mode="one_hot").adapt(features["brand"])
+    vectors.append(brands(inputs["brand"]))
+    # a feature cross: a weight class of a brand's country
+    heavy = layers.Discretization(num_bins=4).adapt(features["weight"])(inputs["weight"])
+    cross = layers.HashedCrossing(num_bins=32, output_mode="one_hot")
+    vectors.append(cross([inputs["origin"], heavy]))
+    return inputs, layers.Concatenate()(vectors)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--short", action="store_true")
+    short = parser.parse_args().short
+    start = time.perf_counter()
+    features, labels = load_cars()
+    cut = int(0.7 * len(labels))
+    train = {name: column[:cut] for name, column in features.items()}
+    test = {name: column[cut:] for name, column in features.items()}
+
+    inputs, x = encode(train)
+    x = layers.Dense(32, activation="relu")(x)
+    x = layers.Dropout(0.5)(x)
+    model = fk.Model(inputs, layers.Dense(1, activation="sigmoid", name="economical")(x))
+
+    # brands are strings, which stay on the host: the rest of the model is trained
+    host, device = fk.split_host(model)
+    trainer = fk.Trainer(fk.optimizers.Adam(5e-3), "binary_crossentropy", metrics=["accuracy"])
+    run = trainer.init(device, jax.random.key(0))
+    run, _ = trainer.fit(
+        run,
+        host(train),
+        labels[:cut],
+        epochs=2 if short else 20,
+        validation_data=(host(test), labels[cut:]),
+        verbose=2,
+    )
+
+    # the whole model again, for a table of raw values
+    model = fk.Model(host.inputs, run.model(host.outputs))
+    car = {
+        "cylinders": 4, "displacement": 97.0, "horsepower": 60.0, "weight": 1834.0,
+        "acceleration": 19.0, "year": 71.0, "origin": 2, "brand": "volkswagen",
+    }  # fmt: skip
+    sample = {name: np.array([[value]]).astype(train[name].dtype) for name, value in car.items()}
+    probability = float(model(sample, state=run.state)[0, 0])
+    print(f"A Volkswagen of 1971 is economical with a probability of {probability:.1%}.")
+    logs = trainer.evaluate(run, host(test), labels[cut:], verbose=0)
+    share = max(labels[cut:].mean(), 1 - labels[cut:].mean())
+    print(
+        f"held-out accuracy {logs['accuracy']:.2%}; always the larger class {share:.2%}; "
+        f"{time.perf_counter() - start:.0f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""A miniature GPT: learns Python's documentation word by word, and continues a sentence.
+
+The text is `pydoc_data.topics` of the standard library. Each step of a sequence sees the steps
+before it, and predicts the next word.
+"""
+
+import argparse
+import math
+import pydoc_data.topics
+import re
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fkeras as fk
+from fkeras import layers, ops
+
+LENGTH, WORDS = 40, 3_000
+
+
+def standardize(texts):
+    """Lower-case texts in which punctuation stands between spaces, so that it counts as words."""
+    rows = [" ".join(re.findall(r"\w+|[^\w\s]", str(text).lower())) for text in texts.ravel()]
+    return np.array(rows).reshape(texts.shape)
+
+
+class TokenAndPosition(fk.Model):
+    """The sum of a vector for each word and a vector for each position."""
+
+    width: int
+
+    def call(self, ids):
+        positions = layers.Embedding(LENGTH, self.width)(ops.arange(LENGTH))
+        return layers.Embedding(WORDS, self.width)(ids) + positions
+
+
+class Block(fk.Model):
+    """Causal attention, then two dense layers; each is added to its input and normalized."""
+
+    num_heads: int
+    ff_dim: int
+    rate: float = 0.1
+
+    def call(self, x):
+        width = x.shape[-1]
+        attention = layers.MultiHeadAttention(self.num_heads, width // self.num_heads)
+        y = layers.Dropout(self.rate)(attention(x, x, use_causal_mask=True))
+        x = layers.LayerNormalization(epsilon=1e-6)(x + y)
+        y = layers.Dense(width)(layers.Dense(self.ff_dim, activation="relu")(x))
+        return layers.LayerNormalization(epsilon=1e-6)(x + layers.Dropout(self.rate)(y))
+
+
+@jax.jit
+def continue_text(model, ids, count, key):
+    """Appends words to `count` words, drawn from the ten that are most probable at each place."""
+
+    def append(place, ids):
+        # padding behind the last word has no effect: attention is causal
+        logits = model(ids[None])[0, place - 1]
+        logits = logits.at[:2].set(-jnp.inf)  # neither padding nor unknown words
+        values, words = jax.lax.top_k(logits, 10)
+        drawn = jax.random.categorical(jax.random.fold_in(key, place), values)
+        return ids.at[place].set(words[drawn])
+
+    return jax.lax.fori_loop(count, LENGTH, append, ids)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--short", action="store_true")
+    short = parser.parse_args().short
+    begin = time.perf_counter()
+    topics = list(pydoc_data.topics.topics.values())
+    vectorize = layers.TextVectorization(max_tokens=WORDS, standardize=standardize).adapt(topics)
+    stream = np.concatenate([row[row > 0] for row in np.asarray(vectorize(topics))])
+    cut = int(0.9 * len(stream))
+    # each window overlaps half of the next, and holds one word more than the model reads
+    starts = np.arange(0, len(stream) - LENGTH - 1, LENGTH // 2)
+    windows = stream[starts[:, None] + np.arange(LENGTH + 1)]
+    train, test = windows[starts + LENGTH < cut], windows[starts >= cut]
+    if short:
+        train = train[:128]
+    print(f"{len(stream)} words in all, {len(train)} windows to learn from")
+
+    words = fk.Input((LENGTH,), dtype="int32", name="words")
+    x = TokenAndPosition(width=64 if short else 128)(words)
+    x = Block(num_heads=2, ff_dim=64 if short else 256)(x)
+    model = fk.Model(words, layers.Dense(WORDS, name="next_word")(x))
+    loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
+    trainer = fk.Trainer(fk.optimizers.Adam(2e-3), loss)
+    run = trainer.init(model, jax.random.key(0))
+
+    vocabulary = vectorize.get_vocabulary()
+    prompt = ["the", "value", "of", "the"]
+    ids = np.zeros(LENGTH, "int32")
+    ids[: len(prompt)] = [vocabulary.index(word) for word in prompt]
+
+    def show(epoch, run, logs):
+        key = jax.random.key(epoch)
+        text = [vocabulary[i] for i in continue_text(run.model, ids, len(prompt), key)]
+        print(" ", " ".join(text))
+
+    stop = fk.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True)
+    run, _ = trainer.fit(
+        run,
+        train[:, :-1],
+        train[:, 1:],
+        epochs=1 if short else 12,
+        validation_data=(test[:, :-1], test[:, 1:]),
+        callbacks=[stop, fk.callbacks.LambdaCallback(on_epoch_end=show)],
+        verbose=2,
+    )
+    logs = trainer.evaluate(run, test[:, :-1], test[:, 1:], verbose=0)
+    # what the frequencies of the words alone reach
+    counts = np.bincount(stream[:cut], minlength=WORDS) + 1
+    alone = -np.log(counts / counts.sum())[test[:, 1:]].mean()
+    print(
+        f"a new word is one of {math.exp(logs['loss']):.0f} (perplexity); by frequency alone one "
+        f"of {math.exp(alone):.0f}; {time.perf_counter() - begin:.0f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
