@@ -17,7 +17,7 @@ import numpy as np
 import fkeras as fk
 from fkeras import layers, ops
 
-LENGTH, WORDS = 40, 3_000
+LENGTH, WORDS = 40, 2_000
 
 
 def standardize(texts):
@@ -76,8 +76,8 @@ def main():
     vectorize = layers.TextVectorization(max_tokens=WORDS, standardize=standardize).adapt(topics)
     stream = np.concatenate([row[row > 0] for row in np.asarray(vectorize(topics))])
     cut = int(0.9 * len(stream))
-    # each window overlaps half of the next, and holds one word more than the model reads
-    starts = np.arange(0, len(stream) - LENGTH - 1, LENGTH // 2)
+    # a window holds one word more than the model reads
+    starts = np.arange(0, len(stream) - LENGTH - 1, LENGTH)
     windows = stream[starts[:, None] + np.arange(LENGTH + 1)]
     train, test = windows[starts + LENGTH < cut], windows[starts >= cut]
     if short:
@@ -107,7 +107,7 @@ def main():
         run,
         train[:, :-1],
         train[:, 1:],
-        epochs=1 if short else 12,
+        epochs=1 if short else 8,
         validation_data=(test[:, :-1], test[:, 1:]),
         callbacks=[stop, fk.callbacks.LambdaCallback(on_epoch_end=show)],
         verbose=2,
