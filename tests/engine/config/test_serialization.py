@@ -358,9 +358,9 @@ def test_instances_have_the_base_classes_of_keras(base, value):
 
 
 @pytest.mark.parametrize("base", [Ramp, Spread, Box])
-def test_base_classes_name_missing_methods(base):
+def test_base_classes_name_the_method_to_write(base):
     arguments = (None, (2,)) if base is Ramp else (jnp.ones(2),)
-    with pytest.raises(NotImplementedError, match=f"{base.__name__}: .*missing method __call__"):
+    with pytest.raises(NotImplementedError, match=f"{base.__name__}: .*needs its own __call__"):
         base()(*arguments)
 
 

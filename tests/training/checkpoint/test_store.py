@@ -685,14 +685,15 @@ ORPHAN = """
             try:
                 store.save(1, tree(1), {})
             except CheckpointError as error:
-                assert "another process opened it" in str(error)
                 store.close()
-                os.write(write, b"%d\\n" % os.getpid())
+                os.write(write, b"%d %s\\n" % (os.getpid(), str(error).encode()))
             time.sleep(60)
         time.sleep(60)
     first = forked(parent)
     with os.fdopen(read) as lines:
-        orphan = int(lines.readline())
+        orphan, _, message = lines.readline().partition(" ")
+    assert "belongs to another process" in message, message
+    orphan = int(orphan)
     def refused():
         try:
             open_store(Checkpoint(folder))

@@ -174,7 +174,7 @@ def test_an_exception_of_a_hook_carries_the_run(hook):
         else:
             assert caught.value.run is run_of(caught.value)
         if kind in (Own, Frozen):
-            assert "it was 'mine'" in caught.value.__notes__[0]
+            assert "previous value was 'mine'" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("hook", HOOKS)
