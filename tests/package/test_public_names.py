@@ -1,59 +1,16 @@
-"""Every public name of Keras's catalogue is in fkeras, or has a reason for its absence."""
+"""Every public name of Keras is in fkeras, or in the tables of docs/explanation/omitted.md."""
 
 import importlib
+import re
 import types
 
 import pytest
 
 import fkeras as fk
 from tests.support.keras_oracle import keras
+from tests.support.paths import ROOT
 
-_NO_REGISTRY = "the package keeps no registry: custom_objects names own classes"
-_NO_SWITCH = "the package keeps no global state: fit has the argument verbose"
-UTILS = {
-    **{
-        name: _NO_REGISTRY
-        for name in (
-            *("CustomObjectScope", "custom_object_scope", "get_custom_objects"),
-            *("get_registered_name", "get_registered_object", "register_keras_serializable"),
-        )
-    },
-    **{
-        name: _NO_SWITCH
-        for name in (
-            *("disable_interactive_logging", "enable_interactive_logging"),
-            "is_interactive_logging_enabled",
-        )
-    },
-    "clear_session": "the package keeps no global state",
-    "set_random_seed": "the package keeps no global state: calls take keys",
-    "Config": "a mutable dictionary with attributes; a frozen dataclass takes its place",
-    "Progbar": "a class of mutable state; fk.callbacks.ProgressBar shows progress",
-    "PyDataset": "any iterable of batches is a source",
-    "Sequence": "any iterable of batches is a source",
-    "bounding_boxes": "image layers and fk.ops.image move boxes",
-    "deserialize_keras_object": "every namespace has its own deserialize",
-    "serialize_keras_object": "every namespace has its own serialize",
-    "get_file": "fk.datasets downloads files; Python's urllib downloads others",
-    "get_source_inputs": "model.inputs",
-    "is_keras_tensor": "isinstance(x, fk.KerasTensor)",
-    "legacy": "serialization of old versions",
-    "pack_x_y_sample_weight": "a tuple",
-    "standardize_dtype": "jnp.dtype",
-    "unpack_x_y_sample_weight": "a tuple",
-}
-# namespace -> name -> reason for its absence
-EXCEPTIONS = types.MappingProxyType(
-    {
-        "layers": {
-            "TFSMLayer": "wraps a TensorFlow SavedModel",
-            "TorchModuleWrapper": "wraps a PyTorch module",
-        },
-        "optimizers": {"legacy": "a namespace that only raises errors about Keras 2"},
-        "random": {"SeedGenerator": "draws by mutation; a key takes its place"},
-        "utils": UTILS,
-    }
-)
+PAGE = ROOT / "docs/explanation/omitted.md"
 SPACES = (
     "layers",
     "losses",
@@ -87,12 +44,58 @@ def _ours(space):
     return value
 
 
-@pytest.mark.parametrize("space", SPACES)
-def test_every_public_keras_name_exists_or_is_an_exception(space):
-    namespace, reasons = _ours(space), EXCEPTIONS.get(space, {})
-    missing = {name for name in _names(space) if not hasattr(namespace, name)}
-    assert not missing - set(reasons), f"fk.{space} lacks {sorted(missing - set(reasons))}"
-    assert set(reasons) <= missing, "an exception that is here, or that Keras does not have"
+def _rows():
+    """`(names, reason, remedy)` of each row of the page's tables."""
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("| `keras."):
+            names, reason, remedy = (cell.strip() for cell in line.strip("| ").split(" | "))
+            yield re.findall(r"`(keras\.[\w.*]+)`", names), reason, remedy
+
+
+def _missing(path, module, ours):
+    """Paths of the names of a namespace of Keras that fkeras lacks; of a whole namespace "path.*"."""
+    for name in dir(module):
+        value = getattr(module, name)
+        is_space = isinstance(value, types.ModuleType)
+        if name.startswith("_") or (is_space and not value.__name__.startswith("keras.")):
+            continue
+        if is_space and value.__name__.startswith("keras.src"):
+            continue
+        # `fk.export` is a function, and Keras's namespace `keras.export` has a single class
+        counterpart = getattr(ours, name, None)
+        if counterpart is None:
+            yield f"{path}.{name}.*" if is_space else f"{path}.{name}"
+        elif is_space:
+            yield from _missing(f"{path}.{name}", value, counterpart)
+
+
+def test_every_public_keras_name_is_here_or_on_the_page_of_omitted_names():
+    missing = list(_missing("keras", keras, fk))
+    rows = [name for names, _, _ in _rows() for name in names]
+    assert len(missing) > 60
+    assert sorted(set(missing) - set(rows)) == [], "names without a row"
+    assert sorted(set(rows) - set(missing)) == [], "rows of names that fkeras or not even Keras has"
+    assert len(rows) == len(set(rows)), "two rows of a name"
+
+
+def test_every_row_has_a_reason_and_a_remedy_that_exists():
+    for names, reason, remedy in _rows():
+        assert names and len(reason) > 5 and remedy, names
+        for path in re.findall(r"\b(fk\.[a-zA-Z_.]*[a-zA-Z_]|layers\.\w+)", remedy):
+            value = fk
+            for part in path.removeprefix("fk.").split("."):
+                value = getattr(value, part)
+
+
+def test_errors_of_missing_names_have_a_remedy():
+    for path in _missing("keras", keras, fk):
+        *spaces, name = path.removesuffix(".*").split(".")[1:]
+        space = fk
+        for part in spaces:
+            space = getattr(space, part)
+        if isinstance(space, types.ModuleType):  # not fk.export
+            with pytest.raises(AttributeError, match="Instead: "):
+                getattr(space, name)
 
 
 @pytest.mark.parametrize("space", SPACES)

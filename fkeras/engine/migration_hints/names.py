@@ -31,6 +31,10 @@ _PACKAGE = MappingProxyType(
         "model_from_json": "`model = fk.Model.from_config(json.loads(model.to_json()))`",
         "Function": "`fk.Model(inputs, outputs)`",
         "Functional": "`fk.Model(inputs, outputs)`",
+        "Operation": "`fk.ops.lift(jnp.sin)(x)` makes a layer of a function",
+        "Quantizer": "`fk.quantizers.AbsMaxQuantizer`",
+        "distillation": "a Trainer with an objective of your own, as in examples/distillation.py",
+        "legacy": "fk.load_model opens and converts the files of Keras 1 and 2",
         "Variable": _VARIABLE,
         "mixed_precision": _MIXED,
         "dtype_policies": '`fk.DTypePolicy("mixed_bfloat16")`',
@@ -151,6 +155,7 @@ _SAVING = MappingProxyType(
 _QUANTIZERS = MappingProxyType(
     {
         "Quantizer": "`fk.quantizers.AbsMaxQuantizer`",
+        "fake_quant_with_min_max_vars": "`fk.ops.round(fk.ops.clip(x, 0, 1) * 255) / 255`",
         "QuantizationConfig": '`fk.quantize(model, "int8")`',
     }
 )
