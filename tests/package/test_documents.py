@@ -2,7 +2,10 @@
 
 import re
 
+import pytest
+
 from tests.support.paths import ROOT
+from tools.ci import readme_example
 
 
 def test_every_engine_case_has_tests():
@@ -75,3 +78,43 @@ def test_functions_of_the_walkthroughs_exist():
             if not reference.startswith(("fkeras/", "jax.", "error.")):
                 name = reference.rpartition(".")[2]
                 assert re.search(rf"(def|class) {name}\b", source), f"{paths}: {reference}"
+
+
+def test_the_readme_is_short_and_has_its_two_setup_commands():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) < 200
+    commands = re.findall(r"^python3 -m venv \.venv && (.*)$", text, re.M)
+    assert [command.rpartition(" && ")[2] for command in commands] == [
+        ".venv/bin/python examples/digits_cnn.py",
+        ".venv/bin/python -m pytest -q -n 2",
+    ]
+    # .ci/run executes the first line that has these words
+    first = next(line for line in text.splitlines() if "python -m pytest" in line)
+    assert first.endswith(commands[1])
+
+
+def test_links_of_the_readme_lead_to_pages():
+    links = re.findall(r"\]\(([\w./-]+)\)", (ROOT / "README.md").read_text())
+    assert len(links) > 15
+    for link in links:
+        assert (ROOT / link).is_file(), link
+
+
+def test_every_example_is_on_its_page():
+    page = (ROOT / "docs" / "guides" / "examples.md").read_text()
+    listed = re.findall(r"^\| `(examples/\w+\.py)`", page, re.M)
+    programs = [path for path in (ROOT / "examples").glob("*.py") if "--short" in path.read_text()]
+    assert sorted(listed) == sorted(f"examples/{path.name}" for path in programs)
+
+
+OUTPUTS = (
+    ("loss 0.30 of a\n", "loss 0.31 of a\n", True),
+    ("loss 0.30 of a\n", "loss 0.40 of a\n", False),
+    ("loss 0.30 of a\n", "loss 0.30 of b\n", False),
+    ("11,914 (46.5 KiB)", "11,915 (46.5 KiB)", False),
+)
+
+
+@pytest.mark.parametrize(("shown", "output", "equal"), OUTPUTS)
+def test_the_shown_output_may_differ_by_rounding(shown, output, equal):
+    assert readme_example.equal_output(shown, output) == equal
