@@ -1,6 +1,6 @@
 """Opens Keras's files of all 40 models of `keras.applications`, and opens ours in Keras.
 
-    python tools/stress/applications.py [--part I/N] [--composed] [names...]
+    python tools/stress/applications.py [--part I/N] [--composed] [--files] [names...]
 
 Each model has random weights and statistics and the smallest images that it accepts. `fk.load_model`
 opens Keras's file; outputs and moving statistics are compared in inference and in training, with all
@@ -13,16 +13,20 @@ the CPU seconds. Exits with 1 if a difference exceeds 1e-4. All models take long
 `--part 1/8` to `--part 8/8`.
 
 With `--composed` it compares `fk.applications` instead: the function of the same name reads Keras's
-weights (`.weights.h5`), its outputs in inference are compared, and the limit is 1e-5.
+weights (`.weights.h5`), its outputs in inference are compared, and the limit is 1e-5. With `--files`
+as well the function reads `.weights.h5`, `.h5` and `.keras` files and the model in memory
+(`fk.from_keras`), a column for each.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import sys
 import tempfile
 import time
 import unittest.mock
+import warnings
 
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -44,6 +48,7 @@ _DRAWS = "keras.src.initializers.random_initializers.random"
 LIMIT = 1e-4
 COMPOSED_LIMIT = 1e-5
 BATCH = 8
+SUFFIXES = (".weights.h5", ".h5", ".keras")
 # the smallest width and height, where it is not 32
 SIZES = {"Xception": 71, "InceptionV3": 75, "InceptionResNetV2": 75}
 NAMES = (
@@ -198,22 +203,40 @@ def images(model, count):
     return (x if _scales(model) else x / 127.5 - 1).astype("float32")
 
 
-def check_composed(name, folder, **options):
-    """The difference of the outputs of `fk.applications` with Keras's weights, in inference."""
+def check_composed(name, folder, suffixes=SUFFIXES[:1], **options):
+    """The differences of the outputs of `fk.applications` with Keras's weights, in inference.
+
+    There is one difference for each kind of file; for several kinds of files, the last difference is
+    that of `fk.from_keras`.
+    """
     model = drawn_model(name, **options)
-    path = pathlib.Path(folder, f"{name}.weights.h5")
-    model.save_weights(path)
-    arguments = {"classes": 10, "input_shape": model.input_shape[1:], **options}
-    ours, state = getattr(fk.applications, name)(
-        weights=path, classifier_activation=None, **arguments
-    )
-    path.unlink()
-    pairs = zip(ours.get_weights(state), model.get_weights(), strict=True)
-    assert all(np.array_equal(a, b) for a, b in pairs), "other weights than Keras has"
     x = images(model, 2)
     lowered, arguments = keras_program(model, False, x)
-    wanted = lowered.compile()(*arguments)[0]
-    return (apart(our_outputs(ours, state, False, x)[0], wanted),)
+    wanted = np.asarray(lowered.compile()(*arguments)[0])
+    # equal constants would hide a wrong graph
+    assert wanted.std() > 1e-3 * np.abs(wanted).max(), "the outputs of Keras are constant"
+    arguments = {"classes": 10, "input_shape": model.input_shape[1:], **options}
+    differences = []
+    for suffix in suffixes:
+        path = pathlib.Path(folder, f"{name}{suffix}")
+        with warnings.catch_warnings():
+            # absl logs that .h5 is legacy; Keras warns that a model in memory is not compiled
+            warnings.simplefilter("ignore")
+            model.save_weights(path) if suffix == SUFFIXES[0] else model.save(path)
+        ours, state = getattr(fk.applications, name)(
+            weights=path, classifier_activation=None, **arguments
+        )
+        path.unlink()
+        differences.append(_composed_difference(model, ours, state, x, wanted))
+    if len(suffixes) > 1:
+        differences.append(_composed_difference(model, *fk.from_keras(model), x, wanted))
+    return tuple(differences)
+
+
+def _composed_difference(theirs, ours, state, x, wanted):
+    pairs = zip(ours.get_weights(state), theirs.get_weights(), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs), "other weights than Keras has"
+    return apart(our_outputs(ours, state, False, x)[0], wanted)
 
 
 def _scales(model):
@@ -225,14 +248,20 @@ def main():
     parser = argparse.ArgumentParser(description="Models of keras.applications, there and back.")
     parser.add_argument("--part", default="1/1", help="which part of how many, such as 2/8")
     parser.add_argument("--composed", action="store_true", help="compare fk.applications")
+    parser.add_argument("--files", action="store_true", help="with --composed: all kinds of files")
     parser.add_argument("names", nargs="*", help="models; all without any")
     given = parser.parse_args()
     part, parts = map(int, given.part.split("/"))
     names = (given.names or NAMES)[part - 1 :: parts]
     failed = []
-    columns = ("inference",) if given.composed else ("inference", "back", "training", "statistics")
-    print(f"{'':18s} {' '.join(f'{column:>10s}' for column in columns)}")
-    compare, limit = (check_composed, COMPOSED_LIMIT) if given.composed else (check, LIMIT)
+    if given.files and not given.composed:
+        parser.error("--files needs --composed")
+    columns, compare, limit = ("inference", "back", "training", "statistics"), check, LIMIT
+    if given.composed:
+        suffixes = SUFFIXES if given.files else SUFFIXES[:1]
+        columns = (*suffixes, "from_keras") if given.files else ("inference",)
+        compare, limit = functools.partial(check_composed, suffixes=suffixes), COMPOSED_LIMIT
+    print(f"{'':18s} {' '.join(f'{column:>11s}' for column in columns)}")
     for name in names:
         start = time.process_time()
         try:
@@ -247,7 +276,7 @@ def main():
             jax.clear_caches()
         if not max(errors) <= limit:
             failed.append(name)
-        shown = " ".join(f"{error:10.1e}" for error in errors)
+        shown = " ".join(f"{error:11.1e}" for error in errors)
         spent = time.process_time() - start
         print(f"{name:18s} {shown} {spent:8.1f} s CPU{'  FAILS' * (name in failed)}", flush=True)
     print(f"{len(names) - len(failed)} of {len(names)} hold")
