@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
 from fkeras.engine.config.converters import axes, probability, real
-from fkeras.engine.config.field_types import Axes, Real
+from fkeras.engine.config.field_types import Axes, Named, Real
 from fkeras.engine.values.registry import by_name, named
 
 __all__ = (
@@ -167,7 +167,19 @@ _REGISTERED = (
 _NAMES = by_name(_REGISTERED)
 
 
-def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+@overload
+def get(identifier: None, custom_objects: Mapping[str, Any] | None = None) -> None: ...
+
+
+@overload
+def get(
+    identifier: Named, custom_objects: Mapping[str, Any] | None = None
+) -> Callable[..., Any]: ...
+
+
+def get(
+    identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
+) -> Callable[..., Any] | None:
     """Returns the constraint for a name, a configuration or a function; None for None.
 
     Args:

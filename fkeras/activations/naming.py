@@ -7,6 +7,7 @@ from typing import Any
 
 from fkeras.activations import gated, positive, rectified, saturating, shares, shrinking
 from fkeras.engine.config.configurable import lookup
+from fkeras.engine.config.field_types import Named
 from fkeras.engine.values.registry import by_name
 
 _NAMES: Mapping[str, Callable[..., Any]] = by_name(
@@ -19,7 +20,9 @@ _NAMES: Mapping[str, Callable[..., Any]] = by_name(
 )
 
 
-def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Callable:
+def get(
+    identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """Returns the activation for a name, a configuration or a function; `linear` for None.
 
     Args:

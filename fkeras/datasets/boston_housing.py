@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fkeras.datasets.files.places import find, packaged
 from fkeras.datasets.files.reading import read_npz
 from fkeras.datasets.files.rows import Pair, split
+from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/boston_housing.npz"
 _DIGEST = "f553886a1f8d56431e820c5b82552d9d95cfcb96d1e678153f8839538947dff5"
 
 
 def load_data(
-    path: Any = "boston_housing.npz",
+    path: FilePath = "boston_housing.npz",
     test_split: float = 0.2,
     seed: int = 113,
     download: bool = False,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fkeras.datasets.files.places import find
 from fkeras.datasets.files.reading import read_npz
 from fkeras.datasets.files.rows import Pair, split
 from fkeras.engine.config.converters import choice
+from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/california_housing.npz"
 _DIGEST = "1a2e3a52e0398de6463aebe6f4a8da34fb21fbb6b934cf88c3425e766f2a1a6f"
@@ -18,7 +17,7 @@ _SMALL = 600
 
 def load_data(
     version: str = "large",
-    path: Any = "california_housing.npz",
+    path: FilePath = "california_housing.npz",
     test_split: float = 0.2,
     seed: int = 113,
     download: bool = False,

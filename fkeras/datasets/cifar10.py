@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fkeras.datasets.files.cifar import images
 from fkeras.datasets.files.places import find
 from fkeras.datasets.files.reading import read_pickles
 from fkeras.datasets.files.rows import Pair
+from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 _DIGEST = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
@@ -18,7 +17,9 @@ _NAMES = (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")
 _ALSO = ("cifar-10-batches-py-target/cifar-10-batches-py", "cifar-10-batches-py")
 
 
-def load_data(path: Any = "cifar-10-python.tar.gz", download: bool = False) -> tuple[Pair, Pair]:
+def load_data(
+    path: FilePath = "cifar-10-python.tar.gz", download: bool = False
+) -> tuple[Pair, Pair]:
     """Returns the images and labels of CIFAR-10.
 
     The pickles in the archive are read without running code of the file, and nothing is unpacked to

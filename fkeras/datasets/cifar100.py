@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fkeras.datasets.files.cifar import images
 from fkeras.datasets.files.places import find
 from fkeras.datasets.files.reading import read_pickles
 from fkeras.datasets.files.rows import Pair
 from fkeras.engine.config.converters import choice
+from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _DIGEST = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
@@ -19,7 +18,7 @@ _MODE = choice("fine", "coarse")
 
 
 def load_data(
-    label_mode: str = "fine", path: Any = "cifar-100-python.tar.gz", download: bool = False
+    label_mode: str = "fine", path: FilePath = "cifar-100-python.tar.gz", download: bool = False
 ) -> tuple[Pair, Pair]:
     """Returns the images and labels of CIFAR-100.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from fkeras.datasets.files.places import find
 from fkeras.datasets.files.reading import read_idx
 from fkeras.datasets.files.rows import Pair
+from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
 # the checksums that the publisher of the data lists: MD5
@@ -19,7 +19,7 @@ _FILES = (
 )
 
 
-def load_data(path: Any = "fashion-mnist", download: bool = False) -> tuple[Pair, Pair]:
+def load_data(path: FilePath = "fashion-mnist", download: bool = False) -> tuple[Pair, Pair]:
     """Returns the images and labels of Fashion-MNIST.
 
     The classes are T-shirt, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag and boot.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fkeras.datasets.files.places import find
 from fkeras.datasets.files.reading import read_json, read_npz
 from fkeras.datasets.files.rows import Pair, WordRules, as_objects, shuffled
+from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
 _DIGEST = "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f"
@@ -16,7 +15,7 @@ _WORDS_DIGEST = "bfafd718b763782e994055a2d397834f"
 
 
 def load_data(
-    path: Any = "imdb.npz",
+    path: FilePath = "imdb.npz",
     num_words: int | None = None,
     skip_top: int = 0,
     maxlen: int | None = None,
@@ -69,7 +68,9 @@ def load_data(
     return (as_objects(rows[:count]), y_train), (as_objects(rows[count:]), y_test)
 
 
-def get_word_index(path: Any = "imdb_word_index.json", download: bool = False) -> dict[str, int]:
+def get_word_index(
+    path: FilePath = "imdb_word_index.json", download: bool = False
+) -> dict[str, int]:
     """Returns the number of each word, before `index_from` is added.
 
     Args:

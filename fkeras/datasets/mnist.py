@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-from typing import Any
 
 import numpy as np
 
 from fkeras.datasets.files.places import find, packaged
 from fkeras.datasets.files.reading import read_npz
 from fkeras.datasets.files.rows import Pair
+from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 _DIGEST = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
@@ -17,7 +17,7 @@ _NAMES = ("x_train", "y_train", "x_test", "y_test")
 
 
 def load_data(
-    path: Any = "mnist.npz", download: bool = False, source: str = "file"
+    path: FilePath = "mnist.npz", download: bool = False, source: str = "file"
 ) -> tuple[Pair, Pair]:
     """Returns the images and labels of MNIST.
 

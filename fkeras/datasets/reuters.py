@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fkeras.datasets.files.places import find
 from fkeras.datasets.files.reading import read_json, read_npz
 from fkeras.datasets.files.rows import Pair, WordRules, as_objects, share_of, shuffled
+from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
 _DIGEST = "d6586e694ee56d7a4e65172e12b3e987c03096cb01eab99753921ef915959916"
@@ -22,7 +21,7 @@ _TOPICS = (
 
 
 def load_data(
-    path: Any = "reuters.npz",
+    path: FilePath = "reuters.npz",
     num_words: int | None = None,
     skip_top: int = 0,
     maxlen: int | None = None,
@@ -78,7 +77,9 @@ def load_data(
     return (rows[:count], y[:count]), (rows[count:], y[count:])
 
 
-def get_word_index(path: Any = "reuters_word_index.json", download: bool = False) -> dict[str, int]:
+def get_word_index(
+    path: FilePath = "reuters_word_index.json", download: bool = False
+) -> dict[str, int]:
     """Returns the number of each word, before `index_from` is added.
 
     Args:

@@ -29,7 +29,7 @@ def as_path(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def replacing(path: Any) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Opens a new binary file that replaces `path` atomically at the end of the block.
 
     The block writes a temporary file in the same directory, which is renamed if the block raises

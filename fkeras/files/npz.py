@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -36,7 +37,7 @@ class Readable(Protocol):
     def tell(self) -> int: ...
 
 
-def write(path: str, arrays: Mapping[str, Any]) -> None:
+def write(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     """Writes arrays to a file atomically.
 
     Args:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, overload
 
 from fkeras.engine.config.configurable import lookup
+from fkeras.engine.config.field_types import Named
 from fkeras.engine.values.registry import by_name
 from fkeras.initializers.constant import INITIALIZERS as CONSTANT_ROWS
 from fkeras.initializers.distributions import INITIALIZERS as DISTRIBUTIONS_ROWS
@@ -22,7 +23,19 @@ _NAMES: Mapping[str, type] = by_name(
 )
 
 
-def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+@overload
+def get(identifier: None, custom_objects: Mapping[str, Any] | None = None) -> None: ...
+
+
+@overload
+def get(
+    identifier: Named, custom_objects: Mapping[str, Any] | None = None
+) -> Callable[..., Any]: ...
+
+
+def get(
+    identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
+) -> Callable[..., Any] | None:
     """Returns the initializer for a name, a configuration or an object.
 
     Every function `(key, shape, dtype) -> array` is an initializer, including the functions of

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 from fkeras.engine.config.configurable import lookup
+from fkeras.engine.config.field_types import Named
 from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import by_name
 from fkeras.losses.loss import Loss
@@ -47,10 +48,10 @@ def get(identifier: None, custom_objects: Mapping[str, Any] | None = None) -> No
 
 
 @overload
-def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Metric: ...
+def get(identifier: Named, custom_objects: Mapping[str, Any] | None = None) -> Metric: ...
 
 
-def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Metric | None:
+def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = None) -> Metric | None:
     """Returns the metric for a name, a function, a class, a configuration, a loss or a metric.
 
     Args:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+
+from fkeras.nn.numerics.array_types import Numbers
 
 __all__ = ("beam_search_decode", "ctc_decode", "greedy_decode")
 
@@ -13,8 +13,8 @@ _NONE = -1  # pads label sequences
 
 
 def ctc_decode(
-    inputs: Any,
-    sequence_lengths: Any,
+    inputs: Numbers,
+    sequence_lengths: Numbers,
     strategy: str = "greedy",
     beam_width: int = 100,
     top_paths: int = 1,

@@ -11,6 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
+
+from fkeras.nn.numerics.array_types import Numbers, NumbersPair
 
 __all__ = (
     "extract_sequences",
@@ -32,7 +35,7 @@ _LONGEST = 1 << 24
 _MIRRORED = 1 << 10
 
 
-def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> jax.Array:
+def extract_sequences(x: Numbers, sequence_length: int, sequence_stride: int) -> jax.Array:
     """Extracts frames of equal length from the last axis, at equal distances.
 
     Args:
@@ -89,7 +92,7 @@ def overlap_add(frames: jax.Array, sequence_stride: int) -> jax.Array:
     return flat[..., : length + (count - 1) * sequence_stride]
 
 
-def fft(x: Pair) -> Pair:
+def fft(x: NumbersPair) -> Pair:
     """Computes the discrete Fourier transform along the last axis.
 
     Args:
@@ -110,7 +113,7 @@ def fft(x: Pair) -> Pair:
     return _parts(jnp.fft.fft(_complex("fft", x)))
 
 
-def fft2(x: Pair) -> Pair:
+def fft2(x: NumbersPair) -> Pair:
     """Computes the discrete Fourier transform along the last two axes.
 
     Args:
@@ -130,7 +133,7 @@ def fft2(x: Pair) -> Pair:
     return _parts(jnp.fft.fft2(_complex("fft2", x)))
 
 
-def ifft2(x: Pair) -> Pair:
+def ifft2(x: NumbersPair) -> Pair:
     """Computes the inverse discrete Fourier transform along the last two axes.
 
     Args:
@@ -150,7 +153,7 @@ def ifft2(x: Pair) -> Pair:
     return _parts(jnp.fft.ifft2(_complex("ifft2", x)))
 
 
-def rfft(x: Any, fft_length: int | None = None) -> Pair:
+def rfft(x: Numbers, fft_length: int | None = None) -> Pair:
     """Computes the discrete Fourier transform of real numbers along the last axis.
 
     Args:
@@ -169,7 +172,7 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
     return _parts(jnp.fft.rfft(jnp.asarray(x), n=fft_length))
 
 
-def irfft(x: Pair, fft_length: int | None = None) -> jax.Array:
+def irfft(x: NumbersPair, fft_length: int | None = None) -> jax.Array:
     """Computes the real array whose `rfft` is x.
 
     Args:
@@ -190,7 +193,9 @@ def irfft(x: Pair, fft_length: int | None = None) -> jax.Array:
     return jnp.fft.irfft(_complex("irfft", x), n=fft_length)
 
 
-def window_of(window: Any, sequence_length: int, fft_length: int, dtype: Any) -> jax.Array:
+def window_of(
+    window: str | Numbers | None, sequence_length: int, fft_length: int, dtype: DTypeLike
+) -> jax.Array:
     """Returns a window of `sequence_length` numbers, padded with zeros up to `fft_length`.
 
     Args:
@@ -236,11 +241,11 @@ def window_of(window: Any, sequence_length: int, fft_length: int, dtype: Any) ->
 
 
 def stft(
-    x: Any,
+    x: Numbers,
     sequence_length: int,
     sequence_stride: int,
     fft_length: int,
-    window: Any = "hann",
+    window: str | Numbers | None = "hann",
     center: bool = True,
 ) -> Pair:
     """Computes the short-time Fourier transform: the spectra of windowed frames of a signal.
@@ -293,12 +298,12 @@ def stft(
 
 
 def istft(
-    x: Pair,
+    x: NumbersPair,
     sequence_length: int,
     sequence_stride: int,
     fft_length: int,
     length: int | None = None,
-    window: Any = "hann",
+    window: str | Numbers | None = "hann",
     center: bool = True,
 ) -> jax.Array:
     """Inverts the short-time Fourier transform by least squares.
@@ -331,7 +336,7 @@ def istft(
     frames = irfft(x, fft_length)
     if frames.ndim < 2:
         raise ValueError(
-            f"istft: expected parts of shape (..., frames, frequencies), received {x[0].shape}. "
+            f"istft: expected parts of shape (..., frames, frequencies), received {jnp.asarray(x[0]).shape}. "
             "Give a single frame a first axis: x[None]."
         )
     weights = window_of(window, sequence_length, fft_length, frames.dtype)

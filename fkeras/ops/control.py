@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from fkeras.engine.call.node import is_symbolic
-from fkeras.engine.symbolic.define import op
+from fkeras.engine.symbolic.define import tree_op
 from fkeras.engine.symbolic.operation import Op, lift
 from fkeras.engine.values import structure
 from fkeras.ops.numpy.searching import where
@@ -72,7 +72,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     return true_fn() if pred else false_fn()
 
 
-@op
+@tree_op
 def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     """Returns `branches[index](*operands)`, with the index clipped to the valid range.
 
@@ -90,7 +90,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     return jax.lax.switch(index, branches, *operands)
 
 
-@op
+@tree_op
 def scan(
     f: Callable,
     init: Any,
@@ -118,7 +118,7 @@ def scan(
     return jax.lax.scan(f, init, xs, length=length, reverse=reverse, unroll=unroll)
 
 
-@op
+@tree_op
 def associative_scan(f: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Returns the prefix reductions of an associative function, such as cumulative sums for `add`.
 
@@ -136,7 +136,7 @@ def associative_scan(f: Callable, elems: Any, reverse: bool = False, axis: int =
     return jax.lax.associative_scan(f, elems, reverse=reverse, axis=axis)
 
 
-@op
+@tree_op
 def map(f: Callable, xs: Any) -> Any:
     """Applies `f` to each element along the first axis, sequentially.
 
@@ -153,7 +153,7 @@ def map(f: Callable, xs: Any) -> Any:
     return jax.lax.map(f, xs)
 
 
-@op
+@tree_op
 def vectorized_map(function: Callable, elements: Any) -> Any:
     """Applies `function` to all elements along the first axis at once.
 
@@ -169,7 +169,7 @@ def vectorized_map(function: Callable, elements: Any) -> Any:
     return jax.vmap(function)(elements)
 
 
-@op
+@tree_op
 def while_loop(
     cond: Callable, body: Callable, loop_vars: Any, maximum_iterations: int | None = None
 ) -> Any:
@@ -208,7 +208,7 @@ def while_loop(
     return last[0] if is_single else last
 
 
-@op
+@tree_op
 def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any) -> Any:
     """Repeats `value = body_fun(i, value)` for i in range(lower, upper).
 
@@ -226,7 +226,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any) -> Any:
     return jax.lax.fori_loop(lower, upper, body_fun, init_val)
 
 
-@op
+@tree_op
 def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """Returns `fun(*primals)` and its directional derivative along the tangents.
 

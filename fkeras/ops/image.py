@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import jax
 
-from fkeras.engine.call.node import TensorLike
-from fkeras.engine.symbolic.operation import Op
+from fkeras.engine.symbolic.operation import Op, Parameters
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.nn.image import borders, colors, filters, patches, quality, resizing
 from fkeras.nn.warping import elastic, geometry, sampling
 from fkeras.random import Seed, key_of
@@ -32,14 +32,14 @@ __all__ = (
 )
 
 
-def _op(function: Callable) -> Op:
+def _op(function: Callable[Parameters, jax.Array]) -> Op[Parameters]:
     # files and pickles hold this name, relative to `fkeras.ops`
     return Op(f"image.{function.__name__}", function)
 
 
 @_op
 def elastic_transform(
-    images: TensorLike,
+    images: Numbers,
     alpha: float = 20.0,
     sigma: float = 5.0,
     interpolation: str = "bilinear",

@@ -143,7 +143,7 @@ def inv(x: TensorLike) -> jax.Array:
 
 
 @op
-def eig(x: TensorLike) -> tuple[jax.Array, ...]:
+def eig(x: TensorLike) -> tuple[jax.Array, jax.Array]:
     """Returns complex `(eigenvalues, eigenvectors)` of square matrices; supported only on CPUs.
 
     Raises:
@@ -155,11 +155,12 @@ def eig(x: TensorLike) -> tuple[jax.Array, ...]:
         >>> sorted(values.real.tolist())
         [2.0, 3.0]
     """
-    return tuple(jnp.linalg.eig(_square("eig", x)))
+    values, vectors = jnp.linalg.eig(_square("eig", x))
+    return values, vectors
 
 
 @op
-def eigh(x: TensorLike) -> tuple[jax.Array, ...]:
+def eigh(x: TensorLike) -> tuple[jax.Array, jax.Array]:
     """Returns `(eigenvalues, eigenvectors)` of symmetric matrices, eigenvalues in ascending order.
 
     Args:
@@ -174,7 +175,8 @@ def eigh(x: TensorLike) -> tuple[jax.Array, ...]:
         >>> [round(x, 3) for x in values.tolist()]
         [1.0, 3.0]
     """
-    return tuple(jnp.linalg.eigh(_square("eigh", x)))
+    values, vectors = jnp.linalg.eigh(_square("eigh", x))
+    return values, vectors
 
 
 @op
@@ -228,7 +230,7 @@ def norm(
 
 
 @op
-def qr(x: TensorLike, mode: str = "reduced") -> tuple[jax.Array, ...]:
+def qr(x: TensorLike, mode: str = "reduced") -> tuple[jax.Array, jax.Array]:
     """Returns `(q, r)` with q @ r = x, q orthogonal and r upper triangular.
 
     Args:
@@ -249,7 +251,8 @@ def qr(x: TensorLike, mode: str = "reduced") -> tuple[jax.Array, ...]:
             f"qr: mode: expected 'reduced' or 'complete', received {mode!r}. For r alone take "
             "fk.ops.qr(x)[1]."
         )
-    return tuple(jnp.linalg.qr(to_array(x), mode=mode))
+    q, r = jnp.linalg.qr(to_array(x), mode=mode)
+    return q, r
 
 
 @op

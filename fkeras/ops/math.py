@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
+from fkeras.engine.layer.layer_types import Tensor
 from fkeras.engine.symbolic.define import float_unary, op, to_array, to_floats
 from fkeras.engine.symbolic.operation import Op
 from fkeras.engine.values.argument_types import Axes
@@ -75,13 +76,57 @@ stft = op(signal.stft)
 istft = op(signal.istft)
 
 
-def _segments(name: str, function: Callable[..., jax.Array], doc: str, shown: list[int]) -> Op:
+if TYPE_CHECKING:
+
+    class _Segments(Op[...]):
+        @overload
+        def __call__(
+            self,
+            data: Tensor | Sequence[Tensor],
+            segment_ids: TensorLike,
+            num_segments: int | None = None,
+            sorted: bool = False,
+            *,
+            name: str | None = None,
+        ) -> Tensor: ...
+
+        @overload
+        def __call__(
+            self,
+            data: TensorLike,
+            segment_ids: Tensor,
+            num_segments: int | None = None,
+            sorted: bool = False,
+            *,
+            name: str | None = None,
+        ) -> Tensor: ...
+
+        @overload
+        def __call__(
+            self,
+            data: TensorLike,
+            segment_ids: TensorLike,
+            num_segments: int | None = None,
+            sorted: bool = False,
+            *,
+            name: str | None = None,
+        ) -> jax.Array: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+else:
+    _Segments = Op
+
+
+def _segments(
+    name: str, function: Callable[..., jax.Array], doc: str, shown: list[int]
+) -> _Segments:
     def reduce(
         data: TensorLike,
         segment_ids: TensorLike,
         num_segments: int | None = None,
         sorted: bool = False,
-    ) -> Any:
+    ) -> jax.Array:
         data, segment_ids = jnp.asarray(data), jnp.asarray(segment_ids)
         # as with Keras on JAX: under jit, the size of a result cannot depend on values
         if num_segments is None:
@@ -116,7 +161,7 @@ def _segments(name: str, function: Callable[..., jax.Array], doc: str, shown: li
         >>> fk.ops.{name}([2, 5, 4], [0, 0, 1], num_segments=2).tolist()
         {shown}
     """
-    return Op(name, reduce)
+    return _Segments(name, reduce)
 
 
 segment_sum = _segments(

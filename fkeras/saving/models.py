@@ -9,6 +9,7 @@ from typing import Any
 from fkeras.engine import Layer, Network
 from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.files import atomic
 from fkeras.saving import legacy
 from fkeras.saving.containers import file_type
@@ -65,7 +66,7 @@ def load_model(
         return legacy.load(store, path, custom_objects, limits)
 
 
-def content(path: Any) -> str:
+def content(path: FilePath) -> str:
     """Returns the type of a file, "archive" or "hdf5", from the first bytes.
 
     Raises:

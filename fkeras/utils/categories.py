@@ -11,6 +11,7 @@ from jax.core import Tracer
 
 from fkeras.engine.config.converters import integer, real
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.ops import nn
 
 _COUNT = integer(minimum=1, optional=True)
@@ -18,7 +19,7 @@ _AXIS = integer()
 _ORDER = real(above=0, infinite=True)
 
 
-def to_categorical(x: Any, num_classes: int | None = None) -> Any:
+def to_categorical(x: Numbers, num_classes: int | None = None) -> Any:
     """Converts class numbers to one-hot vectors.
 
     Unlike Keras, the function rejects numbers that are negative or have a fraction: Keras counts
@@ -94,7 +95,7 @@ def _class_numbers(x: Any) -> np.ndarray:
     return numbers.astype("int64")
 
 
-def normalize(x: Any, axis: int = -1, order: float = 2) -> Any:
+def normalize(x: Numbers, axis: int = -1, order: float = 2) -> Any:
     """Divides vectors by their norms; a vector of zeros stays as it is.
 
     In a NumPy array Keras divides along the last axis for `axis=0`; here the axis is respected.

@@ -7,9 +7,10 @@ import os
 import pathlib
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from jax.typing import DTypeLike
 
 from fkeras.engine.config.converters import (
     boolean,
@@ -20,6 +21,7 @@ from fkeras.engine.config.converters import (
 )
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.engine.values.argument_types import FilePath, Numbers
 from fkeras.files.atomic import as_path, replacing
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def pillow(where: str) -> Any:
 
 
 def load_img(
-    path: Any,
+    path: FilePath | IO[bytes],
     color_mode: str = "rgb",
     target_size: Any = None,
     interpolation: str = "nearest",
@@ -93,7 +95,7 @@ def load_img(
     return image.resize(size[::-1], pillow("load_img").Resampling[method.upper()], box=box)
 
 
-def read_image(path: Any, color_mode: str, where: str) -> Image.Image:
+def read_image(path: FilePath | IO[bytes], color_mode: str, where: str) -> Image.Image:
     """Reads an image file completely and converts the image to a color mode.
 
     Args:
@@ -181,7 +183,10 @@ def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) ->
 
 
 def array_to_img(
-    x: Any, data_format: str | None = None, scale: bool = True, dtype: Any = None
+    x: Numbers,
+    data_format: str | None = None,
+    scale: bool = True,
+    dtype: DTypeLike | None = None,
 ) -> Image.Image:
     """Converts an array to an image of Pillow.
 
@@ -219,7 +224,7 @@ def array_to_img(
     if array.ndim != 3 or array.shape[2] not in (1, 3, 4) or array.size == 0:
         raise ValueError(
             "array_to_img: expected an image with 1, 3 or 4 channels, (h, w, c) or with "
-            f'data_format="channels_first" (c, h, w), received {np.shape(x)}. A gray image has '
+            f'data_format="channels_first" (c, h, w), received {np.asarray(x).shape}. A gray image has '
             "one channel: x[:, :, None]."
         )
     if not np.isfinite(array).all():
@@ -242,8 +247,8 @@ def array_to_img(
 
 
 def save_img(
-    path: Any,
-    x: Any,
+    path: FilePath | IO[bytes],
+    x: Numbers,
     data_format: str | None = None,
     file_format: str | None = None,
     scale: bool = True,
@@ -270,8 +275,8 @@ def save_img(
         >>> load_img(file).size
         (6, 4)
     """
-    stream = hasattr(path, "write")
-    if file_format is None and not stream:
+    stream: Any = path if hasattr(path, "write") else None
+    if file_format is None and stream is None:
         file_format = pathlib.Path(_path(path, "save_img")).suffix[1:]
     if not isinstance(file_format, str) or not file_format:
         raise ValueError(
@@ -295,10 +300,10 @@ def save_img(
     # complete in memory first: a failing writer must not leave half a file
     data = io.BytesIO()
     image.save(data, format=kind, **kwargs)
-    if stream:
-        path.write(data.getvalue())
+    if stream is not None:
+        stream.write(data.getvalue())
         return
-    with replacing(path) as file:
+    with replacing(_path(path, "save_img")) as file:
         file.write(data.getvalue())
 
 

@@ -64,6 +64,22 @@ fk.ops.where(x > 0, x, "0")  # mistake
 fk.ops.reshape(x, "flat")  # mistake
 fk.ops.zeros("3")  # mistake
 fk.ops.top_k(x, "3")  # mistake
+fk.ops.stft(x, 4, 2)  # mistake
+fk.ops.stft(images, 4, 2, "4")  # mistake
+fk.ops.stft(images, 4, 2, 4).shape  # mistake
+fk.ops.fft(images)  # mistake
+fk.ops.image.resize("x", (2, 2))  # mistake
+fk.ops.image.resize(images, (2, 2), interpolate="nearest")  # mistake
+fk.ops.nanmean(x, axes=1)  # mistake
+fk.ops.nansum("x")  # mistake
+fk.ops.hamming("3")  # mistake
+fk.ops.bitwise_and(1, "2")  # mistake
+fk.ops.segment_sum(images, [0, 1], segments=2)  # mistake
+fk.ops.top_k(x, 2).shape  # mistake
+fk.datasets.mnist.load_data(3)  # mistake
+fk.utils.load_img(3)  # mistake
+fk.utils.to_categorical("1")  # mistake
+fk.initializers.get(3)  # mistake
 x + "1"  # mistake
 jax.numpy.sin(x)  # mistake
 float(x)  # mistake

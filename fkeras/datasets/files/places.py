@@ -6,9 +6,9 @@ import hashlib
 import importlib.util
 import os
 import urllib.request
-from typing import Any
 
 from fkeras.engine.config.converters import boolean, choice
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.files.atomic import as_path, replacing
 from fkeras.saving.containers.errors import FileError
 
@@ -26,7 +26,7 @@ def folder() -> str:
 
 
 def find(
-    where: str, path: Any, url: str, digest: str, download: bool, also: tuple[str, ...] = ()
+    where: str, path: FilePath, url: str, digest: str, download: bool, also: tuple[str, ...] = ()
 ) -> str:
     """Returns the path of a dataset's file; downloads the file only with `download=True`.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
+from fkeras.engine.symbolic.op_types import ListOp, PairOp, TreeOp, TupleOp
 from fkeras.engine.symbolic.operation import (
     Op,
     Parameters,
@@ -28,6 +29,7 @@ __all__ = (
     "op",
     "to_array",
     "to_floats",
+    "tree_op",
     "unary",
 )
 
@@ -54,9 +56,36 @@ def few(count: int) -> int:
     return count
 
 
-def op(function: Callable[Parameters, Any]) -> Op[Parameters]:
+@overload
+def op(function: Callable[Parameters, jax.Array]) -> Op[Parameters]: ...
+
+
+@overload
+def op(
+    function: Callable[Parameters, tuple[jax.Array, jax.Array]],
+) -> PairOp[Parameters]: ...
+
+
+@overload
+def op(function: Callable[Parameters, tuple[jax.Array, ...]]) -> TupleOp[Parameters]: ...
+
+
+@overload
+def op(function: Callable[Parameters, list[jax.Array]]) -> ListOp[Parameters]: ...
+
+
+@overload
+def op(function: Callable[Parameters, Any]) -> Op[Parameters]: ...
+
+
+def op(function: Callable[..., Any]) -> Any:
     """Declares a function as an operation of the same name that rejects masked inputs."""
     return Op(function.__name__, function)
+
+
+def tree_op(function: Callable[Parameters, Any]) -> TreeOp[Parameters]:
+    """Declares an operation as `op` does; the type of its results is not known to type checkers."""
+    return TreeOp(function.__name__, function)
 
 
 def elementwise(function: Callable[Parameters, Any]) -> Op[Parameters]:

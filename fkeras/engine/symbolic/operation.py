@@ -101,6 +101,9 @@ class Op(Generic[Parameters]):
     def __call__(self, *, inputs: Tensor, **kwargs: Any) -> Tensor: ...
 
     @overload
+    def __call__(self, *, images: Tensor, **kwargs: Any) -> Tensor: ...
+
+    @overload
     def __call__(self, *args: Any, name: str, **kwargs: Any) -> Any: ...
 
     @overload

@@ -7,14 +7,17 @@ a training. Annotations are not evaluated at run time. Fields of layers have the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import jax.typing
 import numpy as np
 from jax.typing import DTypeLike
+
+from fkeras.nn.numerics.array_types import ArrayLike, Nested, Numbers, SupportsArray
 
 __all__ = (
     "ArrayLike",
@@ -23,6 +26,7 @@ __all__ = (
     "Batches",
     "DTypeLike",
     "Data",
+    "FilePath",
     "HasShape",
     "Index",
     "Integer",
@@ -32,24 +36,6 @@ __all__ = (
     "Shape",
     "SupportsArray",
 )
-
-T = TypeVar("T")
-
-
-class SupportsArray(Protocol):
-    """An object with a conversion to a NumPy array, such as a tensor of TensorFlow or PyTorch.
-
-    Example:
-        >>> import numpy as np
-        >>> class Table:
-        ...     def __array__(self, dtype=None, copy=None):
-        ...         return np.ones(2)
-        >>> table: SupportsArray = Table()
-        >>> np.asarray(table)
-        array([1., 1.])
-    """
-
-    def __array__(self) -> np.ndarray: ...
 
 
 class HasShape(Protocol):
@@ -66,24 +52,8 @@ class HasShape(Protocol):
     def shape(self) -> tuple[Any, ...]: ...
 
 
-# A recursive alias would accept any string, whose elements are strings. Five levels are the axes of
-# a batch of volumes.
-#: a value, or values in nested lists or tuples
-Nested: TypeAlias = (
-    T
-    | Sequence[T]
-    | Sequence[Sequence[T]]
-    | Sequence[Sequence[Sequence[T]]]
-    | Sequence[Sequence[Sequence[Sequence[T]]]]
-    | Sequence[Sequence[Sequence[Sequence[Sequence[T]]]]]
-)
-
 #: a number: of Python, or an array of one element
 Number: TypeAlias = jax.typing.ArrayLike
-#: a number or an array: of JAX, NumPy, or a library whose arrays convert to NumPy
-ArrayLike: TypeAlias = jax.typing.ArrayLike | SupportsArray
-#: a number, an array, or numbers in nested lists
-Numbers: TypeAlias = Nested[ArrayLike]
 
 #: type checkers do not accept NumPy's integers as `int`
 Integer: TypeAlias = int | np.integer[Any]
@@ -93,6 +63,9 @@ Shape: TypeAlias = Integer | Sequence[Integer]
 Axes: TypeAlias = int | Sequence[int] | None
 #: an index of an array: `x[index]`
 Index: TypeAlias = int | slice | EllipsisType | ArrayLike | Sequence[Any] | None
+
+#: a path of a file or a folder
+FilePath: TypeAlias = str | os.PathLike[str]
 
 _Array: TypeAlias = jax.Array | np.ndarray | SupportsArray
 #: arrays of a model with several inputs or outputs: nested lists and dictionaries of arrays

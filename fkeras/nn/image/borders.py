@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from fkeras.nn.image.layout import as_batch
 from fkeras.nn.image.resizing import cut
+from fkeras.nn.numerics.array_types import Numbers
 
 
 def _edges(
@@ -35,7 +34,7 @@ def _edges(
 
 
 def pad_images(
-    images: Any,
+    images: Numbers,
     top_padding: int | None = None,
     left_padding: int | None = None,
     bottom_padding: int | None = None,
@@ -97,7 +96,7 @@ def _filled(size: int, before: int | None, after: int | None, target: int | None
 
 
 def crop_images(
-    images: Any,
+    images: Numbers,
     top_cropping: int | None = None,
     left_cropping: int | None = None,
     bottom_cropping: int | None = None,

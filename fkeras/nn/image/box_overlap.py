@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from fkeras.nn.image.boxes import convert_format
 from fkeras.nn.image.layout import one_of
+from fkeras.nn.numerics.array_types import Numbers
 
 _EPSILON = 1e-7
 _ENCODINGS = ("center_xywh", "center_yxhw")
@@ -21,8 +22,8 @@ def _size(image_shape: Sequence[int] | None) -> tuple[Any, Any]:
 
 
 def compute_iou(
-    boxes1: Any,
-    boxes2: Any,
+    boxes1: Numbers,
+    boxes2: Numbers,
     bounding_box_format: str,
     use_masking: bool = False,
     mask_val: float = -1,
@@ -76,8 +77,8 @@ def compute_iou(
 
 
 def compute_ciou(
-    boxes1: Any,
-    boxes2: Any,
+    boxes1: Numbers,
+    boxes2: Numbers,
     bounding_box_format: str,
     image_shape: Sequence[int] | None = None,
 ) -> jax.Array:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.nn.image.layout import image_axes
+from fkeras.nn.numerics.array_types import Numbers
 
 # weights of red, green and blue in perceived brightness (ITU-R BT.601)
 _LUMA = (0.2989, 0.5870, 0.1140)
@@ -30,7 +31,7 @@ def precise(dtype: Any) -> Any:
 
 
 def channels_of(
-    function: str, images: Any, data_format: str | None, *counts: int
+    function: str, images: Numbers, data_format: str | None, *counts: int
 ) -> tuple[jax.Array, int]:
     """Converts images to an array, checks the number of channels, and returns the channel axis.
 
@@ -66,7 +67,7 @@ def _floating(function: str, images: jax.Array) -> jax.Array:
     return images
 
 
-def rgb_to_grayscale(images: Any, data_format: str | None = None) -> jax.Array:
+def rgb_to_grayscale(images: Numbers, data_format: str | None = None) -> jax.Array:
     """Computes the brightness `0.2989 red + 0.5870 green + 0.1140 blue` of each pixel.
 
     Args:
@@ -96,7 +97,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> jax.Array:
     return grey.astype(images.dtype)
 
 
-def rgb_to_hsv(images: Any, data_format: str | None = None) -> jax.Array:
+def rgb_to_hsv(images: Numbers, data_format: str | None = None) -> jax.Array:
     """Computes hue (0 to 1 around the circle), saturation (0 to 1) and value of each pixel.
 
     Grey pixels have hue 0, black pixels also saturation 0. The gradient of these pixels is that
@@ -140,7 +141,7 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> jax.Array:
     return jnp.stack((hue, saturation, value), axis=axis)
 
 
-def hsv_to_rgb(images: Any, data_format: str | None = None) -> jax.Array:
+def hsv_to_rgb(images: Numbers, data_format: str | None = None) -> jax.Array:
     """Computes red, green and blue from hue, saturation and value.
 
     Args:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from fkeras.nn.image.adjustments import blend
 from fkeras.nn.image.layout import as_batch
+from fkeras.nn.numerics.array_types import Numbers
 
 _ROWS, _COLUMNS = 1, 2
 # limit of the cells of a 1-D filter: the loop over cells is unrolled in the program
@@ -86,9 +87,9 @@ def correlate_line(images: jax.Array, weights: Any, axis: int, padding: str = "s
 
 
 def gaussian_blur(
-    images: Any,
+    images: Numbers,
     kernel_size: Sequence[int] = (3, 3),
-    sigma: Any = (1.0, 1.0),
+    sigma: Numbers = (1.0, 1.0),
     data_format: str | None = None,
 ) -> jax.Array:
     """Computes Gaussian-weighted means of each pixel's neighbours, with zeros around the image.
@@ -127,7 +128,7 @@ def gaussian_blur(
     )
 
 
-def sobel_edges(images: Any, data_format: str | None = None) -> jax.Array:
+def sobel_edges(images: Numbers, data_format: str | None = None) -> jax.Array:
     """Computes the vertical and horizontal gradients of images with Sobel filters.
 
     Args:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from fkeras.nn.numerics.array_types import Numbers
+
 
 def data_format_of(data_format: str | None) -> str:
     """Checks a data format; None means "channels_last".
@@ -86,7 +88,7 @@ def image_size(images: jax.Array, data_format: str | None = None) -> tuple[int, 
 
 
 def as_batch(
-    images: jax.Array, data_format: str | None = None
+    images: Numbers, data_format: str | None = None
 ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
     """Converts images to a batch with the channels last, and returns the inverse function too.
 

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.nn.image.layout import data_format_of, one_of
+from fkeras.nn.numerics.array_types import Numbers
 
 
 def extract_patches(
-    images: Any,
+    images: Numbers,
     size: int | Sequence[int],
     strides: int | Sequence[int] | None = None,
     dilation_rate: int | Sequence[int] = 1,
@@ -46,7 +47,7 @@ def extract_patches(
 
 
 def extract_patches_3d(
-    volumes: Any,
+    volumes: Numbers,
     size: int | Sequence[int],
     strides: int | Sequence[int] | None = None,
     dilation_rate: int | Sequence[int] = 1,
@@ -77,7 +78,7 @@ def extract_patches_3d(
 
 
 def _patches(
-    images: Any, rank: int, size: Any, strides: Any, dilation: Any, padding: str, layout: Any
+    images: Numbers, rank: int, size: Any, strides: Any, dilation: Any, padding: str, layout: Any
 ) -> jax.Array:
     images = jnp.asarray(images)
     sizes = _per_axis("size", size, rank)

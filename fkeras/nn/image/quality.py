@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.nn.image.colors import precise
 from fkeras.nn.image.filters import correlate_line, gaussian_weights
 from fkeras.nn.image.layout import as_batch
+from fkeras.nn.numerics.array_types import Numbers
 
 
 def _checked_pair(function: str, first: Any, second: Any) -> tuple[jax.Array, jax.Array, Any]:
@@ -25,8 +26,8 @@ def _checked_pair(function: str, first: Any, second: Any) -> tuple[jax.Array, ja
 
 
 def ssim(
-    image1: Any,
-    image2: Any,
+    image1: Numbers,
+    image2: Numbers,
     max_val: float = 1.0,
     filter_size: int = 11,
     filter_sigma: float = 1.5,
@@ -85,7 +86,7 @@ def ssim(
     return result[0] if first.ndim == 3 else result
 
 
-def psnr(x1: Any, x2: Any, max_val: float) -> jax.Array:
+def psnr(x1: Numbers, x2: Numbers, max_val: float) -> jax.Array:
     """Computes the peak signal-to-noise ratio, in decibels.
 
     Args:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.nn.image.layout import as_batch, one_of
+from fkeras.nn.numerics.array_types import Numbers
 
 # smallest scale: 1 / scale**2, and products with it, then fit into float32
 _LEAST_SCALE = 2.0**-40
@@ -60,7 +61,7 @@ def window(
 
 
 def resize(
-    images: Any,
+    images: Numbers,
     size: Sequence[int],
     interpolation: str = "bilinear",
     antialias: bool = False,
@@ -168,10 +169,10 @@ def as_dtype(x: jax.Array, dtype: Any) -> jax.Array:
 
 
 def scale_and_translate(
-    images: Any,
+    images: Numbers,
     output_shape: Sequence[int],
-    scale: Any,
-    translation: Any,
+    scale: Numbers,
+    translation: Numbers,
     spatial_dims: Sequence[int],
     method: str,
     antialias: bool = True,

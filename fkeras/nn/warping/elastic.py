@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.nn.image.layout import as_batch
+from fkeras.nn.numerics.array_types import Numbers
 from fkeras.nn.warping.geometry import grid, warp
 
 
@@ -62,7 +63,7 @@ def _blur_matrix(weights: jax.Array, size: int) -> jax.Array:
 
 
 def elastic_transform(
-    images: Any,
+    images: Numbers,
     alpha: float = 20.0,
     sigma: float = 5.0,
     interpolation: str = "bilinear",

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.nn.image.layout import as_batch, one_of
+from fkeras.nn.numerics.array_types import Numbers
 from fkeras.nn.warping.sampling import FILL_MODES, INTERPOLATIONS, sample
 
 
@@ -114,8 +115,8 @@ def matrix_of(transform: jax.Array) -> jax.Array:
 
 
 def affine_transform(
-    images: Any,
-    transform: Any,
+    images: Numbers,
+    transform: Numbers,
     interpolation: str = "bilinear",
     fill_mode: str = "constant",
     fill_value: float = 0.0,
@@ -202,9 +203,9 @@ def homography(start_points: jax.Array, end_points: jax.Array) -> jax.Array:
 
 
 def perspective_transform(
-    images: Any,
-    start_points: Any,
-    end_points: Any,
+    images: Numbers,
+    start_points: Numbers,
+    end_points: Numbers,
     interpolation: str = "bilinear",
     fill_value: float = 0.0,
     data_format: str | None = None,

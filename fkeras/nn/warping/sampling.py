@@ -9,9 +9,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fkeras.nn.image.layout import one_of
+from fkeras.nn.numerics.array_types import Numbers
 
 FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 INTERPOLATIONS = ("nearest", "bilinear")
@@ -98,8 +100,8 @@ def sample(
 
 
 def map_coordinates(
-    inputs: Any,
-    coordinates: Any,
+    inputs: Numbers,
+    coordinates: jax.Array | np.ndarray | Sequence[Numbers],
     order: int,
     fill_mode: str = "constant",
     fill_value: float = 0.0,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from fkeras import activations
 from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import elementwise, op, to_array, unary
-from fkeras.engine.symbolic.operation import Op
+from fkeras.engine.symbolic.operation import Unary
 
 __all__ = (
     "celu",
@@ -44,7 +44,7 @@ __all__ = (
 )
 
 
-def _plain(name: str, function: Callable, doc: str, example: str, shown: str) -> Op:
+def _plain(name: str, function: Callable, doc: str, example: str, shown: str) -> Unary:
     # activations accept lists here; the functions in `fkeras.nn` expect arrays
     return unary(name, lambda x: function(jnp.asarray(x)), doc, example, shown)
 

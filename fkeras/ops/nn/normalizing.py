@@ -32,7 +32,7 @@ _EPSILON = 1e-7
 @op
 def moments(
     x: TensorLike, axes: Axes, keepdims: bool = False, synchronized: bool = False
-) -> tuple[jax.Array, ...]:
+) -> tuple[jax.Array, jax.Array]:
     """Returns `(mean, variance)` along the axes, computed in at least float32.
 
     Args:
@@ -63,7 +63,8 @@ def moments(
     # the mean fits into the dtype of x, but the variance may exceed float16's range: clip, as Keras
     # does, instead of returning infinity
     limit = float(jnp.finfo("float16").max)
-    return tuple(jnp.clip(v, -limit, limit).astype(x.dtype) for v in (mean, variance))
+    mean, variance = (jnp.clip(v, -limit, limit).astype(x.dtype) for v in (mean, variance))
+    return mean, variance
 
 
 def _wide(x: jax.Array) -> jax.Array:

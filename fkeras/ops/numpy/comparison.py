@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
+from fkeras.engine.layer.layer_types import Tensor
 from fkeras.engine.symbolic.define import described, elementwise, op, to_array, unary
 from fkeras.engine.symbolic.operation import Op
 from fkeras.engine.symbolic.operators import (
@@ -102,16 +103,40 @@ bitwise_not = unary(
 )
 
 
+if TYPE_CHECKING:
+
+    class _BitOp(Op[...]):
+        @overload
+        def __call__(
+            self, x: Tensor | Sequence[Tensor], y: TensorLike, *, name: str | None = None
+        ) -> Tensor: ...
+
+        @overload
+        def __call__(
+            self, x: TensorLike, y: Tensor | Sequence[Tensor], *, name: str | None = None
+        ) -> Tensor: ...
+
+        @overload
+        def __call__(
+            self, x: TensorLike, y: TensorLike, *, name: str | None = None
+        ) -> jax.Array: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+else:
+    _BitOp = Op
+
+
 def _of_bits(
     name: str, function: Callable[..., jax.Array], doc: str, example: str, shown: str
-) -> Op:
-    def compute(x: TensorLike, y: TensorLike) -> Any:
+) -> _BitOp:
+    def compute(x: TensorLike, y: TensorLike) -> jax.Array:
         return function(to_array(x), to_array(y))
 
     arguments = "x: integers or Booleans.\ny: integers or Booleans; the two broadcast."
     # Keras names the operands of bit operations x and y, so `binary` with x1 and x2 does not fit
     compute.__doc__ = described(doc, arguments, example, shown)
-    return Op(name, compute, elementwise=True)
+    return _BitOp(name, compute, elementwise=True)
 
 
 bitwise_and = _of_bits(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
+from fkeras.engine.layer.layer_types import Tensor
 from fkeras.engine.symbolic.define import described, op, to_array
 from fkeras.engine.symbolic.operation import Op
 from fkeras.engine.values.argument_types import Axes, DTypeLike
@@ -33,32 +34,81 @@ __all__ = (
 )
 
 
+if TYPE_CHECKING:
+
+    class _Reduction(Op[...]):
+        @overload
+        def __call__(
+            self, x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+        ) -> Tensor: ...
+
+        @overload
+        def __call__(
+            self,
+            x: TensorLike,
+            axis: Axes = None,
+            keepdims: bool = False,
+            *,
+            name: str | None = None,
+        ) -> jax.Array: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    class _Running(Op[...]):
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            axis: int | None = None,
+            dtype: DTypeLike | None = None,
+            *,
+            name: str | None = None,
+        ) -> Tensor: ...
+
+        @overload
+        def __call__(
+            self,
+            x: TensorLike,
+            axis: int | None = None,
+            dtype: DTypeLike | None = None,
+            *,
+            name: str | None = None,
+        ) -> jax.Array: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+else:
+    _Reduction = _Running = Op
+
+
 def _reduction(
     name: str, function: Callable[..., jax.Array], doc: str, example: str, shown: str
-) -> Op:
-    def reduce(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Any:
+) -> _Reduction:
+    def reduce(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
         return function(to_array(x), axis=axes_of(axis), keepdims=keepdims)
 
     arguments = """x: array of any shape.
-axis: the axis, or several; all where it is None.
-keepdims: whether the axes stay, with size 1."""
+axis: one axis or several; None for all axes.
+keepdims: whether to keep the reduced axes with size 1."""
     # generated, since all reductions document the same arguments
     reduce.__doc__ = described(doc, arguments, example, shown)
-    return Op(name, reduce)
+    return _Reduction(name, reduce)
 
 
 def _running(
     name: str, function: Callable[..., jax.Array], doc: str, example: str, shown: str
-) -> Op:
-    def accumulate(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
+) -> _Running:
+    def accumulate(
+        x: TensorLike, axis: int | None = None, dtype: DTypeLike | None = None
+    ) -> jax.Array:
         return function(to_array(x), axis=axis, dtype=dtype)
 
     arguments = """x: array of any shape.
-axis: the axis; None for the flat array.
-dtype: the dtype of the sums or products; that of x where it is None."""
+axis: the axis; None for the flattened array.
+dtype: dtype of the sums or products; None for the dtype of x."""
     # generated, as in `_reduction`
     accumulate.__doc__ = described(doc, arguments, example, shown)
-    return Op(name, accumulate)
+    return _Running(name, accumulate)
 
 
 nanargmax = _reduction(

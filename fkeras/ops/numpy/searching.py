@@ -339,7 +339,7 @@ def _bin_count(x: jax.Array, minlength: int) -> int:
 @op
 def histogram(
     x: TensorLike, bins: int = 10, range: tuple[float, float] | None = None
-) -> tuple[jax.Array, ...]:
+) -> tuple[jax.Array, jax.Array]:
     """Returns `(counts, edges)` of a histogram with intervals of equal width.
 
     Args:
@@ -360,7 +360,8 @@ def histogram(
             f"histogram: bins: expected a number of intervals, received {bins!r}. For custom edges "
             "use jnp.histogram."
         )
-    return tuple(jnp.histogram(to_array(x), bins=bins, range=range))
+    counts, edges = jnp.histogram(to_array(x), bins=bins, range=range)
+    return counts, edges
 
 
 @op

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +20,24 @@ __all__ = (
 )
 
 
+if TYPE_CHECKING:
+
+    class _Window(Op[...]):
+        def __call__(self, x: int, *, name: str | None = None) -> jax.Array: ...
+
+else:
+    _Window = Op
+
+
 def _window(
     name: str, function: Callable[[int], jax.Array], doc: str, example: str, shown: str
-) -> Op:
+) -> _Window:
     def window(x: int) -> jax.Array:
         # Keras's dtype, also if x64 is enabled
         return function(x).astype("float32")
 
     window.__doc__ = described(doc, "x: how many numbers.", example, shown)
-    return Op(name, window)
+    return _Window(name, window)
 
 
 bartlett = _window(

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.archive_writing import write_archive
 from fkeras.saving.containers.errors import FileError, reading
@@ -37,7 +38,7 @@ _SMALL = 1 << 16
 
 
 @contextlib.contextmanager
-def open_archive(path: Any, limits: Limits | None = None) -> Iterator[Archive]:
+def open_archive(path: FilePath, limits: Limits | None = None) -> Iterator[Archive]:
     """Opens a zip archive for reading during the block.
 
     Args:

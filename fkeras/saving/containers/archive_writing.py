@@ -13,12 +13,13 @@ import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.files import atomic
 
 _STEP = 1 << 20
 
 
-def write_archive(path: Any, members: Mapping[str, bytes | Callable[[Any], Any]]) -> None:
+def write_archive(path: FilePath, members: Mapping[str, bytes | Callable[[Any], Any]]) -> None:
     """Writes a zip archive atomically: `path` holds the complete archive or its old content.
 
     Equal entries give equal bytes.

@@ -26,6 +26,7 @@ import numpy as np
 from fkeras.engine import FKerasError, Layer, Network
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values import structure
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.files.atomic import as_path, replacing
@@ -40,7 +41,7 @@ from fkeras.training.step.step import train_logs
 def export(
     model: Layer,
     state: Mapping[str, Any] | None,
-    path: Any,
+    path: FilePath,
     *,
     platforms: Sequence[str] = program.PLATFORMS,
     shapes: Any = None,
@@ -155,7 +156,7 @@ def export_step(
     trainer: Any,
     run: TrainState,
     batch: tuple,
-    path: Any,
+    path: FilePath,
     *,
     platforms: Sequence[str] = program.PLATFORMS,
     constraints: Sequence[str] = (),

@@ -17,6 +17,7 @@ from jax import core, errors
 
 from fkeras.engine import FKerasError, suggest
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.files.atomic import as_path, replacing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -143,7 +144,7 @@ def describe(specs: Sequence[Any], names: Sequence[str] | None = None) -> list[d
     ]
 
 
-def write(path: Any, exported: jax.export.Exported, about: Mapping[str, Any]) -> None:
+def write(path: FilePath, exported: jax.export.Exported, about: Mapping[str, Any]) -> None:
     """Writes an artifact to `path`, and the description to `<path>.json`.
 
     Args:

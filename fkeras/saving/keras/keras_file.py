@@ -16,6 +16,7 @@ from fkeras.engine.config.custom_objects import CustomObjects
 from fkeras.engine.config.serialization import deserialize, serialize
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.symbolic.input import needs_batch_size
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.naming import snake_case
 from fkeras.engine.values.spec import as_spec
 from fkeras.saving import legacy
@@ -61,7 +62,7 @@ class Opened:
 
 
 def read(
-    path: Any,
+    path: FilePath,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     finish: Callable[[Opened], Any] | None = None,
@@ -177,7 +178,7 @@ def _shapes(model: Network, config: Mapping, file: str) -> tuple[Any, dict] | No
 
 
 def write(
-    path: Any,
+    path: FilePath,
     model: Any,
     state: Mapping[str, Any] | None = None,
     compiled: Mapping[str, Any] | None = None,

@@ -11,6 +11,7 @@ from fkeras import layers
 from fkeras.engine import Input, KerasTensor, Layer, Model
 from fkeras.engine.config.converters import choice, integer, text
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.saving.models import save_model
 from fkeras.utils.features import feature as making
@@ -306,7 +307,7 @@ class FeatureSpace:
             return encoded[0]
         return {name: array[0] for name, array in encoded.items()}
 
-    def save(self, path: Any) -> None:
+    def save(self, path: FilePath) -> None:
         """Writes the preprocessing model as a `.keras` file, which `fk.load_model` and Keras open.
 
         The file holds the model. `get_config` and `from_config` keep the space itself.

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import suggest
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.files import npz
 from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import snapshot
@@ -19,7 +20,7 @@ from fkeras.training.callbacks.base import snapshot
 _WHERE = "load_weights"
 
 
-def save_weights(path: Any, run: Any, *, weights_only: bool = True) -> None:
+def save_weights(path: FilePath, run: Any, *, weights_only: bool = True) -> None:
     """Writes weights and state of a run to a `.npz` file atomically.
 
     Args:
@@ -53,7 +54,7 @@ def save_weights(path: Any, run: Any, *, weights_only: bool = True) -> None:
     npz.write(path, arrays)
 
 
-def load_weights(path: Any, run: Any, *, weights_only: bool = False) -> Any:
+def load_weights(path: FilePath, run: Any, *, weights_only: bool = False) -> Any:
     """Returns the run with the weights and state of a file from `ModelCheckpoint`.
 
     Also reads the optimizer state and the step if the file has them. All other fields of the run,
