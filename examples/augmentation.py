@@ -41,9 +41,11 @@ def make_model(augmented: bool, widths: tuple[int, ...]) -> fk.Model:
 
 
 (x_train, y_train), (x_test, y_test) = load_digits()
-count, epochs = (256, 1) if short else (1000, 40)
-widths = (32,) if short else (32, 64)
+count, epochs = (100, 1) if short else (1000, 40)
+widths = (8,) if short else (32, 64)
 x_train, y_train = x_train[:count], y_train[:count]
+if short:
+    x_test, y_test = x_test[:256], y_test[:256]
 accuracy = {}
 for augmented in (True,) if short else (False, True):
     schedule = fk.optimizers.schedules.CosineDecay(3e-3, epochs * -(-count // 50))

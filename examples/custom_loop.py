@@ -15,7 +15,7 @@ short = parser.parse_args().short
 
 (x_train, y_train), (x_test, y_test) = load_digits()
 optimizer = optax.adam(1e-3)
-model = make_model().build(jax.random.key(0))
+model = make_model(convolutions=1 if short else 2).build(jax.random.key(0))
 state, opt_state = model.init_state(), optimizer.init(model)
 
 

@@ -18,7 +18,7 @@ from fkeras import layers
 parser = argparse.ArgumentParser()
 parser.add_argument("--short", action="store_true")
 short = parser.parse_args().short
-epochs, size = (1, 64) if short else (60, 1500)
+epochs, size, width = (1, 64, 8) if short else (60, 1500, 24)
 
 
 @fk.ops.lift
@@ -38,10 +38,10 @@ def block(x, width):
 
 noisy, variance = fk.Input((8, 8, 1), name="noisy"), fk.Input((1, 1, 1), name="variance")
 e = layers.UpSampling2D(8)(embed(variance))
-top = block(layers.Concatenate()([layers.Conv2D(16, 1)(noisy), e]), 24)
-x = block(layers.AveragePooling2D()(top), 48)
+top = block(layers.Concatenate()([layers.Conv2D(16, 1)(noisy), e]), width)
+x = block(layers.AveragePooling2D()(top), 2 * width)
 x = layers.UpSampling2D(interpolation="bilinear")(x)
-x = block(layers.Concatenate()([x, top]), 24)
+x = block(layers.Concatenate()([x, top]), width)
 network = fk.Model([noisy, variance], layers.Conv2D(1, 1, kernel_initializer="zeros")(x))
 
 

@@ -11,8 +11,10 @@ from fkeras import layers
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--short", action="store_true")
-epochs = 1 if parser.parse_args().short else 10
+short = parser.parse_args().short
 (x_train, y_train), (x_test, y_test) = load_digits()
+count, epochs = (512, 1) if short else (len(x_train), 10)
+x_train, y_train = x_train[:count], y_train[:count]
 
 # the teacher is trained with labels, as usual
 teacher = fk.Sequential(

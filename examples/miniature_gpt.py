@@ -81,7 +81,7 @@ def main():
     windows = stream[starts[:, None] + np.arange(LENGTH + 1)]
     train, test = windows[starts + LENGTH < cut], windows[starts >= cut]
     if short:
-        train = train[:128]
+        train, test = train[:64], test[:64]
     print(f"{len(stream)} words in all, {len(train)} windows to learn from")
 
     words = fk.Input((LENGTH,), dtype="int32", name="words")

@@ -80,7 +80,8 @@ def main():
     x_train, x_test = outlines(x_train), outlines(x_test)
     epochs = 25
     if short:
-        x_train, y_train, epochs = x_train[:256], y_train[:256], 1
+        x_train, y_train, epochs = x_train[:128], y_train[:128], 1
+        x_test, y_test = x_test[:256], y_test[:256]
 
     model = make_model(blocks=1 if short else 3)
     model.summary()
