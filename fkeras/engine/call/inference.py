@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -110,23 +110,10 @@ def _infer(
         skeleton = skeleton_of(layer)
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
 
+    run = call_function(skeleton, args, options, training, mask_rule, shapes)
+
     def compute(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> tuple:
-        layer = skeleton.join(leaves)
-        inputs = fill_arrays(args, tensors)
-        context = Context(
-            state=layer.init_state(*shapes),
-            # only a training call shows updates, and most losses
-            training=True if training is None else training,
-            key=key,
-            where=layer.where,
-        )
-        call_options = fill_arrays(options, tensors)
-        if mask_rule == KERAS:
-            context.attached = AttachedMasks()
-            for tensor, mask in zip(tensors, tensor_masks, strict=True):
-                context.attached.attach(tensor, mask)
-        context.mask = call_mask(layer, mask_rule, args, call_options, tensor_masks)
-        return context.run(layer, *inputs, **call_options), weight_losses(layer)
+        return run(key, leaves, tensors, tensor_masks), weight_losses(skeleton.join(leaves))
 
     def evaluate(substitute: Any) -> tuple[Output, tuple]:
         substitutes = substitute([*weights, *specs, *masks])
@@ -136,7 +123,7 @@ def _infer(
             tuple(substitutes[num_weights : num_weights + num_tensors]),
             tuple(substitutes[num_weights + num_tensors :]),
         )
-        return jax.eval_shape(compute, _key_spec(), *arguments)
+        return jax.eval_shape(compute, key_spec(), *arguments)
 
     unknown = any(isinstance(d, str) for s in specs for d in s.dims)
     # First with symbolic sizes. Some operations, such as a comparison of two sizes, have no answer for
@@ -154,6 +141,46 @@ def _infer(
             raise error from None  # the first error shows the shapes that the user wrote
         return _describe(call, low, high, specs)
     return _describe(call, out, out, specs)
+
+
+def call_function(
+    skeleton: Skeleton,
+    args: Branch,
+    options: Branch,
+    training: bool | None,
+    mask_rule: str,
+    shapes: tuple,
+) -> Callable[[Any, tuple, tuple, tuple], Output]:
+    """Returns a recorded call as a function of a key and the leaves, tensors and masks of the call.
+
+    Args:
+        skeleton: the static half of a built layer.
+        args: frozen tree of the positional arguments, `Ref(i)` for tensor `i`.
+        options: frozen dictionary of the arguments by name, likewise.
+        training: whether the call trains; None for a training call.
+        mask_rule: how masks reach the call; see `mask_rules`.
+        shapes: the positional arguments with specs in the place of the tensors.
+    """
+
+    def run(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Output:
+        layer = skeleton.join(leaves)
+        inputs = fill_arrays(args, tensors)
+        context = Context(
+            state=layer.init_state(*shapes),
+            # only a training call shows updates, and most losses
+            training=True if training is None else training,
+            key=key,
+            where=layer.where,
+        )
+        call_options = fill_arrays(options, tensors)
+        if mask_rule == KERAS:
+            context.attached = AttachedMasks()
+            for tensor, mask in zip(tensors, tensor_masks, strict=True):
+                context.attached.attach(tensor, mask)
+        context.mask = call_mask(layer, mask_rule, args, call_options, tensor_masks)
+        return context.run(layer, *inputs, **call_options)
+
+    return run
 
 
 def _describe(
@@ -206,6 +233,7 @@ def _axis_name(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
     return next(name for name in new_names if name not in used_names)
 
 
-def _key_spec() -> jax.ShapeDtypeStruct:
+def key_spec() -> jax.ShapeDtypeStruct:
+    """Returns the shape and dtype of a PRNG key."""
     # the dtype of a key depends on JAX's configured PRNG implementation
     return jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), "uint32"))

@@ -298,7 +298,7 @@ class Network(Layer):
 
     @explains_arguments
     def summary(self, *, nested: bool = True, show: bool = True) -> str | None:
-        """Prints the layers as a table: outputs, parameters, state, bytes and connections.
+        """Prints the layers as a table: outputs, parameters, state, FLOPs, bytes and connections.
 
         Args:
             nested: whether the table lists the layers of nested networks.

@@ -2,48 +2,110 @@
 
 from __future__ import annotations
 
+import dataclasses
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from fkeras.engine.costs.calls import call_costs
+from fkeras.engine.costs.counting import Costs
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 
-_HEADINGS = ("Layer (type)", "Output shape", "Params", "State", "Connected to")
+HEADINGS = ("Layer (type)", "Output shape", "Params", "State", "FLOPs", "Connected to")
+NUMBERS = (2, 3, 4)  # columns that are aligned to the right
+_WIDTH = 100
+_GAP = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Contents of a summary.
+
+    Attributes:
+        title: class and name of the network.
+        rows: a row of texts for each layer, in the order of `HEADINGS`.
+        totals: lines with the sums.
+    """
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+    totals: tuple[str, ...]
 
 
 def summary(network: Any, *, nested: bool = True) -> str:
-    """Returns a table with a row for each layer: output shapes, parameters, state and connections.
+    """Returns a table with a row for each layer: shapes, parameters, state, FLOPs and connections.
 
-    Names are never truncated. Without a graph the table has only names and classes.
+    The table has at most 100 columns. Long texts continue in the next line and are never truncated.
+    Without a graph the table has only names and classes.
+
+    Args:
+        network: a network, built or not.
+        nested: whether the table lists the layers of nested networks.
+    """
+    contents = table(network, nested=nested)
+    rows = [HEADINGS, *contents.rows]
+    widths = _widths([max(len(row[i]) for row in rows) for i in range(len(HEADINGS))])
+    line = (" " * _GAP).join("─" * width for width in widths)
+    body = [
+        contents.title,
+        line,
+        *_join(HEADINGS, widths),
+        line,
+        *(part for row in contents.rows for part in _join(row, widths)),
+        line,
+    ]
+    return "\n".join([*body, *contents.totals])
+
+
+def table(network: Any, *, nested: bool = True) -> Table:
+    """Returns the contents of a summary.
 
     Args:
         network: a network, built or not.
         nested: whether the table lists the layers of nested networks.
     """
     abstract = _abstract(network)
-    rows = list(_rows(abstract, nested, 0))
-    widths = [max(len(row[i]) for row in [_HEADINGS, *rows]) for i in range(len(_HEADINGS))]
-    line = "  ".join("─" * width for width in widths)
-    title = f"{type(network).__name__} {network.name!r}" if network.name else type(network).__name__
-    body = [
-        title,
-        line,
-        _join(_HEADINGS, widths),
-        line,
-        *(_join(row, widths) for row in rows),
-        line,
-    ]
-    return "\n".join([*body, *_totals(network, abstract)])
+    name = f" {network.name!r}" if network.name else ""
+    return Table(
+        f"{type(network).__name__}{name}",
+        tuple(_rows(abstract, nested, 0)),
+        tuple(_totals(network, abstract)),
+    )
 
 
-def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
-    aligned = [
-        cell.rjust(width) if i in (2, 3) else cell.ljust(width)
-        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "  ".join(aligned).rstrip()
+def _widths(natural: Sequence[int]) -> list[int]:
+    """Returns the widths of the columns, the widest text columns narrowed until the table fits."""
+    widths = list(natural)
+    while sum(widths) + _GAP * (len(widths) - 1) > _WIDTH:
+        widest = max((i for i in range(len(widths)) if i not in NUMBERS), key=lambda i: widths[i])
+        if widths[widest] <= len(HEADINGS[widest]):
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _join(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """Returns the lines of a row."""
+    columns = [_wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    for number in range(max(map(len, columns))):
+        texts = [column[number] if number < len(column) else "" for column in columns]
+        aligned = [
+            text.rjust(width) if i in NUMBERS else text.ljust(width)
+            for i, (text, width) in enumerate(zip(texts, widths, strict=True))
+        ]
+        yield (" " * _GAP).join(aligned).rstrip()
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    text = cell.lstrip()
+    # deeply nested names keep room for their letters
+    indent = cell[: min(len(cell) - len(text), width // 2)]
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    ) or [""]
 
 
 def _abstract(network: Any) -> Any:
@@ -75,10 +137,43 @@ def _rows(network: Any, nested: bool, level: int) -> Iterator[tuple[str, ...]]:
             shapes,
             f"{count:,}" if layer.built or not _may_have_weights(layer) else "not built",
             f"{_count(jax.tree.leaves(state.get(name, {}))):,}",
+            _flops(layer_costs(network, name)),
             connections,
         )
         if nested and hasattr(layer, "graph"):
             yield from _rows(layer, nested, level + 1)
+
+
+def layer_costs(network: Any, name: str) -> Costs | None:
+    """Returns the operations of all calls of a layer; None if a call's operations are unknown."""
+    graph = network.graph
+    if graph is None:
+        return None
+    costs = [call_costs(network, number) for number in graph.calls_of[name]]
+    known_costs = [each for each in costs if each is not None]
+    return sum(known_costs, Costs()) if len(known_costs) == len(costs) else None
+
+
+def _flops(costs: Costs | None) -> str:
+    return "?" if costs is None else number_text(costs.flops)
+
+
+def number_text(number: float) -> str:
+    """Returns a number with three digits and a unit.
+
+    Example:
+        >>> number_text(870), number_text(7449417263)
+        ('870', '7.45 G')
+    """
+    value = float(number)
+    for unit in ("", " k", " M", " G", " T"):
+        if value < 999.5:
+            break
+        value /= 1000
+    else:
+        value, unit = value, " P"
+    digits = f"{value:.0f}" if value >= 99.95 or not unit else f"{value:.3g}"
+    return f"{digits}{unit}"
 
 
 def _may_have_weights(layer: Any) -> bool:
@@ -121,5 +216,18 @@ def _totals(network: Any, abstract: Any) -> list[str]:
         f"Trainable: {_count(trained):,} ({_size(_bytes(trained))})   "
         f"frozen: {_count(frozen):,} ({_size(_bytes(frozen))})   "
         f"state: {_count(state_arrays):,} ({_size(_bytes(state_arrays))})   total: {_size(total)}",
+        _flops_line(abstract),
         "built" if network.built else "not built yet: model = model.build(jax.random.key(0))",
     ]
+
+
+def _flops_line(network: Any) -> str:
+    costs = {name: layer_costs(network, name) for name in network.graph.layers}
+    total = number_text(sum(known.flops for known in costs.values() if known is not None))
+    slots = network.graph.input_slots
+    open_batch = any("b" in network.graph.specs[slot].words for slot in slots)
+    text = f"FLOPs per {'sample' if open_batch else 'call'} in inference: "
+    unknown = sum(known is None for known in costs.values())
+    return text + (
+        f"at least {total} (unknown for {unknown} of {len(costs)} layers)" if unknown else total
+    )

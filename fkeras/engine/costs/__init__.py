@@ -1,0 +1,1 @@
+"""Costs of programs and of calls, from shapes alone."""

@@ -1,0 +1,80 @@
+"""Operations of the calls of a graph, for a batch of one sample where the batch size is open."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+
+from fkeras.engine.call.inference import call_function, key_spec
+from fkeras.engine.costs.counting import Costs, count_operations
+from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
+from fkeras.engine.values import structure
+from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, name_axis
+
+_BATCH = name_axis(0)
+
+
+def call_costs(network: Any, number: int) -> Costs | None:
+    """Returns the operations of one call of a graph in inference.
+
+    Args:
+        network: a built network with a graph; its weights may be shapes.
+        number: the number of a call of the graph.
+
+    Returns:
+        The operations for each sample if the graph leaves the batch size open; None for a call on
+        strings, on other sizes that the graph leaves open, or with a primitive without a rule.
+    """
+    graph = network.graph
+    call = graph.calls[number]
+    if call.is_input:
+        return Costs()
+    specs = tuple(graph.specs[slot] for slot in call.inputs)
+    masks = tuple(graph.masks[slot] for slot in call.inputs)
+    layer = network.layers[call.layer]
+    used = [spec for spec in (*specs, *masks, *call.outputs) if spec is not None]
+    arrays = leaves_of(layer)
+    # labels and other values that jax.tree.map put in the places of arrays have no shape
+    countable = layer.built and all(leaf is None or hasattr(leaf, "shape") for leaf in arrays)
+    if not countable or any(
+        spec.dtype == STRING or any(word != _BATCH for word in spec.words) for spec in used
+    ):
+        return None
+    # layers that differ only in name share one count
+    skeleton = skeleton_of(layer if layer.name is None else layer.replace(name=None))
+    leaves = tuple(None if leaf is None else as_spec(leaf) for leaf in arrays)
+    signature = call.signature
+    recorded = signature.args, signature.options, bool(signature.training), signature.mask_rule
+    return _count(skeleton, leaves, recorded, specs, masks)
+
+
+# A memo of a pure function of hashable values, as for inference: networks repeat their calls.
+@functools.lru_cache(maxsize=1024)
+def _count(
+    skeleton: Skeleton,
+    leaves: tuple[Spec | None, ...],
+    recorded: tuple,
+    specs: tuple[Spec, ...],
+    masks: tuple[Spec | None, ...],
+) -> Costs | None:
+    args, options, training, mask_rule = recorded
+    tensors, tensor_masks = _single(specs), _single(masks)
+    shapes = structure.fill(args, tuple(map(as_spec, tensors)))
+    function = call_function(skeleton, args, options, training, mask_rule, shapes)
+
+    def value(*arguments: Any) -> Any:
+        return function(*arguments).value
+
+    try:
+        costs = count_operations(value, key_spec(), _single(leaves), tensors, tensor_masks)
+    # a count is an addition to a table: a layer of a user may reject a batch of one sample
+    except Exception:
+        return None
+    return None if costs.unknown else costs
+
+
+def _single(specs: tuple[Spec | None, ...]) -> tuple[jax.ShapeDtypeStruct | None, ...]:
+    """Returns the shapes for a batch of one sample."""
+    return tuple(as_probes(specs, 1))
