@@ -165,15 +165,11 @@ def number_text(number: float) -> str:
         >>> number_text(870), number_text(7449417263)
         ('870', '7.45 G')
     """
-    value = float(number)
-    for unit in ("", " k", " M", " G", " T"):
-        if value < 999.5:
-            break
-        value /= 1000
-    else:
-        value, unit = value, " P"
-    digits = f"{value:.0f}" if value >= 99.95 or not unit else f"{value:.3g}"
-    return f"{digits}{unit}"
+    value, units = float(number), ["", " k", " M", " G", " T", " P"]
+    while value >= 999.5 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    digits = f"{value:.0f}" if value >= 99.95 or not units[0] else f"{value:.3g}"
+    return f"{digits}{units[0]}"
 
 
 def _may_have_weights(layer: Any) -> bool:
