@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import fkeras as fk
 from tests.support.paths import ROOT
 from tools.ci import readme_example
 
@@ -118,3 +119,18 @@ OUTPUTS = (
 @pytest.mark.parametrize(("shown", "output", "equal"), OUTPUTS)
 def test_the_shown_output_may_differ_by_rounding(shown, output, equal):
     assert readme_example.equal_output(shown, output) == equal
+
+
+def test_the_changelog_has_versions_with_one_place_for_each_group():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    (head, *versions) = re.split(r"^## ", text, flags=re.M)
+    titles = [
+        re.fullmatch(r"\[([\w.]+)\](?: - \d{4}-\d\d-\d\d)?", v.splitlines()[0])[1] for v in versions
+    ]
+    assert titles[:2] == ["Unreleased", fk.__version__]
+    order = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+    bullets = re.findall(r"^- .*(?:\n  .*)*", text, re.M)
+    assert sorted(set(bullets)) == sorted(bullets)
+    for title, version in zip(titles, versions, strict=True):
+        groups = re.findall(r"^### (.*)$", version, re.M)
+        assert groups == [group for group in order if group in groups], title
