@@ -22,6 +22,7 @@ from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.overrides import check_model_methods
 from fkeras.engine.network.execution import Execution
 from fkeras.engine.network.host_split import on_host, read_inputs, run_on_host, split, split_after
+from fkeras.engine.network.html import network_html
 from fkeras.engine.network.summary import summary
 from fkeras.engine.network.tracing import uses_training
 from fkeras.engine.symbolic.operators import KerasTensor
@@ -310,6 +311,10 @@ class Network(Layer):
             return text
         print(text)
         return None
+
+    def _repr_html_(self) -> str:
+        """Returns the summary with a drawing of the graph, which notebooks show."""
+        return network_html(self)
 
 
 def _network(inputs: Any, outputs: Any, name: str | None) -> Network:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from fkeras.engine import suggest
+from fkeras.engine.messages.html import html_table
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.training.records.progress import format_logs
 from fkeras.training.records.state import M, TrainState
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+_MOST_SHOWN = 100  # epochs in a table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,19 +83,52 @@ class History:
                 f"History.plot: unknown log {unknown!r}.{suggest(unknown, training_names)} The "
                 f"logs are: {', '.join(training_names)}."
             )
-        figure = Figure(figsize=(4.5 * max(len(chosen), 1), 3.2), layout="constrained")
+        figure: Any = Figure(figsize=(4.5 * max(len(chosen), 1), 3.2), layout="constrained")
         all_axes = figure.subplots(1, max(len(chosen), 1), squeeze=False)[0]
         for axes, name in zip(all_axes, chosen, strict=False):
             epochs = [epoch + 1 for epoch in self.epoch]
-            axes.plot(epochs, self.history[name], label="training")
+            # a line of one point would be invisible
+            marker = "o" if len(epochs) == 1 else None
+            axes.plot(epochs, self.history[name], label="training", marker=marker)
             validation_values = self.history.get(f"val_{name}", [])
             if validation_values:  # with `validation_freq` only every n-th epoch has a validation
                 every = len(epochs) // len(validation_values)
-                axes.plot(epochs[every - 1 :: every], validation_values, "--", label="validation")
+                dots = "o--" if len(validation_values) == 1 else "--"
+                axes.plot(epochs[every - 1 :: every], validation_values, dots, label="validation")
                 axes.legend()
             axes.set_xlabel("epoch")
             axes.set_ylabel(name)
+        # notebooks know matplotlib's figures only after pyplot was imported
+        figure._repr_png_ = functools.partial(_png, figure)
         return figure
+
+    def _repr_html_(self) -> str:
+        """Returns the logs as a table with a row for each epoch, which notebooks show."""
+        first = max(len(self.epoch) - _MOST_SHOWN, 0)
+        rows = []
+        for position in range(first, len(self.epoch)):
+            texts = (
+                _log_text(values, position, len(self.epoch)) for values in self.history.values()
+            )
+            rows.append((str(self.epoch[position] + 1), *texts))
+        columns = ("epoch", *self.history)
+        note = f"<div>{first} earlier epochs are not shown.</div>" if first else ""
+        return html_table(columns, rows, range(len(columns))) + note
+
+
+def _log_text(values: Sequence[Any], position: int, epochs: int) -> str:
+    """Returns a log of an epoch as text; with `validation_freq` some epochs have no validation."""
+    every = max(epochs // len(values), 1) if values else 1
+    number, rest = divmod(position + 1, every)
+    if rest or not 0 < number <= len(values):
+        return ""
+    return format_logs({"": values[number - 1]}).strip()
+
+
+def _png(figure: Any) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png")
+    return stream.getvalue()
 
 
 class Fitted(NamedTuple, Generic[M]):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Layer, suggest
+from fkeras.engine.messages.html import html_table
 
 # The order of the leaves. `split` relies on `position` and `memory` being the last two fields.
 _FIELDS = ("model", "state", "opt_state", "metrics", "step", "key_data", "position", "memory")
@@ -104,8 +105,35 @@ class TrainState(Generic[M]):
         where = getattr(self.model, "where", type(self.model).__name__)
         return f"<TrainState of {where}, step {self.step}>"
 
+    def _repr_html_(self) -> str:
+        """Returns the contents as a table, which notebooks show."""
+        rows = [(name, *_contents(getattr(self, name))) for name in _FIELDS]
+        return html_table(("field", "contents", "arrays", "numbers"), rows, (2, 3))
+
     def __reduce__(self):
         return (_unflatten, (self.impl, _values(self)))
+
+
+def _contents(value: Any) -> tuple[str, str, str]:
+    """Returns a description of a field, the number of its arrays and the number of their elements."""
+    leaves = [leaf for leaf in jax.tree.leaves(value) if hasattr(leaf, "shape")]
+    size = sum(int(np.prod(leaf.shape)) for leaf in leaves)
+    deleted = any(isinstance(leaf, jax.Array) and _is_deleted(leaf) for leaf in leaves)
+    if deleted:
+        text = "donated: the arrays no longer exist"
+    elif isinstance(value, Layer):
+        text = value.where
+    elif isinstance(value, Mapping):
+        text = ", ".join(map(str, value))
+    elif len(leaves) == 1 and leaves[0] is value and size <= 4:
+        text = str(value)
+    else:
+        text = type(value).__name__
+    return text if len(text) <= 80 else f"{text[:77]}...", f"{len(leaves):,}", f"{size:,}"
+
+
+def _is_deleted(array: jax.Array) -> bool:
+    return not isinstance(array, jax.core.Tracer) and array.is_deleted()
 
 
 def _plain(key: Any, impl: str) -> tuple[str, Any]:
