@@ -1,9 +1,11 @@
 """Configuration of all tests: strict promotion, Keras on JAX, scheduling for xdist."""
 
+import argparse
 import gc
 import os
 import random
 import signal
+import zlib
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -44,6 +46,34 @@ def _same_weights_of_keras():
     random.seed(0)  # Keras takes the seeds of initializers from Python's generator
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--part",
+        metavar="K/N",
+        type=_part,
+        help="run part K of N, where each test is in exactly one part, whatever other tests exist",
+    )
+
+
+def _part(text):
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(
+            f"expected K/N with 1 <= K <= N, such as 2/4, received {text!r}"
+        )
+    return int(number), int(count)
+
+
+def pytest_collection_modifyitems(config, items):
+    if (part := config.getoption("part")) is None:
+        return
+    number, count = part
+    selected = [zlib.crc32(item.nodeid.encode()) % count == number - 1 for item in items]
+    others = [item for item, chosen in zip(items, selected, strict=True) if not chosen]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item, chosen in zip(items, selected, strict=True) if chosen]
+
+
 def pytest_collection_finish(session):
     gc.freeze()  # imported modules stay alive: collections can skip them
     gc.set_threshold(200_000, 20, 50)  # tracing makes many short-lived objects: collect rarely
@@ -61,7 +91,12 @@ class ByPrograms(LoadScopeScheduling):
         if "kills_leave_no_trace" in test or file.endswith("test_opening.py"):
             return "tests/layers/test_keras_json.py"
         # single tests that take seconds are scopes of one, so that workers finish together
-        spread = "test_applications.py", "keras/test_layer_files.py", "keras/test_compositions.py"
+        spread = (
+            "test_applications.py",
+            "test_damaged_keys.py",
+            "keras/test_layer_files.py",
+            "keras/test_compositions.py",
+        )
         if file.endswith(spread):
             return nodeid
         # both draw from the same distributions

@@ -130,7 +130,7 @@ def is_named(error, path, whole, what):
     return consistent and (error.layer is not None or "weights" in error.member)
 
 
-def findings(load, data, read, write, where, every=1):
+def findings(load, data, read, write, where, every=1, first=0):
     """`(path, damage, message)` of the errors that do not name the damaged key.
 
     Args:
@@ -140,10 +140,11 @@ def findings(load, data, read, write, where, every=1):
         write: `(data, where, JSON data) -> bytes`.
         where: the member or attribute to damage.
         every: use one of this many damages.
+        first: number of the first damage that is used, less than `every`.
     """
     content, unnamed = read(data, where), []
     for number, (path, what, damaged) in enumerate(damages(content)):
-        if number % every:
+        if number % every != first:
             continue
         error = load(write(data, where, damaged))
         if error is not None and not is_named(error, path, content, what):

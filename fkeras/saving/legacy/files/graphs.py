@@ -87,7 +87,7 @@ class Graph:
         tensor = check(entry[2], int, "the number of a tensor", **where)
         if name not in self.counts:
             raise origin.error(
-                f"refers to the unknown layer {name!r:.80}. The layers of the file are "
+                f"refers to the unknown layer {name!r:.80}. The layers of the file have the names "
                 f"{', '.join(map(repr, list(self.counts)[:12]))}. The file is damaged.",
                 layer,
             )
