@@ -14,6 +14,7 @@ from fkeras.training.callbacks.checkpoint import ModelCheckpoint
 from fkeras.training.callbacks.csv_logger import CSVLogger
 from fkeras.training.callbacks.early_stopping import EarlyStopping
 from fkeras.training.callbacks.functions import LambdaCallback
+from fkeras.training.callbacks.live_curves import LiveCurves
 from fkeras.training.callbacks.plateau import ReduceLROnPlateau
 from fkeras.training.callbacks.profiler import Profiler
 from fkeras.training.callbacks.progress_bar import ProgressBar
@@ -27,6 +28,7 @@ __all__ = (
     "EarlyStopping",
     "LambdaCallback",
     "LearningRateScheduler",
+    "LiveCurves",
     "ModelCheckpoint",
     "Profiler",
     "ProgressBar",

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine import Layer, suggest
 from fkeras.engine.messages.html import html_table
@@ -133,7 +134,7 @@ def _contents(value: Any) -> tuple[str, str, str]:
 
 
 def _is_deleted(array: jax.Array) -> bool:
-    return not isinstance(array, jax.core.Tracer) and array.is_deleted()
+    return not isinstance(array, Tracer) and array.is_deleted()
 
 
 def _plain(key: Any, impl: str) -> tuple[str, Any]:
