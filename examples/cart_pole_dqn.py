@@ -122,7 +122,7 @@ def learn(trainer, learner, key, steps):
 
 @partial(jax.jit, static_argnums=2)
 def play(model, key, episodes=100):
-    """The mean number of steps for which the best known actions balance the pole."""
+    """The mean number of steps for which the best actions balance the pole."""
 
     def push(carry, _):
         carts, alive = carry

@@ -82,11 +82,12 @@ def draw(model, state, noise):
 
 
 x_train, x_test = load_small_digits()
+x_train, x_test = x_train[:size], x_test[:size]
 mean, deviation = x_train.mean(), x_train.std()
 optimizer = fk.optimizers.AdamW(2e-3, weight_decay=1e-4, use_ema=True, ema_momentum=0.99)
 trainer = fk.Trainer(optimizer, objective=objective)
 run = trainer.init(network, jax.random.key(0))
-run, _ = trainer.fit(run, (x_train[:size] - mean) / deviation, epochs=epochs, batch_size=32)
+run, _ = trainer.fit(run, (x_train - mean) / deviation, epochs=epochs, batch_size=32)
 
 logs = trainer.evaluate(run, (x_test - mean) / deviation, verbose=0)
 noise = jax.random.normal(jax.random.key(1), x_test.shape)

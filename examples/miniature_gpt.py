@@ -21,7 +21,7 @@ LENGTH, WORDS = 40, 2_000
 
 
 def standardize(texts):
-    """Lower-case texts in which punctuation stands between spaces, so that it counts as words."""
+    """Lower-case texts with spaces around punctuation, so that it counts as words."""
     rows = [" ".join(re.findall(r"\w+|[^\w\s]", str(text).lower())) for text in texts.ravel()]
     return np.array(rows).reshape(texts.shape)
 
@@ -113,7 +113,7 @@ def main():
         verbose=2,
     )
     logs = trainer.evaluate(run, test[:, :-1], test[:, 1:], verbose=0)
-    # what the frequencies of the words alone reach
+    # the loss of the words' frequencies alone
     counts = np.bincount(stream[:cut], minlength=WORDS) + 1
     alone = -np.log(counts / counts.sum())[test[:, 1:]].mean()
     print(

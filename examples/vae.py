@@ -56,7 +56,7 @@ def reconstruction(images, drawn):
 
 (x_train, _), (x_test, y_test) = load_digits()
 if short:
-    x_train = x_train[:512]
+    x_train, x_test = x_train[:128], x_test[:128]
 trainer = fk.Trainer(fk.optimizers.Adam(1e-3), reconstruction, metrics=[reconstruction])
 run = trainer.init(vae, jax.random.key(0))
 run, _ = trainer.fit(run, x_train, x_train, epochs=1 if short else 30, batch_size=32)

@@ -49,7 +49,7 @@ def _block(x: KerasTensor, width: int, name: str) -> KerasTensor:
     new = layers.Activation("gelu", name=f"{name}_gelu")(new)
     new = layers.Dense(width, name=f"{name}_pointwise_conv_2")(new)
     new = LayerScale(_EPSILON, width, name=f"{name}_layer_scale")(new)
-    # where a rate above 0 would have stochastic depth, which none of Keras's networks has
+    # a rate above 0 would need stochastic depth, which no network of Keras has
     new = layers.Activation("linear", name=f"{name}_identity")(new)
     return x + new
 

@@ -13,7 +13,7 @@ from fkeras.engine.values.argument_types import FilePath
 _URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 _DIGEST = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
 _NAMES = (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")
-# where Keras unpacks the archive
+# folder into which Keras unpacks the archive
 _ALSO = ("cifar-10-batches-py-target/cifar-10-batches-py", "cifar-10-batches-py")
 
 

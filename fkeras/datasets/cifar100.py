@@ -12,7 +12,7 @@ from fkeras.engine.values.argument_types import FilePath
 _URL = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _DIGEST = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
 _NAMES = ("train", "test")
-# where Keras unpacks the archive
+# folder into which Keras unpacks the archive
 _ALSO = ("cifar-100-python-target/cifar-100-python", "cifar-100-python")
 _MODE = choice("fine", "coarse")
 

@@ -63,7 +63,7 @@ def load_data(
     random = np.random.RandomState(rules.seed)
     train, y_train = rules.numbered(*shuffled(arrays[:2], random))
     test, y_test = rules.numbered(*shuffled(arrays[2:], random))
-    rows = rules.known(train + test)
+    rows = rules.with_unknown_words(train + test)
     count = len(train)
     return (as_objects(rows[:count]), y_train), (as_objects(rows[count:]), y_test)
 

@@ -72,7 +72,7 @@ def load_data(
     # Keras leaves out long sequences after the shuffling and before the split
     x, y = shuffled((x, y), np.random.RandomState(rules.seed))
     rows, y = rules.numbered(x, y)
-    rows = as_objects(rules.known(rows))
+    rows = as_objects(rules.with_unknown_words(rows))
     count = int(len(rows) * (1 - share))
     return (rows[:count], y[:count]), (rows[count:], y[count:])
 

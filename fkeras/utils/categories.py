@@ -96,7 +96,7 @@ def _class_numbers(x: Any) -> np.ndarray:
 
 
 def normalize(x: Numbers, axis: int = -1, order: float = 2) -> Any:
-    """Divides vectors by their norms; a vector of zeros stays as it is.
+    """Divides vectors by their norms; a vector of zeros is unchanged.
 
     In a NumPy array Keras divides along the last axis for `axis=0`; here the axis is respected.
 

@@ -53,7 +53,7 @@ _ARGUMENTS = MappingProxyType(
 
 
 class Document(NamedTuple):
-    """What the docstring of an architecture says.
+    """Parts of the docstring of an architecture.
 
     Args:
         title: the architecture, at the end of "Composes ...".

@@ -142,12 +142,12 @@ class _Reader:
         self.stack[-count:] = [tuple(self.stack[-count:])]
 
     def function(self, module: str, name: str) -> None:
-        known = (
+        is_safe = (
             (module in _MODULES and name == "_reconstruct")
             or (module == "numpy" and name in ("ndarray", "dtype"))
             or (module == "_codecs" and name == "encode")
         )
-        if not known:
+        if not is_safe:
             raise PickleError(f"the function {f'{module}.{name}'[:80]!r}, which is not run")
         self.stack.append(_Function(name))
 

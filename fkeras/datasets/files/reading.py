@@ -174,7 +174,7 @@ def read_pickles(path: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
         FileError: for a missing or damaged file, and for pickles of other objects.
     """
     pairs = _folder_files(path, names) if os.path.isdir(path) else _archive_files(path, names)
-    found = {}
+    dictionaries = {}
     for name, data in pairs:
         try:
             value = read_pickle(data)
@@ -188,15 +188,15 @@ def read_pickles(path: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
                 member=name,
             ) from None
         keys = (key.decode("latin1") if isinstance(key, bytes) else str(key) for key in value)
-        found[name] = dict(zip(keys, value.values(), strict=True))
-    missing = [name for name in names if name not in found]
+        dictionaries[name] = dict(zip(keys, value.values(), strict=True))
+    missing = [name for name in names if name not in dictionaries]
     if missing:
         raise FileError(
             f"expected the files {', '.join(names)}, received none with the name "
             f"{', '.join(missing)}. Download the archive again.",
             file=path,
         )
-    return [found[name] for name in names]
+    return [dictionaries[name] for name in names]
 
 
 def _folder_files(path: str, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:

@@ -57,7 +57,7 @@ def share_of(where: str, test_split: float) -> float:
 
 
 class WordRules:
-    """Which words of a sequence are kept, and how they are numbered.
+    """Selects and numbers the words of sequences.
 
     Args:
         where: name of the function, for messages.
@@ -96,16 +96,16 @@ class WordRules:
         rows = [[*start, *(word + self.index_from for word in row)] for row in rows]
         if self.maxlen is None:
             return rows, labels
-        kept = [place for place, row in enumerate(rows) if len(row) < self.maxlen]
-        if not kept:
+        positions = [place for place, row in enumerate(rows) if len(row) < self.maxlen]
+        if not positions:
             raise ValueError(
                 f"{self.where}: maxlen: expected a number above the shortest sequence of "
                 f"{min(map(len, rows), default=0)} words, received {self.maxlen}, which leaves no "
                 "sequence. Raise maxlen."
             )
-        return [rows[place] for place in kept], labels[kept]
+        return [rows[place] for place in positions], labels[positions]
 
-    def known(self, rows: list[list[int]]) -> list[list[int]]:
+    def with_unknown_words(self, rows: list[list[int]]) -> list[list[int]]:
         """Returns the sequences with unknown words replaced or left out."""
         # without a limit the largest number counts as unknown, as in Keras
         most = self.num_words or max((max(row, default=0) for row in rows), default=0)

@@ -84,7 +84,7 @@ class Settled:
 class LoopHooks:
     """Hooks between device calls (callbacks, checkpoints); the default does nothing."""
 
-    hooks: bool = False  # whether `look` does something
+    hooks: bool = False  # whether `visit` does something
     interrupts: Any = None  # an `Interrupts`, which delays signals while a run is overwritten
 
     def until(self, done: int) -> int | None:
@@ -95,12 +95,12 @@ class LoopHooks:
         """Returns whether a visit is due now; the loop asks after each call."""
         return False
 
-    def look(self, run: TrainState, logs: Callable[[], Mapping[str, Any]]) -> tuple[Any, bool]:
+    def visit(self, run: TrainState, logs: Callable[[], Mapping[str, Any]]) -> tuple[Any, bool]:
         """Returns `(run, stop)`: the run to continue with, and whether to stop after the epoch."""
         return run, False
 
-    def looked(self, point: Point) -> None:
-        """Receives the point of the visit, after `look`."""
+    def end_visit(self, point: Point) -> None:
+        """Receives the point of the visit, after `visit`."""
 
 
 class EpochLoop:
@@ -156,7 +156,7 @@ class EpochLoop:
         self.settled = Settled(
             self.structure, self.leaves, run, epoch.done, self.place, hooked, begin.stopping, True
         )
-        self.looked = begin
+        self.visit_point = begin
 
     def _owned_leaves(self, leaves: tuple) -> tuple:
         if self.large:
@@ -233,7 +233,7 @@ class EpochLoop:
             point = self._point(newest)
             if is_usable(point.run):
                 return point
-        return self.looked if is_usable(self.looked.run) else self.begin
+        return self.visit_point if is_usable(self.visit_point.run) else self.begin
 
     @property
     def _applies_nonfinite(self) -> bool:
@@ -268,7 +268,7 @@ class EpochLoop:
         settled = self.settled
         # Callbacks may keep the run, and the next call of a large run donates the arrays.
         run = own_copy(settled.run()) if self.large else settled.run()
-        new_run, stop = self.loop_hooks.look(run, self._floats)
+        new_run, stop = self.loop_hooks.visit(run, self._floats)
         structure, leaves = settled.structure, settled.leaves
         if new_run is not run:
             structure, leaves = split(new_run)
@@ -278,8 +278,8 @@ class EpochLoop:
         self.settled = Settled(
             structure, leaves, new_run, settled.done, settled.place, True, settled.stopping or stop
         )
-        self.looked = self._point(self.settled, new_run)
-        self.loop_hooks.looked(self.looked)
+        self.visit_point = self._point(self.settled, new_run)
+        self.loop_hooks.end_visit(self.visit_point)
 
     def _call(self, rows: tuple, number: int, repeated_call: Call | None = None) -> Call:
         if self.call_size.fresh:

@@ -61,15 +61,15 @@ class _Between(LoopHooks):
             return True
         return self.saver is not None and self.saver.late()
 
-    def look(self, run: TrainState, logs: Any) -> tuple[Any, bool]:
+    def visit(self, run: TrainState, logs: Any) -> tuple[Any, bool]:
         if not self.hooks:
             return run, False
         return hooks.call(self.callbacks, "on_batch_end", run, int(run.step), logs())
 
-    def looked(self, point: Point) -> None:
+    def end_visit(self, point: Point) -> None:
         self.interrupts.deliver()
         if self.saver is not None:
-            self.saver.looked(point)
+            self.saver.end_visit(point)
 
 
 def fit(

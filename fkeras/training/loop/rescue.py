@@ -63,7 +63,7 @@ class Current:
     """
 
     def __init__(self, run: Any):
-        self.given = run
+        self.initial_run = run
         self.interrupts = Interrupts()
         # The thread that watches signals calls `point` at any moment. A callable instead of a
         # value: a running epoch computes its newest point only when asked, and replacing the
@@ -125,7 +125,9 @@ class Current:
         if self.final is not None and is_usable(self.final):
             return self.final
         point = self.point()
-        return self.given if point is self._untouched or not is_usable(point.run) else point.run
+        return (
+            self.initial_run if point is self._untouched or not is_usable(point.run) else point.run
+        )
 
     def __enter__(self) -> Self:
         self.interrupts.install()
@@ -133,7 +135,9 @@ class Current:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.interrupts.hold()  # a Ctrl-C in the lines below would lose the run
-        is_run = isinstance(self.given, TrainState)  # not a run: the error is about that argument
+        is_run = isinstance(
+            self.initial_run, TrainState
+        )  # not a run: the error is about that argument
         run = None
         if is_run and error is not None:
             run = self.run()

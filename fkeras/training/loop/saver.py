@@ -25,7 +25,7 @@ from fkeras.training.records.state import TrainState
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class RestoredTraining:
     """Restored checkpoint of a training.
 
     Attributes:
@@ -81,7 +81,7 @@ class Saver:
         self.saved: tuple[int, int, bool] | None = None  # the order of the newest saved point
         self.best: float | None = None
 
-    def restore(self, like: TrainState) -> Found | None:
+    def restore(self, like: TrainState) -> RestoredTraining | None:
         """Returns the newest checkpoint, or None.
 
         Raises:
@@ -108,7 +108,7 @@ class Saver:
             pending=info.get("pending", False),
         )
         self.best, self.saved = info["best"], point.order
-        return Found(point, info["history"], info["epochs"], info.get("rows", 0))
+        return RestoredTraining(point, info["history"], info["epochs"], info.get("rows", 0))
 
     def begin(self, run: TrainState) -> None:
         """Records the step at which an epoch began; a resumed epoch began before `run.step`."""
@@ -124,7 +124,7 @@ class Saver:
         seconds = self.checkpoint.seconds
         return seconds is not None and time.monotonic() - self.time >= seconds
 
-    def looked(self, point: Point) -> None:
+    def end_visit(self, point: Point) -> None:
         """Saves in the middle of an epoch if a save is due; raises if a signal arrived."""
         self.leave(point)
         every = self.checkpoint.every

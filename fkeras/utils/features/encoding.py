@@ -11,7 +11,7 @@ from fkeras.engine import KerasTensor, Layer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.utils.features.feature import Feature
 
-# what `adapt` of each layer finds
+# the fields that `adapt` sets
 _ADAPTED = (
     (layers.Normalization, "mean"),
     (layers.Discretization, "bin_boundaries"),
@@ -22,7 +22,7 @@ _ADAPTED = (
 
 
 def learns(layer: Layer) -> bool:
-    """Returns whether a layer still lacks what `adapt` finds.
+    """Returns whether a layer needs `adapt`.
 
     Example:
         >>> learns(layers.StringLookup()), learns(layers.StringLookup(vocabulary=["a"]))

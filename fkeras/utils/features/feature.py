@@ -21,7 +21,7 @@ _NAMES = several(text(), "two names of features or more", least=2)
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-    """A column of a table: its dtype, and the layer that makes numbers of its values.
+    """A column of a table: its dtype, and the layer that encodes its values as numbers.
 
     Args:
         dtype: dtype of the values: "float32", "int32", "string", ...
@@ -75,8 +75,8 @@ class Feature:
         """Creates a feature from the data that `get_config`, or Keras's feature, returned."""
         preprocessor = config["preprocessor"]
         if isinstance(preprocessor, Mapping) and preprocessor.get("class_name") == "TFDIdentity":
-            own = preprocessor.get("config", {})
-            preprocessor = layers.Identity(name=own.get("name"))
+            identity_config = preprocessor.get("config", {})
+            preprocessor = layers.Identity(name=identity_config.get("name"))
         else:
             preprocessor = layers.deserialize(preprocessor, custom_objects=custom_objects)
         return cls(config["dtype"], preprocessor, config["output_mode"])
@@ -130,7 +130,7 @@ def _named(name: str | None) -> str | None:
 
 
 def plain_float(name: str | None = None) -> Feature:
-    """Returns a feature of numbers that stay as they are."""
+    """Returns a feature of numbers that are unchanged."""
     return Feature("float32", layers.Identity(name=_named(name)), "float")
 
 
@@ -151,7 +151,7 @@ def float_discretized(
     output_mode: str = "one_hot",
     name: str | None = None,
 ) -> Feature:
-    """Returns a feature of numbers in bins: `num_bins` that `adapt` finds, or given boundaries."""
+    """Returns a feature of numbers in bins: `num_bins` learned by `adapt`, or `bin_boundaries`."""
     # Keras's function takes the number of bins beside the boundaries
     count = num_bins if bin_boundaries is None else None
     layer = layers.Discretization(bin_boundaries, count, name=_named(name))

@@ -69,7 +69,7 @@ class FeatureSpace:
 
     @staticmethod
     def feature(dtype: str, preprocessor: Layer, output_mode: str) -> Feature:
-        """Returns a feature with a preprocessing layer of your own."""
+        """Returns a feature with a custom preprocessing layer."""
         return Feature(dtype, preprocessor, output_mode)
 
     float = staticmethod(making.plain_float)
@@ -123,14 +123,15 @@ class FeatureSpace:
         return type(self), tuple(fields)
 
     def _crosses(self) -> tuple[Cross, ...]:
-        given = self.crosses
-        if given is not None and not isinstance(given, list | tuple):
+        crosses_argument = self.crosses
+        if crosses_argument is not None and not isinstance(crosses_argument, list | tuple):
             raise TypeError(
                 "FeatureSpace: crosses: expected a list of tuples of names, received "
-                f"{describe_value(given)}. Write [('color', 'size')]."
+                f"{describe_value(crosses_argument)}. Write [('color', 'size')]."
             )
         crosses = tuple(
-            c if isinstance(c, Cross) else Cross(c, self.crossing_dim) for c in given or ()
+            c if isinstance(c, Cross) else Cross(c, self.crossing_dim)
+            for c in crosses_argument or ()
         )
         for cross in crosses:
             unknown = [name for name in cross.feature_names if name not in self.features]
@@ -230,12 +231,12 @@ class FeatureSpace:
             for cross in self.crosses or ()
         }
         specs = {**self.features, **{cross.name: cross for cross in self.crosses or ()}}
-        made = {**self.preprocessors, **self.crossers}
+        encoders = {**self.preprocessors, **self.crossers}
         encoded = {}
         for name in (*sorted(numbers), *sorted(crossed)):
             tensor = numbers[name] if name in numbers else crossed[name]
             if specs[name].output_mode == "one_hot":
-                tensor = one_hot(name, made[name], tensor)
+                tensor = one_hot(name, encoders[name], tensor)
             if self.output_mode == "concat" and not str(tensor.dtype).startswith(("float", "bf")):
                 raise ValueError(
                     f"FeatureSpace: expected features of floats to concatenate, received {name!r} "

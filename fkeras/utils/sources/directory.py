@@ -94,7 +94,7 @@ class Options:
 
 
 def check_format(where: str, value: Any) -> None:
-    """Rejects another format than "grain".
+    """Rejects formats other than "grain".
 
     Args:
         where: the function's name.

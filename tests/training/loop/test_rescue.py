@@ -66,8 +66,8 @@ def fit(callbacks=(), **options):
 
 
 @functools.cache
-def whole():
-    """The result of a training that nothing disturbs, and the run after each step."""
+def undisturbed_training():
+    """The result of a training without interruption, and the run after each step."""
     callbacks, _, runs = watching()
     return fit(callbacks), {0: RUN, **runs}
 
@@ -82,7 +82,7 @@ def assert_same_run(run, expected):
 def assert_resumes(folder, callbacks):
     """The same call ends as the training that nothing disturbed."""
     run, history = fit(callbacks, checkpoint=folder)
-    (expected, logs), _ = whole()
+    (expected, logs), _ = undisturbed_training()
     chex.assert_trees_all_equal(run, expected)
     assert history == logs
 
@@ -168,7 +168,7 @@ def test_an_exception_of_a_hook_carries_the_run(hook):
         callbacks, _, _ = watching(at(hook, HOOKS[hook], throw(kind)))
         with pytest.raises(kind) as caught:
             fit(callbacks)
-        assert_same_run(run_of(caught.value), whole()[1][AFTER[hook]])
+        assert_same_run(run_of(caught.value), undisturbed_training()[1][AFTER[hook]])
         if kind in (ReadOnly, Broken):
             assert "fk.training.run_of" in caught.value.__notes__[0]
         else:
@@ -184,7 +184,7 @@ def test_an_exception_of_a_hook_is_resumed_exactly(tmp_path, hook, kind):
     plan = fk.Checkpoint(str(tmp_path), every=100)
     with pytest.raises(kind) as caught:
         fit(callbacks, checkpoint=plan)
-    assert_same_run(run_of(caught.value), whole()[1][AFTER[hook]])
+    assert_same_run(run_of(caught.value), undisturbed_training()[1][AFTER[hook]])
     if hook != "on_train_begin":
         saved = max(int(path.name) for path in (tmp_path / "latest").iterdir())
         assert saved == AFTER[hook]
@@ -219,7 +219,7 @@ def test_run_of_follows_chained_exceptions():
 
     with pytest.raises(LookupError) as caught:
         act()
-    assert_same_run(run_of(caught.value), whole()[1][3])
+    assert_same_run(run_of(caught.value), undisturbed_training()[1][3])
     assert run_of(ValueError("no training")) is None
 
 
@@ -582,7 +582,7 @@ def test_ctrl_c_in_a_hook(hook, saved, tmp_path):
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     # a training that saves leaves at the next moment at which the event is over
     later = saved and hook == "on_epoch_begin"
-    assert_same_run(caught.value.run, whole()[1][AFTER[hook] + later])
+    assert_same_run(caught.value.run, undisturbed_training()[1][AFTER[hook] + later])
     if saved:
         assert_resumes(plan, watching()[0])
 
@@ -596,7 +596,7 @@ def test_a_second_ctrl_c_at_once_does_not_lose_the_run():
 
     with pytest.raises(fk.Interrupted) as caught:
         fit(watching(at("on_epoch_end", 1, twice))[0])
-    assert_same_run(caught.value.run, whole()[1][3])
+    assert_same_run(caught.value.run, undisturbed_training()[1][3])
 
 
 def test_a_program_with_its_own_handler_of_ctrl_c_keeps_it():
@@ -612,7 +612,7 @@ def test_a_program_with_its_own_handler_of_ctrl_c_keeps_it():
     finally:
         signal.signal(signal.SIGINT, before)
     assert received == [signal.SIGINT] * 3
-    chex.assert_trees_all_equal(run.model, whole()[0][0].model)
+    chex.assert_trees_all_equal(run.model, undisturbed_training()[0][0].model)
 
 
 def test_more_ctrl_c_while_the_training_is_saved(tmp_path, monkeypatch, capsys):
@@ -631,7 +631,7 @@ def test_more_ctrl_c_while_the_training_is_saved(tmp_path, monkeypatch, capsys):
     with pytest.raises(KeyboardInterrupt) as caught:
         fit(callbacks, checkpoint=plan)
     assert isinstance(caught.value.__cause__, OSError)
-    assert_same_run(caught.value.run, whole()[1][2])
+    assert_same_run(caught.value.run, undisturbed_training()[1][2])
     assert "saving the training" in capsys.readouterr().err
     monkeypatch.undo()
     assert_resumes(plan, watching()[0])
@@ -648,11 +648,11 @@ def test_a_save_that_fails_does_not_hide_the_exception(tmp_path, monkeypatch):
     with pytest.raises(LookupError) as caught:
         fit(watching(at("on_batch_end", 2, throw(LookupError)))[0], checkpoint=plan)
     assert "the disk is broken" in caught.value.__notes__[0]
-    assert_same_run(caught.value.run, whole()[1][2])
+    assert_same_run(caught.value.run, undisturbed_training()[1][2])
     plan = fk.Checkpoint(str(tmp_path), every=1)
     with pytest.raises(fk.CheckpointError, match="the disk is broken") as caught:
         fit(watching()[0], checkpoint=plan)
-    assert_same_run(caught.value.run, whole()[1][2])
+    assert_same_run(caught.value.run, undisturbed_training()[1][2])
 
 
 def test_a_warning_that_is_an_error_carries_the_run():
@@ -675,7 +675,7 @@ def test_a_closed_output_stream_carries_the_run(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Gone())
     with pytest.raises(BrokenPipeError) as caught:
         fit(watching()[0], verbose=2)
-    assert_same_run(caught.value.run, whole()[1][3])
+    assert_same_run(caught.value.run, undisturbed_training()[1][3])
 
 
 # exceptions of the package in other processes

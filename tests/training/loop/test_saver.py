@@ -35,8 +35,8 @@ SINGLE = {"steps_per_execution": 1}
 
 
 @functools.cache
-def whole():
-    """The run and the logs of a training that nobody disturbs."""
+def undisturbed_training():
+    """The run and the logs of a training without interruption."""
     return TRAINER.fit(RUN, X, Y, 8, epochs=3, validation_split=0.2, verbose=0, **SINGLE)
 
 
@@ -84,7 +84,7 @@ def test_the_same_call_resumes(tmp_path, every):
         with pytest.raises(OSError, match="power cut"):
             fit(plan, callbacks=[StopAt(step)])
     run, history = fit(plan)
-    expected, logs = whole()
+    expected, logs = undisturbed_training()
     chex.assert_trees_all_equal(run.model, expected.model)
     chex.assert_trees_all_equal(run.opt_state, expected.opt_state)
     chex.assert_trees_all_equal(run.state, expected.state)
@@ -105,7 +105,7 @@ def test_a_training_that_stopped_at_the_last_batch_of_an_epoch_resumes(tmp_path)
         with pytest.raises(OSError, match="power cut"):
             fit(fk.Checkpoint(str(tmp_path), every=1), epochs=epoch + 1, callbacks=[Cut()])
         run, history = fit(fk.Checkpoint(str(tmp_path), every=1), epochs=epoch + 1)
-    expected, logs = whole()
+    expected, logs = undisturbed_training()
     chex.assert_trees_all_equal(run, expected)
     assert history == logs
 
@@ -121,7 +121,7 @@ def test_callback_memory_and_an_early_stop_are_restored(tmp_path):
 
 def test_the_best_save_is_kept_apart(tmp_path):
     fit(fk.Checkpoint(str(tmp_path), monitor="val_loss"))
-    best = int(np.argmin(whole()[1].history["val_loss"]))
+    best = int(np.argmin(undisturbed_training()[1].history["val_loss"]))
     assert [int(path.name) for path in (tmp_path / "best").iterdir()] == [5 * (best + 1)]
     assert len(list((tmp_path / "latest").iterdir())) == 2
 
@@ -197,7 +197,7 @@ def test_a_damaged_save_is_skipped(tmp_path):
     manifest.write_bytes(manifest.read_bytes()[:-40])
     with pytest.warns(UserWarning, match="manifest"):
         run, _ = fit(tmp_path)
-    chex.assert_trees_all_equal(run.model, whole()[0].model)
+    chex.assert_trees_all_equal(run.model, undisturbed_training()[0].model)
 
 
 def saves_in(folder):
@@ -209,13 +209,13 @@ def test_a_deleted_newest_save_is_reported(tmp_path):
     shutil.rmtree(saves_in(tmp_path)[-1])
     with pytest.warns(UserWarning, match=r"save, of step 10.*missing.*Using step 5"):
         run, _ = fit(tmp_path)
-    chex.assert_trees_all_equal(run.model, whole()[0].model)
+    chex.assert_trees_all_equal(run.model, undisturbed_training()[0].model)
     fit(tmp_path)  # the folder now records the newest one that it has
     for path in saves_in(tmp_path):
         shutil.rmtree(path)
     with pytest.warns(UserWarning, match=r"of step 15.*No other save exists"):
         run, history = fit(tmp_path)
-    chex.assert_trees_all_equal(run.model, whole()[0].model)
+    chex.assert_trees_all_equal(run.model, undisturbed_training()[0].model)
     assert history.epoch == [0, 1, 2]
 
 
@@ -238,7 +238,7 @@ def test_folders_without_a_readable_record_are_used_as_before(tmp_path, damage):
     else:
         record.write_text({"cut": '{"step": 1', "other": '{"step": "x"}', "empty": ""}[damage])
     run, _ = fit(tmp_path)
-    chex.assert_trees_all_equal(run.model, whole()[0].model)
+    chex.assert_trees_all_equal(run.model, undisturbed_training()[0].model)
 
 
 def test_neither_retention_nor_a_kill_before_the_record_warns(tmp_path, monkeypatch):
@@ -258,7 +258,7 @@ def test_neither_retention_nor_a_kill_before_the_record_warns(tmp_path, monkeypa
             fit(plan, epochs=2)
     assert json.loads((tmp_path / "last.json").read_text())["step"] == 5
     run, _ = fit(plan)  # warnings are errors here
-    chex.assert_trees_all_equal(run.model, whole()[0].model)
+    chex.assert_trees_all_equal(run.model, undisturbed_training()[0].model)
     # saves of a format before this version: without the record and the newer entries of its info
     assert json.loads((tmp_path / "last.json").read_text()) == {"step": 15, "again": 1}
 
@@ -328,8 +328,8 @@ def begin(phase):
     os.close(into)
     return where, out, number
 
-def told(phase, where, out, number):
-    # how it ended when it was sent a signal there: its code, seconds and last words
+def send_signal(phase, where, out, number):
+    # sends a signal in the phase; returns exit code, seconds until the exit, and stderr
     with os.fdopen(out) as lines:
         assert lines.readline() == "now\\n"
         time.sleep(0.2)
@@ -341,7 +341,7 @@ def told(phase, where, out, number):
         return os.waitstatus_to_exitcode(status), time.monotonic() - began, errors.read()
 
 begun = [(phase, *begin(phase)) for phase in sys.argv[2:]]
-print(json.dumps({phase: told(phase, *rest) for phase, *rest in begun}))
+print(json.dumps({phase: send_signal(phase, *rest) for phase, *rest in begun}))
 """
 PHASES = ("step", "compile", "validation", "stall")
 

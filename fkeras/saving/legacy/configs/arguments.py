@@ -194,7 +194,7 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
     return options
 
 
-def kept(
+def supported_arguments(
     kind: str, config: Mapping[str, Any], fields: frozenset[str], origin: Origin, name: str | None
 ) -> dict[str, Any]:
     """Returns the arguments that the layer has; others must have a value without effect.

@@ -182,7 +182,7 @@ class Converter:
         if class_name == "Bidirectional":
             fields |= {"backward_layer", "merge_mode"}
         # From here on, unknown arguments with an effect are errors instead of being dropped.
-        options = arguments.kept(class_name, options, fields, origin, name)
+        options = arguments.supported_arguments(class_name, options, fields, origin, name)
         for key, value in options.items():
             with within("config"), within(key):
                 options[key] = self._value(key, value, name, path)

@@ -111,7 +111,7 @@ class Builder:
             return _tensor(name, 0)
         return [_tensor(name, number) for number in range(outputs)]
 
-    def refuse(self, problem: str) -> FileError:
+    def error(self, problem: str) -> FileError:
         """Returns an error that names the layer and the function."""
         return self.origin.error(
             f"TensorFlow's function {self.function!r:.80}: {problem}", self.layer
@@ -142,12 +142,12 @@ class Builder:
         if isinstance(value, list | tuple):
             return [self.plain(v) for v in value]
         if is_tensor(value):
-            raise self.refuse(
+            raise self.error(
                 "expected a constant, received a tensor that is computed when the model runs. "
                 "Save the model with a constant, " + self.instead
             )
         if is_size(value):
-            raise self.refuse(
+            raise self.error(
                 f"expected a known size, received {value}, which is known only when the model runs. "
                 "Give keras.Input all sizes except the batch size, " + self.instead
             )
@@ -167,7 +167,7 @@ class Builder:
         received = (
             "a tensor that is computed when the model runs" if is_tensor(value) else repr(value)
         )
-        raise self.refuse(
+        raise self.error(
             f"expected whole numbers as {what}, received {received:.80}. Save the model with constants, "
             + self.instead
         )
@@ -180,7 +180,7 @@ class Builder:
         """Returns one integer that is known before the model runs."""
         integers = self.wholes(value, what)
         if len(integers) != 1:
-            raise self.refuse(f"expected one number as {what}, received {len(integers)}.")
+            raise self.error(f"expected one number as {what}, received {len(integers)}.")
         return integers[0]
 
     def axes(self, value: Any) -> Any:
@@ -195,7 +195,7 @@ class Builder:
         # TensorFlow 1 marks the dtypes of variables with "_ref".
         dtype_name = value.removesuffix("_ref") if isinstance(value, str) else ""
         if dtype_name not in _DTYPES:
-            raise self.refuse(
+            raise self.error(
                 f"expected {what} of {', '.join(_DTYPES)}, received {value!r:.80}. Cast to one of "
                 "these, " + self.instead
             )
@@ -214,7 +214,7 @@ class Builder:
     def _constant(self, class_name: str, values: Mapping[str, Any]) -> Any:
         self._check_constant_size(class_name, values)
         if not folds(class_name):
-            raise self.refuse(
+            raise self.error(
                 "expected a tensor among the arguments, received constants only, and this function "
                 "cannot be constant-folded. Compute the constant first, " + self.instead
             )
@@ -225,7 +225,7 @@ class Builder:
         except FileError:
             raise
         except Exception as error:
-            raise self.refuse(
+            raise self.error(
                 f"cannot be computed from these sizes ({error!s:.200}). Give keras.Input all sizes "
                 "except the batch size, " + self.instead
             ) from None
@@ -241,7 +241,7 @@ class Builder:
             counts = self.wholes(values.get("shape", values.get("repeats")), "sizes")
             counts = [*counts, to_array(values.get("x", 0)).size]
         if any(n < 0 for n in counts) or math.prod(counts) > MOST:
-            raise self.refuse(
+            raise self.error(
                 f"expected a constant of at most {MOST} elements, received the sizes "
                 f"{counts!r:.60}. Compute the constant in a separate layer."
             )
@@ -278,7 +278,7 @@ class Builder:
             try:
                 array = to_array(value)
             except ValueError as error:
-                raise self.refuse(
+                raise self.error(
                     f"expected a constant with rows of equal length ({error}). The file is damaged."
                 ) from None
             if array.ndim == 0:
@@ -286,7 +286,7 @@ class Builder:
             # `plain` reports a symbolic size; strings are left for the error below.
             if array.dtype.kind in "OUS":
                 self.plain(array)
-                raise self.refuse("expected numbers as a constant. The file is damaged.")
+                raise self.error("expected numbers as a constant. The file is damaged.")
             dtype = canonical_dtype(array.dtype)
             partner = next((v for v in others if is_tensor(v)), None)
             if self.narrow and dtype == "float32" and partner is not None:

@@ -36,7 +36,7 @@ def _insert_tensors(value: Any, remaining_tensors: list[Any]) -> Any:
 
 
 @dataclasses.dataclass
-class Given:
+class UserFunctionCall:
     """A call of a function that the user passed.
 
     Attributes:
@@ -53,7 +53,7 @@ class Given:
         """Returns the tensor of a `Lambda` that calls the function with the file's arguments."""
         builder = self.builder
         if not callable(self.function):
-            raise builder.refuse(
+            raise builder.error(
                 f"expected a function in custom_objects, received {type(self.function).__name__}. "
                 "Give a function of arrays."
             )
@@ -65,7 +65,7 @@ class Given:
         args = [v if has_tensor(v) else builder.plain(v) for v in arguments]
         tensors = list(tensors_in([args, keyword_args]))
         if not tensors:
-            raise builder.refuse(
+            raise builder.error(
                 "expected a tensor among the arguments, received constants only. Compute the "
                 "constant first."
             )

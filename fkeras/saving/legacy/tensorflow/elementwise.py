@@ -136,7 +136,7 @@ def norm(
         return b("Sum", b("Absolute", x), axis=axis, keepdims=keepdims)
     if not matrices and ord == float("inf"):
         return b("Max", b("Absolute", x), axis=axis, keepdims=keepdims)
-    raise b.refuse(
+    raise b.error(
         f"expected 'euclidean', 1, 2 or infinity as ord, received {ord!r:.40}. Write the norm as "
         "sums and powers, " + b.instead
     )
@@ -273,7 +273,7 @@ def einsum(b: Builder, equation: Any, *operands: Any) -> Any:
     """Returns sums of products by an equation; only `TensorFlowOpLayer` stores the operands."""
     # TFOpLambda does not store variadic arguments.
     if not operands:
-        raise b.refuse(
+        raise b.error(
             "the operands are missing in the file: TensorFlow omitted them when it saved the model, "
             "and cannot open the file either. Save the model with matmul and transpose, or with "
             "keras.layers.EinsumDense or Dot."
@@ -283,7 +283,7 @@ def einsum(b: Builder, equation: Any, *operands: Any) -> Any:
 
 def lost(b: Builder, x: Any) -> Any:
     """Rejects `x == y` and `x != y`."""
-    raise b.refuse(
+    raise b.error(
         "the second operand is missing in the file: TensorFlow omitted it when it saved the model, "
         "and cannot open the file either. Save the model with tf.equal or tf.not_equal, "
         + b.instead

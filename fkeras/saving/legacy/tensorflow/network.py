@@ -12,7 +12,7 @@ from fkeras.saving.containers.strict_json import check, field
 from fkeras.saving.legacy.files.graphs import Graph, safe_name
 from fkeras.saving.legacy.tensorflow import nodes, table
 from fkeras.saving.legacy.tensorflow.builder import Builder
-from fkeras.saving.legacy.tensorflow.custom import Given
+from fkeras.saving.legacy.tensorflow.custom import UserFunctionCall
 from fkeras.saving.legacy.tensorflow.sizes import Sizes, tensors_in
 from fkeras.saving.quirks.origin import Origin
 
@@ -72,7 +72,7 @@ class _Reader:
             raise
         # A damaged file can fail anywhere in JAX's shape inference: report the layer and function.
         except Exception as error:
-            raise builder.refuse(
+            raise builder.error(
                 f"cannot be built from its arguments: {reason(error)} Correct the arguments, "
                 + builder.instead
             ) from error
@@ -87,7 +87,7 @@ class _Reader:
         # An operation without tensors would be folded, so the constant must depend on an input.
         source, dims = next(self.sizes.inputs(), (None, ()))
         if source is None:
-            raise builder.refuse("expected an input in the network, received none.")
+            raise builder.error("expected an input in the network, received none.")
         zero = builder("ZerosLike", builder("GetItem", source, [0] * len(dims)))
         tensor = builder("Add", builder("Cast", zero, dtype=builder.dtype(value)), value)
         self._name(builder, name, tensor)
@@ -100,9 +100,9 @@ class _Reader:
         function_name = builder.function
         if function_name in self.custom_objects:
             custom_function = self.custom_objects[function_name]
-            return Given(builder, custom_function, self.extra).result(arguments, options)
+            return UserFunctionCall(builder, custom_function, self.extra).result(arguments, options)
         if function is None:
-            raise builder.refuse(
+            raise builder.error(
                 "unknown function. Pass a function that computes the same result: "
                 f"custom_objects={{{function_name[:80]!r}: lambda x: ...}}, with TensorFlow's argument names."
             )

@@ -59,17 +59,17 @@ def _entry(b: Builder, entry: Any, x: Any) -> Any:
     if is_tensor(entry):
         dims, dtype = b.dims(entry), b.dtype(entry)
         if dtype == "bool":
-            raise b.refuse(
+            raise b.error(
                 "expected an index, received a boolean mask: the shape of the result depends on "
                 "values, and JAX needs static shapes. Save the model with tf.where(mask, x, 0.0)."
             )
         # TensorFlow also takes only scalars as indices.
         if dims:
-            raise b.refuse(f"expected a scalar index, received a tensor with {len(dims)} axes.")
+            raise b.error(f"expected a scalar index, received a tensor with {len(dims)} axes.")
         return entry
     if isinstance(entry, Mapping):
         if set(entry) != {"start", "stop", "step"}:
-            raise b.refuse(
+            raise b.error(
                 f"expected a slice, received an object with {', '.join(map(repr, entry))}. The file "
                 "is damaged."
             )
@@ -136,7 +136,7 @@ def gather(b: Builder, x: Any, indices: Any, axis: Any = None, batch_dims: Any =
     batch = batch + len(index_dims) if batch < 0 else batch
     checked_axis = checked_axis + len(dims) if checked_axis < 0 else checked_axis
     if checked_axis != batch or len(index_dims) - batch > 1:
-        raise b.refuse(
+        raise b.error(
             "expected axis=batch_dims and at most one further axis of the indices, received "
             f"axis={checked_axis}, batch_dims={batch} and indices with {len(index_dims)} axes. "
             "Flatten the indices, " + b.instead
@@ -153,7 +153,7 @@ def gather(b: Builder, x: Any, indices: Any, axis: Any = None, batch_dims: Any =
 def gather_nd(b: Builder, x: Any, indices: Any, batch_dims: Any = 0) -> Any:
     """Returns elements at index tuples, which are on the last axis of `indices`."""
     if b.whole(batch_dims, "batch_dims") != 0:
-        raise b.refuse("expected batch_dims=0. Use tf.gather with batch_dims, " + b.instead)
+        raise b.error("expected batch_dims=0. Use tf.gather with batch_dims, " + b.instead)
     count = b.whole(b.dims(indices)[-1], "the number of indices")
     if not has_tensor(indices):
         table = to_array(b.plain(indices))
@@ -164,7 +164,7 @@ def gather_nd(b: Builder, x: Any, indices: Any, batch_dims: Any = 0) -> Any:
 def embedding_lookup(b: Builder, params: Any, ids: Any, max_norm: Any = None) -> Any:
     """Returns rows of a table at indices."""
     if max_norm is not None:
-        raise b.refuse("max_norm is not supported. Use keras.layers.Embedding, " + b.instead)
+        raise b.error("max_norm is not supported. Use keras.layers.Embedding, " + b.instead)
     table = params[0] if isinstance(params, list) and has_tensor(params) else params
     return b("Take", table, ids, axis=0)
 
@@ -185,7 +185,7 @@ def resize(
     # Keras 3's resize does not reproduce.
     methods = ("bilinear", "nearest", "lanczos3", "lanczos5", *(["bicubic"] if antialias else []))
     if preserve_aspect_ratio or method not in methods:
-        raise b.refuse(
+        raise b.error(
             f"expected the method {', '.join(methods)} without preserve_aspect_ratio, received "
             f"{method!r:.40}. Use keras.layers.Resizing, " + b.instead
         )
@@ -245,7 +245,7 @@ def _window(b: Builder, value: Any, rank: int, what: str) -> list[int]:
         sizes = sizes[1:-1]
     sizes = sizes * rank if len(sizes) == 1 else sizes
     if len(sizes) != rank:
-        raise b.refuse(f"expected {rank} numbers as {what}, received {sizes!r:.60}.")
+        raise b.error(f"expected {rank} numbers as {what}, received {sizes!r:.60}.")
     return sizes
 
 
@@ -256,9 +256,9 @@ def _collapse_equal(sizes: list[int]) -> int | list[int]:
 
 def _options(b: Builder, padding: Any, data_format: Any) -> dict[str, Any]:
     if padding not in ("SAME", "VALID"):
-        raise b.refuse(f"expected the padding SAME or VALID, received {padding!r:.40}. Use tf.pad.")
+        raise b.error(f"expected the padding SAME or VALID, received {padding!r:.40}. Use tf.pad.")
     if isinstance(data_format, str) and data_format.startswith("NC"):
-        raise b.refuse(
+        raise b.error(
             f"expected channels last, received {data_format!r:.20}. Transpose the tensor."
         )
     return {"padding": padding.lower(), "data_format": "channels_last"}

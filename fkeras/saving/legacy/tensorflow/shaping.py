@@ -85,7 +85,7 @@ def _resolve_unknown_size(b: Builder, x: Any, target: list[Any]) -> list[Any]:
     except Exception:
         remainder, inferred_size = 1, -1
     if not (isinstance(remainder, int) and remainder == 0):
-        raise b.refuse(
+        raise b.error(
             f"expected a shape from which the size -1 can be inferred, received "
             f"{_format_sizes(target)} for a tensor of shape {_format_sizes(b.dims(x))}. Give "
             "keras.Input all sizes except the batch size, " + b.instead
@@ -103,7 +103,7 @@ def _split_last(b: Builder, x: Any, target: list[Any]) -> Any:
         prefix_length += 1
     source_sizes, target_sizes = dims[prefix_length:], target[prefix_length:]
     if any(map(is_size, [*source_sizes, *target_sizes])) or len(dims) + len(target) > 20:
-        raise b.refuse(
+        raise b.error(
             f"expected at most one unknown size in the shape {_format_sizes(target)}, after the "
             f"leading axes that it shares with the tensor's shape {_format_sizes(dims)}. Give "
             "keras.Input all sizes except the batch size, " + b.instead
@@ -188,7 +188,7 @@ def unstack(b: Builder, x: Any, num: Any = None, axis: Any = 0) -> Any:
 
 def _check_count(b: Builder, count: int) -> None:
     if not 0 < count < 10_000:
-        raise b.refuse(f"expected 1 to 9999 parts, received {count}. The file is damaged.")
+        raise b.error(f"expected 1 to 9999 parts, received {count}. The file is damaged.")
 
 
 def split(b: Builder, x: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None) -> Any:
@@ -228,7 +228,7 @@ def repeat(b: Builder, x: Any, repeats: Any, axis: Any = None) -> Any:
         return b("Repeat", x, repeats=counts[0], axis=b.axes(axis))
     # The indices become a constant of the model: a few bytes must not demand gigabytes.
     if sum(counts) > MOST:
-        raise b.refuse(f"expected at most {MOST} repeated elements, received {sum(counts)}.")
+        raise b.error(f"expected at most {MOST} repeated elements, received {sum(counts)}.")
     return b("Take", x, np.repeat(np.arange(len(counts)), counts), axis=b.whole(axis, "an axis"))
 
 
@@ -237,7 +237,7 @@ def pad(b: Builder, x: Any, paddings: Any, mode: Any = "CONSTANT", constant_valu
     pairs = np.reshape(b.wholes(paddings, "paddings"), (-1, 2)).tolist()
     keras_mode = mode.lower() if isinstance(mode, str) else mode
     if keras_mode not in ("constant", "reflect", "symmetric"):
-        raise b.refuse(f"expected the mode CONSTANT, REFLECT or SYMMETRIC, received {mode!r:.40}.")
+        raise b.error(f"expected the mode CONSTANT, REFLECT or SYMMETRIC, received {mode!r:.40}.")
     # Keras accepts `constant_values` only in constant mode, where the default is 0.
     if keras_mode != "constant" or (
         isinstance(constant_values, int | float) and constant_values == 0
@@ -249,7 +249,7 @@ def pad(b: Builder, x: Any, paddings: Any, mode: Any = "CONSTANT", constant_valu
 def where(b: Builder, condition: Any, x: Any = None, y: Any = None) -> Any:
     """Returns elements of x where the condition is true, and of y elsewhere."""
     if x is None or y is None:
-        raise b.refuse(
+        raise b.error(
             "expected x and y, received none: without them the shape of the result depends on "
             "values, and JAX needs static shapes. Save the model with tf.where(condition, x, y)."
         )
@@ -287,7 +287,7 @@ def ones(b: Builder, shape: Any, dtype: Any = "float32") -> Any:
 def fill(b: Builder, dims: Any, value: Any) -> Any:
     """Returns an array filled with a constant."""
     if has_tensor(value):
-        raise b.refuse(
+        raise b.error(
             "expected a constant as value, received a tensor. Multiply ones by it, " + b.instead
         )
     return _filled(b, dims, value, b.dtype(value))
@@ -314,7 +314,7 @@ def _broadcast_batch(b: Builder, x: Any, sizes: list[Any]) -> Any:
     """Broadcasts x to sizes with an unknown batch: adds x to zeros taken from an input."""
     input_tensor = next((t for t, dims in b.sizes.inputs() if dims and dims[0] == sizes[0]), None)
     if input_tensor is None or any(map(is_size, sizes[1:])):
-        raise b.refuse(
+        raise b.error(
             "expected a shape of known sizes, apart from the batch size on the first axis, received "
             f"{_format_sizes(sizes)}. Give keras.Input the other sizes, " + b.instead
         )
@@ -365,7 +365,7 @@ def one_hot(
 def sequence_mask(b: Builder, lengths: Any, maxlen: Any = None, dtype: Any = "bool") -> Any:
     """Returns a mask that is true at positions before each length."""
     if maxlen is None:
-        raise b.refuse("expected maxlen, received None. Pass maxlen: the shape must be static.")
+        raise b.error("expected maxlen, received None. Pass maxlen: the shape must be static.")
     # TensorFlow's default for `maxlen` is the longest length, a shape that JAX cannot compile.
     positions = b("Arange", b.whole(maxlen, "maxlen"))
     mask = b("Greater", b("ExpandDims", lengths, axis=-1), positions)

@@ -108,17 +108,17 @@ def call(builder: Builder, key: str, arguments: list[Any], options: Mapping[str,
             continue
         # An ignored argument would change the result silently.
         if current_name not in names:
-            raise builder.refuse(
+            raise builder.error(
                 f"unsupported argument {name!r:.40}; the supported arguments are "
                 f"{', '.join(names)}. Save the model without it, {builder.instead}"
             )
         if current_name in values_by_name:
-            raise builder.refuse(
+            raise builder.error(
                 f"received the argument {current_name!r} twice. The file is damaged."
             )
         values_by_name[current_name] = value
     missing = [name for name in function.required if name not in values_by_name]
     if missing:
-        raise builder.refuse(f"the argument {missing[0]!r} is missing. The file is damaged.")
+        raise builder.error(f"the argument {missing[0]!r} is missing. The file is damaged.")
     required_values = [values_by_name.pop(name) for name in function.required]
     return function.make(builder, *required_values, *extra_arguments, **values_by_name)
