@@ -23,6 +23,7 @@ from fkeras.engine.values.random import check_key
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, sources
+from fkeras.training.inputs.model_state import check_model_state
 from fkeras.training.loop import batch_loops, fitting, predicting, pure
 from fkeras.training.loop.rescue import Current
 from fkeras.training.records.history import Fitted
@@ -164,7 +165,8 @@ class Trainer(Configurable):
         Raises:
             TypeError: if the key is not a single typed key.
             ValueError: if there is no loss to minimize, if a loss or metric names an unknown
-                output, or if the optimizer names an unknown weight.
+                output, if the optimizer names an unknown weight, or if the state does not belong to
+                the model.
         """
         if not isinstance(model, Layer):
             check_not_keras(model, "Trainer.init")
@@ -176,7 +178,10 @@ class Trainer(Configurable):
         checks.require_loss(self, model)
         built = model if model.built else model.build(key)
         objective_call.check_model(built)
-        state = built.init_state() if state is None else state
+        if state is None:
+            state = built.init_state()
+        else:
+            check_model_state(built, state)
         if isinstance(self.optimizer, optimizers.BaseOptimizer):
             self.optimizer.check_paths(tuple(trainable_weights(unfreeze(built))))
         run = TrainState(
