@@ -43,8 +43,16 @@ def match_inputs(network: Any, arguments: tuple, noun: str = "inputs") -> list[A
             leaves = structure.match(template, [tree])  # one array serves a list of one input
         if leaves is not None:
             return leaves
-        if template.kind == "dict" and isinstance(tree, Mapping):
-            _raise_keys(network, template, tree, noun)
+        if isinstance(tree, Mapping):
+            if template.kind == "dict":
+                _raise_keys(network, template, tree, noun)
+            expected = structure.draw(template, lambda slot: network.graph.coords[slot].layer)
+            raise FKerasError(
+                f"{network.where}: expected {noun} as {expected}, received a dictionary with the keys "
+                f"{', '.join(map(str, list(tree)[:12]))}. Pass the {noun} in that structure; a model "
+                "closed over a dictionary, fk.Model({'a': a, 'b': b}, outputs), takes a dictionary.",
+                layer=network.where,
+            )
     names = network.graph.input_names
     expected = structure.draw(template, lambda slot: network.graph.coords[slot].layer)
     count = len(jax.tree.leaves(arguments, is_leaf=lambda v: isinstance(v, Spec)))

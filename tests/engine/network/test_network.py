@@ -146,6 +146,10 @@ def test_an_unused_input_is_allowed(key):
     np.testing.assert_array_equal(outputs, model([ones(2, 4), 5 * ones(2, 7)]))
     with pytest.raises(fk.FKerasError, match=r"expected 2 inputs as \[x, unused\], received 1"):
         model(ones(2, 4))
+    with pytest.raises(
+        fk.FKerasError, match=r"as \[x, unused\], received a dictionary with the keys x"
+    ):
+        model({"x": jnp.ones((1, 2))})
 
 
 def test_repeated_calls_leave_memory_flat(key):
