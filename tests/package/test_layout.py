@@ -150,7 +150,7 @@ def test_imports_by_string_are_optional_packages_or_the_late_lookup():
     assert direct == {
         "engine/config/late_module.py",
         "layers/foreign/flax_layer.py",  # flax
-        "training/callbacks/base/events.py",  # tensorboardX
+        "training/callbacks/reporting/events.py",  # tensorboardX
     }
     assert late == {
         "__init__.py",

@@ -11,15 +11,15 @@ from fkeras.training.callbacks.base.callback import (
 )
 from fkeras.training.callbacks.base.weights_file import load_weights, save_weights
 from fkeras.training.callbacks.checkpoint import ModelCheckpoint
-from fkeras.training.callbacks.csv_logger import CSVLogger
 from fkeras.training.callbacks.early_stopping import EarlyStopping
 from fkeras.training.callbacks.functions import LambdaCallback
-from fkeras.training.callbacks.live_curves import LiveCurves
 from fkeras.training.callbacks.plateau import ReduceLROnPlateau
-from fkeras.training.callbacks.profiler import Profiler
-from fkeras.training.callbacks.progress_bar import ProgressBar
+from fkeras.training.callbacks.reporting.csv_logger import CSVLogger
+from fkeras.training.callbacks.reporting.live_curves import LiveCurves
+from fkeras.training.callbacks.reporting.profiler import Profiler
+from fkeras.training.callbacks.reporting.progress_bar import ProgressBar
+from fkeras.training.callbacks.reporting.tensorboard import TensorBoard
 from fkeras.training.callbacks.scheduler import LearningRateScheduler
-from fkeras.training.callbacks.tensorboard import TensorBoard
 from fkeras.training.callbacks.terminate import TerminateOnNaN
 
 __all__ = (

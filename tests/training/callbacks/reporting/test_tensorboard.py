@@ -13,7 +13,7 @@ import fkeras as fk
 from fkeras.training.callbacks import (
     TensorBoard,
 )
-from fkeras.training.callbacks.base import events
+from fkeras.training.callbacks.reporting import events
 from tests.support.callback_runs import KEY, RUN, drive, fit, shifted
 
 

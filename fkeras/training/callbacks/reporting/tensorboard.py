@@ -13,9 +13,10 @@ from fkeras.engine.config.converters import boolean, choice, either, integer
 from fkeras.engine.config.field_types import Integer, Path
 from fkeras.files.atomic import as_path
 from fkeras.optimizers.updates.rates import learning_rate
-from fkeras.training.callbacks.base import events, files
+from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base.callback import Callback, Stop
 from fkeras.training.callbacks.base.snapshot import weights_of
+from fkeras.training.callbacks.reporting import events
 from fkeras.training.records.state import TrainState
 
 _WHERE = "TensorBoard"

@@ -1,0 +1,1 @@
+"""Callbacks that report a training: to files, streams, notebooks and tracking services."""
