@@ -99,6 +99,20 @@ class Dataset:
                 f"{describe_value(self.read)}."
             )
 
+    def __repr__(self) -> str:
+        # file paths may be millions
+        parts = [f"{self.count} samples"]
+        if self.batch_size is not None:
+            parts.append(f"{len(self)} batches of {self.batch_size}")
+        if self.shuffle:
+            parts.append(f"shuffled with seed {self.seed}")
+        if self.shard != (0, 1):
+            parts.append(f"share {self.shard[0]} of {self.shard[1]}")
+        if self.class_names is not None:
+            names = ", ".join(self.class_names[:5]) + ", ..." * (len(self.class_names) > 5)
+            parts.append(f"{len(self.class_names)} classes: {names}")
+        return f"<Dataset of {', '.join(parts)}>"
+
     def map(self, function: Callable[..., Any]) -> Self:
         """Returns a dataset of `function(x, y)` for each batch `(x, y)`, computed in the threads.
 

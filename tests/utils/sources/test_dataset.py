@@ -169,3 +169,13 @@ def test_an_error_of_a_reading_function_reaches_the_caller():
 def test_wrong_arguments_are_reported(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_text_of_a_dataset_is_short():
+    names, files = tuple("abcdefg"), tuple(map(str, range(44)))
+    data = _data(class_names=names, file_paths=files, shard=(0, 2))
+    assert repr(data) == (
+        "<Dataset of 44 samples, 3 batches of 8, shuffled with seed 3, share 0 of 2, "
+        "7 classes: a, b, c, d, e, ...>"
+    )
+    assert repr(fk.utils.Dataset(5, _rows, batch_size=None)) == "<Dataset of 5 samples>"
