@@ -80,6 +80,7 @@ from fkeras.applications.resnet_v2 import ResNet50V2, ResNet101V2, ResNet152V2
 from fkeras.applications.vgg16 import VGG16
 from fkeras.applications.vgg19 import VGG19
 from fkeras.applications.xception import Xception
+from fkeras.engine.migration_hints.names import explain_unknown_names
 
 __all__ = (
     "ConvNeXtBase",
@@ -140,3 +141,5 @@ __all__ = (
     "vgg19",
     "xception",
 )
+
+explain_unknown_names(__name__)

@@ -173,6 +173,7 @@ HABITS = (
     ("fk.Dense(2)", "`fk.layers.Dense`"),
     ("fk.EarlyStopping()", "`fk.callbacks.EarlyStopping`"),
     ("fk.reduce_mean", "has no name 'reduce_mean'"),
+    ("fk.applications.ResNet5", "has no name 'ResNet5'. Did you mean 'ResNet50'"),
     ("fk.GradientTape", "jax.grad("),
     ("fk.Sequentail", "Did you mean 'Sequential'?"),
     ("fk.layers.dense(2)", "Did you mean 'Dense'?"),
