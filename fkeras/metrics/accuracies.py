@@ -6,8 +6,6 @@ these samples as wrong, or, depending on `argmax`, as correct.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -24,7 +22,7 @@ from fkeras.metrics.metric import MeanMetric
 from fkeras.nn.numerics.indices import valid_indices
 
 
-def accuracy(y_true: Numbers, y_pred: Any) -> jax.Array:
+def accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns 1 where y_true equals y_pred, else 0.
 
     Args:
@@ -54,7 +52,7 @@ def _any_nan(scores: jax.Array) -> jax.Array:
     return jnp.any(jnp.isnan(require_axis(scores)), axis=-1)
 
 
-def binary_accuracy(y_true: Numbers, y_pred: Any, threshold: float = 0.5) -> jax.Array:
+def binary_accuracy(y_true: Numbers, y_pred: Numbers, threshold: float = 0.5) -> jax.Array:
     """Returns 1 where `y_pred > threshold` equals the target, else 0.
 
     Args:
@@ -75,7 +73,7 @@ def binary_accuracy(y_true: Numbers, y_pred: Any, threshold: float = 0.5) -> jax
     return _or_nan(is_correct, jnp.isnan(y_true) | jnp.isnan(y_pred))
 
 
-def categorical_accuracy(y_true: Numbers, y_pred: Any) -> jax.Array:
+def categorical_accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns 1 where the true class has the largest prediction, for one-hot targets.
 
     Returns:
@@ -91,7 +89,7 @@ def categorical_accuracy(y_true: Numbers, y_pred: Any) -> jax.Array:
     return _or_nan(jnp.argmax(y_true, axis=-1) == jnp.argmax(y_pred, axis=-1), is_unknown)
 
 
-def sparse_categorical_accuracy(y_true: Numbers, y_pred: Any) -> jax.Array:
+def sparse_categorical_accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns 1 where the true class has the largest prediction, for class numbers as targets.
 
     Args:
@@ -112,7 +110,7 @@ def sparse_categorical_accuracy(y_true: Numbers, y_pred: Any) -> jax.Array:
 
 
 def sparse_top_k_categorical_accuracy(
-    y_true: Numbers, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
+    y_true: Numbers, y_pred: Numbers, k: int = 5, from_sorted_ids: bool = False
 ) -> jax.Array:
     """Returns 1 where fewer than k predictions exceed the true class's, for class numbers.
 
@@ -141,7 +139,7 @@ def sparse_top_k_categorical_accuracy(
     return _or_nan(jnp.sum(y_pred > label_scores, axis=-1) < k, ~valid | _any_nan(y_pred))
 
 
-def top_k_categorical_accuracy(y_true: Numbers, y_pred: Any, k: int = 5) -> jax.Array:
+def top_k_categorical_accuracy(y_true: Numbers, y_pred: Numbers, k: int = 5) -> jax.Array:
     """Returns 1 where fewer than k predictions exceed the true class's, for one-hot targets.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,9 @@ def _centred(y: jax.Array, axis: int | Sequence[int]) -> jax.Array:
     return y - jnp.mean(y, axis=axis, keepdims=True)
 
 
-def pearson_correlation(y_true: Numbers, y_pred: Any, axis: int | Sequence[int] = -1) -> jax.Array:
+def pearson_correlation(
+    y_true: Numbers, y_pred: Numbers, axis: int | Sequence[int] = -1
+) -> jax.Array:
     """Returns cov(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
 
     Args:
@@ -53,7 +54,7 @@ def pearson_correlation(y_true: Numbers, y_pred: Any, axis: int | Sequence[int] 
 
 
 def concordance_correlation(
-    y_true: Numbers, y_pred: Any, axis: int | Sequence[int] = -1
+    y_true: Numbers, y_pred: Numbers, axis: int | Sequence[int] = -1
 ) -> jax.Array:
     """Returns 2 * cov / (var(y_true) + var(y_pred) + (mean(y_true) - mean(y_pred))**2 + 1e-7).
 

@@ -21,7 +21,7 @@ _RESOLUTION = integer(minimum=1, maximum=2400)
 
 
 def model_to_dot(
-    model: Any,
+    model: Network,
     show_shapes: bool = False,
     show_dtype: bool = False,
     show_layer_names: bool = True,
@@ -92,7 +92,7 @@ def model_to_dot(
 
 
 def plot_model(
-    model: Any,
+    model: Network,
     to_file: Any = "model.png",
     show_shapes: bool = False,
     show_dtype: bool = False,

@@ -146,7 +146,9 @@ def _middle(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, int, i
     return left, top, left + crop_width, top + crop_height
 
 
-def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) -> np.ndarray:
+def img_to_array(
+    img: Any, data_format: str | None = None, dtype: DTypeLike | None = None
+) -> np.ndarray:
     """Converts an image of Pillow to an array.
 
     Args:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jax.typing import DTypeLike
 
 from fkeras.engine.config.converters import choice, integer
 from fkeras.engine.messages.errors import describe_value
@@ -17,7 +18,7 @@ _SIDE = choice("pre", "post")
 def pad_sequences(
     sequences: Sequence[Any],
     maxlen: int | None = None,
-    dtype: Any = "int32",
+    dtype: DTypeLike = "int32",
     padding: str = "pre",
     truncating: str = "pre",
     value: Any = 0.0,

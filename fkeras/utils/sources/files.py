@@ -22,11 +22,13 @@ Arguments, documented here only:
 from __future__ import annotations
 
 import types
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
+from fkeras.engine.values.argument_types import FilePath, Integer
 from fkeras.utils.images import read_image
 from fkeras.utils.sources.dataset import Dataset
 from fkeras.utils.sources.directory import Options, check_format, datasets, received
@@ -40,10 +42,10 @@ _LENGTH = integer(minimum=1, optional=True)
 
 
 def image_dataset_from_directory(
-    directory: Any,
-    labels: Any = "inferred",
+    directory: FilePath,
+    labels: Literal["inferred"] | Sequence[Integer] | np.ndarray | None = "inferred",
     label_mode: str | None = "int",
-    class_names: Any = None,
+    class_names: Sequence[str] | None = None,
     color_mode: str = "rgb",
     batch_size: int | None = 32,
     image_size: Any = (256, 256),
@@ -132,10 +134,10 @@ def image_dataset_from_directory(
 
 
 def text_dataset_from_directory(
-    directory: Any,
-    labels: Any = "inferred",
+    directory: FilePath,
+    labels: Literal["inferred"] | Sequence[Integer] | np.ndarray | None = "inferred",
     label_mode: str | None = "int",
-    class_names: Any = None,
+    class_names: Sequence[str] | None = None,
     batch_size: int | None = 32,
     max_length: int | None = None,
     shuffle: bool = True,
@@ -209,10 +211,10 @@ def text_dataset_from_directory(
 
 
 def audio_dataset_from_directory(
-    directory: Any,
-    labels: Any = "inferred",
+    directory: FilePath,
+    labels: Literal["inferred"] | Sequence[Integer] | np.ndarray | None = "inferred",
     label_mode: str | None = "int",
-    class_names: Any = None,
+    class_names: Sequence[str] | None = None,
     batch_size: int | None = 32,
     sampling_rate: int | None = None,
     output_sequence_length: int | None = None,
