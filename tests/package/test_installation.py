@@ -95,6 +95,8 @@ OPTIONAL = (
     ("safetensors", "safetensors", lambda path: fk.save_weights(path / "m.safetensors", _model())),
     ("orbax.checkpoint", "orbax-checkpoint", lambda path: _fit(checkpoint=path)),
     ("tensorboardX", "tensorboardX", lambda path: _fit(callbacks=[fk.callbacks.TensorBoard(path)])),
+    ("wandb", "wandb", lambda path: _fit(callbacks=[fk.callbacks.WandbMetricsLogger()])),
+    ("mlflow", "mlflow", lambda path: _fit(callbacks=[fk.callbacks.MlflowCallback()])),
     ("grain", "grain", lambda path: list(fk.utils.Dataset(4, lambda ids: ids))),
     ("PIL", "pillow", lambda path: fk.utils.load_img(path / "a.png")),
     ("matplotlib.figure", "matplotlib", lambda path: fk.History({}, [], {}).plot()),

@@ -118,7 +118,9 @@ def _callback(value: Any) -> str:
     )
     if cls.__name__ == "BackupAndRestore":
         remedy = "`trainer.fit(run, x, y, checkpoint=folder)`"
-    elif _from_keras(cls) and callback_name == cls.__name__ != "Callback":
+    elif callback_name == cls.__name__ != "Callback" and (
+        _from_keras(cls) or cls.__module__.startswith(("wandb.", "mlflow."))
+    ):
         remedy = f"`fk.callbacks.{callback_name}`, with the same arguments"
     else:
         remedy = (

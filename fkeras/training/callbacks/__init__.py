@@ -16,9 +16,11 @@ from fkeras.training.callbacks.functions import LambdaCallback
 from fkeras.training.callbacks.plateau import ReduceLROnPlateau
 from fkeras.training.callbacks.reporting.csv_logger import CSVLogger
 from fkeras.training.callbacks.reporting.live_curves import LiveCurves
+from fkeras.training.callbacks.reporting.mlflow_callback import MlflowCallback
 from fkeras.training.callbacks.reporting.profiler import Profiler
 from fkeras.training.callbacks.reporting.progress_bar import ProgressBar
 from fkeras.training.callbacks.reporting.tensorboard import TensorBoard
+from fkeras.training.callbacks.reporting.wandb_metrics import WandbMetricsLogger
 from fkeras.training.callbacks.scheduler import LearningRateScheduler
 from fkeras.training.callbacks.terminate import TerminateOnNaN
 
@@ -29,6 +31,7 @@ __all__ = (
     "LambdaCallback",
     "LearningRateScheduler",
     "LiveCurves",
+    "MlflowCallback",
     "ModelCheckpoint",
     "Profiler",
     "ProgressBar",
@@ -37,6 +40,7 @@ __all__ = (
     "SwapEMAWeights",
     "TensorBoard",
     "TerminateOnNaN",
+    "WandbMetricsLogger",
     "call",
     "check_callbacks",
     "check_logs",

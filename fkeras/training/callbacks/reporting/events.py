@@ -10,6 +10,7 @@ import importlib
 import os
 import struct
 import time
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,6 +54,46 @@ def histogram(name: str, values: np.ndarray) -> Any:
     return _module("summary").histogram(name, finite if finite.size else np.zeros(1), bins=30)
 
 
+def image(name: str, values: np.ndarray) -> Any:
+    """Returns a gray image of an array of two axes; the smallest value is black, the largest white.
+
+    Values that are not finite are black.
+    """
+    rows = gray(values)
+    height, width = rows.shape
+    summary = _module("proto.summary_pb2").Summary
+    picture = summary.Image(
+        height=height, width=width, colorspace=1, encoded_image_string=_png(rows)
+    )
+    return summary(value=[summary.Value(tag=name, image=picture)])
+
+
+def gray(values: np.ndarray) -> np.ndarray:
+    """Returns the values as uint8, from the smallest finite value (0) to the largest (255).
+
+    Example:
+        >>> gray(np.asarray([[-1.0, 0.0], [1.0, np.nan]])).tolist()
+        [[0, 128], [255, 0]]
+    """
+    finite = np.isfinite(values)
+    low, high = (values[finite].min(), values[finite].max()) if finite.any() else (0.0, 0.0)
+    shares = np.where(finite, values - low, 0.0) / ((high - low) or 1.0)
+    return np.rint(shares * 255).astype("uint8")
+
+
+def _png(rows: np.ndarray) -> bytes:
+    """Returns a PNG file with 8 bits of gray for each element."""
+    height, width = rows.shape
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    # each row begins with the number of its filter: 0 for none
+    data = zlib.compress(np.pad(rows, ((0, 0), (1, 0))).tobytes())
+    parts = b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
+    )
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
 class EventFile:
     """Event file in a folder, to which events are appended.
 
@@ -67,7 +108,7 @@ class EventFile:
         """Appends summaries of a step.
 
         Args:
-            summaries: results of `scalar`, `text` and `histogram`.
+            summaries: results of `scalar`, `text`, `histogram` and `image`.
             step: step of the summaries.
             anew: whether to hide the existing events of this step and later steps.
         """

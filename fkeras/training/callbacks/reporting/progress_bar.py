@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import integer
 from fkeras.engine.config.field_types import Integer, OptionalInteger
 from fkeras.engine.messages.errors import describe_value
 from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.callbacks.reporting import clock
 from fkeras.training.records.progress import format_logs, format_time
 from fkeras.training.records.state import TrainState
 
@@ -61,7 +59,9 @@ class ProgressBar(Callback):
         return self.every > 0
 
     def on_epoch_begin(self, epoch: int, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
-        return self.remember(run, {"began": _now(), "step": int(run.step), "shown": int(run.step)})
+        return self.remember(
+            run, {"began": clock.now(), "step": int(run.step), "shown": int(run.step)}
+        )
 
     def on_batch_end(
         self, step: int, run: TrainState[Any], logs: Mapping[str, float]
@@ -82,24 +82,13 @@ class ProgressBar(Callback):
         parts = [head]
         if memory is not None:
             steps = step - int(memory["step"])
-            # not negative: after a resume, the start comes from the clock of another process
-            seconds = max(float(np.sum((_now() - np.asarray(memory["began"])) * _UNITS)), 0.0)
+            seconds = clock.seconds_since(memory["began"])
             parts.append(f"{steps} step{'s' * (steps != 1)}")
             parts.append(f"{format_time(seconds)}  {format_time(seconds / max(steps, 1))}/step")
         stream = sys.stdout if self.stream is None else self.stream
         stream.write("  ".join([*parts, format_logs(logs)]) + "\n")
         # a buffered file would show the line only at the end
         getattr(stream, "flush", _nothing)()
-
-
-# seconds and microseconds as two integers: JAX without x64 turns float64 in the run's memory into
-# float32, which is too coarse for a clock
-_UNITS = (1.0, 1e-6)
-
-
-def _now() -> np.ndarray:
-    seconds = time.perf_counter()
-    return np.asarray([int(seconds), int(seconds % 1 * 1e6)], "int32")
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""`TensorBoard`: writes logs, learning rate, weights and graph for TensorBoard."""
+"""`TensorBoard`: writes logs, learning rate, weights, embeddings and graph for TensorBoard."""
 
 from __future__ import annotations
 
@@ -11,18 +11,24 @@ import numpy as np
 from fkeras.engine import Network, option, to_mermaid
 from fkeras.engine.config.converters import boolean, choice, either, integer
 from fkeras.engine.config.field_types import Integer, Path
+from fkeras.engine.messages.errors import describe_value
 from fkeras.files.atomic import as_path
-from fkeras.optimizers.updates.rates import learning_rate
 from fkeras.training.callbacks.base import files
-from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.callbacks.base.callback import Callback, Stop, default_name
 from fkeras.training.callbacks.base.snapshot import weights_of
-from fkeras.training.callbacks.reporting import events
+from fkeras.training.callbacks.reporting import clock, events, pictures
+from fkeras.training.callbacks.reporting import logs as reports
+from fkeras.training.callbacks.reporting.profiler import Profiler
 from fkeras.training.records.state import TrainState
 
 _WHERE = "TensorBoard"
 
-
 _period = either(choice("epoch", "batch"), integer(minimum=1))
+_batch = integer(minimum=0)
+_PROFILE = (
+    "expected a number of a batch, (first, last) with 1 <= first <= last, or 0 for no profile, "
+    "received {!r}. Write profile_batch=(10, 20)."
+)
 
 
 def _update_freq(value: Any) -> Any:
@@ -30,25 +36,66 @@ def _update_freq(value: Any) -> Any:
     return 1 if period == "batch" else period
 
 
+def _profile_batch(value: Any) -> tuple[int, int] | int:
+    # Keras also accepts "10,20"
+    parts = value.split(",") if isinstance(value, str) else value
+    parts = list(parts) if isinstance(parts, list | tuple) else [parts]
+    try:
+        batches = [_batch(int(part) if isinstance(part, str) else part) for part in parts]
+    except (TypeError, ValueError):
+        batches = []
+    if batches == [0]:
+        return 0
+    first, last = (batches * 2)[:2] if len(batches) in (1, 2) else (0, 0)
+    if not 1 <= first <= last:
+        raise ValueError(_PROFILE.format(value))
+    return first, last
+
+
+def _metadata(value: Any) -> Any:
+    if value is None or isinstance(value, str | os.PathLike):
+        return None if value is None else as_path(value)
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {name: as_path(path) for name, path in value.items()}
+    raise TypeError(
+        "expected a path, a dictionary of paths by name of an embedding layer, or None, received "
+        f"{describe_value(value)}. Write embeddings_metadata={{'words': 'words.tsv'}}."
+    )
+
+
 class TensorBoard(Callback):
     """Writes logs for TensorBoard, which shows them with `tensorboard --logdir logs`.
 
     As in Keras, training logs are in `log_dir/train` and validation logs in `log_dir/validation`,
     under names such as "epoch_loss", with the epoch as step. Each folder has one file, to which a
-    resumed training appends. Requires the package tensorboardX. Use `Profiler` to record
-    traces of the device.
+    resumed training appends. Requires the package tensorboardX; profiles need the plugin xprof.
 
     Args:
         log_dir: folder for the files; missing folders are created.
         histogram_freq: number of epochs between histograms of the weights; 0 for no histograms.
         write_graph: whether to write the graph of the model, as Mermaid text.
+        write_images: whether to write the weights as gray images too, in the epochs of the
+            histograms. The smallest value of a weight is black, the largest white. A kernel of a
+            convolution becomes a table of its input channels (rows) and filters (columns). Weights
+            with more than four axes or four million numbers have no image.
+        write_steps_per_second: whether to write the steps per second of each epoch, and of the
+            steps between two logs within an epoch. The first value after a resume is too small
+            or missing.
         update_freq: "epoch" writes logs once per epoch. "batch" or a number of steps also writes
             logs within an epoch as "batch_loss" with the step, after the device call that completes
             this number of steps.
+        profile_batch: a step, or the first and the last step, whose trace is recorded as by
+            `Profiler`, counted from 1 since `init`; 0 for no trace.
+        embeddings_freq: number of epochs between copies of the vectors of all layers `Embedding`
+            for TensorBoard's projector; 0 for no copies.
+        embeddings_metadata: file with a line for each vector, such as the words, relative to
+            `log_dir`; or a dictionary of files by path of the embedding layer.
 
     Raises:
         ImportError: if tensorboardX is not installed.
         OSError: if the folder cannot be written.
+        ValueError: for `write_images` without `histogram_freq` and `embeddings_metadata` without
+            `embeddings_freq`; for a model without layers `Embedding` if `embeddings_freq` is set.
 
     Example:
         >>> from fkeras.training.callbacks import TensorBoard
@@ -59,12 +106,29 @@ class TensorBoard(Callback):
     log_dir: Path = option(default="logs", convert=as_path)
     histogram_freq: Integer = option(default=0, convert=integer(minimum=0))
     write_graph: bool = option(default=True, convert=boolean)
+    write_images: bool = option(default=False, convert=boolean)
+    write_steps_per_second: bool = option(default=False, convert=boolean)
     update_freq: Any = option(default="epoch", convert=_update_freq)
+    profile_batch: Any = option(default=0, convert=_profile_batch)
+    embeddings_freq: Integer = option(default=0, convert=integer(minimum=0))
+    embeddings_metadata: Any = option(default=None, convert=_metadata)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for argument, frequency in (
+            ("write_images", "histogram_freq"),
+            ("embeddings_metadata", "embeddings_freq"),
+        ):
+            if getattr(self, argument) and not getattr(self, frequency):
+                raise ValueError(
+                    f"{_WHERE}: {argument} has no effect without {frequency}, which is 0. Write "
+                    f"{frequency}=1 for every epoch."
+                )
 
     @property
     def watches_batches(self) -> bool:
-        """Returns whether the callback writes logs within an epoch."""
-        return self.update_freq != "epoch"
+        """Returns whether the callback writes logs or records a trace within an epoch."""
+        return self.update_freq != "epoch" or self.profile_batch != 0
 
     def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         events.require(_WHERE)
@@ -73,19 +137,28 @@ class TensorBoard(Callback):
             # four spaces of indentation make a code block in Markdown
             text = "\n".join(f"    {line}" for line in to_mermaid(run.model).splitlines())
             self._file("train").write([events.text("graph", text)], 0)
-        return None
+        if self.embeddings_freq:
+            pictures.check_projector(_WHERE, run.model, self.embeddings_metadata)
+        if self.write_steps_per_second:
+            run = self._restart_clock(run, ("shown",))
+        return self._profile("on_train_begin", run)
+
+    def on_epoch_begin(self, epoch: int, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
+        return self._restart_clock(run, ("began", "shown")) if self.write_steps_per_second else None
 
     def on_batch_end(
         self, step: int, run: TrainState[Any], logs: Mapping[str, float]
     ) -> TrainState[Any] | Stop | None:
-        if self.update_freq == "epoch":
-            return None
-        last = int(self.recall(run, 0))
-        # negative for a run that starts again from step 0 with an old memory
-        if 0 <= step - last < self.update_freq:
-            return None
-        self._file("train").write(_scalars("batch_", logs), step)
-        return self.remember(run, step)
+        run = self._profile("on_batch_end", run, step, logs)
+        if self.update_freq == "epoch" or not reports.due(self, run, step, self.update_freq):
+            return run
+        summaries = _scalars({**logs, **self._speed(run, "shown")}, "batch_")
+        self._file("train").write(summaries, step)
+        run = self.remember(run, {**self._memory(run), "step": step})
+        return self._restart_clock(run, ("shown",)) if self.write_steps_per_second else run
+
+    def on_train_end(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
+        return self._profile("on_train_end", run)
 
     def on_epoch_end(
         self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
@@ -94,42 +167,60 @@ class TensorBoard(Callback):
         validation_logs = {
             name[4:]: value for name, value in logs.items() if name not in training_logs
         }
-        rate = _rate(run)
-        summaries = _scalars(
-            "epoch_", training_logs if rate is None else {**training_logs, "learning_rate": rate}
-        )
+        speed = self._speed(run, "began")
+        summaries = _scalars({**training_logs, **reports.rate(run), **speed}, "epoch_")
         if self.histogram_freq and epoch % self.histogram_freq == 0:
-            summaries += [
-                events.histogram(f"{path}/histogram", np.asarray(weight, "float64"))
-                for path, weight in weights_of(run).items()
-            ]
+            summaries += self._weights(run)
+        if self.embeddings_freq and epoch % self.embeddings_freq == 0:
+            metadata = pictures.check_projector(_WHERE, run.model, self.embeddings_metadata)
+            pictures.write_projector(self.log_dir, run.model, metadata)
         # hides events that an interrupted training wrote for this epoch and later epochs. Not with
         # batch logs: their steps are larger numbers, so their events would be hidden too
         hides_later = self.update_freq == "epoch"
         self._file("train").write(summaries, epoch, anew=hides_later)
         if validation_logs:
-            self._file("validation").write(
-                _scalars("epoch_", validation_logs), epoch, anew=hides_later
-            )
+            summaries = _scalars(validation_logs, "epoch_")
+            self._file("validation").write(summaries, epoch, anew=hides_later)
 
     def _file(self, part: str) -> events.EventFile:
         return events.EventFile(os.path.join(self.log_dir, part))
 
+    def _weights(self, run: TrainState[Any]) -> list[Any]:
+        summaries = []
+        for path, weight in weights_of(run).items():
+            values = np.asarray(weight, "float64")
+            summaries.append(events.histogram(f"{path}/histogram", values))
+            image = pictures.picture(values) if self.write_images else None
+            if image is not None:
+                summaries.append(events.image(f"{path}/image", image))
+        return summaries
 
-def _scalars(prefix: str, logs: Mapping[str, Any]) -> list[Any]:
-    summaries = []
-    for name, value in logs.items():
-        if isinstance(value, list | tuple):
-            summaries += _scalars(f"{prefix}{name}_", {str(i): v for i, v in enumerate(value)})
-        else:
-            summaries.append(events.scalar(prefix + name, value))
-    return summaries
+    def _profile(self, hook: str, run: TrainState[Any], *arguments: Any) -> Any:
+        """Returns the run after a hook of the callback that records the trace."""
+        if self.profile_batch == 0:
+            return run
+        name = f"{self.name or default_name(self)}_profile"
+        profiler = Profiler(self.log_dir, *self.profile_batch, name=name)
+        before = (arguments[0], run, *arguments[1:]) if arguments else (run,)
+        result = getattr(profiler, hook)(*before)
+        return run if result is None else result
+
+    def _memory(self, run: TrainState[Any]) -> Mapping[str, Any]:
+        # checkpoints of fkeras before steps per second hold a number
+        memory = self.recall(run)
+        return memory if isinstance(memory, Mapping) else {}
+
+    def _restart_clock(self, run: TrainState[Any], names: tuple[str, ...]) -> Any:
+        start = {"step": int(run.step), "time": clock.now()}
+        return self.remember(run, {**self._memory(run), **dict.fromkeys(names, start)})
+
+    def _speed(self, run: TrainState[Any], name: str) -> dict[str, float]:
+        """Returns the steps per second since a time as a log; empty without this time."""
+        start = self._memory(run).get(name)
+        steps = 0 if start is None else int(run.step) - int(start["step"])
+        seconds = 0.0 if start is None else clock.seconds_since(start["time"])
+        return {"steps_per_second": steps / seconds} if steps > 0 and seconds > 0 else {}
 
 
-def _rate(run: TrainState[Any]) -> float | None:
-    """Returns the learning rate; None if the optimizer state has no single rate."""
-    try:
-        rate = learning_rate(run.opt_state)
-    except ValueError:
-        return None
-    return float(rate)
+def _scalars(logs: Mapping[str, Any], prefix: str) -> list[Any]:
+    return [events.scalar(name, value) for name, value in reports.flat(logs, prefix).items()]

@@ -1,18 +1,20 @@
 """TensorBoard writes the events that Keras writes."""
 
+import dataclasses
+import inspect
 import math
 import os
 import pathlib
 import struct
 import sys
 
+import jax
+import keras
 import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras.training.callbacks import (
-    TensorBoard,
-)
+from fkeras.training.callbacks import LambdaCallback, TensorBoard
 from fkeras.training.callbacks.reporting import events
 from tests.support.callback_runs import KEY, RUN, drive, fit, shifted
 
@@ -93,3 +95,89 @@ def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="TensorBoard: expected log_dir in a writable folder"):
         TensorBoard(tmp_path / "file").on_train_begin(RUN)
+
+
+def test_steps_per_second(tmp_path):
+    pytest.importorskip("tensorboardX")
+    board = TensorBoard(tmp_path, write_steps_per_second=True, update_freq=2)
+    fit(board, epochs=2, steps_per_execution=1)
+    found = read_events(tmp_path / "train")
+    speeds = {
+        (value.tag, event.step): value.simple_value
+        for event in found
+        for value in event.summary.value
+        if value.tag.endswith("steps_per_second")
+    }
+    # an epoch has 3 steps, and the clock starts anew with each epoch
+    assert list(speeds) == [
+        ("batch_steps_per_second", 2),
+        ("epoch_steps_per_second", 0),
+        ("batch_steps_per_second", 4),
+        ("batch_steps_per_second", 6),
+        ("epoch_steps_per_second", 1),
+    ]
+    assert all(0 < speed < 1e6 for speed in speeds.values())
+
+
+def test_the_memory_of_an_older_version_is_read(tmp_path):
+    pytest.importorskip("tensorboardX")
+    (board,) = fk.training.callbacks.check_callbacks(
+        TensorBoard(tmp_path, update_freq=2, write_steps_per_second=True)
+    )
+    fit(board, run=board.remember(RUN, 0), epochs=1, steps_per_execution=1)
+    assert ("batch_loss", 2) in tags(read_events(tmp_path / "train"))
+
+
+def test_profile_batch_records_as_the_profiler(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboardX")
+    calls = []
+    monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: calls.append(folder))
+    monkeypatch.setattr(jax.profiler, "stop_trace", lambda: calls.append("stop"))
+    steps = LambdaCallback(on_batch_end=lambda step, run, logs: calls.append(step))
+    board = TensorBoard(tmp_path, profile_batch=(2, 3))
+    fit(steps, board, epochs=2, steps_per_execution=1)
+    assert calls == [1, str(tmp_path), 2, 3, "stop", 4, 5, 6]
+
+
+PERIODS = ((0, 0), (5, (5, 5)), ((2, 4), (2, 4)), ([2, 4], (2, 4)), ("2,4", (2, 4)), ("7", (7, 7)))
+
+
+@pytest.mark.parametrize(("value", "expected"), PERIODS)
+def test_values_of_profile_batch(value, expected):
+    board = TensorBoard(profile_batch=value)
+    assert board.profile_batch == expected == dataclasses.replace(board).profile_batch
+    assert board.watches_batches == (value != 0)
+
+
+WRONG = (
+    *(
+        ({"profile_batch": value}, ValueError, "profile_batch: expected a number of a batch")
+        for value in (-1, (0, 3), (4, 2), (1, 2, 3), (), "a", "1,b", 1.5, True, None)
+    ),
+    ({"write_images": True}, ValueError, "write_images has no effect without histogram_freq"),
+    (
+        {"embeddings_metadata": "a.tsv"},
+        ValueError,
+        "embeddings_metadata has no effect without embeddings_freq",
+    ),
+    ({"embeddings_freq": -1}, ValueError, "embeddings_freq: expected"),
+    ({"embeddings_freq": 1, "embeddings_metadata": 3}, TypeError, "expected a path, a dictionary"),
+    ({"embeddings_freq": 1, "embeddings_metadata": {"a": 3}}, TypeError, "expected a"),
+    ({"write_images": "yes", "histogram_freq": 1}, (TypeError, ValueError), "write_images"),
+    ({"write_steps_per_second": 2}, (TypeError, ValueError), "write_steps_per_second"),
+)
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), WRONG)
+def test_other_wrong_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
+        TensorBoard(**arguments)
+
+
+def test_the_arguments_are_those_of_keras():
+    expected = list(inspect.signature(keras.callbacks.TensorBoard).parameters.values())
+    fields = [field for field in dataclasses.fields(TensorBoard) if not field.kw_only]
+    defaults = TensorBoard()
+    for parameter, field in zip(expected, fields, strict=True):
+        assert parameter.name == field.name
+        assert parameter.default == getattr(defaults, field.name)
