@@ -69,14 +69,15 @@ def due(callback: Callback, run: TrainState[Any], step: int, period: int) -> boo
 
 
 def as_options(value: Any) -> Any:
-    """Returns a trainer, an optimizer or a dictionary with string keys unchanged.
+    """Returns a trainer, an optimizer or a dictionary with string keys.
 
     Raises:
         TypeError: for another value.
     """
-    is_dictionary = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
-    if value is None or is_dictionary or isinstance(value, Configurable):
-        return dict(value) if is_dictionary else value
+    if value is None or isinstance(value, Configurable):
+        return value
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return dict(value)
     raise TypeError(
         "expected a trainer, an optimizer, a dictionary with string keys, or None, received "
         f"{describe_value(value)}. Write config=trainer."
