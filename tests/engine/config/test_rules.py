@@ -87,6 +87,7 @@ CHECKED_ELSEWHERE = {("Bidirectional", "backward_layer")}
 # fields that accept a dictionary or a word
 TAKES_MAPPING = {
     *(("Lambda", "arguments"), ("Trainer", "loss_weights")),
+    *(("WandbMetricsLogger", "config"), ("MlflowCallback", "config")),
 }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from fkeras.engine import Configurable
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.optimizers.base import BaseOptimizer
 from fkeras.optimizers.updates.rates import learning_rate
 from fkeras.training.callbacks.base.callback import Callback
 from fkeras.training.records.state import TrainState
@@ -74,7 +75,9 @@ def as_options(value: Any) -> Any:
     Raises:
         TypeError: for another value.
     """
-    if value is None or isinstance(value, Configurable):
+    # a trainer is recognized by its optimizer: the class Trainer imports the callbacks
+    is_trainer = isinstance(value, Configurable) and hasattr(value, "optimizer")
+    if value is None or is_trainer or isinstance(value, BaseOptimizer):
         return value
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return dict(value)
