@@ -6,7 +6,7 @@ import pathlib
 import re
 from typing import Any
 
-# links that a reader clicks are allowed; what a browser loads by itself is not
+# links are allowed; files that a browser loads with the page are not
 _LOADED = re.compile(
     r"<(?:script|img|iframe|video|audio|source|embed)\b[^>]*?\b(?:src|srcset)=[\"'](?:https?:)?//[^\"']*"
     r"|<link\b(?=[^>]*\brel=[\"'](?:stylesheet|preload|preconnect|icon|shortcut icon)[\"'])"

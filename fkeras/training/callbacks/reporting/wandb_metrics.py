@@ -88,7 +88,7 @@ def _active_run() -> Any:
     active_run = reports.service(_WHERE, "wandb").run
     if active_run is None:
         raise RuntimeError(
-            f"{_WHERE}: expected an active run of wandb, found none. Write "
+            f"{_WHERE}: expected an active run of wandb, but wandb.init was not called. Write "
             'wandb.init(project="...") before trainer.fit.'
         )
     return active_run
