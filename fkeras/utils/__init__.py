@@ -1,4 +1,4 @@
-"""Utilities with Keras's names: class vectors, sequences, images, datasets, drawings of models."""
+"""Utilities with Keras's names: one-hot vectors, sequences, images, datasets, drawings of models."""
 
 from fkeras.engine.migration_hints.names import explain_unknown_names
 from fkeras.utils.categories import normalize, to_categorical

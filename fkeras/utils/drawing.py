@@ -1,4 +1,4 @@
-"""Drawings of models as files."""
+"""Drawings of models: text in Graphviz's language, and image files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fkeras.engine.network.draw import Details, to_dot, to_mermaid
 from fkeras.engine.network.network import Network
 from fkeras.files.atomic import as_path, replacing
 
-# formats that need no other program, and formats that Graphviz draws
-_TEXTS = ("dot", "gv", "mmd")
-_DRAWN = ("png", "svg", "pdf", "jpg", "jpeg", "gif", "ps", "eps")
+# formats written without another program, and formats that Graphviz draws
+_TEXT_FORMATS = ("dot", "gv", "mmd")
+_GRAPHVIZ_FORMATS = ("png", "svg", "pdf", "jpg", "jpeg", "gif", "ps", "eps")
 _DIRECTION = choice("TB", "LR", "BT", "RL")
-_LINES = choice("ortho", "curved", "polyline", "spline", "line")
-_RESOLUTION = integer(minimum=1, maximum=2400)
+_SPLINES = choice("ortho", "curved", "polyline", "spline", "line")
+_DPI = integer(minimum=1, maximum=2400)
 
 
 def model_to_dot(
@@ -45,15 +45,15 @@ def model_to_dot(
         expand_nested: whether to draw the layers of nested models.
         dpi: resolution in dots per inch.
         show_layer_activations: whether to show activation functions.
-        show_trainable: whether to show if weights are trained.
-        splines: form of the arrows: "ortho", "curved", "polyline", "spline" or "line".
+        show_trainable: whether to show which layers are trainable.
+        splines: shape of the arrows: "ortho", "curved", "polyline", "spline" or "line".
 
     Returns:
-        The text.
+        The graph in the DOT language.
 
     Raises:
-        TypeError: if `model` is no model.
-        ValueError: for a model without a graph, and for unknown words.
+        TypeError: if `model` is not a model.
+        ValueError: for a model without a graph, and for an option out of range.
 
     Example:
         >>> import fkeras as fk
@@ -72,8 +72,8 @@ def model_to_dot(
     where = "model_to_dot"
     if not isinstance(model, Network):
         raise TypeError(
-            f"{where}: expected a model, received {type(model).__name__}. A layer is drawn as part "
-            "of a model: fk.Model(x, layer(x))."
+            f"{where}: expected a model, received {type(model).__name__}. Make a model of a layer: "
+            "fk.Model(x, layer(x))."
         )
     details = Details(
         shapes=boolean.check(f"{where}: show_shapes", show_shapes),
@@ -84,8 +84,8 @@ def model_to_dot(
     )
     settings = {
         "rankdir": _DIRECTION.check(f"{where}: rankdir", rankdir),
-        "dpi": str(_RESOLUTION.check(f"{where}: dpi", dpi)),
-        "splines": _LINES.check(f"{where}: splines", splines),
+        "dpi": str(_DPI.check(f"{where}: dpi", dpi)),
+        "splines": _SPLINES.check(f"{where}: splines", splines),
     }
     nested = boolean.check(f"{where}: expand_nested", expand_nested)
     return to_dot(model, nested=nested, details=details, settings=settings)
@@ -106,10 +106,10 @@ def plot_model(
 ) -> str:
     """Writes a drawing of a model's graph to a file.
 
-    The path's ending is the format: "png", "svg", "pdf", "jpg", "gif" and "ps" are drawn by the
-    program `dot` of Graphviz (https://graphviz.org), which must be installed. The texts "dot" and
+    The file extension selects the format. "png", "svg", "pdf", "jpg", "jpeg", "gif", "ps" and "eps"
+    need Graphviz (https://graphviz.org), whose program `dot` draws them. The text formats "dot" and
     "gv" (Graphviz's language) and "mmd" (Mermaid's language, which Markdown viewers draw) need no
-    program.
+    other program. Mermaid drawings use only `show_shapes` and `expand_nested`.
 
     Args:
         model: a model with a graph.
@@ -121,8 +121,8 @@ def plot_model(
         expand_nested: whether to draw the layers of nested models.
         dpi: resolution in dots per inch.
         show_layer_activations: whether to show activation functions.
-        show_trainable: whether to show if weights are trained.
-        splines: form of the arrows, as in `model_to_dot`.
+        show_trainable: whether to show which layers are trainable.
+        splines: shape of the arrows, as in `model_to_dot`.
 
     Returns:
         The path of the file.
@@ -135,18 +135,19 @@ def plot_model(
         >>> import fkeras as fk, pathlib, tempfile
         >>> x = fk.Input((4,), name="x")
         >>> model = fk.Model(x, fk.layers.Dense(2)(x))
-        >>> place = plot_model(model, pathlib.Path(tempfile.mkdtemp(), "model.dot"))
-        >>> pathlib.Path(place).read_text()[:15]
+        >>> path = plot_model(model, pathlib.Path(tempfile.mkdtemp(), "model.dot"))
+        >>> pathlib.Path(path).read_text()[:15]
         'digraph model {'
     """
     path = as_path(to_file)
-    kind = os.path.splitext(path)[1][1:].lower()
-    if kind not in (*_TEXTS, *_DRAWN):
+    extension = os.path.splitext(path)[1][1:].lower()
+    if extension not in (*_TEXT_FORMATS, *_GRAPHVIZ_FORMATS):
         raise ValueError(
-            f"plot_model: to_file: expected a path that ends with one of "
-            f"{', '.join('.' + name for name in (*_DRAWN, *_TEXTS))}, received {path!r}. Write "
-            "to_file='model.png'."
+            f"plot_model: to_file: expected a path with an extension among "
+            f"{', '.join('.' + name for name in (*_GRAPHVIZ_FORMATS, *_TEXT_FORMATS))}, received "
+            f"{path!r}. Write to_file='model.png'."
         )
+    # for Mermaid, too: `model_to_dot` checks the options
     text = model_to_dot(
         model,
         show_shapes=show_shapes,
@@ -159,26 +160,29 @@ def plot_model(
         show_trainable=show_trainable,
         splines=splines,
     )
-    if kind == "mmd":
+    if extension == "mmd":
         text = to_mermaid(model, shapes=show_shapes, nested=expand_nested)
-    content = (text + "\n").encode() if kind in _TEXTS else _drawn(text, kind)
+    content = (
+        (text + "\n").encode() if extension in _TEXT_FORMATS else _run_graphviz(text, extension)
+    )
     with replacing(path) as file:
         file.write(content)
     return path
 
 
-def _drawn(text: str, kind: str) -> bytes:
+def _run_graphviz(text: str, extension: str) -> bytes:
     program = shutil.which("dot")
     if program is None:
         raise ImportError(
-            f"plot_model: a .{kind} file needs the program dot of Graphviz, which was not found. "
-            "Install Graphviz (https://graphviz.org/download), or write to_file='model.mmd' for a "
-            "text that Markdown viewers draw."
+            f"plot_model: a .{extension} file needs the program dot of Graphviz, which is missing. "
+            "Install Graphviz (https://graphviz.org/download), or write to_file='model.mmd' for "
+            "Mermaid, which Markdown viewers draw."
         )
-    result = subprocess.run([program, f"-T{kind}"], input=text.encode(), capture_output=True)
+    result = subprocess.run([program, f"-T{extension}"], input=text.encode(), capture_output=True)
     if result.returncode:
+        problem = result.stderr.decode(errors="replace").strip()[:500]
         raise RuntimeError(
-            f"plot_model: Graphviz failed: {result.stderr.decode(errors='replace').strip()[:500]}. "
-            "Write to_file='model.dot' and run dot on the file."
+            f"plot_model: expected a drawing by Graphviz, received the error: {problem}. Write "
+            "to_file='model.dot' and run dot on the file."
         )
     return result.stdout

@@ -1,4 +1,4 @@
-"""Drawings of models: Graphviz's text, and the files that Graphviz draws."""
+"""Drawings of models: text in Graphviz's language, and files that Graphviz draws."""
 
 import os
 import stat
@@ -35,21 +35,21 @@ def _model():
     ],
     ids=str,
 )
-def test_the_text_has_what_was_asked_for(options, lines):
+def test_options_change_the_dot_text(options, lines):
     text = fk.utils.model_to_dot(_model().build(jax.random.key(0)), **options)
     for line in lines:
         assert line in text, text
 
 
 @pytest.mark.parametrize(("name", "start"), [("m.dot", "digraph"), ("m.mmd", "flowchart TD")])
-def test_texts_need_no_program(tmp_path, name, start, monkeypatch):
+def test_text_formats_need_no_program(tmp_path, name, start, monkeypatch):
     monkeypatch.setenv("PATH", "")
     path = fk.utils.plot_model(_model(), tmp_path / "new" / name)
     assert (tmp_path / "new" / name).read_text().startswith(start)
     assert path == str(tmp_path / "new" / name)
 
 
-def _program(folder, body):
+def _install_dot(folder, body):
     program = folder / "dot"
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(program.stat().st_mode | stat.S_IEXEC)
@@ -58,11 +58,11 @@ def _program(folder, body):
 @pytest.mark.skipif(os.name != "posix", reason="the stand-in for Graphviz is a shell script")
 def test_graphviz_draws_the_other_formats(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    _program(tmp_path, 'echo "$1"; cat')
+    _install_dot(tmp_path, 'echo "$1"; cat')
     fk.utils.plot_model(_model(), tmp_path / "m.svg")
     assert (tmp_path / "m.svg").read_text().startswith("-Tsvg\ndigraph model {")
-    _program(tmp_path, "cat > /dev/null; echo broken >&2; exit 3")
-    with pytest.raises(RuntimeError, match="Graphviz failed: broken"):
+    _install_dot(tmp_path, "cat > /dev/null; echo broken >&2; exit 3")
+    with pytest.raises(RuntimeError, match="received the error: broken"):
         fk.utils.plot_model(_model(), tmp_path / "m.png")
     assert not (tmp_path / "m.png").exists()
 
@@ -70,8 +70,12 @@ def test_graphviz_draws_the_other_formats(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda m: fk.utils.plot_model(m), ImportError, "dot of Graphviz, which was not found"),
-        (lambda m: fk.utils.plot_model(m, "model"), ValueError, "to_file: expected a path that"),
+        (lambda m: fk.utils.plot_model(m), ImportError, "dot of Graphviz, which is missing"),
+        (
+            lambda m: fk.utils.plot_model(m, "model"),
+            ValueError,
+            "to_file: expected a path with an extension",
+        ),
         (lambda m: fk.utils.plot_model(m, "model.doc"), ValueError, "received 'model.doc'"),
         (lambda m: fk.utils.plot_model(m, 3), TypeError, "expected a path"),
         (lambda m: fk.utils.plot_model(layers.Dense(2), "m.dot"), TypeError, "received Dense"),
@@ -83,7 +87,7 @@ def test_graphviz_draws_the_other_formats(tmp_path, monkeypatch):
         (lambda m: fk.utils.model_to_dot(fk.Sequential([])), ValueError, "A picture"),
     ],
 )
-def test_wrong_drawings_are_reported(call, error, message, monkeypatch, tmp_path):
+def test_invalid_arguments_are_reported(call, error, message, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(error, match=message):

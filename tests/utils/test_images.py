@@ -1,4 +1,4 @@
-"""Images in files and arrays: Keras's pixels, and messages for files that are no images."""
+"""Images in files and arrays: pixels equal Keras's, and errors for files that are not images."""
 
 import io
 
@@ -23,18 +23,18 @@ def picture(tmp_path_factory):
 
 @pytest.mark.parametrize("mode", ["rgb", "rgba", "grayscale"])
 @pytest.mark.parametrize("size", [None, (4, 4), (9, 5), (14, 4)], ids=str)
-@pytest.mark.parametrize("keep", [False, True])
-def test_files_give_the_pixels_of_keras(picture, mode, size, keep):
+@pytest.mark.parametrize("crop", [False, True])
+def test_loaded_pixels_equal_keras(picture, mode, size, crop):
     for method in FILTERS if size == (4, 4) else FILTERS[1:2]:
         options = {"color_mode": mode, "target_size": size, "interpolation": method}
-        options["keep_aspect_ratio"] = keep
+        options["keep_aspect_ratio"] = crop
         expected = keras.utils.load_img(picture, **options)
         image = fk.utils.load_img(str(picture), **options)
         assert image.mode == expected.mode
         np.testing.assert_array_equal(np.asarray(image), np.asarray(expected))
 
 
-def test_open_files_and_bytes_are_read(picture):
+def test_open_files_and_paths_as_bytes_are_read(picture):
     for source in (io.BytesIO(picture.read_bytes()), open(picture, "rb"), bytes(picture)):
         np.testing.assert_array_equal(np.asarray(fk.utils.load_img(source)), COLORS)
         if hasattr(source, "close"):
@@ -44,7 +44,7 @@ def test_open_files_and_bytes_are_read(picture):
 @pytest.mark.parametrize("data_format", [None, "channels_last", "channels_first"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("scale", [False, True])
-def test_arrays_and_images_convert_as_in_keras(data_format, channels, scale):
+def test_conversion_between_arrays_and_images_equals_keras(data_format, channels, scale):
     shape = (channels, 5, 6) if data_format == "channels_first" else (5, 6, channels)
     x = RNG.integers(0, 256, shape).astype("float32")
     expected = keras.utils.array_to_img(x, data_format, scale)
@@ -56,7 +56,7 @@ def test_arrays_and_images_convert_as_in_keras(data_format, channels, scale):
     assert array.dtype == "float32" and array.shape == shape
 
 
-def test_gray_images_of_more_bits_keep_their_values(tmp_path):
+def test_gray_images_with_32_bits_keep_their_values(tmp_path):
     x = RNG.integers(0, 60000, (4, 5, 1))
     image = fk.utils.array_to_img(x, scale=False)
     assert image.mode == keras.utils.array_to_img(x, scale=False).mode == "I"
@@ -73,12 +73,12 @@ def test_a_constant_image_is_black():
 @pytest.mark.parametrize(
     "name", ["a.png", "a.jpg", "a.jpeg", "a.bmp", "a.gif", "a.webp", "sub/a.tif"]
 )
-def test_images_are_saved_by_their_ending(tmp_path, name):
+def test_the_file_extension_selects_the_format(tmp_path, name):
     fk.utils.save_img(tmp_path / name, COLORS)
     assert fk.utils.load_img(tmp_path / name).size == (9, 7)
 
 
-def test_jpeg_has_no_transparency(tmp_path):
+def test_saving_transparency_as_jpeg_warns(tmp_path):
     with pytest.warns(UserWarning, match="JPEG has no transparency"):
         fk.utils.save_img(tmp_path / "a.jpg", np.ones((4, 4, 4)))
 
@@ -115,7 +115,7 @@ def test_jpeg_has_no_transparency(tmp_path):
         (lambda p: fk.utils.save_img(3, COLORS), TypeError, "expected a path"),
     ],
 )
-def test_wrong_images_are_reported(tmp_path, picture, call, error, message):
+def test_invalid_arguments_and_files_are_reported(tmp_path, picture, call, error, message):
     (tmp_path / "text.png").write_text("<html>")
     (tmp_path / "cut.png").write_bytes(picture.read_bytes()[:60])
     (tmp_path / "a.eps").write_text(
@@ -125,7 +125,7 @@ def test_wrong_images_are_reported(tmp_path, picture, call, error, message):
         call(tmp_path)
 
 
-def test_a_failed_save_keeps_the_old_file(tmp_path):
+def test_a_failed_save_leaves_the_old_file(tmp_path):
     fk.utils.save_img(tmp_path / "a.png", COLORS)
     before = (tmp_path / "a.png").read_bytes()
     with pytest.raises(ValueError, match="NaN"):

@@ -32,7 +32,7 @@ def test_sequences_are_padded_as_in_keras(maxlen, padding, truncating):
     ],
     ids=["objects", "strings", "floats", "vectors", "array", "tuples"],
 )
-def test_other_elements_are_padded_as_in_keras(sequences, options):
+def test_strings_floats_and_vectors_are_padded_as_in_keras(sequences, options):
     expected = keras.utils.pad_sequences(sequences, **options)
     padded = fk.utils.pad_sequences(sequences, **options)
     assert padded.dtype == expected.dtype
@@ -62,6 +62,6 @@ def test_other_elements_are_padded_as_in_keras(sequences, options):
     ],
     ids=str,
 )
-def test_wrong_sequences_are_reported(sequences, options, message):
+def test_invalid_arguments_are_reported(sequences, options, message):
     with pytest.raises(ValueError, match=f"pad_sequences: .*{message}|{message}"):
         fk.utils.pad_sequences(sequences, **options)

@@ -1,1 +1,1 @@
-"""Tables of numbers and categories as vectors."""
+"""Preprocessing of table columns: numbers and categories become vectors."""

@@ -1,4 +1,4 @@
-"""Columns as arrays, and integers of layers as vectors."""
+"""Conversion of columns to arrays, and of the integers that layers return to vectors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fkeras.engine import KerasTensor, Layer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.utils.features.feature import Feature
 
-# the fields that `adapt` sets
-_ADAPTED = (
+# the field that `adapt` sets; None before `adapt`
+_LEARNED_FIELDS = (
     (layers.Normalization, "mean"),
     (layers.Discretization, "bin_boundaries"),
     (layers.StringLookup, "vocabulary"),
@@ -21,29 +21,29 @@ _ADAPTED = (
 )
 
 
-def learns(layer: Layer) -> bool:
+def needs_adapt(layer: Layer) -> bool:
     """Returns whether a layer needs `adapt`.
 
     Example:
-        >>> learns(layers.StringLookup()), learns(layers.StringLookup(vocabulary=["a"]))
+        >>> needs_adapt(layers.StringLookup()), needs_adapt(layers.StringLookup(vocabulary=["a"]))
         (True, False)
     """
-    attribute = next((name for kind, name in _ADAPTED if isinstance(layer, kind)), None)
+    attribute = next((name for kind, name in _LEARNED_FIELDS if isinstance(layer, kind)), None)
     if attribute is not None:
         return getattr(layer, attribute) is None
     return hasattr(layer, "adapt")
 
 
 def one_hot(name: str, layer: Layer, tensor: KerasTensor) -> KerasTensor:
-    """Encodes the integers of a layer as vectors.
+    """Encodes the integers that a layer returns as one-hot vectors.
 
     Args:
         name: name of the feature or cross.
-        layer: the layer that computed the integers.
+        layer: the layer that returned the integers.
         tensor: the integers, symbolic.
 
     Raises:
-        ValueError: for a layer whose number of integers is unknown.
+        ValueError: for a layer that returns floats, or whose largest integer is unknown.
     """
     if isinstance(layer, layers.StringLookup | layers.IntegerLookup):
         size: int | None = layer.vocabulary_size()
@@ -55,15 +55,15 @@ def one_hot(name: str, layer: Layer, tensor: KerasTensor) -> KerasTensor:
         size = layer.num_tokens if isinstance(layer, layers.CategoryEncoding) else None
     if size is None or not str(tensor.dtype).startswith(("int", "uint")):
         raise ValueError(
-            f"FeatureSpace: feature {name!r}: expected for output_mode='one_hot' a layer of integers "
-            f"with a known number, such as StringLookup, received {type(layer).__name__} of dtype "
-            f"{tensor.dtype}. Choose output_mode='int' or 'float'."
+            f"FeatureSpace: feature {name!r}: output_mode='one_hot': expected a layer that returns a "
+            f"limited number of integers, such as StringLookup, received {type(layer).__name__} of "
+            f"dtype {tensor.dtype}. Choose output_mode='int' or 'float'."
         )
     return layers.CategoryEncoding(size, output_mode="multi_hot")(tensor)
 
 
-def column(name: str, values: Any, feature: Feature) -> np.ndarray:
-    """Converts a column to an array of the feature's kind.
+def column_array(name: str, values: Any, feature: Feature) -> np.ndarray:
+    """Converts a column to an array of strings or numbers, as the feature expects.
 
     Args:
         name: name of the feature.
@@ -76,18 +76,19 @@ def column(name: str, values: Any, feature: Feature) -> np.ndarray:
     """
     try:
         array = np.asarray(values)
-    except ValueError:
+    except ValueError:  # rows of different lengths: the dtype check below reports them
         array = np.asarray(None)
-    strings = feature.dtype == "string"
-    kinds = "USO" if strings else "biuf"
-    if array.dtype.kind not in kinds or (array.dtype == object and array.ndim == 0):
-        wanted = "strings" if strings else f"numbers ({feature.dtype})"
+    has_strings = feature.dtype == "string"
+    dtype_kinds = "USO" if has_strings else "biuf"
+    if array.dtype.kind not in dtype_kinds or (array.dtype == object and array.ndim == 0):
+        expected = "strings" if has_strings else f"numbers ({feature.dtype})"
         raise TypeError(
-            f"FeatureSpace: column {name!r}: expected {wanted}, received {describe_value(values)}."
+            f"FeatureSpace: column {name!r}: expected {expected}, received {describe_value(values)}. "
+            "Convert the column, or choose another feature."
         )
     if array.ndim > 2 or (array.ndim == 2 and array.shape[1] != 1):
         raise ValueError(
             f"FeatureSpace: column {name!r}: expected the shape (b,) or (b, 1), received "
-            f"{array.shape}. A feature is one value for each row."
+            f"{array.shape}. Pass one value for each row; split a wider column into several features."
         )
     return array.astype(feature.dtype) if feature.dtype.startswith("float") else array

@@ -1,4 +1,4 @@
-"""`Feature` and `Cross`: how one column, or a combination of columns, becomes numbers."""
+"""`Feature` and `Cross`: specifications of how columns, alone or combined, become numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from fkeras.engine import Layer
 from fkeras.engine.config.converters import choice, dtype_name, integer, several, text
 from fkeras.engine.messages.errors import describe_value, suggest
 
-MODULE = "keras.src.layers.preprocessing.feature_space"
+# in configs of Keras
+KERAS_MODULE = "keras.src.layers.preprocessing.feature_space"
 _MODE = choice("int", "one_hot", "float")
 _CROSS_MODE = choice("int", "one_hot")
 _COUNT = integer(minimum=1)
-_NAMES = several(text(), "two names of features or more", least=2)
+_NAMES = several(text(), "two or more names of features", least=2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +27,12 @@ class Feature:
     Args:
         dtype: dtype of the values: "float32", "int32", "string", ...
         preprocessor: the layer.
-        output_mode: "float" for the layer's numbers, "int" for its integers, or "one_hot" for
-            vectors of its integers.
+        output_mode: "float" if the layer returns floats, "int" if it returns integers, or "one_hot"
+            to encode its integers as vectors.
 
     Raises:
-        ValueError: for unknown words.
-        TypeError: if `preprocessor` is no layer.
+        ValueError: for an unknown dtype or output mode.
+        TypeError: if `preprocessor` is not a layer.
 
     Example:
         >>> from fkeras import layers
@@ -84,15 +85,15 @@ class Feature:
 
 @dataclasses.dataclass(frozen=True)
 class Cross:
-    """A combination of features, which is hashed into a number of bins.
+    """A feature cross: each combination of the features' values is hashed to a bin.
 
     Args:
         feature_names: names of two features or more.
         crossing_dim: number of bins.
-        output_mode: "one_hot" for vectors, "int" for the numbers of bins.
+        output_mode: "one_hot" for vectors, "int" for bin numbers.
 
     Raises:
-        ValueError: for fewer than two names, a number below 1 and unknown words.
+        ValueError: for fewer than two names, fewer than 1 bin, and an unknown output mode.
 
     Example:
         >>> Cross(("color", "size"), 8).name
@@ -125,24 +126,24 @@ class Cross:
         }
 
 
-def _named(name: str | None) -> str | None:
+def _preprocessor_name(name: str | None) -> str | None:
     return None if name is None else f"{name}_preprocessor"
 
 
 def plain_float(name: str | None = None) -> Feature:
     """Returns a feature of numbers that are unchanged."""
-    return Feature("float32", layers.Identity(name=_named(name)), "float")
+    return Feature("float32", layers.Identity(name=_preprocessor_name(name)), "float")
 
 
 def float_rescaled(scale: float = 1.0, offset: float = 0.0, name: str | None = None) -> Feature:
     """Returns a feature of numbers `x * scale + offset`."""
-    layer = layers.Rescaling(scale=scale, offset=offset, name=_named(name))
+    layer = layers.Rescaling(scale=scale, offset=offset, name=_preprocessor_name(name))
     return Feature("float32", layer, "float")
 
 
 def float_normalized(name: str | None = None) -> Feature:
-    """Returns a feature of numbers that `adapt` brings to mean 0 and variance 1."""
-    return Feature("float32", layers.Normalization(axis=-1, name=_named(name)), "float")
+    """Returns a feature of numbers that are standardized with the mean and variance from `adapt`."""
+    return Feature("float32", layers.Normalization(axis=-1, name=_preprocessor_name(name)), "float")
 
 
 def float_discretized(
@@ -151,10 +152,10 @@ def float_discretized(
     output_mode: str = "one_hot",
     name: str | None = None,
 ) -> Feature:
-    """Returns a feature of numbers in bins: `num_bins` learned by `adapt`, or `bin_boundaries`."""
-    # Keras's function takes the number of bins beside the boundaries
-    count = num_bins if bin_boundaries is None else None
-    layer = layers.Discretization(bin_boundaries, count, name=_named(name))
+    """Returns a feature of numbers in bins: `bin_boundaries`, or `num_bins` bins from `adapt`."""
+    # Keras requires `num_bins` even beside boundaries: the boundaries have priority
+    learned_bins = num_bins if bin_boundaries is None else None
+    layer = layers.Discretization(bin_boundaries, learned_bins, name=_preprocessor_name(name))
     return Feature("float32", layer, output_mode)
 
 
@@ -164,9 +165,9 @@ def integer_categorical(
     output_mode: str = "one_hot",
     name: str | None = None,
 ) -> Feature:
-    """Returns a feature of integers that `adapt` numbers by their frequency."""
+    """Returns a feature of integers from a vocabulary that `adapt` orders by frequency."""
     layer = layers.IntegerLookup(
-        name=_named(name), max_tokens=max_tokens, num_oov_indices=num_oov_indices
+        name=_preprocessor_name(name), max_tokens=max_tokens, num_oov_indices=num_oov_indices
     )
     return Feature("int32", layer, output_mode)
 
@@ -177,25 +178,29 @@ def string_categorical(
     output_mode: str = "one_hot",
     name: str | None = None,
 ) -> Feature:
-    """Returns a feature of strings that `adapt` numbers by their frequency."""
+    """Returns a feature of strings from a vocabulary that `adapt` orders by frequency."""
     layer = layers.StringLookup(
-        name=_named(name), max_tokens=max_tokens, num_oov_indices=num_oov_indices
+        name=_preprocessor_name(name), max_tokens=max_tokens, num_oov_indices=num_oov_indices
     )
     return Feature("string", layer, output_mode)
 
 
 def string_hashed(num_bins: int, output_mode: str = "one_hot", name: str | None = None) -> Feature:
     """Returns a feature of strings that are hashed into bins."""
-    return Feature("string", layers.Hashing(num_bins=num_bins, name=_named(name)), output_mode)
+    return Feature(
+        "string", layers.Hashing(num_bins=num_bins, name=_preprocessor_name(name)), output_mode
+    )
 
 
 def integer_hashed(num_bins: int, output_mode: str = "one_hot", name: str | None = None) -> Feature:
     """Returns a feature of integers that are hashed into bins."""
-    return Feature("int32", layers.Hashing(num_bins=num_bins, name=_named(name)), output_mode)
+    return Feature(
+        "int32", layers.Hashing(num_bins=num_bins, name=_preprocessor_name(name)), output_mode
+    )
 
 
-# words for features, with the argument of `FeatureSpace` that gives their number of bins
-_WORDS: Mapping[str, tuple[Callable[..., Feature], str | None]] = MappingProxyType(
+# kinds of features by name, with the argument of `FeatureSpace` that gives the number of bins
+_KINDS: Mapping[str, tuple[Callable[..., Feature], str | None]] = MappingProxyType(
     {
         "float": (plain_float, None),
         "float_normalized": (float_normalized, None),
@@ -210,15 +215,15 @@ _WORDS: Mapping[str, tuple[Callable[..., Feature], str | None]] = MappingProxyTy
 
 
 def as_feature(name: str, value: Any, sizes: Mapping[str, int]) -> Feature:
-    """Converts the specification of a feature: a word, a `Feature` or its config.
+    """Converts the specification of a feature: a name such as "float", a `Feature`, or a config.
 
     Args:
         name: name of the feature.
         value: the specification.
-        sizes: number of bins by the argument that gives the number.
+        sizes: the space's arguments `hashing_dim` and `num_discretization_bins` by name.
 
     Raises:
-        ValueError: for an unknown word.
+        ValueError: for an unknown specification.
 
     Example:
         >>> as_feature("age", "float", {}).dtype
@@ -228,12 +233,12 @@ def as_feature(name: str, value: Any, sizes: Mapping[str, int]) -> Feature:
         return value
     if isinstance(value, Mapping) and isinstance(value.get("config"), Mapping):
         return Feature.from_config(value["config"])
-    if isinstance(value, str) and value in _WORDS:
-        make, size = _WORDS[value]
-        return make(name=name) if size is None else make(sizes[size], name=name)
-    near = suggest(value, _WORDS) if isinstance(value, str) else ""
+    if isinstance(value, str) and value in _KINDS:
+        create, size = _KINDS[value]
+        return create(name=name) if size is None else create(sizes[size], name=name)
+    suggestion = suggest(value, _KINDS) if isinstance(value, str) else ""
     raise ValueError(
-        f"FeatureSpace: features: expected for {name!r} a feature such as 'float_normalized' or "
-        f"FeatureSpace.float_normalized(), received {describe_value(value)}.{near} The words are "
-        f"{', '.join(_WORDS)}."
+        f"FeatureSpace: features: {name!r}: expected a feature such as 'float_normalized' or "
+        f"FeatureSpace.float_normalized(), received {describe_value(value)}.{suggestion} Choose one "
+        f"of {', '.join(_KINDS)}."
     )

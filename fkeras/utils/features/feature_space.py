@@ -1,4 +1,4 @@
-"""`FeatureSpace`: encodes the columns of a table as one vector, or as a vector for each column."""
+"""`FeatureSpace`: encodes the columns of a table as one vector, or each column as a vector."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.saving.models import save_model
-from fkeras.utils.features import feature as making
-from fkeras.utils.features.encoding import column, learns, one_hot
+from fkeras.utils.features import feature as kinds
+from fkeras.utils.features.encoding import column_array, needs_adapt, one_hot
 from fkeras.utils.features.feature import Cross, Feature, as_feature
-from fkeras.utils.features.table import as_columns, batches_of, read_columns
+from fkeras.utils.features.table import as_columns, read_columns, split_batches
 
 _MODE = choice("concat", "dict")
 _COUNT = integer(minimum=1)
@@ -29,25 +29,25 @@ class FeatureSpace:
     """Encodes the columns of a table as vectors, with a preprocessing layer for each column.
 
     A feature space is a value: `adapt` returns another space, whose layers have learned their
-    vocabularies, bins and statistics. Vectors are concatenated in the order of the sorted names, the
-    features before the crosses, as in Keras.
+    vocabularies, bins and statistics. As in Keras, vectors are concatenated in the order of the sorted
+    names, features before crosses.
 
     Args:
-        features: a specification by the name of the feature: "float", "float_normalized",
+        features: specifications by feature name. A specification is "float", "float_normalized",
             "float_rescaled", "float_discretized", "integer_categorical", "string_categorical",
-            "integer_hashed", "string_hashed", or a result of the method of the same name, such as
-            `FeatureSpace.string_categorical(max_tokens=10)`.
-        output_mode: "concat" for one vector, "dict" for a value for each feature.
-        crosses: tuples of names of features, or results of `FeatureSpace.cross`.
-        crossing_dim: number of bins of crosses.
+            "integer_hashed" or "string_hashed"; or the result of the method of that name, which
+            takes options, such as `FeatureSpace.string_categorical(max_tokens=10)`.
+        output_mode: "concat" for one vector, "dict" for a dictionary with an entry per feature.
+        crosses: feature crosses: tuples of feature names, or results of `FeatureSpace.cross`.
+        crossing_dim: number of bins of crosses that are tuples.
         hashing_dim: number of bins of "integer_hashed" and "string_hashed".
         num_discretization_bins: number of bins of "float_discretized".
         name: name of the preprocessing model.
-        learned: layers that `adapt` returned, by the name of the feature.
+        learned: layers that have learned in `adapt`, by feature name; set by `adapt`.
 
     Raises:
-        ValueError: for unknown words and names.
-        TypeError: if `features` is no dictionary.
+        ValueError: for unknown specifications, output modes and feature names.
+        TypeError: if `features` is not a dictionary.
 
     Example:
         >>> space = FeatureSpace({"age": "float_normalized", "color": "string_categorical"})
@@ -72,23 +72,23 @@ class FeatureSpace:
         """Returns a feature with a custom preprocessing layer."""
         return Feature(dtype, preprocessor, output_mode)
 
-    float = staticmethod(making.plain_float)
-    float_rescaled = staticmethod(making.float_rescaled)
-    float_normalized = staticmethod(making.float_normalized)
-    float_discretized = staticmethod(making.float_discretized)
-    integer_categorical = staticmethod(making.integer_categorical)
-    string_categorical = staticmethod(making.string_categorical)
-    string_hashed = staticmethod(making.string_hashed)
-    integer_hashed = staticmethod(making.integer_hashed)
+    float = staticmethod(kinds.plain_float)
+    float_rescaled = staticmethod(kinds.float_rescaled)
+    float_normalized = staticmethod(kinds.float_normalized)
+    float_discretized = staticmethod(kinds.float_discretized)
+    integer_categorical = staticmethod(kinds.integer_categorical)
+    string_categorical = staticmethod(kinds.string_categorical)
+    string_hashed = staticmethod(kinds.string_hashed)
+    integer_hashed = staticmethod(kinds.integer_hashed)
 
     def __post_init__(self) -> None:
-        def put(name: str, value: Any) -> None:
+        def set_field(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        put("output_mode", _MODE.check("FeatureSpace: output_mode", self.output_mode))
-        put("name", _NAME.check("FeatureSpace: name", self.name))
+        set_field("output_mode", _MODE.check("FeatureSpace: output_mode", self.output_mode))
+        set_field("name", _NAME.check("FeatureSpace: name", self.name))
         for size in ("crossing_dim", "hashing_dim", "num_discretization_bins"):
-            put(size, _COUNT.check(f"FeatureSpace: {size}", getattr(self, size)))
+            set_field(size, _COUNT.check(f"FeatureSpace: {size}", getattr(self, size)))
         if not isinstance(self.features, Mapping):
             raise TypeError(
                 "FeatureSpace: features: expected a dictionary of features by name, received "
@@ -96,61 +96,62 @@ class FeatureSpace:
             )
         if not self.features:
             raise ValueError(
-                "FeatureSpace: features: expected a feature or more, received none. Write "
+                "FeatureSpace: features: expected one or more features, received none. Write "
                 "{'age': 'float_normalized'}."
             )
         for name in self.features:
             if not isinstance(name, str) or not name or "/" in name:
                 raise ValueError(
                     "FeatureSpace: features: expected names without '/', received "
-                    f"{describe_value(name)}. The name of a feature is that of a model's input."
+                    f"{describe_value(name)}. Rename the feature: its name is also the name of an "
+                    "input of the model."
                 )
         sizes = {n: getattr(self, n) for n in ("hashing_dim", "num_discretization_bins")}
         features = {name: as_feature(name, f, sizes) for name, f in self.features.items()}
-        put("features", FrozenDict(features))
-        put("learned", FrozenDict(self.learned))
-        strange = [name for name in self.learned if name not in features]
-        if strange:
+        set_field("features", FrozenDict(features))
+        set_field("learned", FrozenDict(self.learned))
+        unknown_names = [name for name in self.learned if name not in features]
+        if unknown_names:
             raise ValueError(
                 f"FeatureSpace: learned: expected layers of the features {', '.join(features)}, "
-                f"received one of {strange[0]!r}. Write space.adapt(data)."
+                f"received a layer of {unknown_names[0]!r}. Write space.adapt(data)."
             )
-        put("crosses", self._crosses())
+        set_field("crosses", self._crosses())
 
-    # the symbolic inputs cannot be copied or pickled; they belong to this object alone
+    # Copies and pickles hold the fields alone: the cached symbolic inputs cannot be pickled.
     def __reduce__(self) -> tuple:
         fields = (getattr(self, field.name) for field in dataclasses.fields(self))
         return type(self), tuple(fields)
 
     def _crosses(self) -> tuple[Cross, ...]:
-        crosses_argument = self.crosses
-        if crosses_argument is not None and not isinstance(crosses_argument, list | tuple):
+        specifications = self.crosses
+        if specifications is not None and not isinstance(specifications, list | tuple):
             raise TypeError(
                 "FeatureSpace: crosses: expected a list of tuples of names, received "
-                f"{describe_value(crosses_argument)}. Write [('color', 'size')]."
+                f"{describe_value(specifications)}. Write [('color', 'size')]."
             )
         crosses = tuple(
-            c if isinstance(c, Cross) else Cross(c, self.crossing_dim)
-            for c in crosses_argument or ()
+            cross if isinstance(cross, Cross) else Cross(cross, self.crossing_dim)
+            for cross in specifications or ()
         )
         for cross in crosses:
             unknown = [name for name in cross.feature_names if name not in self.features]
             if unknown:
                 raise ValueError(
                     f"FeatureSpace: crosses: expected names of features, received {unknown[0]!r}."
-                    f"{suggest(unknown[0], self.features)} The features are "
+                    f"{suggest(unknown[0], self.features)} Choose among the features "
                     f"{', '.join(self.features)}."
                 )
         names = [*self.features, *(cross.name for cross in crosses)]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
+        duplicates = [name for name in names if names.count(name) > 1]
+        if duplicates:
             raise ValueError(
-                f"FeatureSpace: crosses: expected different names, received {twice[0]!r} twice. "
-                "Leave one out."
+                f"FeatureSpace: crosses: expected different names, received {duplicates[0]!r} twice. "
+                "Remove the repeated cross, or rename the feature."
             )
         return crosses
 
-    # cached: get_inputs and get_encoded_features must return the same tensors
+    # cached, since `get_inputs` and `get_encoded_features` must belong to the same graph
     @functools.cached_property
     def _inputs(self) -> dict[str, KerasTensor]:
         return {n: Input((1,), dtype=f.dtype, name=n) for n, f in self.features.items()}
@@ -171,33 +172,33 @@ class FeatureSpace:
             for cross in self.crosses or ()
         }
 
-    def _unlearned(self) -> list[str]:
-        """Returns the features whose layers learn from data, in the form before `adapt`."""
-        return [n for n, f in self.features.items() if learns(f.preprocessor)]
+    def _adaptable(self) -> list[str]:
+        """Returns the names of the features whose layers learn from data."""
+        return [n for n, f in self.features.items() if needs_adapt(f.preprocessor)]
 
     def adapt(self, dataset: Any) -> Self:
         """Returns a space whose layers have learned from a table.
 
-        Layers that have a vocabulary, boundaries or a mean already keep them. A second `adapt`
-        learns everything anew.
+        Layers that were created with a vocabulary, boundaries or a mean keep them. A second `adapt`
+        replaces everything that the first learned.
 
         Args:
-            dataset: columns by name: a dictionary of arrays or lists, or a table of pandas; or an
-                iterable of such batches, also of `(batch, targets)`. An iterable is read once.
+            dataset: a table: a dictionary of arrays or lists by column name, or a pandas DataFrame.
+                Or an iterable of tables or of `(table, targets)`, which is read once.
 
         Raises:
             TypeError: for other data.
-            ValueError: for data without a column that a layer learns from.
+            ValueError: for a missing column that a layer learns from, and for data without rows.
 
         Example:
             >>> space = FeatureSpace({"size": "float_discretized"}, num_discretization_bins=2)
             >>> space.adapt({"size": [1.0, 2.0, 3.0, 4.0]}).preprocessors["size"].bin_boundaries
             (2.0,)
         """
-        names = self._unlearned()
+        names = self._adaptable()
         columns = read_columns(dataset, names)
         learned = {
-            name: self.features[name].preprocessor.adapt(iter(batches_of(columns[name])))
+            name: self.features[name].preprocessor.adapt(iter(split_batches(columns[name])))
             for name in names
         }
         return dataclasses.replace(self, learned=learned)
@@ -207,7 +208,7 @@ class FeatureSpace:
         return dict(self._inputs)
 
     def get_encoded_features(self) -> Any:
-        """Returns the symbolic vector of `get_inputs()`, or a dictionary for output_mode="dict".
+        """Returns the encoded `get_inputs()`: a symbolic vector, or a dictionary in mode "dict".
 
         Raises:
             ValueError: before `adapt`, and for features that cannot be encoded or concatenated.
@@ -219,27 +220,29 @@ class FeatureSpace:
             >>> fk.Model(space.get_inputs(), y).input_names
             ('a', 'b')
         """
-        waiting = [name for name in self._unlearned() if name not in self.learned]
-        if waiting:
+        unadapted = [name for name in self._adaptable() if name not in self.learned]
+        if unadapted:
             raise ValueError(
-                f"FeatureSpace: the features {', '.join(waiting)} have learned nothing yet. Write "
+                f"FeatureSpace: the features {', '.join(unadapted)} have learned nothing yet. Write "
                 "`space = space.adapt(data)` first."
             )
-        numbers = {n: layer(self._inputs[n]) for n, layer in self.preprocessors.items()}
+        preprocessed = {n: layer(self._inputs[n]) for n, layer in self.preprocessors.items()}
         crossed = {
-            cross.name: self.crossers[cross.name](tuple(numbers[n] for n in cross.feature_names))
+            cross.name: self.crossers[cross.name](
+                tuple(preprocessed[n] for n in cross.feature_names)
+            )
             for cross in self.crosses or ()
         }
         specs = {**self.features, **{cross.name: cross for cross in self.crosses or ()}}
         encoders = {**self.preprocessors, **self.crossers}
         encoded = {}
-        for name in (*sorted(numbers), *sorted(crossed)):
-            tensor = numbers[name] if name in numbers else crossed[name]
+        for name in (*sorted(preprocessed), *sorted(crossed)):
+            tensor = preprocessed[name] if name in preprocessed else crossed[name]
             if specs[name].output_mode == "one_hot":
                 tensor = one_hot(name, encoders[name], tensor)
             if self.output_mode == "concat" and not str(tensor.dtype).startswith(("float", "bf")):
                 raise ValueError(
-                    f"FeatureSpace: expected features of floats to concatenate, received {name!r} "
+                    f"FeatureSpace: expected float features to concatenate, received {name!r} "
                     f"of dtype {tensor.dtype}. Choose output_mode='one_hot' for the feature, or "
                     "output_mode='dict' for the space."
                 )
@@ -254,10 +257,10 @@ class FeatureSpace:
         return Model(self.get_inputs(), self.get_encoded_features(), name=self.name)
 
     def get_preprocessing_model(self) -> Model:
-        """Returns the model from columns to vectors, for example for `fk.save_model`.
+        """Returns the preprocessing model, whose inputs are columns and whose outputs are vectors.
 
-        `fk.split_host` splits a model of strings into its part on the host and its part on the
-        device.
+        Strings stay on the host: `fk.split_host` splits a model with string columns into a part for
+        the host and a part for the device.
 
         Example:
             >>> FeatureSpace({"a": "float"}).get_preprocessing_model().input_names
@@ -266,52 +269,53 @@ class FeatureSpace:
         return self._model
 
     def __call__(self, data: Any) -> Any:
-        """Returns the vectors of a table.
+        """Encodes a table.
 
         Args:
-            data: columns by name of shape (b,) or (b, 1), single values, or symbolic tensors.
+            data: columns by name: arrays of shape (b,) or (b, 1), single values, or symbolic tensors.
 
         Returns:
-            An array of shape (b, d), or a dictionary of arrays; without the batch axis for single
-            values.
+            An array of shape (b, d), or a dictionary of arrays in mode "dict". Single values give
+            results without the batch axis.
 
         Raises:
-            TypeError: for data that are no columns by name.
-            ValueError: for missing and unknown columns, and before `adapt`.
+            TypeError: for data that are not columns by name, and for a column of another type.
+            ValueError: for missing and unknown columns, for columns of different lengths, and
+                before `adapt`.
         """
         columns = as_columns(data, "FeatureSpace")
         missing = [name for name in self.features if name not in columns]
         unknown = [name for name in columns if name not in self.features]
         if missing or unknown:
-            word, name = ("no column", missing[0]) if missing else ("the column", unknown[0])
+            problem = f"no column {missing[0]!r}" if missing else f"the column {unknown[0]!r}"
             raise ValueError(
-                f"FeatureSpace: expected the columns {', '.join(self.features)}, received {word} "
-                f"{name!r}. Write {{name: table[name] for name in space.features}}."
+                f"FeatureSpace: expected the columns {', '.join(self.features)}, received {problem}. "
+                "Write {name: table[name] for name in space.features}."
             )
         if any(isinstance(value, KerasTensor) for value in columns.values()):
             return self._model(columns)
-        arrays, single = {}, False
+        arrays, is_single = {}, False
         for name, feature in self.features.items():
-            array = column(name, columns[name], feature)
-            single = single or array.ndim == 0
+            array = column_array(name, columns[name], feature)
+            is_single = is_single or array.ndim == 0
             arrays[name] = array.reshape(-1, 1) if array.ndim < 2 else array
         counts = {name: len(array) for name, array in arrays.items()}
         if len(set(counts.values())) > 1:
             raise ValueError(
-                f"FeatureSpace: expected columns of one length, received {counts}. Each column has "
-                "one value for each row."
+                f"FeatureSpace: expected columns of one length, received {counts}. Pass one value "
+                "for each row in every column."
             )
         encoded = self._model(arrays)
-        if not single:
+        if not is_single:
             return encoded
         if self.output_mode == "concat":
             return encoded[0]
         return {name: array[0] for name, array in encoded.items()}
 
     def save(self, path: FilePath) -> None:
-        """Writes the preprocessing model as a `.keras` file, which `fk.load_model` and Keras open.
+        """Writes the preprocessing model as a `.keras` file for `fk.load_model` and Keras.
 
-        The file holds the model. `get_config` and `from_config` keep the space itself.
+        The file holds the model, not the space: `get_config` and `from_config` store the space.
 
         Args:
             path: path of the file.
@@ -321,33 +325,33 @@ class FeatureSpace:
 
         Example:
             >>> import fkeras as fk, pathlib, tempfile
-            >>> place = pathlib.Path(tempfile.mkdtemp(), "space.keras")
-            >>> FeatureSpace({"a": "float"}).save(place)
-            >>> fk.load_model(place)[0].input_names
+            >>> path = pathlib.Path(tempfile.mkdtemp(), "space.keras")
+            >>> FeatureSpace({"a": "float"}).save(path)
+            >>> fk.load_model(path)[0].input_names
             ('a',)
         """
         save_model(path, self._model, {})
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the space as JSON data in Keras's form, with all that `adapt` learned."""
+        """Returns the space as JSON data in Keras's form, including what the layers have learned."""
 
-        def written(name: str, config: dict[str, Any]) -> dict[str, Any]:
+        def keras_object(name: str, config: dict[str, Any]) -> dict[str, Any]:
             return {
-                "module": making.MODULE,
+                "module": kinds.KERAS_MODULE,
                 "class_name": name,
                 "config": config,
                 "registered_name": name,
             }
 
-        layers_by_name = self.preprocessors
+        learned_layers = self.preprocessors
         features = {
-            name: dataclasses.replace(feature, preprocessor=layers_by_name[name])
+            name: dataclasses.replace(feature, preprocessor=learned_layers[name])
             for name, feature in self.features.items()
         }
         return {
-            "features": {n: written("Feature", f.get_config()) for n, f in features.items()},
+            "features": {n: keras_object("Feature", f.get_config()) for n, f in features.items()},
             "output_mode": self.output_mode,
-            "crosses": [written("Cross", cross.get_config()) for cross in self.crosses or ()],
+            "crosses": [keras_object("Cross", cross.get_config()) for cross in self.crosses or ()],
             "crossing_dim": self.crossing_dim,
             "hashing_dim": self.hashing_dim,
             "num_discretization_bins": self.num_discretization_bins,
@@ -361,10 +365,10 @@ class FeatureSpace:
 
         Args:
             config: the data.
-            custom_objects: own classes of layers by name.
+            custom_objects: custom layer classes by name.
 
         Raises:
-            ValueError: for data of another form.
+            ValueError: for data in another form.
 
         Example:
             >>> space = FeatureSpace({"a": "float"}, output_mode="dict")
@@ -377,10 +381,10 @@ class FeatureSpace:
                 for name, item in config["features"].items()
             }
             crosses = [Cross(**item["config"]) for item in config.get("crosses") or ()]
-            others = {k: v for k, v in config.items() if k not in ("features", "crosses")}
-            return cls(features, crosses=crosses, **others)
+            options = {k: v for k, v in config.items() if k not in ("features", "crosses")}
+            return cls(features, crosses=crosses, **options)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                "FeatureSpace.from_config: expected the data of get_config, received data of "
-                f"another form ({type(error).__name__}: {error}). Write space.get_config()."
+                "FeatureSpace.from_config: expected the data of get_config, received data in "
+                f"another form ({type(error).__name__}: {error}). Pass space.get_config()."
             ) from None

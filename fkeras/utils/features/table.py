@@ -1,4 +1,4 @@
-"""Columns of a table: dictionaries, tables of pandas, and streams of batches."""
+"""Reading of table columns from dictionaries, pandas DataFrames, and iterables of batches."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import numpy as np
 
 from fkeras.engine.messages.errors import describe_value
 
-# Keras's layers learn from batches of this size; the bins of Discretization depend on the batches
-_BATCH = 32
+# Keras adapts layers in batches of 32. The bins of Discretization depend on the batch size, so equal
+# bins need equal batches.
+_BATCH_SIZE = 32
 
 
 def as_columns(data: Any, where: str) -> dict[str, Any]:
     """Returns the columns of a table by name.
 
     Args:
-        data: a dictionary, or an object with `keys` such as a table of pandas.
+        data: a dictionary, or an object with `keys` such as a pandas DataFrame.
         where: name of the caller, for messages.
 
     Raises:
@@ -31,12 +32,12 @@ def as_columns(data: Any, where: str) -> dict[str, Any]:
         return {name: data[name] for name in data.keys()}  # noqa: SIM118
     raise TypeError(
         f"{where}: expected columns by name, such as a dictionary of arrays, received "
-        f"{describe_value(data)}."
+        f"{describe_value(data)}. Write {{'age': ages}}."
     )
 
 
 def read_columns(dataset: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Reads the columns that layers learn from.
+    """Reads whole columns, for layers that learn from their values.
 
     Args:
         dataset: a table, or an iterable of tables or of `(table, targets)`.
@@ -46,8 +47,9 @@ def read_columns(dataset: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
         Arrays of shape (n, 1) by name.
 
     Raises:
-        TypeError: for data that are no tables.
-        ValueError: for a missing column, and for an iterable without tables.
+        TypeError: for data that are not tables.
+        ValueError: for a missing column, for a column with several values per row, and for data
+            without rows.
 
     Example:
         >>> read_columns([{"a": [1, 2]}, {"a": [3]}], ["a"])["a"].ravel()
@@ -61,20 +63,22 @@ def read_columns(dataset: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
             if name not in columns:
                 raise ValueError(
                     f"{where}: expected a column {name!r}, received the columns "
-                    f"{', '.join(map(str, columns)) or 'of an empty table'}."
+                    f"{', '.join(map(str, columns)) or 'of an empty table'}. Add the column, or "
+                    "remove the feature."
                 )
             array = np.asarray(columns[name])
             if array.ndim > 2 or (array.ndim == 2 and array.shape[1] != 1):
                 raise ValueError(
                     f"{where}: column {name!r}: expected the shape (b,) or (b, 1), received "
-                    f"{array.shape}. A feature is one value for each row."
+                    f"{array.shape}. Pass one value for each row; split a wider column into several "
+                    "features."
                 )
             parts[name].append(array.reshape(-1, 1))
-    empty = [name for name in names if sum(map(len, parts[name])) == 0]
-    if empty:
+    empty_names = [name for name in names if sum(map(len, parts[name])) == 0]
+    if empty_names:
         raise ValueError(
-            f"{where}: expected rows, received none for {empty[0]!r}. An iterator that was read "
-            "before is empty."
+            f"{where}: expected rows, received none for {empty_names[0]!r}. Create a new iterator: "
+            "an iterator that was read before is empty."
         )
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}
 
@@ -85,21 +89,21 @@ def _tables(dataset: Any, where: str) -> Iterable[Any]:
         return
     if isinstance(dataset, str | bytes | np.ndarray) or not hasattr(dataset, "__iter__"):
         raise TypeError(
-            f"{where}: expected columns by name, or batches of them, received "
+            f"{where}: expected columns by name, or an iterable of tables, received "
             f"{describe_value(dataset)}. Write {{'age': ages}}."
         )
     for batch in dataset:
         yield batch[0] if isinstance(batch, tuple) and batch else batch
 
 
-def batches_of(column: np.ndarray) -> list[np.ndarray]:
-    """Splits a column into batches.
+def split_batches(column: np.ndarray) -> list[np.ndarray]:
+    """Splits a column into batches of the size with which Keras adapts layers.
 
     Args:
         column: array of shape (n, 1).
 
     Example:
-        >>> [len(batch) for batch in batches_of(np.zeros((40, 1)))]
+        >>> [len(batch) for batch in split_batches(np.zeros((40, 1)))]
         [32, 8]
     """
-    return [column[begin : begin + _BATCH] for begin in range(0, len(column), _BATCH)]
+    return [column[begin : begin + _BATCH_SIZE] for begin in range(0, len(column), _BATCH_SIZE)]

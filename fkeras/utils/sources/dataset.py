@@ -1,7 +1,8 @@
-"""`Dataset`: batches that grain loads in background threads, in an order that can be resumed.
+"""`Dataset`: batches that grain loads in background threads, with a position that can be resumed.
 
-The order of a pass is a function of the seed and of the step at which the pass begins: `fit` gets
-another order in each epoch, and a resumed training continues the same order.
+A pass is one iteration over the samples. Its order is a function of the seed and of the training step
+at which the pass begins, so `fit` gets another order in each epoch, and a resumed training continues
+in the same order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fkeras.engine.messages.optional_packages import missing_package
 _SIZE = integer(minimum=1, optional=True)
 _SEED = integer(minimum=0, maximum=2**32 - 1, optional=True)
 _SHARD = several(integer(minimum=0), "(index, count) of the share of a process", least=2)
-# each thread holds a batch; more threads than cores only take memory
+# each thread holds a batch in memory, and threads beyond the number of cores add no speed
 _THREADS = max(1, min(8, os.cpu_count() or 1))
 
 
@@ -30,29 +31,29 @@ _THREADS = max(1, min(8, os.cpu_count() or 1))
 class Dataset:
     """Batches of samples, read in background threads; `fit` takes a dataset as its data.
 
-    A dataset is a value. Iterating gives the batches in the order of the first epoch; `fit` asks
-    for another order in each epoch. The position in the data is part of a checkpoint, so that
-    `fit(..., checkpoint=folder)` resumes at the next batch.
+    A dataset is an immutable value. Iterating a dataset gives the batches in the order of the first
+    epoch; `fit` requests another order for each epoch. The position in the data is part of a
+    checkpoint, so `fit(..., checkpoint=folder)` resumes at the next batch.
 
-    `image_dataset_from_directory` and its relatives return datasets; the constructor makes one of
-    any function that reads samples.
+    The functions `*_dataset_from_directory` and `timeseries_dataset_from_array` return datasets. The
+    constructor accepts any function that reads samples.
 
     Args:
         count: number of samples.
-        read: `read(ids)` returns the batch of these samples: an array or a structure of arrays,
-            with one row for each of the sample numbers `ids`. Threads call the function.
+        read: function of an array of sample numbers (`ids`) that returns a batch: an array, or a
+            structure of arrays, with one row for each number. Several threads call the function.
         batch_size: number of samples of a batch; None for single samples without a batch axis.
-        shuffle: whether each pass has another order.
-        seed: seed of the order; None for 0, so that a program repeats its order.
-        shard: `(index, count)`: this process reads the share `index` of `count` equal shares.
+        shuffle: whether to shuffle the samples, in another order in each epoch of `fit`.
+        seed: seed of the order; None for 0, so that each run of a program has the same order.
+        shard: `(index, count)`: this process reads share number `index` of `count` equal shares.
         class_names: names of the classes by class number, or None.
-        file_paths: the files of the samples, or None.
-        functions: functions of batches, in the order of `map`.
-        limit: largest number of batches, or None.
+        file_paths: the file of each sample, or None.
+        functions: functions that are applied to each batch in turn; `map` adds a function.
+        limit: maximum number of batches of a pass, or None; `take` sets the limit.
 
     Raises:
         ValueError: for arguments out of range.
-        ImportError: if grain is missing; when the dataset is iterated.
+        ImportError: when the dataset is iterated, if grain is missing.
 
     Example:
         >>> squares = Dataset(5, lambda ids: (ids, ids**2), batch_size=2)
@@ -96,11 +97,11 @@ class Dataset:
         if not callable(self.read):
             raise ValueError(
                 f"Dataset: read: expected a function of sample numbers, received "
-                f"{describe_value(self.read)}."
+                f"{describe_value(self.read)}. Write lambda ids: x[ids] for an array x."
             )
 
     def __repr__(self) -> str:
-        # file paths may be millions
+        # without the file paths, of which a dataset may have millions
         parts = [f"{self.count} samples"]
         if self.batch_size is not None:
             parts.append(f"{len(self)} batches of {self.batch_size}")
@@ -114,15 +115,17 @@ class Dataset:
         return f"<Dataset of {', '.join(parts)}>"
 
     def map(self, function: Callable[..., Any]) -> Self:
-        """Returns a dataset of `function(x, y)` for each batch `(x, y)`, computed in the threads.
+        """Returns a dataset that applies a function to each batch, in the background threads.
 
         Args:
-            function: receives the entries of a batch as arguments; a batch that is no tuple is one
-                argument. Threads call the function, so the function must not change anything.
+            function: receives the entries of a tuple as arguments, such as `function(x, y)`, and any
+                other batch as its only argument. The function must have no side effects, since
+                several threads call it.
         """
         if not callable(function):
             raise ValueError(
-                f"Dataset.map: expected a function of a batch, received {describe_value(function)}."
+                f"Dataset.map: expected a function of a batch, received {describe_value(function)}. "
+                "Write lambda x, y: (x / 255, y)."
             )
         return dataclasses.replace(self, functions=(*self.functions, function))
 
@@ -140,56 +143,64 @@ class Dataset:
         return self.pass_at(0)
 
     def pass_at(self, step: int) -> DatasetIterator:
-        """Returns the iterator of the pass that begins at a step of the training."""
+        """Returns the iterator over the pass that begins at a training step."""
         return DatasetIterator(self, step)
 
     def to_grain(self, step: int = 0) -> Any:
-        """Returns the batches as a `grain.MapDataset`, for further transformations by grain.
+        """Returns the batches as a `grain.MapDataset`, for grain's own transformations.
 
         Args:
-            step: the step of the training at which the pass begins.
+            step: training step at which the pass begins.
 
         Raises:
             ImportError: if grain is missing.
         """
         grain = _grain()
-        index, shards = self.shard
+        index, shard_count = self.shard
         ids = grain.MapDataset.range(self.count)
         if self.shuffle:
             ids = ids.shuffle(seed=self._seed(step))
-        if shards > 1:  # equal shares: processes with different numbers of batches would deadlock
-            ids = ids[index : self.count // shards * shards : shards]
+        if shard_count > 1:
+            # equal shares: a process with an additional batch would wait for the others forever
+            ids = ids[index : self.count // shard_count * shard_count : shard_count]
         if self.batch_size is not None:
             ids = ids.batch(self.batch_size)
         if self.limit is not None:
             ids = ids[: self.limit]
-        return ids.map(self._load)
+        return ids.map(self._load_batch)
 
     def _seed(self, step: int) -> int:
         seed = self.seed or 0
-        # the first pass has grain's order of the plain seed, as in Keras
+        # Keras passes the seed to grain unchanged: the first pass has Keras's order
         return seed if step == 0 else int(np.random.SeedSequence([seed, step]).generate_state(1)[0])
 
-    def _load(self, ids: Any) -> Any:
+    def _load_batch(self, ids: Any) -> Any:
         batch = self.read(np.atleast_1d(np.asarray(ids)))
         if self.batch_size is None:
-            batch = _first(batch)
+            batch = _first_sample(batch)
         for function in self.functions:
             batch = function(*batch) if isinstance(batch, tuple) else function(batch)
         return batch
 
     def fingerprint(self) -> int:
-        """Returns a number that changes with the samples and their order, for checkpoints."""
-        facts = (self.count, self.batch_size, self.shuffle, self.seed or 0, self.shard, self.limit)
+        """Returns a checksum of the samples' files and their order, by which checkpoints compare data."""
+        settings = (
+            self.count,
+            self.batch_size,
+            self.shuffle,
+            self.seed or 0,
+            self.shard,
+            self.limit,
+        )
         names = [os.path.basename(path) for path in self.file_paths or ()]
-        return zlib.crc32(json.dumps([facts, names]).encode())
+        return zlib.crc32(json.dumps([settings, names]).encode())
 
 
-def _first(batch: Any) -> Any:
+def _first_sample(batch: Any) -> Any:
     if isinstance(batch, tuple):
-        return tuple(_first(entry) for entry in batch)
+        return tuple(_first_sample(entry) for entry in batch)
     if isinstance(batch, Mapping):
-        return {name: _first(entry) for name, entry in batch.items()}
+        return {name: _first_sample(entry) for name, entry in batch.items()}
     return batch[0]
 
 
@@ -198,40 +209,40 @@ class DatasetIterator:
 
     def __init__(self, dataset: Dataset, step: int):
         self._dataset, self._step = dataset, step
-        self._running = _start(dataset, step)
+        self._iterator = _start_pass(dataset, step)
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        return next(self._running)
+        return next(self._iterator)
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the position as JSON values."""
+        """Returns the position as JSON data."""
         return {
             "pass": self._step,
             "data": self._dataset.fingerprint(),
-            "position": self._running.get_state(),
+            "position": self._iterator.get_state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continues at a position of `get_state`, in this process or another.
+        """Continues at a position that `get_state` returned, in this process or in another process.
 
         Raises:
-            ValueError: if the position is that of other data.
+            ValueError: if the position belongs to other data.
         """
         if state.get("data") != self._dataset.fingerprint():
             raise ValueError(
                 "Dataset: expected the data of the checkpoint, received other files, or another "
-                "batch_size, seed or shard. Restore the files and arguments, or train in a new "
-                "folder."
+                "batch_size, shuffle, seed, shard or limit. Restore the files and arguments, or "
+                "train with a new checkpoint folder."
             )
         self._step = int(state["pass"])
-        self._running = _start(self._dataset, self._step)
-        self._running.set_state(dict(state["position"]))
+        self._iterator = _start_pass(self._dataset, self._step)
+        self._iterator.set_state(dict(state["position"]))
 
 
-def _start(dataset: Dataset, step: int) -> Any:
+def _start_pass(dataset: Dataset, step: int) -> Any:
     options = _grain().ReadOptions(num_threads=_THREADS, prefetch_buffer_size=_THREADS)
     return iter(dataset.to_grain(step).to_iter_dataset(options))
 

@@ -1,4 +1,4 @@
-"""Files of a folder and their labels, as datasets; the part that images, texts and sounds share."""
+"""Datasets of the files in a folder with their labels; shared by images, texts and sounds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fkeras.utils.sources.dataset import Dataset
 
 _MODE = choice("int", "categorical", "binary", optional=True)
 _SUBSET = choice("training", "validation", "both", optional=True)
-_SPLIT = real(above=0, below=1, optional=True, hint="It is a share: 0.2 is one fifth.")
+_SPLIT = real(above=0, below=1, optional=True, hint="Write 0.2 for one fifth.")
 _NAMES = several(text(), "a list of names", optional=True)
 _LABELS = several(integer(minimum=0), "a list of class numbers")
 _SEED = integer(minimum=0, maximum=2**32 - 1, optional=True)
 _FORMAT = choice(
-    "grain", hint='Datasets of TensorFlow (format="tf") have no position that a training resumes.'
+    "grain", hint="TensorFlow's datasets (format='tf') cannot resume a training at a position."
 )
 
 
@@ -30,18 +30,18 @@ class Options:
     """Arguments that the functions for images, texts and sounds share.
 
     Attributes:
-        where: the function's name, for messages.
+        where: name of the public function, for messages.
         directory: path of the folder.
         labels: "inferred", None, or a class number for each file.
         label_mode: "int", "categorical", "binary" or None.
-        class_names: names of folders in the order of their class numbers, or None.
+        class_names: folder names in the order of their class numbers, or None.
         batch_size: number of samples of a batch, or None.
         shuffle: whether to shuffle.
         seed: seed of the shuffling, or None.
-        validation_split: the share of the validation data, or None.
+        validation_split: fraction of the files for validation, or None.
         subset: "training", "validation", "both" or None.
-        follow_links: whether to enter folders behind symbolic links.
-        verbose: whether to print the numbers of files and classes.
+        follow_links: whether to enter symbolic links to folders.
+        verbose: whether to print the number of files and of classes.
         shard: `(index, count)` of the share of this process.
     """
 
@@ -83,7 +83,7 @@ class Options:
         if self.class_names is not None and self.labels != "inferred":
             raise ValueError(
                 f"{self.where}: class_names: expected None unless labels='inferred', received "
-                f"{self.class_names}. The names are those of folders."
+                f"{self.class_names}. Remove class_names: only inferred labels have folders of classes."
             )
         if (self.validation_split is None) != (self.subset is None):
             raise ValueError(
@@ -97,28 +97,31 @@ def check_format(where: str, value: Any) -> None:
     """Rejects formats other than "grain".
 
     Args:
-        where: the function's name.
+        where: name of the public function, for messages.
         value: the argument `format`.
     """
     _FORMAT.check(f"{where}: format", value)
 
 
-def datasets(
-    options: Options, endings: tuple[str, ...], read: Callable[[list[str]], np.ndarray]
+def build_datasets(
+    options: Options, extensions: tuple[str, ...], read: Callable[[list[str]], np.ndarray]
 ) -> Any:
     """Returns the dataset of a folder, or the two datasets of `subset="both"`.
 
     Args:
         options: the arguments.
-        endings: endings of the file names, such as ".txt".
-        read: `read(paths)` returns the samples of these files as one array.
+        extensions: accepted file extensions, such as ".txt".
+        read: function of a list of paths that returns the files' samples as one array.
+
+    Raises:
+        ValueError: for a folder without matching files, and for arguments that do not fit the files.
     """
-    paths, labels, names = _index(options, endings)
+    paths, labels, names = _list_files(options, extensions)
     if not paths:
         raise ValueError(
-            f"{options.where}: expected files with the ending {', '.join(endings)} in "
-            f"{options.directory!r}, received none. With labels='inferred' each class has a folder "
-            "of its own."
+            f"{options.where}: expected files with the extension {', '.join(extensions)} in "
+            f"{options.directory!r}, received none. With labels='inferred', put the files of each "
+            "class into a subfolder."
         )
     if options.label_mode == "binary" and len(names or ()) != 2:
         raise ValueError(
@@ -126,37 +129,38 @@ def datasets(
             "label_mode='int'."
         )
     if options.validation_split is None:
-        return _dataset(options, paths, labels, names, read, options.shuffle)
+        return _build_dataset(options, paths, labels, names, read, options.shuffle)
     count = int(options.validation_split * len(paths))
     if not 0 < count < len(paths):
         raise ValueError(
-            f"{options.where}: validation_split={options.validation_split} of {len(paths)} files "
-            "leaves one part empty. Use more files, or another share."
+            f"{options.where}: validation_split: expected a fraction that leaves files for training "
+            f"and for validation, received {options.validation_split} of {len(paths)} files. Use more "
+            "files, or another fraction."
         )
     parts = []
-    for word, part in (("training", slice(-count)), ("validation", slice(-count, None))):
-        if options.subset in (word, "both"):
+    for subset, rows in (("training", slice(-count)), ("validation", slice(-count, None))):
+        if options.subset in (subset, "both"):
             if options.verbose:
-                print(f"Using {len(paths[part])} files for {word}.")
-            chosen = None if labels is None else labels[part]
-            # validation data keep their order, as in Keras
-            shuffle = options.shuffle and (options.subset != "both" or word == "training")
-            parts.append(_dataset(options, paths[part], chosen, names, read, shuffle))
+                print(f"Using {len(paths[rows])} files for {subset}.")
+            part_labels = None if labels is None else labels[rows]
+            # as in Keras, "both" does not shuffle the validation data in each epoch
+            shuffle = options.shuffle and (options.subset != "both" or subset == "training")
+            parts.append(_build_dataset(options, paths[rows], part_labels, names, read, shuffle))
     return tuple(parts) if options.subset == "both" else parts[0]
 
 
-def _dataset(
+def _build_dataset(
     options: Options, paths: list[str], labels: Any, names: Any, read: Any, shuffle: bool
 ) -> Dataset:
-    vectors = _encoded(options, labels, names)
+    targets = _encode_labels(options, labels, names)
 
-    def rows(ids: np.ndarray) -> Any:
+    def read_batch(ids: np.ndarray) -> Any:
         samples = read([paths[index] for index in ids])
-        return samples if vectors is None else (samples, vectors[ids])
+        return samples if targets is None else (samples, targets[ids])
 
     return Dataset(
         count=len(paths),
-        read=rows,
+        read=read_batch,
         batch_size=options.batch_size,
         shuffle=shuffle,
         seed=options.seed,
@@ -166,45 +170,47 @@ def _dataset(
     )
 
 
-def _encoded(options: Options, labels: Any, names: Any) -> np.ndarray | None:
+def _encode_labels(options: Options, labels: Any, names: Any) -> np.ndarray | None:
     if labels is None:
         return None
     if options.label_mode == "int":
         return labels
     if labels.max() >= len(names):
         raise ValueError(
-            f"{options.where}: labels: expected class numbers from 0 to {len(names) - 1}, one for "
-            f"each of the {len(names)} classes, received {labels.max()}. Number the classes "
-            "without gaps."
+            f"{options.where}: labels: expected class numbers from 0 to {len(names) - 1} for the "
+            f"{len(names)} different labels, received {labels.max()}. Number the classes without gaps."
         )
     if options.label_mode == "binary":
         return labels.astype("float32")[:, None]
     return to_categorical(labels, len(names)).astype("float32")
 
 
-def _index(options: Options, endings: tuple[str, ...]) -> tuple[list[str], Any, Any]:
-    """Returns files, class numbers and class names, in Keras's order."""
+def _list_files(options: Options, extensions: tuple[str, ...]) -> tuple[list[str], Any, Any]:
+    """Returns the paths, class numbers and class names of the files, in Keras's order."""
     folder = options.directory
     if not os.path.isdir(folder):
         raise NotADirectoryError(
             f"{options.where}: expected a folder, received {folder!r}, which is "
-            f"{'a file' if os.path.exists(folder) else 'missing'}."
+            f"{'a file' if os.path.exists(folder) else 'missing'}. Check the path."
         )
     names: Any = None
     if options.labels == "inferred":
-        names = _folders(options)
-        places = [[*_files(os.path.join(folder, name), options, endings)] for name in names]
-        paths = [path for place in places for path in place]
-        labels = np.repeat(np.arange(len(names), dtype="int32"), [len(place) for place in places])
+        names = _class_folders(options)
+        paths_by_class = [
+            [*_walk_files(os.path.join(folder, name), options, extensions)] for name in names
+        ]
+        paths = [path for class_paths in paths_by_class for path in class_paths]
+        counts = [len(class_paths) for class_paths in paths_by_class]
+        labels = np.repeat(np.arange(len(names), dtype="int32"), counts)
     else:
-        paths = [*_files(folder, options, endings)]
+        paths = [*_walk_files(folder, options, extensions)]
         labels = None
         if options.labels is not None:
             if len(options.labels) != len(paths):
                 raise ValueError(
-                    f"{options.where}: labels: expected one for each of the {len(paths)} files in "
-                    f"{folder!r}, received {len(options.labels)}. The order is that of the sorted "
-                    "paths."
+                    f"{options.where}: labels: expected {len(paths)} class numbers, one for each file "
+                    f"in {folder!r}, received {len(options.labels)}. Order the class numbers as the "
+                    "sorted paths of the files."
                 )
             labels = np.asarray(options.labels, "int32")
             names = [str(label) for label in sorted(set(options.labels))]
@@ -212,7 +218,7 @@ def _index(options: Options, endings: tuple[str, ...]) -> tuple[list[str], Any, 
         classes = "" if names is None else f" belonging to {len(names)} classes"
         print(f"Found {len(paths)} files{classes}.")
     if options.shuffle:
-        # Keras's order: its parts of a validation split are the same files
+        # Keras's order: a validation split then selects the same files as in Keras
         order = np.arange(len(paths))
         np.random.RandomState(options.seed or 0).shuffle(order)
         paths = [paths[index] for index in order]
@@ -220,7 +226,7 @@ def _index(options: Options, endings: tuple[str, ...]) -> tuple[list[str], Any, 
     return paths, labels, names
 
 
-def _folders(options: Options) -> list[str]:
+def _class_folders(options: Options) -> list[str]:
     folder = options.directory
     folders = [
         name
@@ -230,37 +236,37 @@ def _folders(options: Options) -> list[str]:
     if options.class_names is None:
         return folders
     names = list(options.class_names)
-    # also rejects ".." and "/": a class is a folder directly in the directory
+    # this comparison also rejects ".." and "/", which would read files outside of the directory
     missing = [name for name in names if name not in folders]
     if missing or len(set(names)) < len(names):
         raise ValueError(
             f"{options.where}: class_names: expected different names of folders in {folder!r}, "
-            f"which are {folders[:10]}, received {names[:10]}."
+            f"received {names[:10]}. Choose among {folders[:10]}."
         )
     return names
 
 
-def _files(folder: str, options: Options, endings: tuple[str, ...]) -> Iterator[str]:
+def _walk_files(folder: str, options: Options, extensions: tuple[str, ...]) -> Iterator[str]:
     walk = os.walk(folder, followlinks=options.follow_links)
     for root, _, names in sorted(walk, key=lambda entry: entry[0]):
         for name in sorted(names):
-            if name.lower().endswith(endings):
+            if name.lower().endswith(extensions):
                 yield os.path.join(root, name)
 
 
-def received(path: str, expected: str, problem: str, where: str) -> ValueError:
+def unreadable_file(path: str, expected: str, content: str, where: str) -> ValueError:
     """Returns the error for a file that cannot be read.
 
     Args:
-        path: the file.
+        path: path of the file.
         expected: the expected content.
-        problem: the content that was received.
-        where: the function's name.
+        content: the received content.
+        where: name of the public function.
 
     Example:
-        >>> print(received("a.wav", "a WAV file", "the text '<html>'", "audio"))
+        >>> print(unreadable_file("a.wav", "a WAV file", "the text '<html>'", "audio"))
         audio: 'a.wav': expected a WAV file, received the text '<html>'. Convert or remove the file.
     """
     return ValueError(
-        f"{where}: {path!r}: expected {expected}, received {problem}. Convert or remove the file."
+        f"{where}: {path!r}: expected {expected}, received {content}. Convert or remove the file."
     )

@@ -1,20 +1,21 @@
 """Datasets of images, texts and sounds in folders.
 
-Arguments, documented here only:
-    directory: path of the folder; with `labels="inferred"` it has a folder for each class.
-    labels: "inferred" for the class numbers of the folders, None for no labels, or a class number
-        for each file in the order of the sorted paths.
+The three functions share these arguments:
+    directory: path of the folder; with `labels="inferred"` each subfolder is a class.
+    labels: "inferred" to derive class numbers from the subfolders, None for no labels, or a class
+        number for each file in the order of the sorted paths.
     label_mode: "int" for class numbers (int32), "categorical" for one-hot vectors (float32),
         "binary" for 0.0 and 1.0 of shape (b, 1), or None for no labels.
-    class_names: names of folders in the order of their class numbers; None for sorted names.
+    class_names: names of the subfolders in the order of their class numbers; None for the sorted
+        names.
     batch_size: number of samples of a batch; None for single samples.
     shuffle: whether to shuffle the files, in another order in each epoch of `fit`.
-    seed: seed of the order; None for 0, so that a program repeats its order.
-    validation_split: the share of the validation data, such as 0.2.
+    seed: seed of the order; None for 0, so that each run of a program has the same order.
+    validation_split: fraction of the files for validation, such as 0.2.
     subset: "training", "validation", or "both" for a pair of datasets.
-    follow_links: whether to enter folders behind symbolic links.
-    format: "grain".
-    verbose: whether to print the number of files.
+    follow_links: whether to enter symbolic links to folders.
+    format: "grain"; Keras's "tf" is rejected. Sounds have no such argument.
+    verbose: whether to print the number of files and of classes.
     shard: `(index, count)`: the share of this process among several, such as
         `(jax.process_index(), jax.process_count())`.
 """
@@ -31,11 +32,11 @@ from fkeras.engine.config.converters import boolean, choice, data_format_name, i
 from fkeras.engine.values.argument_types import FilePath, Integer
 from fkeras.utils.images import read_image
 from fkeras.utils.sources.dataset import Dataset
-from fkeras.utils.sources.directory import Options, check_format, datasets, received
-from fkeras.utils.sources.resizing import METHODS, resized
+from fkeras.utils.sources.directory import Options, build_datasets, check_format, unreadable_file
+from fkeras.utils.sources.resizing import METHODS, resize_image
 from fkeras.utils.sources.wav import read_wav, resample
 
-_IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+_IMAGE_EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 _CHANNELS = types.MappingProxyType({"grayscale": 1, "rgb": 3, "rgba": 4})
 _COLOR, _METHOD, _SIZE = choice(*_CHANNELS), choice(*METHODS), sizes(2)
 _LENGTH = integer(minimum=1, optional=True)
@@ -68,18 +69,20 @@ def image_dataset_from_directory(
         color_mode: "rgb", "rgba" or "grayscale".
         image_size: `(height, width)` to which images are resized.
         interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
-        crop_to_aspect_ratio: whether to cut off borders rather than to stretch.
-        pad_to_aspect_ratio: whether to add black borders rather than to stretch.
+        crop_to_aspect_ratio: whether to crop the borders instead of distorting the image.
+        pad_to_aspect_ratio: whether to add black borders instead of distorting the image.
         data_format: "channels_last" or "channels_first"; None for "channels_last".
 
     Returns:
         A `Dataset` of `(images, labels)`, or of images without labels: float32 of shape
-        (b, h, w, c) with numbers from 0 to 255. Its attributes are `class_names` and `file_paths`.
-        With `subset="both"`, the pair of training and validation data.
+        (b, h, w, c) with numbers from 0 to 255; (b, c, h, w) for "channels_first". Its attributes are
+        `class_names` and `file_paths`. With `subset="both"`, the pair of training and validation
+        data.
 
     Raises:
         NotADirectoryError: if the folder is missing.
-        ValueError: for arguments that do not fit the files, and for files that are no images.
+        ValueError: for arguments that do not fit the files; when a batch is read, for files that are
+            not images.
         ImportError: if grain or Pillow is missing.
 
     Example:
@@ -103,17 +106,17 @@ def image_dataset_from_directory(
     if crop and pad:
         raise ValueError(
             f"{where}: expected at most one of crop_to_aspect_ratio and pad_to_aspect_ratio, "
-            "received both. Give one of them."
+            "received both. Choose one."
         )
-    first = data_format_name(data_format) == "channels_first"
+    channels_first = data_format_name(data_format) == "channels_first"
 
     def read(paths: list[str]) -> np.ndarray:
         batch = np.empty((len(paths), *size, _CHANNELS[mode]), "float32")
         for row, path in zip(batch, paths, strict=True):
             image = np.asarray(read_image(path, mode, where))
             image = image[:, :, None] if image.ndim == 2 else image
-            row[:] = resized(image, size, method, crop, pad)
-        return np.ascontiguousarray(batch.transpose(0, 3, 1, 2)) if first else batch
+            row[:] = resize_image(image, size, method, crop, pad)
+        return np.ascontiguousarray(batch.transpose(0, 3, 1, 2)) if channels_first else batch
 
     options = Options(
         where,
@@ -130,7 +133,7 @@ def image_dataset_from_directory(
         verbose,
         shard,
     )
-    return datasets(options, _IMAGES, read)
+    return build_datasets(options, _IMAGE_EXTENSIONS, read)
 
 
 def text_dataset_from_directory(
@@ -151,11 +154,11 @@ def text_dataset_from_directory(
 ) -> Any:
     """Returns a dataset of the texts (.txt in UTF-8) in a folder.
 
-    A model trains on numbers: `data.map(lambda texts, labels: (vectorize(texts), labels))` converts
-    the texts with a `layers.TextVectorization` in the background.
+    Models train on numbers. `data.map(lambda texts, labels: (vectorize(texts), labels))` converts the
+    texts in the background, where `vectorize` is an adapted `layers.TextVectorization`.
 
     Args:
-        max_length: largest number of characters of a text; None for whole texts.
+        max_length: number of characters after which texts are truncated; None for complete texts.
 
     Returns:
         A `Dataset` of `(texts, labels)`, or of texts without labels: arrays of strings of shape
@@ -164,7 +167,8 @@ def text_dataset_from_directory(
 
     Raises:
         NotADirectoryError: if the folder is missing.
-        ValueError: for arguments that do not fit the files, and for files in another encoding.
+        ValueError: for arguments that do not fit the files; when a batch is read, for files in
+            another encoding.
         ImportError: if grain is missing.
 
     Example:
@@ -182,14 +186,14 @@ def text_dataset_from_directory(
     length = _LENGTH.check(f"{where}: max_length", max_length)
 
     def read(paths: list[str]) -> np.ndarray:
-        # strings of fixed width would take the memory of the longest text for each text
+        # objects: NumPy's fixed-width strings would reserve the longest text's memory for each text
         texts = np.empty(len(paths), object)
-        for place, path in enumerate(paths):
+        for index, path in enumerate(paths):
             try:
                 with open(path, encoding="utf-8") as file:
-                    texts[place] = file.read(-1 if length is None else length)
+                    texts[index] = file.read(-1 if length is None else length)
             except UnicodeDecodeError as error:
-                raise received(path, "a text in UTF-8", str(error), where) from None
+                raise unreadable_file(path, "a text in UTF-8", str(error), where) from None
         return texts
 
     options = Options(
@@ -207,7 +211,7 @@ def text_dataset_from_directory(
         verbose,
         shard,
     )
-    return datasets(options, (".txt",), read)
+    return build_datasets(options, (".txt",), read)
 
 
 def audio_dataset_from_directory(
@@ -230,9 +234,9 @@ def audio_dataset_from_directory(
     """Returns a dataset of the sounds (.wav with integers or floats) in a folder.
 
     Args:
-        sampling_rate: samples per second to which sounds are converted; None for those of the file.
-        output_sequence_length: number of samples to which sounds are cut or padded with 0; None for
-            the length of the longest sound of a batch. `fit` needs one length for all batches.
+        sampling_rate: samples per second to which sounds are resampled; None for each file's rate.
+        output_sequence_length: number of samples to which sounds are truncated or padded with 0; None
+            for the length of the longest sound of a batch. `fit` needs one length for all batches.
         ragged: must be False: JAX's arrays are dense.
 
     Returns:
@@ -242,7 +246,8 @@ def audio_dataset_from_directory(
 
     Raises:
         NotADirectoryError: if the folder is missing.
-        ValueError: for arguments that do not fit the files, and for files that are no WAV files.
+        ValueError: for arguments that do not fit the files; when a batch is read, for files that are
+            not WAV files, and for different numbers of channels.
         ImportError: if grain is missing.
 
     Example:
@@ -261,17 +266,17 @@ def audio_dataset_from_directory(
     length = _LENGTH.check(f"{where}: output_sequence_length", output_sequence_length)
     if boolean.check(f"{where}: ragged", ragged):
         raise ValueError(
-            f"{where}: ragged=True is not there: the arrays of JAX are dense. Give "
-            "output_sequence_length."
+            f"{where}: ragged: expected False, since JAX's arrays are dense, received True. Pass "
+            "output_sequence_length=..., which pads all sounds to one length."
         )
 
     def read(paths: list[str]) -> np.ndarray:
-        sounds = [_sound(path, rate, where) for path in paths]
+        sounds = [_read_sound(path, rate, where) for path in paths]
         channels = sounds[0].shape[1]
         for path, sound in zip(paths, sounds, strict=True):
             if sound.shape[1] != channels:
                 expected = f"{channels} channels as in {paths[0]!r}"
-                raise received(path, expected, str(sound.shape[1]), where)
+                raise unreadable_file(path, expected, str(sound.shape[1]), where)
         longest = length or max(len(sound) for sound in sounds)
         batch = np.zeros((len(sounds), longest, sounds[0].shape[1]), "float32")
         for row, sound in zip(batch, sounds, strict=True):
@@ -293,15 +298,15 @@ def audio_dataset_from_directory(
         verbose,
         shard,
     )
-    return datasets(options, (".wav",), read)
+    return build_datasets(options, (".wav",), read)
 
 
-def _sound(path: str, rate: int | None, where: str) -> np.ndarray:
+def _read_sound(path: str, rate: int | None, where: str) -> np.ndarray:
     try:
-        samples, own = read_wav(path)
+        samples, file_rate = read_wav(path)
     except ValueError as error:
-        raise received(path, "a WAV file of integers or floats", str(error), where) from None
-    return samples if rate is None else resample(samples, own, rate)
+        raise unreadable_file(path, "a WAV file of integers or floats", str(error), where) from None
+    return samples if rate is None else resample(samples, file_rate, rate)
 
 
 __all__ = (

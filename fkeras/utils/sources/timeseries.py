@@ -1,4 +1,4 @@
-"""Windows of a time series."""
+"""Dataset of windows over a time series."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fkeras.engine.messages.errors import describe_value
 from fkeras.utils.sources.dataset import Dataset
 from fkeras.utils.sources.directory import check_format
 
-_COUNT = integer(minimum=1)
-_PLACE = integer(minimum=0, optional=True)
+_LENGTH = integer(minimum=1)
+_TIME_STEP = integer(minimum=0, optional=True)
 _SEED = integer(minimum=0, maximum=2**32 - 1, optional=True)
 
 
@@ -30,21 +30,21 @@ def timeseries_dataset_from_array(
     format: str = "grain",
     shard: tuple[int, int] = (0, 1),
 ) -> Dataset:
-    """Returns a dataset of windows over a time series, without copies of the series.
+    """Returns a dataset of windows over a time series; windows are copied when a batch is read.
 
     Args:
         data: array whose axis 0 is time.
-        targets: array of targets, of which `targets[i]` belongs to the window that begins at `i`;
-            None for windows without targets.
+        targets: array in which `targets[i]` belongs to the window that starts at time step `i`; None
+            for windows without targets.
         sequence_length: number of time steps of a window.
-        sequence_stride: time steps between the beginnings of windows.
-        sampling_rate: time steps between the steps of a window.
+        sequence_stride: number of time steps between the starts of two windows.
+        sampling_rate: number of time steps between two steps of a window.
         batch_size: number of windows of a batch; None for single windows.
         shuffle: whether to shuffle the windows, in another order in each epoch of `fit`.
-        seed: seed of the order; None for 0, so that a program repeats its order.
-        start_index: first time step that is used; None for 0.
-        end_index: first time step that is not used; None for the end.
-        format: "grain".
+        seed: seed of the order; None for 0, so that each run of a program has the same order.
+        start_index: first time step of the data; None for 0.
+        end_index: time step after the last step of the data; None for the length of the series.
+        format: "grain"; Keras's "tf" is rejected.
         shard: `(index, count)`: the share of this process among several.
 
     Returns:
@@ -63,51 +63,53 @@ def timeseries_dataset_from_array(
     """
     where = "timeseries_dataset_from_array"
     check_format(where, format)
-    length = _COUNT.check(f"{where}: sequence_length", sequence_length)
-    stride = _COUNT.check(f"{where}: sequence_stride", sequence_stride)
-    rate = _COUNT.check(f"{where}: sampling_rate", sampling_rate)
+    length = _LENGTH.check(f"{where}: sequence_length", sequence_length)
+    stride = _LENGTH.check(f"{where}: sequence_stride", sequence_stride)
+    rate = _LENGTH.check(f"{where}: sampling_rate", sampling_rate)
     shuffle = boolean.check(f"{where}: shuffle", shuffle)
     seed = _SEED.check(f"{where}: seed", seed)
-    start = _PLACE.check(f"{where}: start_index", start_index) or 0
-    end = _PLACE.check(f"{where}: end_index", end_index)
-    series = _array(data, f"{where}: data")
-    answers = None if targets is None else _array(targets, f"{where}: targets")[start:]
+    start = _TIME_STEP.check(f"{where}: start_index", start_index) or 0
+    end = _TIME_STEP.check(f"{where}: end_index", end_index)
+    series = _time_array(data, f"{where}: data")
+    target_rows = None if targets is None else _time_array(targets, f"{where}: targets")[start:]
     end = len(series) if end is None else end
     if not start < end <= len(series):
         raise ValueError(
             f"{where}: expected start_index below end_index, and at most the {len(series)} steps of "
-            f"the data, received {start} and {end}."
+            f"the data, received {start} and {end}. Leave both out for the whole series."
         )
     series = series[start:end]
+    # number of possible starts of windows
     count = len(series) - (length - 1) * rate
-    count = count if answers is None else min(count, len(answers))
+    count = count if target_rows is None else min(count, len(target_rows))
     if count < 1:
-        few = "" if answers is None else f" and {len(answers)} targets"
+        target_count = "" if target_rows is None else f" and {len(target_rows)} targets"
         raise ValueError(
             f"{where}: expected {(length - 1) * rate + 1} time steps or more for a window of "
-            f"{length} steps, received {len(series)}{few}. Shorten sequence_length or "
+            f"{length} steps, received {len(series)}{target_count}. Reduce sequence_length or "
             "sampling_rate."
         )
-    begins = np.arange(0, count, stride)
-    if shuffle:  # Keras's order: it shuffles the beginnings, and each pass again
-        np.random.RandomState(seed or 0).shuffle(begins)
+    starts = np.arange(0, count, stride)
+    if shuffle:  # Keras's order: Keras shuffles the windows here, and again in each pass
+        np.random.RandomState(seed or 0).shuffle(starts)
     steps = np.arange(length) * rate
 
     def read(ids: np.ndarray) -> Any:
-        places = begins[ids]
-        windows = series[places[:, None] + steps]
-        return windows if answers is None else (windows, answers[places])
+        batch_starts = starts[ids]
+        windows = series[batch_starts[:, None] + steps]
+        return windows if target_rows is None else (windows, target_rows[batch_starts])
 
-    return Dataset(len(begins), read, batch_size, shuffle, seed, shard)
+    return Dataset(len(starts), read, batch_size, shuffle, seed, shard)
 
 
-def _array(value: Any, where: str) -> np.ndarray:
+def _time_array(value: Any, where: str) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError:
         array = np.asarray(None)
     if array.ndim == 0 or array.dtype == object:
         raise ValueError(
-            f"{where}: expected an array whose axis 0 is time, received {describe_value(value)}."
+            f"{where}: expected an array whose axis 0 is time, received {describe_value(value)}. "
+            "Write np.asarray(values)."
         )
     return array

@@ -28,8 +28,8 @@ def _space(arguments, mode):
         FS.cross(**cross) if isinstance(cross, dict) else tuple(cross)
         for cross in arguments.get("crosses", ())
     ]
-    others = {k: v for k, v in arguments.items() if k not in ("features", "crosses")}
-    return FS(features, crosses=crosses, output_mode=mode, **others)
+    options = {k: v for k, v in arguments.items() if k not in ("features", "crosses")}
+    return FS(features, crosses=crosses, output_mode=mode, **options)
 
 
 def _columns(table, space):
@@ -38,12 +38,12 @@ def _columns(table, space):
 
 @pytest.mark.parametrize("mode", ["concat", "dict"])
 @pytest.mark.parametrize("name", CASES)
-def test_vectors_are_those_of_keras(name, mode):
+def test_vectors_equal_keras(name, mode):
     expected = CASES[name][mode]
     space = _space(CASES[name]["arguments"], mode)
     adapted = space.adapt(_columns(TRAIN, space))
     if expected is None:
-        with pytest.raises(ValueError, match="expected features of floats to concatenate"):
+        with pytest.raises(ValueError, match="expected float features to concatenate"):
             adapted(_columns(TEST, space))
         return
     values = adapted(_columns(TEST, space))
@@ -79,7 +79,7 @@ def test_adapt_returns_another_space(crossed):
     assert crossed.crossers["age_X_color"].num_bins == 32
 
 
-def test_batches_of_tables_are_read_once(crossed):
+def test_adapt_reads_iterables_of_tables(crossed):
     batches = (
         ({name: column[begin : begin + 9] for name, column in TRAIN.items()}, None)
         for begin in range(0, 50, 9)
@@ -89,21 +89,21 @@ def test_batches_of_tables_are_read_once(crossed):
     assert _space(CROSSED, "concat").adapt(tables) == crossed
 
 
-def test_tables_of_pandas_are_read(crossed):
+def test_pandas_tables_are_read(crossed):
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(TRAIN)
     assert _space(CROSSED, "concat").adapt(table) == crossed
     np.testing.assert_array_equal(crossed(table[:3]), crossed({k: v[:3] for k, v in TRAIN.items()}))
 
 
-def test_single_values_have_no_batch_axis(crossed):
+def test_single_values_give_results_without_the_batch_axis(crossed):
     row = {"age": 7, "color": "red", "size": 0.5}
     np.testing.assert_array_equal(crossed(row), crossed({k: [v] for k, v in row.items()})[0])
     values = _space(CROSSED, "dict").adapt(TRAIN)(row)
     assert values["size"].shape == (1,)
 
 
-def test_encoded_features_are_the_beginning_of_a_model(crossed):
+def test_encoded_features_start_a_model(crossed):
     y = layers.Dense(1)(crossed.get_encoded_features())
     model = fk.Model(crossed.get_inputs(), y)
     vectors = crossed(TEST)
@@ -116,7 +116,7 @@ def test_encoded_features_are_the_beginning_of_a_model(crossed):
     assert symbolic.shape[-1] == vectors.shape[-1]
 
 
-def test_a_space_trains_with_its_part_on_the_host(crossed):
+def test_a_model_of_a_space_trains_after_split_host(crossed):
     host, device = fk.split_host(
         fk.Model(crossed.get_inputs(), layers.Dense(1)(crossed.get_encoded_features()))
     )
@@ -142,7 +142,7 @@ def test_spaces_are_saved_as_models_and_as_json(crossed, tmp_path):
     assert restored.get_config() == config
 
 
-def test_configs_of_keras_are_read_and_written():
+def test_configs_of_keras_are_loaded_and_saved():
     features = {"a": "float", "b": "float_normalized", "c": "float_discretized"}
     with keras_rules():
         theirs = keras.utils.FeatureSpace(
@@ -166,42 +166,50 @@ def test_spaces_are_values(crossed):
         crossed.output_mode = "dict"
 
 
-def test_own_layers_are_features():
+def test_custom_layers_preprocess_features():
     text = layers.TextVectorization(output_mode="tf_idf")
     space = FS({"t": FS.feature("string", text, "float")})
     space = space.adapt({"t": ["a b", "b c", "c c"]})
     assert space({"t": ["a c"]}).shape == (1, 4)
-    known = FS({"c": FS.feature("string", layers.StringLookup(vocabulary=["a"]), "one_hot")})
-    np.testing.assert_array_equal(known({"c": ["a", "z"]}), [[0, 1], [1, 0]])
+    lookup = FS({"c": FS.feature("string", layers.StringLookup(vocabulary=["a"]), "one_hot")})
+    np.testing.assert_array_equal(lookup({"c": ["a", "z"]}), [[0, 1], [1, 0]])
     bins = FS({"x": FS.float_discretized(9, bin_boundaries=[0.0, 1.0])})
     np.testing.assert_array_equal(bins({"x": [0.5, 2.0]}), [[0, 1, 0], [0, 0, 1]])
 
 
-ONE = {"a": "float"}
-WORD = {"a": "string_categorical"}
+FLOAT_FEATURE = {"a": "float"}
+STRING_FEATURE = {"a": "string_categorical"}
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: FS({}), ValueError, "expected a feature or more"),
+        (lambda: FS({}), ValueError, "expected one or more features"),
         (lambda: FS(["a"]), TypeError, "expected a dictionary of features"),
         (lambda: FS({"a": "flaot"}), ValueError, "Did you mean 'float'"),
-        (lambda: FS({"a": 3}), ValueError, "expected for 'a' a feature"),
-        (lambda: FS(ONE, output_mode="list"), ValueError, "output_mode: expected 'concat'"),
-        (lambda: FS(ONE, crossing_dim=0), ValueError, "crossing_dim: expected"),
-        (lambda: FS(ONE, hashing_dim="a"), ValueError, "hashing_dim: expected"),
-        (lambda: FS(ONE, num_discretization_bins=1.5), ValueError, "num_discretization_bins"),
-        (lambda: FS(ONE, crosses="a"), TypeError, "expected a list of tuples"),
-        (lambda: FS(ONE, crosses=[("a",)]), ValueError, "two names of features or more"),
-        (lambda: FS(ONE, crosses=[("a", "b")]), ValueError, "received 'b'"),
-        (lambda: FS(ONE, crosses=[FS.cross(("a", "b"), 4)]), ValueError, "received 'b'"),
+        (lambda: FS({"a": 3}), ValueError, "'a': expected a feature"),
+        (
+            lambda: FS(FLOAT_FEATURE, output_mode="list"),
+            ValueError,
+            "output_mode: expected 'concat'",
+        ),
+        (lambda: FS(FLOAT_FEATURE, crossing_dim=0), ValueError, "crossing_dim: expected"),
+        (lambda: FS(FLOAT_FEATURE, hashing_dim="a"), ValueError, "hashing_dim: expected"),
+        (
+            lambda: FS(FLOAT_FEATURE, num_discretization_bins=1.5),
+            ValueError,
+            "num_discretization_bins",
+        ),
+        (lambda: FS(FLOAT_FEATURE, crosses="a"), TypeError, "expected a list of tuples"),
+        (lambda: FS(FLOAT_FEATURE, crosses=[("a",)]), ValueError, "two or more names of features"),
+        (lambda: FS(FLOAT_FEATURE, crosses=[("a", "b")]), ValueError, "received 'b'"),
+        (lambda: FS(FLOAT_FEATURE, crosses=[FS.cross(("a", "b"), 4)]), ValueError, "received 'b'"),
         (
             lambda: FS({"a": "float", "b": "float"}, crosses=[("a", "b")]).get_encoded_features(),
             TypeError,
             "'a_X_b' .*expected integers",
         ),
-        (lambda: FS(ONE, name=3), ValueError, "name: expected"),
+        (lambda: FS(FLOAT_FEATURE, name=3), ValueError, "name: expected"),
         (lambda: FS.cross(("a", "b"), 0), ValueError, "crossing_dim: expected"),
         (lambda: FS.cross(("a", "b"), 4, "float"), ValueError, "output_mode: expected 'int'"),
         (lambda: FS.feature("flt", layers.Identity(), "float"), ValueError, "dtype: expected"),
@@ -209,19 +217,23 @@ WORD = {"a": "string_categorical"}
         (lambda: FS.feature("float32", layers.Identity(), "vec"), ValueError, "output_mode"),
         (lambda: FS.string_hashed(0), ValueError, "num_bins"),
         (lambda: FS.float_discretized(), ValueError, "num_bins"),
-        (lambda: FS(WORD).adapt(3), TypeError, "expected columns by name"),
-        (lambda: FS(WORD).adapt("abc"), TypeError, "expected columns by name"),
-        (lambda: FS(WORD).adapt([3]), TypeError, "expected columns by name"),
-        (lambda: FS(WORD).adapt({"b": ["x"]}), ValueError, "expected a column 'a'"),
-        (lambda: FS(WORD).adapt({"a": []}), ValueError, "expected rows"),
-        (lambda: FS(WORD).adapt(iter([])), ValueError, "expected rows"),
-        (lambda: FS(WORD).adapt({"a": [1, 2]}), TypeError, "expected strings"),
-        (lambda: FS(ONE)([1.0]), TypeError, "expected columns by name"),
-        (lambda: FS(ONE)({}), ValueError, "received no column 'a'"),
-        (lambda: FS(ONE)({"a": [1.0], "b": [2]}), ValueError, "received the column 'b'"),
-        (lambda: FS(ONE)({"a": ["x"]}), TypeError, r"column 'a': expected numbers \(float32\)"),
-        (lambda: FS(ONE)({"a": None}), TypeError, "received None"),
-        (lambda: FS(ONE)({"a": [[1.0, 2.0]]}), ValueError, r"received \(1, 2\)"),
+        (lambda: FS(STRING_FEATURE).adapt(3), TypeError, "expected columns by name"),
+        (lambda: FS(STRING_FEATURE).adapt("abc"), TypeError, "expected columns by name"),
+        (lambda: FS(STRING_FEATURE).adapt([3]), TypeError, "expected columns by name"),
+        (lambda: FS(STRING_FEATURE).adapt({"b": ["x"]}), ValueError, "expected a column 'a'"),
+        (lambda: FS(STRING_FEATURE).adapt({"a": []}), ValueError, "expected rows"),
+        (lambda: FS(STRING_FEATURE).adapt(iter([])), ValueError, "expected rows"),
+        (lambda: FS(STRING_FEATURE).adapt({"a": [1, 2]}), TypeError, "expected strings"),
+        (lambda: FS(FLOAT_FEATURE)([1.0]), TypeError, "expected columns by name"),
+        (lambda: FS(FLOAT_FEATURE)({}), ValueError, "received no column 'a'"),
+        (lambda: FS(FLOAT_FEATURE)({"a": [1.0], "b": [2]}), ValueError, "received the column 'b'"),
+        (
+            lambda: FS(FLOAT_FEATURE)({"a": ["x"]}),
+            TypeError,
+            r"column 'a': expected numbers \(float32\)",
+        ),
+        (lambda: FS(FLOAT_FEATURE)({"a": None}), TypeError, "received None"),
+        (lambda: FS(FLOAT_FEATURE)({"a": [[1.0, 2.0]]}), ValueError, r"received \(1, 2\)"),
         (lambda: FS({"a": "string_hashed"})({"a": [1]}), TypeError, "expected strings"),
         (
             lambda: FS({"a": "float", "b": "float"})({"a": [1.0], "b": [1.0, 2.0]}),
@@ -230,21 +242,29 @@ WORD = {"a": "string_categorical"}
         ),
         (lambda: FS({"a/b": "float"}), ValueError, "names without '/', received 'a/b'"),
         (lambda: FS({3: "float"}), ValueError, "names without '/', received 3"),
-        (lambda: FS(ONE, learned={"b": layers.Identity()}), ValueError, "received one of 'b'"),
-        (lambda: FS({"a": {"class_name": "Feature"}}), ValueError, "expected for 'a' a feature"),
-        (lambda: FS(WORD).adapt({"a": [["x", "y"]]}), ValueError, r"received \(1, 2\)"),
-        (lambda: FS.from_config({**FS(ONE).get_config(), "x": 1}), ValueError, "another form"),
-        (lambda: FS(ONE).save(3), TypeError, "expected a path"),
+        (
+            lambda: FS(FLOAT_FEATURE, learned={"b": layers.Identity()}),
+            ValueError,
+            "received a layer of 'b'",
+        ),
+        (lambda: FS({"a": {"class_name": "Feature"}}), ValueError, "'a': expected a feature"),
+        (lambda: FS(STRING_FEATURE).adapt({"a": [["x", "y"]]}), ValueError, r"received \(1, 2\)"),
+        (
+            lambda: FS.from_config({**FS(FLOAT_FEATURE).get_config(), "x": 1}),
+            ValueError,
+            "another form",
+        ),
+        (lambda: FS(FLOAT_FEATURE).save(3), TypeError, "expected a path"),
         (
             lambda: FS({"a": FS.feature("float32", layers.Identity(), "one_hot")})({"a": [1.0]}),
             ValueError,
-            "a layer of integers",
+            "a limited number of integers",
         ),
         (lambda: FS.from_config({}), ValueError, "expected the data of get_config"),
         (lambda: FS.from_config({"features": {"a": "float"}}), ValueError, "another form"),
         (lambda: FS.from_config({"features": [1]}), ValueError, "another form"),
     ],
 )
-def test_wrong_arguments_are_reported(call, error, message):
+def test_invalid_arguments_are_reported(call, error, message):
     with pytest.raises(error, match=message):
         call()

@@ -1,4 +1,4 @@
-"""`Dataset`: order of passes, shares of processes, positions, and trainings that resume."""
+"""`Dataset`: order of passes, shares of processes, positions, and resumed training."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ def _order(batches):
     return np.concatenate([x for x, _ in batches])
 
 
-def test_a_dataset_is_a_value_and_each_pass_has_its_order():
+def test_the_order_of_a_pass_depends_on_its_first_step():
     data = _data()
     first = _order(data)
     np.testing.assert_array_equal(first, _order(data))
@@ -42,7 +42,7 @@ def test_a_dataset_is_a_value_and_each_pass_has_its_order():
         data.seed = 4
 
 
-def test_batches_are_read_in_other_threads():
+def test_background_threads_read_the_batches():
     names = []
 
     def read(ids):
@@ -61,42 +61,44 @@ def test_processes_read_equal_shares_without_overlap():
     assert len(rows) == 42
 
 
-def test_positions_are_json_and_name_their_data():
+def test_positions_are_json_and_fit_only_their_data():
     data = _data()
     batches = list(data.pass_at(6))
-    running = data.pass_at(6)
+    iterator = data.pass_at(6)
     for _ in range(3):
-        next(running)
-    state = json.loads(json.dumps(running.get_state()))
-    other = iter(data)
-    other.set_state(state)
-    for batch, expected in zip(other, batches[3:], strict=True):
+        next(iterator)
+    state = json.loads(json.dumps(iterator.get_state()))
+    restored = iter(data)
+    restored.set_state(state)
+    for batch, expected in zip(restored, batches[3:], strict=True):
         chex.assert_trees_all_equal(batch, expected)
     for changed in (_data(seed=4), _data(batch_size=4), _data(file_paths=("a",))):
         with pytest.raises(ValueError, match="expected the data of the checkpoint"):
             iter(changed).set_state(state)
 
 
-def _cut(at):
+def _power_cut(at_step):
     def stop(step, run, logs):
-        if step == at:
+        if step == at_step:
             raise OSError("power cut")
 
     return fk.callbacks.LambdaCallback(on_batch_end=stop)
 
 
-@pytest.mark.parametrize("steps", [None, 4], ids=["whole passes", "steps"])
+@pytest.mark.parametrize("steps", [None, 4], ids=["complete passes", "steps"])
 def test_a_killed_training_resumes_bit_for_bit(tmp_path, steps):
     options = {"epochs": 3, "verbose": 0, "steps_per_epoch": steps, "steps_per_execution": 1}
-    whole, history = TRAINER.fit(RUN, _data(), validation_data=_data(shuffle=False), **options)
-    for step in (2, 6, 9):  # in the middle of an epoch, and at an end
+    uninterrupted, history = TRAINER.fit(
+        RUN, _data(), validation_data=_data(shuffle=False), **options
+    )
+    for step in (2, 6, 9):  # in the middle and at the end of an epoch
         with pytest.raises(OSError, match="power cut"):
             TRAINER.fit(
                 RUN,
                 _data(),
                 validation_data=_data(shuffle=False),
                 checkpoint=fk.Checkpoint(str(tmp_path), every=1),
-                callbacks=[_cut(step)],
+                callbacks=[_power_cut(step)],
                 **options,
             )
     run, resumed = TRAINER.fit(
@@ -106,26 +108,23 @@ def test_a_killed_training_resumes_bit_for_bit(tmp_path, steps):
         checkpoint=fk.Checkpoint(str(tmp_path), every=1),
         **options,
     )
-    chex.assert_trees_all_equal(run.model, whole.model)
+    chex.assert_trees_all_equal(run.model, uninterrupted.model)
     assert resumed.history == history.history
 
 
-def test_epochs_of_a_training_have_different_orders():
-    seen = []
-
-    def read(ids):
-        return _rows(ids)
+def test_fit_requests_a_pass_for_each_epoch():
+    first_steps = []
 
     class Spy(fk.utils.Dataset):
         def pass_at(self, step):
-            seen.append(step)
+            first_steps.append(step)
             return super().pass_at(step)
 
-    TRAINER.fit(RUN, Spy(44, read, 8, True), epochs=3, verbose=0)
-    assert seen == [0, 6, 12]
+    TRAINER.fit(RUN, Spy(44, _rows, 8, True), epochs=3, verbose=0)
+    assert first_steps == [0, 6, 12]
 
 
-def test_batches_can_be_mapped_and_taken():
+def test_map_and_take():
     data = _data(shuffle=False).map(lambda x, y: (x * 2, y)).take(2)
     assert len(data) == len(list(data)) == 2
     np.testing.assert_array_equal(_order(data), X[:16] * 2)
@@ -135,13 +134,13 @@ def test_batches_can_be_mapped_and_taken():
     assert [int(row["a"]) for row in named] == [0, 1, 2, 3]
 
 
-def test_grain_transforms_the_batches_further():
+def test_to_grain_accepts_transformations():
     batches = _data(shuffle=False).to_grain().map(lambda batch: batch[0].sum())
     assert len(batches) == 6
     np.testing.assert_allclose(batches[1], X[8:16].sum(), rtol=1e-6)
 
 
-def test_an_error_of_a_reading_function_reaches_the_caller():
+def test_an_exception_while_reading_reaches_the_caller():
     def read(ids):
         raise OSError("the disk is gone")
 
@@ -166,12 +165,12 @@ def test_an_error_of_a_reading_function_reaches_the_caller():
         (lambda: _data().take(0), "Dataset.take: count: expected"),
     ],
 )
-def test_wrong_arguments_are_reported(call, message):
+def test_invalid_arguments_are_reported(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_the_text_of_a_dataset_is_short():
+def test_repr_is_short():
     names, files = tuple("abcdefg"), tuple(map(str, range(44)))
     data = _data(class_names=names, file_paths=files, shard=(0, 2))
     assert repr(data) == (

@@ -1,4 +1,4 @@
-"""Datasets of folders: Keras's batches in Keras's order, and messages for wrong files."""
+"""Datasets of folders: Keras's batches in Keras's order, and errors for unreadable files."""
 
 import wave
 
@@ -34,9 +34,9 @@ def images(tmp_path_factory):
 def texts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
     for number in range(7):
-        place = folder / ("good", "bad")[number % 2]
-        place.mkdir(exist_ok=True)
-        (place / f"{number}.txt").write_text(f"text {number} äöü", encoding="utf-8")
+        subfolder = folder / ("good", "bad")[number % 2]
+        subfolder.mkdir(exist_ok=True)
+        (subfolder / f"{number}.txt").write_text(f"text {number} äöü", encoding="utf-8")
     return folder
 
 
@@ -47,19 +47,19 @@ def _arrays(batches):
     ]
 
 
-def _same(ours, theirs, rtol=1e-5):
+def _assert_same_batches(ours, theirs, rtol=1e-5):
     ours = _arrays(ours)
     with keras_rules():
         theirs = _arrays(theirs)
     assert len(ours) == len(theirs)
     for batch, expected in zip(ours, theirs, strict=True):
         assert len(batch) == len(expected)
-        for array, wanted in zip(batch, expected, strict=True):
+        for array, keras_array in zip(batch, expected, strict=True):
             if array.dtype != object:
-                assert array.dtype == wanted.dtype
-                np.testing.assert_allclose(array, wanted, rtol=rtol, atol=2e-3)
+                assert array.dtype == keras_array.dtype
+                np.testing.assert_allclose(array, keras_array, rtol=rtol, atol=2e-3)
             else:
-                np.testing.assert_array_equal(array.astype(str), wanted)
+                np.testing.assert_array_equal(array.astype(str), keras_array)
 
 
 @pytest.mark.parametrize(
@@ -81,19 +81,19 @@ def _same(ours, theirs, rtol=1e-5):
     ],
     ids=str,
 )
-def test_images_arrive_as_in_keras(images, options):
+def test_images_equal_keras(images, options):
     options = {"image_size": (6, 8), "verbose": False, **options}
     ours = IMAGES(images, **options)
     with keras_rules():
         theirs = keras.utils.image_dataset_from_directory(images, format="grain", **options)
-        _same(ours, theirs)
-        theirs_names = theirs.class_names
-    assert ours.class_names == (None if theirs_names is None else tuple(theirs_names))
+        _assert_same_batches(ours, theirs)
+        keras_names = theirs.class_names
+    assert ours.class_names == (None if keras_names is None else tuple(keras_names))
     assert list(ours.file_paths) == list(theirs.file_paths)
     assert len(ours) == len(list(ours))
 
 
-def test_both_parts_are_returned_and_announced(images, capsys):
+def test_subset_both_returns_and_prints_two_parts(images, capsys):
     options = {"image_size": (4, 4), "validation_split": 0.4, "subset": "both", "seed": 1}
     training, validation = IMAGES(images, **options)
     lines = capsys.readouterr().out.splitlines()
@@ -104,8 +104,8 @@ def test_both_parts_are_returned_and_announced(images, capsys):
     ]
     with keras_rules():
         theirs = keras.utils.image_dataset_from_directory(images, format="grain", **options)
-    _same(training, theirs[0])
-    _same(validation, theirs[1])
+    _assert_same_batches(training, theirs[0])
+    _assert_same_batches(validation, theirs[1])
     assert not set(training.file_paths) & set(validation.file_paths)
     assert training.shuffle and not validation.shuffle
 
@@ -120,7 +120,7 @@ def test_both_parts_are_returned_and_announced(images, capsys):
     ],
     ids=str,
 )
-def test_texts_arrive_as_in_keras(texts, options):
+def test_texts_equal_keras(texts, options):
     ours = TEXTS(texts, verbose=False, **options)
     with keras_rules():
         theirs = keras.utils.text_dataset_from_directory(
@@ -128,10 +128,10 @@ def test_texts_arrive_as_in_keras(texts, options):
         )
         # without labels, Keras's batches are tuples of texts
         batches = [(np.asarray(b),) if "labels" in options else b for b in theirs]
-    _same(ours, batches)
+    _assert_same_batches(ours, batches)
 
 
-def test_texts_become_numbers_in_the_background(texts):
+def test_map_vectorizes_texts(texts):
     data = TEXTS(texts, verbose=False, seed=1)
     vectorize = layers.TextVectorization(output_sequence_length=4).adapt(
         data.map(lambda texts, labels: texts)
@@ -175,7 +175,7 @@ def test_sounds_are_padded_to_the_longest_or_to_a_length(sounds):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"labels": [0, 1]}, ValueError, "labels: expected one for each of the"),
+        ({"labels": [0, 1]}, ValueError, r"labels: expected \d class numbers, one for each file"),
         ({"labels": "infer"}, ValueError, "labels: expected a list of class numbers"),
         ({"labels": [-1, 0]}, ValueError, "labels: expected a list of class numbers"),
         ({"label_mode": "one_hot"}, ValueError, "label_mode: expected 'int'"),
@@ -185,11 +185,15 @@ def test_sounds_are_padded_to_the_longest_or_to_a_length(sounds):
         ({"batch_size": 0}, ValueError, "batch_size: expected a positive integer"),
         ({"shuffle": "yes"}, ValueError, "shuffle: expected True or False"),
         ({"seed": -1}, ValueError, "seed: expected an integer"),
-        ({"validation_split": 20}, ValueError, "It is a share: 0.2"),
+        ({"validation_split": 20}, ValueError, "Write 0.2 for one fifth"),
         ({"validation_split": 0.2}, ValueError, "validation_split and subset together"),
         ({"subset": "both"}, ValueError, "validation_split and subset together"),
         ({"subset": "test", "validation_split": 0.5}, ValueError, "subset: expected 'training'"),
-        ({"subset": "both", "validation_split": 0.01}, ValueError, "leaves one part empty"),
+        (
+            {"subset": "both", "validation_split": 0.01},
+            ValueError,
+            "leaves files for training and for validation",
+        ),
         ({"directory": "missing"}, NotADirectoryError, "'missing', which is missing"),
         ({"directory": __file__}, NotADirectoryError, "which is a file"),
         ({"directory": 3}, TypeError, "expected a path"),
@@ -198,7 +202,7 @@ def test_sounds_are_padded_to_the_longest_or_to_a_length(sounds):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_reported(call, options, error, message, images, texts, sounds):
+def test_invalid_arguments_are_reported(call, options, error, message, images, texts, sounds):
     folder = {IMAGES: images, TEXTS: texts, SOUNDS: sounds}[call]
     with pytest.raises(error, match=message):
         call(**{"directory": folder, "verbose": False, **options})
@@ -207,7 +211,7 @@ def test_wrong_arguments_are_reported(call, options, error, message, images, tex
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "tf"}, "Datasets of TensorFlow"),
+        ({"format": "tf"}, "TensorFlow's datasets"),
         ({"color_mode": "cmyk"}, "color_mode: expected 'grayscale'"),
         ({"image_size": (1, 2, 3)}, "image_size: expected"),
         ({"image_size": 0}, "image_size: expected"),
@@ -219,26 +223,26 @@ def test_wrong_arguments_are_reported(call, options, error, message, images, tex
     ],
     ids=str,
 )
-def test_wrong_arguments_of_images_are_reported(options, message, images):
+def test_invalid_arguments_of_images_are_reported(options, message, images):
     with pytest.raises(ValueError, match=message):
         IMAGES(images, verbose=False, **options)
 
 
-def test_wrong_arguments_of_texts_and_sounds_are_reported(texts, sounds):
+def test_invalid_arguments_of_texts_and_sounds_are_reported(texts, sounds):
     with pytest.raises(ValueError, match="max_length: expected"):
         TEXTS(texts, max_length=0)
-    with pytest.raises(ValueError, match="ragged=True is not there"):
+    with pytest.raises(ValueError, match="ragged: expected False"):
         SOUNDS(sounds, ragged=True)
     with pytest.raises(ValueError, match="sampling_rate: expected"):
         SOUNDS(sounds, sampling_rate=8000.5)
 
 
 def test_a_folder_without_files_is_reported(tmp_path):
-    with pytest.raises(ValueError, match="each class has a folder"):
+    with pytest.raises(ValueError, match="put the files of each class into a subfolder"):
         IMAGES(tmp_path, verbose=False)
 
 
-def test_files_of_another_kind_are_named(tmp_path):
+def test_unreadable_files_are_named(tmp_path):
     for name, content in (("a.png", b"<html>"), ("a.txt", b"\xff\xfe"), ("a.wav", b"RIFFxxxxWAVE")):
         (tmp_path / name).write_bytes(content)
     options = {"labels": None, "verbose": False}

@@ -26,7 +26,7 @@ WINDOWS = fk.utils.timeseries_dataset_from_array
     ids=str,
 )
 @pytest.mark.parametrize("targets", [None, TARGETS, TARGETS[:9]], ids=["none", "all", "nine"])
-def test_windows_are_those_of_keras(options, targets):
+def test_windows_equal_keras(options, targets):
     options = {"batch_size": 4, **options}
     if targets is not None and len(targets) == 9 and "start_index" in options:
         targets = TARGETS  # Keras counts targets before start_index, and then has too few
@@ -39,12 +39,12 @@ def test_windows_are_those_of_keras(options, targets):
     ours = [list(b) if targets is not None else [b] for b in ours]
     assert len(ours) == len(theirs)
     for batch, expected in zip(ours, theirs, strict=True):
-        for array, wanted in zip(batch, expected, strict=True):
-            np.testing.assert_array_equal(array, wanted)
+        for array, keras_array in zip(batch, expected, strict=True):
+            np.testing.assert_array_equal(array, keras_array)
 
 
-def test_whole_numbers_keep_their_type():
-    ((windows,),) = [(batch,) for batch in WINDOWS(np.arange(6), None, 6)]
+def test_windows_have_the_dtype_of_the_series():
+    (windows,) = WINDOWS(np.arange(6), None, 6)
     assert windows.dtype == np.arange(6).dtype and windows.shape == (1, 6)
 
 
@@ -66,12 +66,12 @@ def test_whole_numbers_keep_their_type():
         ({"start_index": 20}, "received 20 and 20"),
         ({"start_index": 5, "end_index": 5}, "received 5 and 5"),
         ({"end_index": 21}, "received 0 and 21"),
-        ({"format": "tf"}, "Datasets of TensorFlow"),
+        ({"format": "tf"}, "TensorFlow's datasets"),
         ({"shuffle": None}, "shuffle: expected"),
         ({"seed": "a"}, "seed: expected"),
     ],
     ids=str,
 )
-def test_wrong_arguments_are_reported(options, message):
+def test_invalid_arguments_are_reported(options, message):
     with pytest.raises(ValueError, match=f"timeseries_dataset_from_array: .*{message}|{message}"):
         WINDOWS(**{"data": DATA, "targets": TARGETS, "sequence_length": 4, **options})

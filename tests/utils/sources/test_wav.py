@@ -1,4 +1,4 @@
-"""WAV files of each coding, damaged files, and sampling rates compared with SciPy."""
+"""WAV files of each sample format, damaged files, and resampling compared with SciPy."""
 
 import struct
 
@@ -9,13 +9,13 @@ from scipy import signal
 from fkeras.utils.sources.wav import read_wav, resample
 
 
-def _file(data, coding=1, channels=1, rate=8000, bits=16, extra=b"", extensible=False):
+def _wav_bytes(data, code=1, channels=1, rate=8000, bits=16, extra=b"", extensible=False):
     block = channels * bits // 8
-    written = 0xFFFE if extensible else coding
-    form = struct.pack("<HHIIHH", written, channels, rate, rate * block, block, bits)
+    stored_code = 0xFFFE if extensible else code
+    format_chunk = struct.pack("<HHIIHH", stored_code, channels, rate, rate * block, block, bits)
     if extensible:
-        form += struct.pack("<HHIH", 22, bits, 0, coding) + bytes(14)
-    chunks = b"fmt " + struct.pack("<I", len(form)) + form + extra
+        format_chunk += struct.pack("<HHIH", 22, bits, 0, code) + bytes(14)
+    chunks = b"fmt " + struct.pack("<I", len(format_chunk)) + format_chunk + extra
     chunks += b"data" + struct.pack("<I", len(data)) + data
     return b"RIFF" + struct.pack("<I", len(chunks) + 4) + b"WAVE" + chunks
 
@@ -26,29 +26,29 @@ def _file(data, coding=1, channels=1, rate=8000, bits=16, extra=b"", extensible=
         (np.asarray([0, 16384, -32768], "<i2"), {}),
         (np.asarray([0, 2**30, -(2**31)], "<i4"), {"bits": 32}),
         (np.asarray([128, 192, 0], "u1"), {"bits": 8}),
-        (np.asarray([0.0, 0.5, -1.0], "<f4"), {"bits": 32, "coding": 3}),
-        (np.asarray([0.0, 0.5, -1.0], "<f8"), {"bits": 64, "coding": 3}),
+        (np.asarray([0.0, 0.5, -1.0], "<f4"), {"bits": 32, "code": 3}),
+        (np.asarray([0.0, 0.5, -1.0], "<f8"), {"bits": 64, "code": 3}),
         (np.frombuffer(bytes([0, 0, 0, 0, 0, 64, 0, 0, 128]), "u1"), {"bits": 24}),
         (np.asarray([0, 16384, -32768], "<i2"), {"extensible": True}),
         (np.asarray([0, 16384, -32768], "<i2"), {"extra": b"LIST\3\0\0\0abc\0"}),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-def test_integers_and_floats_become_the_same_numbers(tmp_path, data, options):
+def test_each_sample_format_gives_the_same_samples(tmp_path, data, options):
     path = tmp_path / "a.wav"
-    path.write_bytes(_file(data.tobytes(), **options))
+    path.write_bytes(_wav_bytes(data.tobytes(), **options))
     samples, rate = read_wav(path)
     assert (samples.dtype, samples.shape, rate) == ("float32", (3, 1), 8000)
     np.testing.assert_array_equal(samples[:, 0], [0.0, 0.5, -1.0])
 
 
 def test_channels_are_columns(tmp_path):
-    (tmp_path / "a.wav").write_bytes(_file(np.arange(6, dtype="<i2").tobytes(), channels=2))
+    (tmp_path / "a.wav").write_bytes(_wav_bytes(np.arange(6, dtype="<i2").tobytes(), channels=2))
     samples, _ = read_wav(tmp_path / "a.wav")
     np.testing.assert_array_equal(samples * 32768, [[0, 1], [2, 3], [4, 5]])
 
 
-GOOD = _file(bytes(8))
+VALID_FILE = _wav_bytes(bytes(8))
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ GOOD = _file(bytes(8))
     [
         (b"", "begins with b''"),
         (b"OggS" + bytes(40), "begins with b'OggS"),
-        (GOOD[:12], "without samples"),
-        (GOOD[:30], "cut off"),
-        (GOOD[:-3], "5 bytes of samples, where the file declares 8"),
-        (GOOD[:12] + GOOD[36:], "samples without a format"),
-        (_file(bytes(8), coding=85), "coding 85"),
-        (_file(bytes(8), bits=12), "with 12 bits"),
-        (_file(bytes(8), channels=0), "in 0 channels"),
-        (_file(bytes(8), rate=0), "at 0 Hz"),
-        (GOOD[:16] + struct.pack("<I", 2) + bytes(2), "damaged format"),
+        (VALID_FILE[:12], "without samples"),
+        (VALID_FILE[:30], "truncated"),
+        (VALID_FILE[:-3], "5 bytes of samples, although the file declares 8"),
+        (VALID_FILE[:12] + VALID_FILE[36:], "samples without a format"),
+        (_wav_bytes(bytes(8), code=85), "format code 85"),
+        (_wav_bytes(bytes(8), bits=12), "with 12 bits"),
+        (_wav_bytes(bytes(8), channels=0), "in 0 channels"),
+        (_wav_bytes(bytes(8), rate=0), "at 0 Hz"),
+        (VALID_FILE[:16] + struct.pack("<I", 2) + bytes(2), "damaged format chunk"),
     ],
 )
 def test_damaged_files_are_reported(tmp_path, content, message):
@@ -73,13 +73,13 @@ def test_damaged_files_are_reported(tmp_path, content, message):
         read_wav(tmp_path / "a.wav")
 
 
-def test_random_damage_never_leaves_another_exception(tmp_path):
+def test_random_damage_raises_only_value_errors(tmp_path):
     rng = np.random.default_rng(0)
     path = tmp_path / "a.wav"
     for _ in range(200):
-        content = bytearray(_file(rng.bytes(40), channels=2))
-        for place in rng.integers(0, 48, 3):
-            content[place] = rng.integers(256)
+        content = bytearray(_wav_bytes(rng.bytes(40), channels=2))
+        for position in rng.integers(0, 48, 3):
+            content[position] = rng.integers(256)
         path.write_bytes(bytes(content[: rng.integers(20, 90)]))
         try:
             samples, _ = read_wav(path)
@@ -89,7 +89,7 @@ def test_random_damage_never_leaves_another_exception(tmp_path):
 
 
 @pytest.mark.parametrize(("old", "new"), [(8000, 4000), (8000, 11025), (44100, 16000), (3, 7)])
-def test_rates_change_as_in_scipy(old, new):
+def test_resampling_equals_scipy(old, new):
     rng = np.random.default_rng(0)
     samples = rng.normal(size=(300, 2)).astype("float32")
     ours = resample(samples, old, new)
