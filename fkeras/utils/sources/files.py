@@ -1,6 +1,6 @@
 """Datasets of images, texts and sounds in folders.
 
-The three functions share these arguments:
+Arguments that all functions share, documented here only:
     directory: path of the folder; with `labels="inferred"` each subfolder is a class.
     labels: "inferred" to derive class numbers from the subfolders, None for no labels, or a class
         number for each file in the order of the sorted paths.
