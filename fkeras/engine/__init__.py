@@ -34,6 +34,7 @@ from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import Input, InputLayer
 from fkeras.engine.symbolic.operation import Op, Operation, lift
 from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.weights import constrain, subkey, weight
 from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
@@ -43,6 +44,7 @@ from fkeras.nn.numerics.axes import align
 
 __all__ = (
     "ArrayConstant",
+    "AxisNames",
     "Call",
     "Configurable",
     "Context",

@@ -14,6 +14,7 @@ from fkeras.engine import Context, Layer, Output, align, option, weight
 from fkeras.engine.config.converters import integer, probability, real
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames
 from fkeras.layers.merging.elementwise import check_list
 from fkeras.nn.noise import dropout
 
@@ -81,7 +82,11 @@ class LayerScale(Layer):
 
     init_values: Real = option(convert=real())
     projection_dim: Integer = option(convert=integer(minimum=1))
-    gamma: jax.Array = weight()
+    gamma: jax.Array = weight(axes="c")
+
+    @property
+    def axis_names(self) -> AxisNames:
+        return AxisNames()
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
 

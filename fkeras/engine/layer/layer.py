@@ -40,6 +40,7 @@ from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.migration_hints.attributes import MissingAttributeError, rejected_assignment
 from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.tree import donated, labels, weight_lists
+from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.tree.skeleton import (
     CACHES,
     WeightRoles,
@@ -51,19 +52,9 @@ from fkeras.engine.tree.skeleton import (
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.weights import make_weights, reset_carries
 from fkeras.engine.values.frozen import freeze_value
+from fkeras.engine.values.naming import checked_name
 
 _NO_MASK: Any = object()
-
-
-def _check_name(name: Any) -> str | None:
-    if name is None:
-        return None
-    if not isinstance(name, str) or not name or "/" in name:
-        raise ValueError(
-            f"name: expected a non-empty string without '/', received {name!r}. '/' joins the "
-            "names of layers inside layers; use '_'."
-        )
-    return name
 
 
 class Layer(LayerTypes):
@@ -95,7 +86,7 @@ class Layer(LayerTypes):
         Array([[3., 3.]], dtype=float32)
     """
 
-    name: str | None = option(default=None, convert=_check_name, kw_only=True)
+    name: str | None = option(default=None, convert=checked_name, kw_only=True)
     trainable: bool = option(default=True, convert=boolean, kw_only=True)
     dtype: Policy = option(default="float32", convert=get_policy, kw_only=True)
 
@@ -186,6 +177,11 @@ class Layer(LayerTypes):
     def input_spec(self) -> Any:
         """Requirements on the inputs: None, an `InputSpec`, or an `InputSpec` for each input."""
         return None
+
+    @property
+    def axis_names(self) -> AxisNames:
+        """Roles of the letters of `weight(axes=...)`, by which `Trainer(sharding=...)` splits weights."""
+        return AxisNames()
 
     # -- calls --------------------------------------------------------------------------------
 

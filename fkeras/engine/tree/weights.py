@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from fkeras.engine.tree.array_list import replace_leaves
+from fkeras.engine.tree.axes import check_letters
 from fkeras.engine.tree.skeleton import WEIGHT
 from fkeras.engine.tree.sublayers import children, sublayers
 from fkeras.engine.tree.walk import join_path
@@ -27,6 +28,7 @@ def weight(
     trainable: bool = True,
     overwritten: bool = False,
     dtype: str | None = None,
+    axes: str | None = None,
     init: Literal[False] = False,
 ) -> Any:
     """Declares a field that holds a trained array.
@@ -42,6 +44,9 @@ def weight(
         overwritten: whether the gradient of the weight is its next value. `Trainer` replaces the
             weight by its gradient; optimizers skip the weight.
         dtype: a dtype that no dtype policy changes; None for the dtype of the policy.
+        axes: a letter for each axis, such as "io", or "_" for an axis without a name. The class
+            variable `axis_roles` gives letters a role, such as {"o": "hidden"}, by which a trainer
+            splits weights over devices. None for axes without names.
         init: always False: tells type checkers that the constructor does not take the weight.
 
     Example:
@@ -55,7 +60,8 @@ def weight(
         >>> Scale().build(jax.random.key(0), (None, 3)).factor
         Array([1., 1., 1.], dtype=float32)
     """
-    declared = {"prefix": prefix, "initializer": initializer, "dtype": dtype}
+    check_letters(axes)
+    declared = {"prefix": prefix, "initializer": initializer, "dtype": dtype, "axes": axes}
     declared |= {"trainable": trainable, "overwritten": overwritten}
     return dataclasses.field(default=None, init=init, metadata={WEIGHT: declared})
 
@@ -76,7 +82,8 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
     """Returns an array for each declared weight in `shapes`; a shape of None makes no weight.
 
     Raises:
-        ValueError: for an undeclared name, an unknown size, or a weight without an initializer.
+        ValueError: for an undeclared name, an unknown size, a number of sizes other than that of
+            the declared axes, or a weight without an initializer.
     """
     declared = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(layer) if _is_weight(f)}
     arrays: dict[str, Any] = {}
@@ -85,6 +92,12 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
             raise ValueError(
                 f"{layer.where}: with_weights received the undeclared weight {name!r} (declared: "
                 f"{', '.join(declared) or 'none'}). Declare it: `{name}: Array = weight()`."
+            )
+        axes = declared[name]["axes"]
+        if shape is not None and axes is not None and len(shape) != len(axes):
+            raise ValueError(
+                f"{layer.where}: the weight {name!r} declares the axes {axes!r}, and received the "
+                f"shape {tuple(shape)}. Give weight(axes=...) one letter for each axis."
             )
         if shape is None:
             arrays[name] = None

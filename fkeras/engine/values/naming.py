@@ -1,8 +1,9 @@
-"""Default names of layers, derived from the names of classes."""
+"""Names of layers: the default, derived from the name of the class, and the rule for all names."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 
 def snake_case(name: str) -> str:
@@ -15,3 +16,23 @@ def snake_case(name: str) -> str:
     name = re.sub(r"\W+", "", name)
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def checked_name(name: Any) -> str | None:
+    """Returns the name of a layer, or None.
+
+    Raises:
+        ValueError: for anything but a non-empty string without "/".
+
+    Example:
+        >>> checked_name("up")
+        'up'
+    """
+    if name is None:
+        return None
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ValueError(
+            f"name: expected a non-empty string without '/', received {name!r}. '/' joins the "
+            "names of layers inside layers; use '_'."
+        )
+    return name

@@ -11,6 +11,8 @@ from fkeras import constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import axes
 from fkeras.engine.config.field_types import Constraint, Initializer, OptionalSizes, Regularizer
+from fkeras.engine.tree.axes import AxisNames, unnamed
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.numerics.axes import format_shape
 
@@ -80,6 +82,11 @@ class PReLU(Layer):
     shared_axes: OptionalSizes = option(default=None, convert=_axes)
 
     alpha: jax.Array = weight()
+
+    @property
+    def axis_names(self) -> AxisNames:
+        # the axes of alpha are those of the input, of any number
+        return AxisNames(FrozenDict({"alpha": unnamed(self.alpha)}))
 
     supports_masking: ClassVar[bool] = True
 

@@ -11,6 +11,7 @@ from fkeras.engine import Context, Layer, Output, option, weight
 from fkeras.engine.config.converters import boolean, choice, integer, probability
 from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames
 from fkeras.layers.attention.attention import concatenation_scores
 from fkeras.layers.attention.scored import (
     attend_by_scores,
@@ -58,7 +59,11 @@ class AdditiveAttention(Layer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True), kw_only=True)
     empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
 
-    scale: jax.Array | None = weight(initializer=initializers.GlorotUniform())
+    scale: jax.Array | None = weight(initializer=initializers.GlorotUniform(), axes="d")
+
+    @property
+    def axis_names(self) -> AxisNames:
+        return AxisNames()
 
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))

@@ -12,6 +12,7 @@ from fkeras.engine import Context, Layer, Output, option, weight
 from fkeras.engine.config.converters import boolean, choice, integer, probability
 from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames
 from fkeras.layers.attention.scored import (
     attend_by_scores,
     check_widths,
@@ -97,8 +98,12 @@ class Attention(Layer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
     empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
 
-    scale: jax.Array | None = weight(initializer=initializers.Ones())
-    concat_score_weight: jax.Array | None = weight(initializer=initializers.Ones())
+    scale: jax.Array | None = weight(initializer=initializers.Ones(), axes="")
+    concat_score_weight: jax.Array | None = weight(initializer=initializers.Ones(), axes="")
+
+    @property
+    def axis_names(self) -> AxisNames:
+        return AxisNames()
 
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))

@@ -97,6 +97,14 @@ class GroupQueryAttention(ProjectedAttention):
         ProjectedAttention.keras_form, groups=FrozenDict({name: f"_{name}" for name in PROJECTIONS})
     )
 
+    # fewer heads than devices are common for keys and values: their letter has a role of its own
+    kernel_axes: ClassVar[Mapping[str, str]] = FrozenDict(
+        {
+            **dict.fromkeys(("query_dense", "gate_dense"), "dhk"),
+            **dict.fromkeys(("key_dense", "value_dense"), "dgk"),
+        }
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_query_heads % self.num_key_value_heads:

@@ -15,10 +15,12 @@ from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.config.converters import choice
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer_types import Tensor
+from fkeras.engine.tree.axes import AxisNames, weight_letters
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.scored import without_default_rows
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.dense import QuantizedDense
+from fkeras.layers.quantized.products import equation_of
 from fkeras.layers.quantized.projections import (
     dtypes_of,
     policy_map,
@@ -66,6 +68,10 @@ class ProjectedAttention(Layer):
     value_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
     output_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
 
+    #: letters of the kernels: "d" features, "h" heads, "g" heads of keys and values, "k" in a head
+    kernel_axes: ClassVar[Mapping[str, str]] = FrozenDict(
+        dict.fromkeys(("query_dense", "key_dense", "gate_dense", "value_dense"), "dhk")
+    )
     supports_masking: ClassVar[bool] = True
     #: whether Keras's layer removes the masks of its inputs, so that later calls lack them
     detaches_masks: ClassVar[bool] = False
@@ -80,6 +86,23 @@ class ProjectedAttention(Layer):
     def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
         """Returns for each child the unbuilt layer, and the shape to build it for."""
         raise NotImplementedError
+
+    @property
+    def axis_names(self) -> AxisNames:
+        letters_by_path = {}
+        for name in PROJECTIONS:
+            child = getattr(self, name)
+            if child is None:
+                continue
+            equation = equation_of(getattr(child, "layer", child))
+            # the kernel of the last projection ends with the axes of the output
+            letters = self.kernel_axes.get(name, "hk".ljust(len(equation.kernel) - 1, "_") + "d")
+            # a quantized projection may have weights whose axes have no names
+            renamed = str.maketrans(dict(zip(equation.kernel, letters, strict=True)))
+            for weight_name, axes in weight_letters(child).items():
+                letters_by_path[f"{name}/{weight_name}"] = axes.translate(renamed)
+        roles = FrozenDict({"h": "heads", "g": "kv_heads"})
+        return AxisNames(FrozenDict(letters_by_path), roles, output="...d")
 
     def axes_of_attention(self, rank: int) -> tuple[int, ...]:
         """Returns the axes, of `rank` axes of an input, that attention runs over."""

@@ -21,7 +21,10 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
@@ -56,6 +59,15 @@ class _Convolution(Layer):
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]
+
+    @property
+    def axis_names(self) -> AxisNames:
+        kernel = f"{window_letters(self.rank)}io"
+        return AxisNames(
+            FrozenDict({"kernel": kernel, "bias": "o"}),
+            roles=hidden_of(self.kernel, kernel, self.groups),
+            output=output_letters(self.data_format),
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,7 +18,10 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common.axis_roles import output_letters, window_letters
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
@@ -52,6 +55,14 @@ class _DepthwiseConvolution(Layer):
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]
+
+    @property
+    def axis_names(self) -> AxisNames:
+        # a depthwise kernel has few entries: the channels have no role
+        return AxisNames(
+            FrozenDict({"kernel": f"{window_letters(self.rank)}cm", "bias": "o"}),
+            output=output_letters(self.data_format),
+        )
 
     @property
     def input_spec(self) -> InputSpec:

@@ -22,7 +22,10 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
@@ -61,6 +64,15 @@ class _SeparableConvolution(Layer):
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]
+
+    @property
+    def axis_names(self) -> AxisNames:
+        depthwise, pointwise = f"{window_letters(self.rank)}cm", f"{'_' * self.rank}io"
+        return AxisNames(
+            FrozenDict({"depthwise_kernel": depthwise, "pointwise_kernel": pointwise, "bias": "o"}),
+            roles=hidden_of(self.pointwise_kernel, pointwise),
+            output=output_letters(self.data_format),
+        )
 
     @property
     def input_spec(self) -> InputSpec:

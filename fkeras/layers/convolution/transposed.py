@@ -25,7 +25,10 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
 from fkeras.layers.convolution.sliding import add_bias_and_activate, check_steps, known_channels
 from fkeras.nn.convolution import convolve_transpose
 from fkeras.nn.numerics.axes import channel_axis
@@ -55,6 +58,15 @@ class _TransposedConvolution(Layer):
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]
+
+    @property
+    def axis_names(self) -> AxisNames:
+        kernel = f"{window_letters(self.rank)}oi"
+        return AxisNames(
+            FrozenDict({"kernel": kernel, "bias": "o"}),
+            roles=hidden_of(self.kernel, kernel),
+            output=output_letters(self.data_format),
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()

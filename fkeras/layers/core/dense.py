@@ -18,7 +18,9 @@ from fkeras.engine.config.field_types import (
     Regularizer,
 )
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common.axis_roles import hidden_of
 
 
 def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax.Array:
@@ -90,10 +92,15 @@ class Dense(Layer):
     kernel_constraint: Constraint = option(default=None, convert=constraints.get)
     bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
-    kernel: jax.Array = weight()
-    bias: jax.Array | None = weight()
+    kernel: jax.Array = weight(axes="io")
+    bias: jax.Array | None = weight(axes="o")
 
     supports_masking: ClassVar[bool] = True
+
+    @property
+    def axis_names(self) -> AxisNames:
+        # the wider axis is hidden: see `hidden`
+        return AxisNames(roles=hidden_of(self.kernel, "io"), output="...o")
 
     @property
     def input_spec(self) -> InputSpec:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -18,7 +18,10 @@ from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import integer, several, text
 from fkeras.engine.config.field_types import Activation, Constraint, Initializer, Regularizer, Shape
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common.axis_roles import hidden
 from fkeras.nn.numerics.axes import format_shape
 
 # the three forms of Keras's EinsumDense; other einsum equations have no rule for the kernel's shape
@@ -262,6 +265,30 @@ class EinsumDense(Layer):
     kernel: jax.Array = weight()
     bias: jax.Array | None = weight()
 
+    @property
+    def axis_names(self) -> AxisNames:
+        equation = Equation.parse(self.equation)
+        left, right = ("...", "") if equation.ellipsis == "left" else ("", "...")
+        output = f"{left}{equation.output}{right if equation.ellipsis else ''}"
+        letters_by_name = {"kernel": equation.kernel}
+        if self.bias_axes is not None:
+            letters = self._bias_letters(equation)
+            bias = "".join(n if n in self.bias_axes else "_" for n in letters)
+            # an ellipsis on the right adds axes of size 1, which a built bias shows
+            ndim = len(bias) if self.bias is None else self.bias.ndim
+            letters_by_name["bias"] = bias.ljust(ndim, "_")
+        return AxisNames(FrozenDict(letters_by_name), self._axis_roles(equation), output)
+
+    def _axis_roles(self, equation: Equation) -> Mapping[str, str]:
+        if self.kernel is None:
+            return FrozenDict()
+        summed = "".join(n for n in equation.kernel if n not in equation.output)
+        created = "".join(n for n in equation.kernel if n not in equation.input)
+        # a kernel with a matrix for each index of an axis: a mixture of experts
+        experts = {n: "experts" for n in equation.kernel if n not in summed + created}
+        sizes = dict(zip(equation.kernel, self.kernel.shape, strict=True))
+        return FrozenDict({**hidden(summed, created, sizes), **experts})
+
     def __post_init__(self) -> None:
         super().__post_init__()
         letters = Equation.parse(self.equation).output
@@ -305,8 +332,8 @@ class EinsumDense(Layer):
         bias = None
         if self.bias_axes is not None:
             # size 1 for the axes in between: the bias then broadcasts against the last axes
-            trailing_letters = equation.output[min(map(equation.output.index, self.bias_axes)) :]
-            bias = tuple(sizes[n] if n in self.bias_axes else 1 for n in trailing_letters)
+            bias_letters = self._bias_letters(equation)
+            bias = tuple(sizes[n] if n in self.bias_axes else 1 for n in bias_letters)
             if equation.ellipsis == "right":
                 bias = (*bias, *(1,) * (x.ndim - len(equation.input)))
         input_axes = getattr(self.kernel_initializer, "input_axes", None)
@@ -322,6 +349,10 @@ class EinsumDense(Layer):
         folded = jnp.reshape(layer.kernel, tuple(kernel[i] for i in (*inputs, *outputs)))
         inverse_order = np.argsort(np.array((*inputs, *outputs)))
         return layer.replace(kernel=jnp.transpose(folded, tuple(int(i) for i in inverse_order)))
+
+    def _bias_letters(self, equation: Equation) -> str:
+        """Returns the letters of the output from the first letter of the bias on."""
+        return equation.output[min(map(equation.output.index, self.bias_axes or "")) :]
 
     def call(self, x: jax.Array) -> jax.Array:
         y = einsum_dense(x, self.kernel, self.equation, self.bias)

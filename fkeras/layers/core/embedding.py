@@ -13,6 +13,8 @@ from fkeras.engine import Context, Layer, Output, option, weight
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Regularizer
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.core.masking import both_masks
@@ -88,12 +90,16 @@ class Embedding(Layer):
     mask_zero: bool = option(default=False, convert=boolean)
     activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
-    embeddings: jax.Array = weight()
+    embeddings: jax.Array = weight(axes="vd")
 
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(quantized_as="QuantizedEmbedding")
     # a cast of float ids to the compute dtype would change them: float16 is exact up to 2048 only
     autocast: ClassVar[bool] = False
+
+    @property
+    def axis_names(self) -> AxisNames:
+        return AxisNames(roles=FrozenDict({"v": "vocab"}), output="...d")
 
     @property
     def id_count(self) -> int:

@@ -21,6 +21,8 @@ from fkeras.engine.config.field_types import (
 )
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.core.embedding import embed
@@ -101,13 +103,18 @@ class ReversibleEmbedding(Layer):
     logit_soft_cap: OptionalReal = option(default=None, convert=real(above=0, optional=True))
     activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
-    embeddings: jax.Array = weight()
-    reverse_embeddings: jax.Array | None = weight()
+    embeddings: jax.Array = weight(axes="vd")
+    reverse_embeddings: jax.Array | None = weight(axes="dv")
 
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(quantized_as="QuantizedEmbedding")
     # a cast of float ids to the compute dtype would change them: float16 is exact up to 2048 only
     autocast: ClassVar[bool] = False
+
+    @property
+    def axis_names(self) -> AxisNames:
+        # no letters for the output: its last axis is "d", or "v" of a reverse call
+        return AxisNames(roles=FrozenDict({"v": "vocab"}))
 
     @property
     def reverse_embeddings_initializer(self) -> Any:

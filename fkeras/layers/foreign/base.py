@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, Spec, subkey, weight
 from fkeras.engine.config.policy import cast_floats
+from fkeras.engine.tree.axes import AxisNames, unnamed
 from fkeras.engine.values.frozen import is_array
 
 
@@ -30,6 +31,11 @@ class Parameter(Layer):
     """
 
     value: jax.Array = weight()
+
+    @property
+    def axis_names(self) -> AxisNames:
+        # the names of the axes are unknown: path patterns split these weights
+        return AxisNames(FrozenDict({"value": unnamed(self.value)}))
 
 
 def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:

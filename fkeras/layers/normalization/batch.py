@@ -33,6 +33,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
 )
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.normalization import (
     batch_normalization,
@@ -169,8 +170,12 @@ class BatchNormalization(Layer):
     synchronized: bool = option(default=False, convert=_unsynchronized)
     frozen: str = option(default="moving", convert=choice("moving", "batch"), kw_only=True)
 
-    gamma: jax.Array | None = weight()
-    beta: jax.Array | None = weight()
+    gamma: jax.Array | None = weight(axes="c")
+    beta: jax.Array | None = weight(axes="c")
+
+    @property
+    def axis_names(self) -> AxisNames:
+        return AxisNames()
 
     supports_masking: ClassVar[bool] = True
     # gamma, beta and the statistics remain float32; forward casts the input itself

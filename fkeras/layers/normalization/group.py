@@ -11,6 +11,7 @@ from fkeras import constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import boolean, either, integer, real
 from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Real, Regularizer
+from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.normalization import group_normalization
 
@@ -73,8 +74,12 @@ class GroupNormalization(Layer):
     beta_constraint: Constraint = option(default=None, convert=constraints.get)
     gamma_constraint: Constraint = option(default=None, convert=constraints.get)
 
-    gamma: jax.Array | None = weight()
-    beta: jax.Array | None = weight()
+    gamma: jax.Array | None = weight(axes="c")
+    beta: jax.Array | None = weight(axes="c")
+
+    @property
+    def axis_names(self) -> AxisNames:
+        return AxisNames()
 
     supports_masking: ClassVar[bool] = True
     # gamma, beta and the statistics remain float32

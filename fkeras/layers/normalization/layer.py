@@ -11,6 +11,8 @@ from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Layer, option, weight
 from fkeras.engine.config.converters import boolean, real
 from fkeras.engine.config.field_types import Axes, Constraint, Initializer, Real, Regularizer
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.normalization.axes import (
     as_tuple,
@@ -73,6 +75,12 @@ class LayerNormalization(Layer):
 
     gamma: jax.Array | None = weight()
     beta: jax.Array | None = weight()
+
+    @property
+    def axis_names(self) -> AxisNames:
+        # one letter for the features, the usual axis; other normalized axes have no names
+        letters = "_" * (len(as_tuple(self.axis)) - 1) + "d"
+        return AxisNames(FrozenDict({"gamma": letters, "beta": letters}))
 
     supports_masking: ClassVar[bool] = True
     # gamma, beta and the statistics remain float32

@@ -12,8 +12,11 @@ from fkeras.engine import Layer, option, weight
 from fkeras.engine.config.converters import real
 from fkeras.engine.config.field_types import Axes, Real
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.normalization.axes import (
+    as_tuple,
     check_axes,
     check_weight_sizes,
     normalized_axes,
@@ -56,6 +59,12 @@ class RMSNormalization(Layer):
     epsilon: Real = option(default=1e-6, convert=real(minimum=0))
 
     scale: jax.Array = weight(initializer=jax.nn.initializers.ones)
+
+    @property
+    def axis_names(self) -> AxisNames:
+        # one letter for the features, the usual axis; other normalized axes have no names
+        letters = "_" * (len(as_tuple(self.axis)) - 1) + "d"
+        return AxisNames(FrozenDict({"scale": letters}))
 
     supports_masking: ClassVar[bool] = True
 

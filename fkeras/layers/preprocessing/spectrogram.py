@@ -22,6 +22,7 @@ from fkeras.engine.config.field_types import (
     Real,
     Window,
 )
+from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.values.spec import SpecLike
 from fkeras.initializers.stft import as_window
 from fkeras.nn.convolution import convolve_depthwise
@@ -97,8 +98,12 @@ class STFTSpectrogram(Layer):
     expand_dims: bool = option(default=False, convert=boolean)
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
-    real_kernel: jax.Array = weight()
-    imag_kernel: jax.Array = weight()
+    real_kernel: jax.Array = weight(axes="wio")
+    imag_kernel: jax.Array = weight(axes="wio")
+
+    @property
+    def axis_names(self) -> AxisNames:
+        return AxisNames()
 
     def __post_init__(self) -> None:
         super().__post_init__()

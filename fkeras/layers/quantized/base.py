@@ -14,6 +14,9 @@ from fkeras.engine.config.configurable import decode, encode
 from fkeras.engine.config.policy import DTypePolicy, get_policy
 from fkeras.engine.config.quantized_policy import quantization as quantization_of
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames, unnamed, weight_letters
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.random import ShapeKey, shape_zeros
 from fkeras.quantizers import Float8QuantizationConfig, get, policy_config
 
@@ -90,6 +93,26 @@ class Quantized(Layer):
         """`KerasForm` with the inner layer's class; Keras's dtype policy marks quantization."""
         inner = self.layer.keras_form.class_name or type(self.layer).__name__
         return dataclasses.replace(Layer.keras_form, class_name=inner)
+
+    @property
+    def axis_names(self) -> AxisNames:
+        names = self._shaped.axis_names
+        letters = weight_letters(self.layer)
+        if self.quantization.mode not in ("int8", "float8"):
+            # packed codes do not have the axes of the float weights, only the bias has
+            letters = {name: axes for name, axes in letters.items() if name == "bias"}
+        arrays = dict(zip(skeleton_of(self).weights, leaves_of(self), strict=True))
+        all_letters = {
+            name: letters.get(name, unnamed(array))
+            for name, array in arrays.items()
+            if array is not None
+        }
+        return dataclasses.replace(names, weights=FrozenDict(all_letters))
+
+    @property
+    def _shaped(self) -> Any:
+        """The float layer, with the shape of its kernel if the layer is built."""
+        return self.layer
 
     @property
     def supports_masking(self) -> bool:

@@ -76,10 +76,14 @@ class QuantizedDense(Quantized):
 
     @property
     def input_spec(self) -> Any:
+        return self._shaped.input_spec
+
+    @property
+    def _shaped(self) -> Any:
+        """Returns the float layer with the shape of its kernel, if it is built."""
         if self.kernel_shape is None:
-            return self.layer.input_spec
-        kernel = jax.ShapeDtypeStruct(self.kernel_shape, "float32")
-        return self.layer.replace(kernel=kernel).input_spec
+            return self.layer
+        return self.layer.replace(kernel=jax.ShapeDtypeStruct(self.kernel_shape, "float32"))
 
     def unbuilt(self) -> Self:
         return super().unbuilt().replace(kernel_shape=None)

@@ -64,7 +64,11 @@ class Float8Dense(Quantized):
 
     @property
     def input_spec(self) -> Any:
-        return self.layer.replace(kernel=self.kernel).input_spec
+        return self._shaped.input_spec
+
+    @property
+    def _shaped(self) -> Any:
+        return self.layer.replace(kernel=self.kernel)
 
     def encode(self, layer: Any) -> Self:
         """Returns a copy with the weights of a built layer, and initial scales and histories."""

@@ -36,7 +36,10 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common.axis_roles import window_letters
 from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import open_forget_gate
@@ -76,6 +79,12 @@ class _ConvLSTM(Recurrent):
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]
+
+    @property
+    def axis_names(self) -> AxisNames:
+        # "g" holds the filters of all gates in turn: a device with a part of the axis would lack gates
+        kernel, recurrent = (f"{window_letters(self.rank)}{n}g" for n in "iu")
+        return AxisNames(FrozenDict({"kernel": kernel, "recurrent_kernel": recurrent, "bias": "g"}))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,6 +17,8 @@ from fkeras.engine import Context, InputSpec, Layer, Output, option, weight
 from fkeras.engine.config.converters import integer
 from fkeras.engine.config.field_types import Activation, Integer
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.states import zero_states
 from fkeras.nn.recurrence import Step
@@ -31,6 +33,13 @@ class UnitStep(Layer):
     kernel: jax.Array = weight()
     recurrent_kernel: jax.Array = weight(prefix="recurrent")
     bias: jax.Array | None = weight()
+
+    @property
+    def axis_names(self) -> AxisNames:
+        # "g" holds the units of all gates in turn: a device with a part of the axis would lack gates
+        # GRU has a row of biases for each of its two products
+        bias = "g" if self.bias is None else f"{'_' * (self.bias.ndim - 1)}g"
+        return AxisNames(FrozenDict({"kernel": "ig", "recurrent_kernel": "ug", "bias": bias}))
 
     # private, because a public `state_size` marks cells, see `check_cell`
     @property

@@ -1,0 +1,73 @@
+"""Roles of the axes of kernels: the rule that chooses the hidden axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from fkeras.engine.values.frozen import FrozenDict
+
+
+def hidden(inputs: str, outputs: str, sizes: Mapping[str, int]) -> Mapping[str, str]:
+    """Returns the role "hidden" for one axis of a kernel: the first letter of the wider side.
+
+    The kernel of a layer that widens is then split by outputs and the kernel of a layer that narrows
+    by inputs: a pair of both, as in a feed-forward block, needs one sum between the devices. Of sides
+    of one size the side with more axes is the hidden side, as that of the heads; otherwise the side
+    of the outputs.
+
+    Args:
+        inputs: letters of the axes that the layer sums over.
+        outputs: letters of the axes that the layer creates.
+        sizes: the size of each letter; empty before the layer is built.
+
+    Example:
+        >>> hidden("i", "o", {"i": 512, "o": 2048}), hidden("i", "o", {"i": 2048, "o": 512})
+        ({'o': 'hidden'}, {'i': 'hidden'})
+        >>> hidden("i", "hk", {"i": 512, "h": 8, "k": 64})
+        {'h': 'hidden'}
+    """
+    if not sizes:
+        return FrozenDict()
+    # compared in this order: entries, axes, and the outputs last, which win between equals
+    sides = [(math.prod(sizes[n] for n in side), len(side), side) for side in (inputs, outputs)]
+    wider_side = outputs if sides[1][:2] >= sides[0][:2] else inputs
+    return FrozenDict({wider_side[0]: "hidden"} if wider_side else {})
+
+
+def hidden_of(kernel: object, axes: str, groups: int = 1) -> Mapping[str, str]:
+    """Returns the role of the axes "i" and "o" of a kernel, which is None before `build`.
+
+    Args:
+        kernel: the kernel.
+        axes: the letters of its axes.
+        groups: number of groups of channels; the channels of one group are not split.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> hidden_of(jnp.ones((3, 3, 64, 8)), "hwio")
+        {'i': 'hidden'}
+    """
+    shape = getattr(kernel, "shape", ())
+    inputs = "i" if groups == 1 else ""
+    return hidden(inputs, "o", dict(zip(axes, shape, strict=False)))
+
+
+def window_letters(rank: int) -> str:
+    """Returns the letters of the axes of a window: depth, height, width.
+
+    Example:
+        >>> window_letters(2)
+        'hw'
+    """
+    return "dhw"[-rank:]
+
+
+def output_letters(data_format: str) -> str:
+    """Returns the letters of the output of a convolution: "o" for the channels.
+
+    Example:
+        >>> output_letters("channels_first")
+        '_o...'
+    """
+    return "...o" if data_format == "channels_last" else "_o..."
