@@ -31,8 +31,8 @@ extensions = [
     "reference",
 ]
 exclude_patterns = ["build", "README.md", "extensions"]
-# a role {py:obj} of a page must name an object of the reference; signatures may name anything, as
-# nothing is looked up in other projects' inventories, which are on other hosts
+# A role {py:obj} on a page must name an object of the reference. Signatures may name other objects:
+# the build reads no inventories of other projects, because they are on other hosts.
 nitpicky = True
 nitpick_ignore_regex = [("py:(?!obj).*", ".*")]
 
@@ -49,10 +49,10 @@ myst_links_external_new_tab = False
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
-# cells write files: each page runs in an own empty folder
+# cells write files: each page runs in its own empty folder
 nb_execution_in_temp = True
-# text on stderr is a warning of a library, which fails the build; a cell with the tag
-# `remove-stderr` is an exception
+# Text on stderr, such as a library's warning, fails the build, except in cells with the tag
+# `remove-stderr`.
 nb_output_stderr = "remove-warn"
 nb_merge_streams = True
 nb_number_source_lines = False
@@ -61,7 +61,7 @@ nb_code_prompt_hide = "Hide the code"
 
 
 def _library() -> str:
-    """Returns a hash of the sources that the cells run: a change of the library runs all pages."""
+    """Returns a hash of the library's sources: a change of the library runs all pages."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "fkeras").rglob("*.py")):
         digest.update(path.read_bytes())
@@ -75,7 +75,7 @@ for _old in _cache.glob("pages-*"):
         shutil.rmtree(_old)
 _kernel = {
     "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
-    # messages of XLA's C++ code would be text on stderr
+    # silences messages of XLA's C++ code, which would be text on stderr
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
     # compiled programs survive changes of the library

@@ -1,7 +1,7 @@
 """Converts the package's docstrings to reStructuredText.
 
 The docstrings are plain text with backticks around code, sections such as `Args:`, and doctests. All
-other characters stand for themselves, so each is escaped that reStructuredText would interpret.
+other characters are literal, so those that reStructuredText would interpret are escaped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def first_line(docstring: str | None) -> str:
 
 
 def section(docstring: str | None, title: str) -> str:
-    """Returns the text of one section in one line, or "" without such a section."""
+    """Returns the text of one section in one line, or "" if there is no such section."""
     match = re.search(rf"^ *{title}:\n((?:(?: {{8}}.*)?\n)+)", f"{docstring or ''}\n", re.M)
     return " ".join(match[1].split()) if match else ""
 

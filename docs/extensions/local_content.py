@@ -24,7 +24,7 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 def foreign_content(folder: pathlib.Path) -> list[str]:
-    """Returns "file: reference" for each content of another host in the HTML and CSS files."""
+    """Returns "file: reference" for each reference to another host in HTML and CSS files."""
     files = [path for path in sorted(folder.rglob("*")) if path.suffix in (".html", ".css")]
     return [
         f"{path.relative_to(folder)}: {match[0]}"

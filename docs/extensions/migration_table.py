@@ -1,12 +1,13 @@
-"""The directive `{migration-table}`: Keras code beside fkeras code, out of the migration hints.
+"""The directive `{migration-table}`: Keras code beside fkeras code, from the migration hints.
 
     ```{migration-table}
     model.compile(...) | compile
     keras.backend | backend (fk)
     ```
 
-shows a row for each line: the text of the left column, the name in the migration hints and, where
-several kinds have the name, the end of the kind's title. Without lines the directive shows all rows.
+Each line becomes a row: the text of the left column, then the name in the migration hints. If
+several tables have the name, the end of the table's title follows in parentheses. Without lines the
+directive shows all rows.
 """
 
 from __future__ import annotations

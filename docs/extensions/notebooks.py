@@ -2,8 +2,8 @@
 
     python docs/extensions/notebooks.py
 
-The build of the site executes the pages; a test compares the notebooks with the pages. So the cells
-of the notebooks are executed without a second run. Needs nothing but Python.
+The build of the site executes the pages, and a test compares the notebooks with the pages, so the
+notebooks need no run of their own. The program needs only Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.M | re.S)
 _NOTE = re.compile(r"^:::\{(note|tip|warning)\}\n(.*?)^:::$", re.M | re.S)
 _LINK = re.compile(r"\]\(((?:\.\./)?[\w/]+)\.md(#[\w-]+)?\)")
 _ROLE = re.compile(r"\{[\w:-]+\}`~?([^`<]+?)(?:\s*<[^>`]*>)?`")
-# pip changes no installed package: all of their versions are constraints
+# the versions of all installed packages are constraints, so pip changes no installed package
 _INSTALL = """\
 # installs fkeras, and changes none of the installed packages
 !pip list --format=freeze > /tmp/installed.txt
@@ -34,8 +34,8 @@ _INSTALL = """\
 
 def pages() -> list[pathlib.Path]:
     """Returns the pages that become notebooks: those with code cells in `FOLDERS`."""
-    found = [path for folder in FOLDERS for path in sorted((DOCS / folder).glob("*.md"))]
-    return [path for path in found if "```{code-cell}" in path.read_text()]
+    paths = [path for folder in FOLDERS for path in sorted((DOCS / folder).glob("*.md"))]
+    return [path for path in paths if "```{code-cell}" in path.read_text()]
 
 
 def notebook_path(page: pathlib.Path) -> pathlib.Path:

@@ -1,7 +1,7 @@
 """Writes the pages of the reference, one for each public namespace and each family of layers.
 
-The pages list the names in `__all__`. Each name has its text on one page: aliases and names of
-several namespaces refer to that page. autodoc inserts signatures and docstrings.
+The pages list the names in `__all__`. Each object is documented on one page: its aliases, and its
+names in other namespaces, refer to that page. autodoc inserts signatures and docstrings.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _LISTED = (
         "Models, symbolic tensors, training and files: `import fkeras as fk`.",
     ),
     ("layers", "layers", "Layers", ""),
-    ("losses", "losses", "Losses", "Values that a `Trainer` minimises, and functions of samples."),
-    ("metrics", "metrics", "Metrics", "Values whose state a training carries."),
-    ("optimizers", "optimizers", "Optimizers", "Each is also an optax transformation."),
+    ("losses", "losses", "Losses", "Values that a `Trainer` minimizes, and functions of samples."),
+    ("metrics", "metrics", "Metrics", "Metrics are values; their state is part of a run."),
+    ("optimizers", "optimizers", "Optimizers", "Each optimizer is also an optax transformation."),
     ("schedules", "optimizers.schedules", "Learning rate schedules", "Functions of the step."),
     ("callbacks", "callbacks", "Callbacks", "Values that `Trainer.fit` calls."),
     ("training", "training", "Training", "The records of a training and its checkpoints."),
@@ -60,9 +60,9 @@ _LISTED = (
     ("regularizers", "regularizers", "Regularizers", "Penalties on weights."),
     ("constraints", "constraints", "Constraints", "Projections of weights after each update."),
     ("quantizers", "quantizers", "Quantizers", "Codes and scales of quantized weights."),
-    ("random", "random", "Random numbers", "Random numbers of a key, with Keras's names."),
+    ("random", "random", "Random numbers", "Random numbers from a key, with Keras's names."),
     ("utils", "utils", "Utilities", "Class vectors, sequences, images and drawings of models."),
-    ("engine", "engine", "Engine", "What authors of layers and transforms build on."),
+    ("engine", "engine", "Engine", "Names for authors of layers and transforms."),
 )
 
 
@@ -78,7 +78,7 @@ def _unlisted() -> Iterator[tuple[str, str, str, str]]:
 
 
 NAMESPACES = (*_LISTED, *_unlisted())
-# an object of several namespaces has its text in the first of these
+# an object of several namespaces is documented in the first of these
 _HOMES = ("", "ops.numpy", "ops.nn", "ops.image", "ops.linalg", "callbacks", "layers", "transforms")
 FAMILIES = {
     "core": "Core layers",
@@ -110,7 +110,7 @@ def setup(app: Any) -> dict[str, bool]:
 
 def _convert(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     if what == "class" and isinstance(value, type) and issubclass(value, fk.Layer):
-        # the first line is the first row of the record
+        # the record shows the first line as its first row
         rest = lines[lines.index("") :] if "" in lines else []
         lines[:] = [*_record(value), *docstrings.to_rst(rest)]
     else:
@@ -145,12 +145,12 @@ def _page_of(path: str, name: str) -> str:
 
 
 def _objects() -> Iterator[tuple[str, str]]:
-    """Yields `(namespace, name)` for each object, at the namespace where its text is."""
+    """Yields `(namespace, name)` for each object, with the namespace that documents the object."""
     seen: set[int] = set()
     paths = [space for _, space, *_ in NAMESPACES]
     for path in [*_HOMES, *(path for path in paths if path not in _HOMES)]:
         space = namespace(path)
-        # the name that the object has itself goes before its aliases
+        # the object's own name precedes its aliases
         for name in sorted(names(path), key=lambda n: n != _own_name(getattr(space, n))):
             value = getattr(space, name)
             if not isinstance(value, types.ModuleType) and id(value) not in seen:
@@ -313,7 +313,7 @@ def _record(layer: type[fk.Layer]) -> Iterator[str]:
 
 
 def _state(layer: type[fk.Layer]) -> str:
-    # a few classes compute their form for each object
+    # in a few classes `keras_form` is a property
     form = layer.keras_form
     order = form.state_order if isinstance(form, fk.engine.KerasForm) else ()
     if order:
