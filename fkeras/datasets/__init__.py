@@ -1,7 +1,7 @@
 """Datasets with Keras's names: each module has `load_data`.
 
-`load_data` reads a file of Keras's folder (`~/.keras/datasets`) or of a path, and downloads only with
-`download=True`. Files are not trusted: pickles and archives run no code and name no places.
+`load_data` reads a file in Keras's folder (`~/.keras/datasets`) or at a path. Nothing is downloaded except
+with `download=True`. Files are not trusted: pickles run no code, and archives write no files.
 """
 
 from fkeras.datasets import (

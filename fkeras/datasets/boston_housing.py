@@ -1,10 +1,10 @@
-"""Boston housing: prices of 506 districts."""
+"""Boston housing: median prices in 506 districts."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fkeras.datasets.files.places import find, packaged
+from fkeras.datasets.files.location import dataset_file, mlxtend_file
 from fkeras.datasets.files.reading import read_npz
 from fkeras.datasets.files.rows import Pair, split
 from fkeras.engine.values.argument_types import FilePath
@@ -20,25 +20,25 @@ def load_data(
     download: bool = False,
     source: str = "file",
 ) -> tuple[Pair, Pair]:
-    """Returns 13 attributes of districts of Boston in the 1970s, and median prices in 1,000 dollars.
+    """Returns 13 attributes of Boston's districts in the 1970s, and median prices in 1,000 dollars.
 
     One attribute, "B", was derived from the share of Black people under the assumption that
     segregation influences prices. Prefer `california_housing`.
 
     Args:
         path: path of the file, or its name in Keras's folder (`~/.keras/datasets`).
-        test_split: the share of the test rows.
-        seed: seed of the order.
-        download: whether to download a missing file (checked by its checksum).
+        test_split: fraction of the rows for the test.
+        seed: seed of the shuffling.
+        download: whether to download a missing file; its checksum is verified.
         source: "file", or "mlxtend" for the copy in the package mlxtend.
 
     Returns:
         `((x_train, y_train), (x_test, y_test))`: float64 of shape (n, 13) and (n,).
 
     Raises:
-        FileNotFoundError: for a missing file; the message has its address.
+        FileNotFoundError: if the file is missing; the message gives its URL.
         FileError: for a damaged file.
-        ImportError: if the package of `source` is missing.
+        ImportError: if `source` is "mlxtend" and the package is missing.
 
     Example:
         >>> (x_train, y_train), _ = load_data(source="mlxtend")
@@ -46,11 +46,11 @@ def load_data(
         ((404, 13), 15.2)
     """
     where = "boston_housing.load_data"
-    package = packaged(where, source, "boston_housing.csv")
-    if package is not None:
-        rows = np.loadtxt(package, delimiter=",")
+    csv_path = mlxtend_file(where, source, "boston_housing.csv")
+    if csv_path is not None:
+        rows = np.loadtxt(csv_path, delimiter=",")
         return split(where, rows[:, :-1], rows[:, -1], test_split, seed)
-    x, y = read_npz(find(where, path, _URL, _DIGEST, download), ("x", "y"))
+    x, y = read_npz(dataset_file(where, path, _URL, _DIGEST, download), ("x", "y"))
     return split(where, x, y, test_split, seed)
 
 

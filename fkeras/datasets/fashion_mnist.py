@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from fkeras.datasets.files.places import find
+from fkeras.datasets.files.location import dataset_file
 from fkeras.datasets.files.reading import read_idx
 from fkeras.datasets.files.rows import Pair
 from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-# the checksums that the publisher of the data lists: MD5
+# names and MD5 checksums: the publisher of the data lists no other checksums
 _FILES = (
     ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
     ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
@@ -25,16 +25,16 @@ def load_data(path: FilePath = "fashion-mnist", download: bool = False) -> tuple
     The classes are T-shirt, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag and boot.
 
     Args:
-        path: path of the folder of the four files, or its name in Keras's folder
+        path: path of the folder with the four files, or its name in Keras's folder
             (`~/.keras/datasets`).
-        download: whether to download missing files (checked by their checksums).
+        download: whether to download missing files; their checksums are verified.
 
     Returns:
         `((x_train, y_train), (x_test, y_test))`: uint8 of shape (n, 28, 28) and (n,), 60,000
         training and 10,000 test images. License: MIT, Zalando SE.
 
     Raises:
-        FileNotFoundError: for a missing file; the message has its address.
+        FileNotFoundError: if the file is missing; the message gives its URL.
         FileError: for a damaged file.
 
     Example:
@@ -43,13 +43,12 @@ def load_data(path: FilePath = "fashion-mnist", download: bool = False) -> tuple
         ...
         FileNotFoundError: fashion_mnist.load_data: expected the file ...
     """
-    arrays = [
-        read_idx(
-            find("fashion_mnist.load_data", os.path.join(path, name), _URL + name, digest, download)
-        )
+    where = "fashion_mnist.load_data"
+    x_train, y_train, x_test, y_test = (
+        read_idx(dataset_file(where, os.path.join(path, name), _URL + name, digest, download))
         for name, digest in _FILES
-    ]
-    return (arrays[0], arrays[1]), (arrays[2], arrays[3])
+    )
+    return (x_train, y_train), (x_test, y_test)
 
 
 __all__ = ("load_data",)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fkeras.datasets.files.places import find
+from fkeras.datasets.files.location import dataset_file
 from fkeras.datasets.files.reading import read_json, read_npz
-from fkeras.datasets.files.rows import Pair, WordRules, as_objects, shuffled
+from fkeras.datasets.files.rows import Pair, WordRules, object_array, shuffle_rows
 from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
@@ -25,28 +25,29 @@ def load_data(
     index_from: int = 3,
     download: bool = False,
 ) -> tuple[Pair, Pair]:
-    """Returns the words and labels of IMDB's film reviews.
+    """Returns the word numbers and labels of IMDB's film reviews.
 
-    The lists of the file are pickled; they are read without running code of the file.
+    The file stores its lists as pickles, which are read without running code of the file.
 
     Args:
         path: path of the file, or its name in Keras's folder (`~/.keras/datasets`).
-        num_words: words with this number or a larger one are unknown; None for no limit.
-        skip_top: words with a smaller number, the most frequent words, are unknown.
-        maxlen: sequences of this length or a larger one are left out; None for no limit.
-        seed: seed of the order.
-        start_char: number at the start of each sequence, or None.
-        oov_char: number of unknown words; None to leave unknown words out.
-        index_from: number that is added to each word; the smaller numbers are for padding, start
-            and unknown words.
-        download: whether to download a missing file (checked by its checksum).
+        num_words: numbers from this limit on are unknown words; None for the largest number in the
+            data, which is then unknown, as in Keras. The numbers include `index_from`.
+        skip_top: numbers below this limit, those of the most frequent words, are unknown words.
+        maxlen: sequences of this length or longer are left out; None for all sequences.
+        seed: seed of the shuffling.
+        start_char: number at the start of each sequence; None for no number.
+        oov_char: number that replaces unknown words; None to remove unknown words.
+        index_from: offset of the word numbers: smaller numbers stand for padding, start and unknown
+            words.
+        download: whether to download a missing file; its checksum is verified.
 
     Returns:
         `((x_train, y_train), (x_test, y_test))`: arrays of lists of word numbers, and class numbers
-        of shape (n,). `fk.utils.pad_sequences` makes arrays of the lists.
+        of shape (n,). `fk.utils.pad_sequences` converts the lists to one array.
 
     Raises:
-        FileNotFoundError: for a missing file; the message has its address.
+        FileNotFoundError: if the file is missing; the message gives its URL.
         FileError: for a damaged file.
         ValueError: for numbers out of range.
 
@@ -58,27 +59,28 @@ def load_data(
     """
     where = "imdb.load_data"
     rules = WordRules(where, num_words, skip_top, maxlen, seed, start_char, oov_char, index_from)
-    place = find(where, path, _URL + "imdb.npz", _DIGEST, download)
-    arrays = read_npz(place, ("x_train", "y_train", "x_test", "y_test"))
+    file_path = dataset_file(where, path, _URL + "imdb.npz", _DIGEST, download)
+    arrays = read_npz(file_path, ("x_train", "y_train", "x_test", "y_test"))
     random = np.random.RandomState(rules.seed)
-    train, y_train = rules.numbered(*shuffled(arrays[:2], random))
-    test, y_test = rules.numbered(*shuffled(arrays[2:], random))
-    rows = rules.with_unknown_words(train + test)
+    train, y_train = rules.shift_and_select(*shuffle_rows(arrays[:2], random))
+    test, y_test = rules.shift_and_select(*shuffle_rows(arrays[2:], random))
+    # together, since without `num_words` the largest number of both parts is the limit
+    rows = rules.replace_unknown_words(train + test)
     count = len(train)
-    return (as_objects(rows[:count]), y_train), (as_objects(rows[count:]), y_test)
+    return (object_array(rows[:count]), y_train), (object_array(rows[count:]), y_test)
 
 
 def get_word_index(
     path: FilePath = "imdb_word_index.json", download: bool = False
 ) -> dict[str, int]:
-    """Returns the number of each word, before `index_from` is added.
+    """Returns the number of each word, without the offset `index_from`.
 
     Args:
         path: path of the file, or its name in Keras's folder (`~/.keras/datasets`).
-        download: whether to download a missing file (checked by its checksum).
+        download: whether to download a missing file; its checksum is verified.
 
     Raises:
-        FileNotFoundError: for a missing file; the message has its address.
+        FileNotFoundError: if the file is missing; the message gives its URL.
         FileError: for a damaged file.
 
     Example:
@@ -88,7 +90,7 @@ def get_word_index(
         FileNotFoundError: imdb.get_word_index: expected the file ...
     """
     url = _URL + "imdb_word_index.json"
-    return read_json(find("imdb.get_word_index", path, url, _WORDS_DIGEST, download))
+    return read_json(dataset_file("imdb.get_word_index", path, url, _WORDS_DIGEST, download))
 
 
 __all__ = ("get_word_index", "load_data")

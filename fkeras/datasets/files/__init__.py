@@ -1,1 +1,1 @@
-"""Files of datasets: places, downloads, and readers that run no code of a file."""
+"""Dataset files: locations, downloads, and readers that run no code of a file."""

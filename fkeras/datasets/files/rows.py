@@ -1,4 +1,4 @@
-"""Training and test rows of a dataset: Keras's order and its rules for words."""
+"""Order and split of a dataset's rows, and selection of words, as in Keras."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from fkeras.engine.config.converters import integer, real
 
 Pair = tuple[np.ndarray, np.ndarray]
-_SPLIT = real(minimum=0, below=1, hint="It is the share of the test rows: 0.2 is one fifth.")
+_SPLIT = real(minimum=0, below=1, hint="Write 0.2 for one fifth of the rows.")
 _SEED = integer(minimum=0, maximum=2**32 - 1)
-_COUNT = integer(minimum=1, optional=True)
-_WORD = integer(minimum=0, optional=True)
-_SHIFT = integer(minimum=0)
+_OPTIONAL_POSITIVE = integer(minimum=1, optional=True)
+_OPTIONAL_FROM_ZERO = integer(minimum=0, optional=True)
+_FROM_ZERO = integer(minimum=0)
 
 
-def shuffled(arrays: tuple[np.ndarray, ...], random: Any) -> tuple[np.ndarray, ...]:
-    """Returns the rows of all arrays in one new order.
+def shuffle_rows(arrays: tuple[np.ndarray, ...], random: Any) -> tuple[np.ndarray, ...]:
+    """Returns the rows of all arrays in the same random order.
 
     Args:
         arrays: arrays with the same number of rows.
@@ -34,40 +34,40 @@ def split(
     """Shuffles rows and splits them into training and test rows.
 
     Args:
-        where: name of the function, for messages.
+        where: name of the public function, for messages.
         x: the inputs.
         y: the targets.
-        test_split: the share of the test rows.
-        seed: seed of the order.
+        test_split: fraction of the rows for the test.
+        seed: seed of the shuffling.
     """
-    share = share_of(where, test_split)
-    x, y = shuffled((x, y), np.random.RandomState(_SEED.check(f"{where}: seed", seed)))
-    count = int(len(x) * (1 - share))
+    test_fraction = check_test_split(where, test_split)
+    x, y = shuffle_rows((x, y), np.random.RandomState(_SEED.check(f"{where}: seed", seed)))
+    count = int(len(x) * (1 - test_fraction))
     return (x[:count], y[:count]), (x[count:], y[count:])
 
 
-def share_of(where: str, test_split: float) -> float:
-    """Checks the share of the test rows.
+def check_test_split(where: str, test_split: float) -> float:
+    """Checks and returns the fraction of the test rows.
 
     Args:
-        where: name of the function, for messages.
+        where: name of the public function, for messages.
         test_split: a number from 0, below 1.
     """
     return _SPLIT.check(f"{where}: test_split", test_split)
 
 
 class WordRules:
-    """Selects and numbers the words of sequences.
+    """Keras's rules for sequences of word numbers: start, offset, unknown words, maximum length.
 
     Args:
-        where: name of the function, for messages.
-        num_words: words with this number or a larger one are unknown; None for no limit.
-        skip_top: words with a smaller number are unknown.
-        maxlen: sequences of this length or a larger one are left out; None for no limit.
-        seed: seed of the order.
-        start_char: number at the start of each sequence, or None.
-        oov_char: number of unknown words; None to leave unknown words out.
-        index_from: number that is added to each word.
+        where: name of the public function, for messages.
+        num_words: numbers from this limit on are unknown words; None for the largest number.
+        skip_top: numbers below this limit are unknown words.
+        maxlen: sequences of this length or longer are left out; None for all sequences.
+        seed: seed of the shuffling.
+        start_char: number at the start of each sequence; None for no number.
+        oov_char: number that replaces unknown words; None to remove unknown words.
+        index_from: offset that is added to each word number.
     """
 
     def __init__(
@@ -82,42 +82,42 @@ class WordRules:
         index_from: int,
     ):
         self.where = where
-        self.num_words = _COUNT.check(f"{where}: num_words", num_words)
-        self.skip_top = _SHIFT.check(f"{where}: skip_top", skip_top)
-        self.maxlen = _COUNT.check(f"{where}: maxlen", maxlen)
+        self.num_words = _OPTIONAL_POSITIVE.check(f"{where}: num_words", num_words)
+        self.skip_top = _FROM_ZERO.check(f"{where}: skip_top", skip_top)
+        self.maxlen = _OPTIONAL_POSITIVE.check(f"{where}: maxlen", maxlen)
         self.seed = _SEED.check(f"{where}: seed", seed)
-        self.start_char = _WORD.check(f"{where}: start_char", start_char)
-        self.oov_char = _WORD.check(f"{where}: oov_char", oov_char)
-        self.index_from = _SHIFT.check(f"{where}: index_from", index_from)
+        self.start_char = _OPTIONAL_FROM_ZERO.check(f"{where}: start_char", start_char)
+        self.oov_char = _OPTIONAL_FROM_ZERO.check(f"{where}: oov_char", oov_char)
+        self.index_from = _FROM_ZERO.check(f"{where}: index_from", index_from)
 
-    def numbered(self, rows: Any, labels: np.ndarray) -> tuple[list[list[int]], np.ndarray]:
-        """Returns the sequences with a start and shifted words, without long sequences."""
+    def shift_and_select(self, rows: Any, labels: np.ndarray) -> tuple[list[list[int]], np.ndarray]:
+        """Adds start and offset to the sequences, and leaves out long sequences with their labels."""
         start = [] if self.start_char is None else [self.start_char]
         rows = [[*start, *(word + self.index_from for word in row)] for row in rows]
         if self.maxlen is None:
             return rows, labels
-        positions = [place for place, row in enumerate(rows) if len(row) < self.maxlen]
-        if not positions:
+        short_ids = [index for index, row in enumerate(rows) if len(row) < self.maxlen]
+        if not short_ids:
             raise ValueError(
-                f"{self.where}: maxlen: expected a number above the shortest sequence of "
-                f"{min(map(len, rows), default=0)} words, received {self.maxlen}, which leaves no "
-                "sequence. Raise maxlen."
+                f"{self.where}: maxlen: expected a number above the length of the shortest sequence, "
+                f"{min(map(len, rows), default=0)}, received {self.maxlen}. Increase maxlen."
             )
-        return [rows[place] for place in positions], labels[positions]
+        return [rows[index] for index in short_ids], labels[short_ids]
 
-    def with_unknown_words(self, rows: list[list[int]]) -> list[list[int]]:
-        """Returns the sequences with unknown words replaced or left out."""
-        # without a limit the largest number counts as unknown, as in Keras
-        most = self.num_words or max((max(row, default=0) for row in rows), default=0)
-        least, oov = self.skip_top, self.oov_char
+    def replace_unknown_words(self, rows: list[list[int]]) -> list[list[int]]:
+        """Replaces or removes the numbers of unknown words."""
+        # without `num_words` the largest number itself is unknown, as in Keras
+        end = self.num_words or max((max(row, default=0) for row in rows), default=0)
+        start, oov = self.skip_top, self.oov_char
         if oov is None:
-            return [[word for word in row if least <= word < most] for row in rows]
-        return [[word if least <= word < most else oov for word in row] for row in rows]
+            return [[word for word in row if start <= word < end] for row in rows]
+        return [[word if start <= word < end else oov for word in row] for row in rows]
 
 
-def as_objects(rows: list[list[int]]) -> np.ndarray:
-    """Returns lists of different lengths as an array of objects."""
+def object_array(rows: list[list[int]]) -> np.ndarray:
+    """Returns lists of different lengths as an array of objects, as Keras does."""
+    # filled one by one: `np.array(rows, object)` would convert equally long lists to a matrix
     objects = np.empty(len(rows), object)
-    for place, row in enumerate(rows):
-        objects[place] = row
+    for index, row in enumerate(rows):
+        objects[index] = row
     return objects

