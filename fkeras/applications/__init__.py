@@ -1,26 +1,28 @@
 """Keras's image classifiers: 40 architectures, their preprocessing and their class names.
 
-An architecture is a function with Keras's arguments. With `weights=None` it returns a model without
-weights, which `model.build(key)` or `Trainer.init` draws; with a file of Keras or fkeras it returns
-`(model, state)`, as `fk.load_weights` does. Layers have the names of a new Keras session, so every
-file of Keras for the same architecture fits.
+An architecture is a function with Keras's arguments. With `weights=None` the function returns a model
+without weights, which `model.build(key)` or `Trainer.init` initializes; with a file from Keras or fkeras
+the function returns `(model, state)`, as `fk.load_weights` does. Layers have the names that a new Keras
+session gives, so Keras's files for the same architecture fit.
 
     model = fk.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10)
     model, state = fk.applications.ResNet50(weights="resnet50.weights.h5")
 
-fkeras downloads nothing: `weights="imagenet"`, Keras's default, is an error with the address of
+fkeras downloads nothing: `weights="imagenet"`, Keras's default, is an error that gives the URL of
 Keras's file. The modules have Keras's names: `fk.applications.resnet50.preprocess_input` prepares
-images for `fk.applications.resnet50.ResNet50`, `decode_predictions` names the classes.
+images for `fk.applications.resnet50.ResNet50`, and `decode_predictions` names the predicted classes.
 
 Differences from Keras:
 
-- `decode_predictions` takes the file of class names, `class_index=`, and any number of classes.
+- `decode_predictions` reads class names from a file, `class_index=`, for any number of classes.
 - `preprocess_input` leaves its argument unchanged.
-- `name` changes no preprocessing; Keras's EfficientNet V2 chooses it by the name of the model.
-- NASNet needs a known height and width, since the padding of its cells depends on them;
-  `NASNetLarge(include_top=False)` is for images of 331 x 331.
-- Keras's EfficientNet (B0 to B7) has a further rescaling with `weights="imagenet"`, and not with the
-  path of the same file. Here the path of Keras's ImageNet file has the rescaling, too.
+- `name` does not change the preprocessing; Keras's EfficientNet V2 selects the preprocessing by the
+  name of the model.
+- NASNet needs a fixed height and width, since the padding of its cells depends on them. Without
+  `input_shape`, `NASNetLarge(include_top=False)` expects images of 331 x 331.
+- Keras's EfficientNet (B0 to B7) has an additional rescaling layer for `weights="imagenet"`, but not
+  for the path of the same file. fkeras recognizes Keras's ImageNet file by its checksum and adds the
+  layer.
 """
 
 from fkeras.applications import (

@@ -1,4 +1,4 @@
-"""ConvNeXt: a convolutional network with the blocks of a vision transformer."""
+"""ConvNeXt: a convolutional network modeled on the design of vision transformers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast, overload
 from fkeras import layers
 from fkeras.applications.building.architecture import describe
 from fkeras.applications.building.arguments import Activation, ImageShape, Options, Path
-from fkeras.applications.building.compose import Files, Loaded, Plan, compose, pooled
+from fkeras.applications.building.compose import Files, Loaded, Plan, compose, global_pooling
 from fkeras.applications.building.documents import Document
 from fkeras.applications.building.imagenet import decode_predictions
 from fkeras.applications.building.imagenet import preprocess_nothing as preprocess_input
@@ -29,29 +29,31 @@ __all__ = (
 )
 
 _REFERENCE = "Liu et al., 2022, A ConvNet for the 2020s, https://arxiv.org/abs/2201.03545"
-_IMAGES = "pixels from 0 to 255 and, with `include_preprocessing`, normalizes them itself."
+_IMAGES = "pixels from 0 to 255 and, with `include_preprocessing`, normalizes the pixels itself."
 _PREPROCESSING = """whether the model normalizes pixels from 0 to 255, for images with three
-        channels; without it the model expects numbers around 0."""
+        channels; False for a model that expects numbers around 0."""
 _MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)
 _VARIANCE = ((0.229 * 255) ** 2, (0.224 * 255) ** 2, (0.225 * 255) ** 2)
 _EPSILON = 1e-6
 
 
-def _normalization(name: str | None = None) -> layers.LayerNormalization:
+def _layer_norm(name: str | None = None) -> layers.LayerNormalization:
     return layers.LayerNormalization(epsilon=_EPSILON, name=name)
 
 
 def _block(x: KerasTensor, width: int, name: str) -> KerasTensor:
-    """A depthwise 7x7 convolution and a dense network for each pixel, added to the input."""
-    new = layers.Conv2D(width, 7, padding="same", groups=width, name=f"{name}_depthwise_conv")(x)
-    new = _normalization(f"{name}_layernorm")(new)
-    new = layers.Dense(4 * width, name=f"{name}_pointwise_conv_1")(new)
-    new = layers.Activation("gelu", name=f"{name}_gelu")(new)
-    new = layers.Dense(width, name=f"{name}_pointwise_conv_2")(new)
-    new = LayerScale(_EPSILON, width, name=f"{name}_layer_scale")(new)
-    # a rate above 0 would need stochastic depth, which no network of Keras has
-    new = layers.Activation("linear", name=f"{name}_identity")(new)
-    return x + new
+    """Adds a depthwise 7x7 convolution and two dense layers per pixel to the input."""
+    residual = layers.Conv2D(width, 7, padding="same", groups=width, name=f"{name}_depthwise_conv")(
+        x
+    )
+    residual = _layer_norm(f"{name}_layernorm")(residual)
+    residual = layers.Dense(4 * width, name=f"{name}_pointwise_conv_1")(residual)
+    residual = layers.Activation("gelu", name=f"{name}_gelu")(residual)
+    residual = layers.Dense(width, name=f"{name}_pointwise_conv_2")(residual)
+    residual = LayerScale(_EPSILON, width, name=f"{name}_layer_scale")(residual)
+    # Keras's place of stochastic depth: all its networks have the rate 0, an identity
+    residual = layers.Activation("linear", name=f"{name}_identity")(residual)
+    return x + residual
 
 
 def _body(
@@ -69,13 +71,13 @@ def _body(
     for stage, (depth, width) in enumerate(zip(depths, widths, strict=True)):
         if stage == 0:
             convolution = layers.Conv2D(width, 4, strides=4, name=f"{prefix}_stem_conv")
-            normalization = _normalization(f"{prefix}_stem_layernorm")
+            normalization = _layer_norm(f"{prefix}_stem_layernorm")
             downsample = Sequential([convolution, normalization], name=f"{prefix}_stem")
         else:
             number = stage - 1
             name = f"{prefix}_downsampling_conv_{number}"
             convolution = layers.Conv2D(width, 2, strides=2, name=name)
-            normalization = _normalization(f"{prefix}_downsampling_layernorm_{number}")
+            normalization = _layer_norm(f"{prefix}_downsampling_layernorm_{number}")
             name = f"{prefix}_downsampling_block_{number}"
             downsample = Sequential([normalization, convolution], name=name)
         x = downsample(x)
@@ -86,10 +88,10 @@ def _body(
 
 def _head(x: KerasTensor, named: Names, options: Options) -> KerasTensor:
     if not options.include_top:
-        return named(_normalization())(pooled(x, named, options))
+        return named(_layer_norm())(global_pooling(x, named, options))
     prefix = f"{options.name}_head"
     x = layers.GlobalAveragePooling2D(name=f"{prefix}_gap")(x)
-    x = _normalization(f"{prefix}_layernorm")(x)
+    x = _layer_norm(f"{prefix}_layernorm")(x)
     activation = options.classifier_activation
     return layers.Dense(options.classes, activation=activation, name=f"{prefix}_dense")(x)
 
@@ -137,8 +139,8 @@ _ARGUMENTS = ("include_top", "include_preprocessing", *Options._fields[1:])
 
 def _convnext(variant: str, depths: Sequence[int], widths: Sequence[int]) -> ConvNeXt:
     default_name = f"convnext_{variant.lower()}"
-    parts = partial(_body, depths=depths, widths=widths)
-    plan = Plan(f"ConvNeXt{variant}", parts, _head, Files(f"convnext/{default_name}{{}}.h5"))
+    body = partial(_body, depths=depths, widths=widths)
+    plan = Plan(f"ConvNeXt{variant}", body, _head, Files(f"convnext/{default_name}{{}}.h5"))
     extra = {"include_preprocessing": _PREPROCESSING}
     document = Document(f"ConvNeXt-{variant}", _REFERENCE, _IMAGES, extra=extra)
 
@@ -156,7 +158,7 @@ def _convnext(variant: str, depths: Sequence[int], widths: Sequence[int]) -> Con
         argument = f"{plan.function}: include_preprocessing"
         preprocess = boolean.check(argument, include_preprocessing)
         return compose(
-            plan._replace(body=partial(parts, preprocess=preprocess)),
+            plan._replace(body=partial(body, preprocess=preprocess)),
             Options(
                 include_top=include_top,
                 weights=weights,
@@ -165,7 +167,7 @@ def _convnext(variant: str, depths: Sequence[int], widths: Sequence[int]) -> Con
                 pooling=pooling,
                 classes=classes,
                 classifier_activation=classifier_activation,
-                # the names of all layers begin with the name of the model
+                # needed even for name=None: the name is the prefix of all layer names
                 name=default_name if name is None else name,
             ),
         )

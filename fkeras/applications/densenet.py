@@ -1,4 +1,4 @@
-"""DenseNet: each block receives the features of all blocks before it."""
+"""DenseNet: each block receives the concatenated features of all previous blocks."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ __all__ = ("DenseNet121", "DenseNet169", "DenseNet201", "decode_predictions", "p
 _REFERENCE = (
     "Huang et al., 2017, Densely connected convolutional networks, https://arxiv.org/abs/1608.06993"
 )
+# number of channels that each block appends
 _GROWTH = 32
 
 
-def _activated(x: KerasTensor, prefix: str, batch: str, relu: str) -> KerasTensor:
-    x = layers.BatchNormalization(axis=3, epsilon=1.001e-5, name=f"{prefix}{batch}")(x)
-    return layers.Activation("relu", name=f"{prefix}{relu}")(x)
+def _bn_relu(x: KerasTensor, prefix: str, bn_suffix: str, relu_suffix: str) -> KerasTensor:
+    x = layers.BatchNormalization(axis=3, epsilon=1.001e-5, name=f"{prefix}{bn_suffix}")(x)
+    return layers.Activation("relu", name=f"{prefix}{relu_suffix}")(x)
 
 
-def _convolved(x: KerasTensor, filters: int, size: int, name: str) -> KerasTensor:
+def _conv(x: KerasTensor, filters: int, size: int, name: str) -> KerasTensor:
     return layers.Conv2D(filters, size, padding="same", use_bias=False, name=name)(x)
 
 
 def _dense_block(x: KerasTensor, name: str) -> KerasTensor:
     """Appends the 32 channels of a bottleneck and a 3x3 convolution to the features."""
-    new = _activated(x, name, "_0_bn", "_0_relu")
-    # the default padding, as in Keras's configuration: a 1x1 kernel pads nothing
-    new = layers.Conv2D(4 * _GROWTH, 1, use_bias=False, name=f"{name}_1_conv")(new)
-    new = _activated(new, name, "_1_bn", "_1_relu")
-    new = _convolved(new, _GROWTH, 3, f"{name}_2_conv")
-    return layers.Concatenate(axis=3, name=f"{name}_concat")([x, new])
+    growth = _bn_relu(x, name, "_0_bn", "_0_relu")
+    # padding "valid", as in Keras's config: a 1x1 kernel needs no padding
+    growth = layers.Conv2D(4 * _GROWTH, 1, use_bias=False, name=f"{name}_1_conv")(growth)
+    growth = _bn_relu(growth, name, "_1_bn", "_1_relu")
+    growth = _conv(growth, _GROWTH, 3, f"{name}_2_conv")
+    return layers.Concatenate(axis=3, name=f"{name}_concat")([x, growth])
 
 
 def _transition(x: KerasTensor, name: str) -> KerasTensor:
-    """Halves the channels and the image."""
-    x = _activated(x, name, "_bn", "_relu")
+    """Halves the number of channels, and the height and width."""
+    x = _bn_relu(x, name, "_bn", "_relu")
     channels = x.spec.shape[3] or 0
     x = layers.Conv2D(channels // 2, 1, use_bias=False, name=f"{name}_conv")(x)
     return layers.AveragePooling2D(2, strides=2, name=f"{name}_pool")(x)
@@ -53,7 +54,7 @@ def _transition(x: KerasTensor, name: str) -> KerasTensor:
 def _body(x: KerasTensor, named: Names, options: Options, depths: Sequence[int]) -> KerasTensor:
     x = named(layers.ZeroPadding2D(((3, 3), (3, 3))))(x)
     x = layers.Conv2D(64, 7, strides=2, use_bias=False, name="conv1_conv")(x)
-    x = _activated(x, "conv1", "_bn", "_relu")
+    x = _bn_relu(x, "conv1", "_bn", "_relu")
     x = named(layers.ZeroPadding2D(((1, 1), (1, 1))))(x)
     x = layers.MaxPooling2D(3, strides=2, name="pool1")(x)
     for stage, depth in enumerate(depths, 2):
@@ -61,7 +62,7 @@ def _body(x: KerasTensor, named: Names, options: Options, depths: Sequence[int])
             x = _transition(x, f"pool{stage - 1}")
         for index in range(1, depth + 1):
             x = _dense_block(x, f"conv{stage}_block{index}")
-    return _activated(x, "", "bn", "relu")
+    return _bn_relu(x, "", "bn", "relu")
 
 
 def _densenet(depth: int, depths: Sequence[int]) -> Architecture:

@@ -1,4 +1,4 @@
-"""EfficientNet: one network of inverted residuals, scaled in width, depth and image size."""
+"""EfficientNet: a network of inverted residuals, scaled in width, depth and image size."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fkeras.applications.building.imagenet import preprocess_nothing as preproce
 from fkeras.applications.building.names import Names
 from fkeras.applications.building.squeeze import (
     KERNEL,
-    activated,
-    convolved,
-    excited,
-    scaled_head,
-    skipped,
+    add_shortcut,
+    bn_swish,
+    conv,
+    efficientnet_head,
+    squeeze_excite,
 )
-from fkeras.applications.building.widths import divisible, strided_padding
+from fkeras.applications.building.widths import round_channels, strided_padding
 from fkeras.engine import KerasTensor
 
 __all__ = (
@@ -42,12 +42,12 @@ __all__ = (
 _REFERENCE = "Tan and Le, 2019, EfficientNet, https://arxiv.org/abs/1905.11946"
 _FILES = "https://storage.googleapis.com/keras-applications/"
 _MOMENTUM = 0.99
-# share of samples whose last block is dropped in training; earlier blocks have less
-_DROPPED = 0.2
+# final rate of stochastic depth, which grows linearly from block to block
+_DROP_RATE = 0.2
 
 
 class _Stage(NamedTuple):
-    """Blocks of one width: kernel size, number, channels, expansion and first stride."""
+    """Blocks of one width: kernel size, number of blocks, channels, expansion, first block's stride."""
 
     size: int
     repeats: int
@@ -67,8 +67,8 @@ _STAGES = (
     _Stage(3, 1, 192, 320, 6, 1),
 )
 
-# Keras's files of ImageNet weights, by their MD5 digests. Their networks divide the normalized pixels
-# by the root of the standard deviations once more, with a layer that no other file's network has.
+# MD5 digests of Keras's files of ImageNet weights. Networks of these files have an additional layer,
+# which divides the normalized pixels by the square roots of the standard deviations.
 _IMAGENET_FILES = frozenset(
     {
         *("902e53a9f72be733fc0bcb005b3ebbac", "50bc09e76180e00e4465e1a485ddc09d"),
@@ -93,12 +93,12 @@ def _is_imagenet_file(path: str) -> bool:
 def _block(
     x: KerasTensor, stage: _Stage, inputs: int, outputs: int, stride: int, rate: float, name: str
 ) -> KerasTensor:
-    """An inverted residual: expansion, depthwise convolution, excitation, projection."""
+    """An inverted residual: expansion, depthwise convolution, squeeze-and-excitation, projection."""
     shortcut = x
     filters = inputs * stage.expansion
     if stage.expansion != 1:
-        x = convolved(x, filters, 1, f"{name}expand_conv")
-        x = activated(x, f"{name}expand_", _MOMENTUM)
+        x = conv(x, filters, 1, f"{name}expand_conv")
+        x = bn_swish(x, f"{name}expand_", _MOMENTUM)
     if stride == 2:
         padding = strided_padding(x, stage.size)
         x = layers.ZeroPadding2D(padding, name=f"{name}dwconv_pad")(x)
@@ -110,12 +110,12 @@ def _block(
         depthwise_initializer=KERNEL,
         name=f"{name}dwconv",
     )(x)
-    x = activated(x, name, _MOMENTUM)
-    x = excited(x, filters, max(1, inputs // 4), name)
-    x = convolved(x, outputs, 1, f"{name}project_conv")
+    x = bn_swish(x, name, _MOMENTUM)
+    x = squeeze_excite(x, filters, max(1, inputs // 4), name)
+    x = conv(x, outputs, 1, f"{name}project_conv")
     x = layers.BatchNormalization(axis=3, name=f"{name}project_bn")(x)
     if stride == 1 and inputs == outputs:
-        x = skipped(x, shortcut, rate, name)
+        x = add_shortcut(x, shortcut, rate, name)
     return x
 
 
@@ -127,20 +127,24 @@ def _body(
     if options.weights is not None and _is_imagenet_file(str(options.weights)):
         x = named(layers.Rescaling([1.0 / math.sqrt(value) for value in _DEVIATIONS]))(x)
     x = layers.ZeroPadding2D(strided_padding(x, 3), name="stem_conv_pad")(x)
-    x = convolved(x, divisible(32 * width), 3, "stem_conv", strides=2, padding="valid")
-    x = activated(x, "stem_", _MOMENTUM)
+    x = conv(x, round_channels(32 * width), 3, "stem_conv", strides=2, padding="valid")
+    x = bn_swish(x, "stem_", _MOMENTUM)
     repeats = [math.ceil(depth * stage.repeats) for stage in _STAGES]
-    done, total = 0, float(sum(repeats))
+    block_index, block_count = 0, float(sum(repeats))
     for number, (stage, repeat) in enumerate(zip(_STAGES, repeats, strict=True), 1):
-        inputs, outputs = divisible(stage.inputs * width), divisible(stage.outputs * width)
+        inputs, outputs = (
+            round_channels(stage.inputs * width),
+            round_channels(stage.outputs * width),
+        )
         for index in range(repeat):
             name = f"block{number}{chr(ord('a') + index)}_"
             stride = 1 if index else stage.stride
-            rate = _DROPPED * done / total
+            # stochastic depth, linear from 0 to `_DROP_RATE`
+            rate = _DROP_RATE * block_index / block_count
             x = _block(x, stage, outputs if index else inputs, outputs, stride, rate, name)
-            done += 1
-    x = convolved(x, divisible(1280 * width), 1, "top_conv")
-    return activated(x, "top_", _MOMENTUM)
+            block_index += 1
+    x = conv(x, round_channels(1280 * width), 1, "top_conv")
+    return bn_swish(x, "top_", _MOMENTUM)
 
 
 def _efficientnet(
@@ -150,11 +154,11 @@ def _efficientnet(
     plan = Plan(
         f"EfficientNetB{number}",
         partial(_body, width=width, depth=depth),
-        partial(scaled_head, dropout=dropout),
+        partial(efficientnet_head, dropout=dropout),
         Files(f"{name}{{}}.h5", folder=_FILES),
         Sizes(size),
     )
-    title = f"EfficientNet-B{number}, of width {width} and depth {depth}"
+    title = f"EfficientNet-B{number}, with width factor {width} and depth factor {depth}"
     return architecture(plan, Document(title, _REFERENCE, RAW), name, __name__)
 
 

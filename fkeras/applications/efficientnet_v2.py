@@ -1,4 +1,4 @@
-"""EfficientNet V2: EfficientNet whose first stages have full instead of depthwise convolutions."""
+"""EfficientNet V2: EfficientNet with full instead of depthwise convolutions in the first stages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fkeras.applications.building.imagenet import preprocess_nothing as preproce
 from fkeras.applications.building.names import Names
 from fkeras.applications.building.squeeze import (
     KERNEL,
-    activated,
-    convolved,
-    excited,
-    scaled_head,
-    skipped,
+    add_shortcut,
+    bn_swish,
+    conv,
+    efficientnet_head,
+    squeeze_excite,
 )
-from fkeras.applications.building.widths import divisible
+from fkeras.applications.building.widths import round_channels
 from fkeras.engine import KerasTensor, Model
 from fkeras.engine.config.converters import boolean
 
@@ -44,14 +44,14 @@ _IMAGES = "pixels from 0 to 255 and, with `include_preprocessing`, scales them i
 _PREPROCESSING = """whether the model scales pixels from 0 to 255; without it the model
         expects numbers around 0."""
 _MOMENTUM = 0.9
-# rate of the last block's dropout; earlier blocks have less
-_DROPPED = 0.2
+# final rate of stochastic depth, which grows linearly from block to block
+_DROP_RATE = 0.2
 _MEAN = (0.485, 0.456, 0.406)
 _VARIANCE = (0.229**2, 0.224**2, 0.225**2)
 
 
 class _Stage(NamedTuple):
-    """Blocks of one width; without excitation, the blocks are fused ones."""
+    """Blocks of one width: number of blocks, channels, expansion, first block's stride, kind."""
 
     repeats: int
     inputs: int
@@ -97,18 +97,18 @@ _BASE = (
 )
 
 
-def _projected(x: KerasTensor, outputs: int, size: int, stride: int, name: str) -> KerasTensor:
-    x = convolved(x, outputs, size, f"{name}project_conv", strides=stride)
+def _project(x: KerasTensor, outputs: int, size: int, stride: int, name: str) -> KerasTensor:
+    x = conv(x, outputs, size, f"{name}project_conv", strides=stride)
     return layers.BatchNormalization(axis=3, momentum=_MOMENTUM, name=f"{name}project_bn")(x)
 
 
 def _block(
     x: KerasTensor, stage: _Stage, inputs: int, outputs: int, stride: int, name: str
 ) -> KerasTensor:
-    """An inverted residual: expansion, depthwise convolution, excitation, projection."""
+    """An inverted residual: expansion, depthwise convolution, squeeze-and-excitation, projection."""
     filters = inputs * stage.expansion
-    x = convolved(x, filters, 1, f"{name}expand_conv")
-    x = activated(x, f"{name}expand_", _MOMENTUM)
+    x = conv(x, filters, 1, f"{name}expand_conv")
+    x = bn_swish(x, f"{name}expand_", _MOMENTUM)
     x = layers.DepthwiseConv2D(
         3,
         strides=stride,
@@ -117,25 +117,25 @@ def _block(
         depthwise_initializer=KERNEL,
         name=f"{name}dwconv2",
     )(x)
-    x = activated(x, name, _MOMENTUM)
-    x = excited(x, filters, max(1, inputs // 4), name)
-    return _projected(x, outputs, 1, 1, name)
+    x = bn_swish(x, name, _MOMENTUM)
+    x = squeeze_excite(x, filters, max(1, inputs // 4), name)
+    return _project(x, outputs, 1, 1, name)
 
 
 def _fused_block(
     x: KerasTensor, stage: _Stage, inputs: int, outputs: int, stride: int, name: str
 ) -> KerasTensor:
-    """A 3x3 convolution in the place of expansion and depthwise convolution."""
+    """Fused-MBConv: one 3x3 convolution instead of expansion and depthwise convolution."""
     if stage.expansion == 1:
-        x = _projected(x, outputs, 3, stride, name)
+        x = _project(x, outputs, 3, stride, name)
         return layers.Activation("swish", name=f"{name}project_activation")(x)
-    x = convolved(x, inputs * stage.expansion, 3, f"{name}expand_conv", strides=stride)
-    x = activated(x, f"{name}expand_", _MOMENTUM)
-    return _projected(x, outputs, 1, 1, name)
+    x = conv(x, inputs * stage.expansion, 3, f"{name}expand_conv", strides=stride)
+    x = bn_swish(x, f"{name}expand_", _MOMENTUM)
+    return _project(x, outputs, 1, 1, name)
 
 
-def _scaled_pixels(x: KerasTensor, named: Names, base: bool) -> KerasTensor:
-    # the smaller networks were trained with ImageNet's statistics, for images of three channels
+def _preprocess(x: KerasTensor, named: Names, base: bool) -> KerasTensor:
+    # Keras normalizes with ImageNet's statistics only for B0 to B3 and images with three channels
     if base and x.shape[3] == 3:
         x = named(layers.Rescaling(scale=1.0 / 255))(x)
         return named(layers.Normalization(mean=_MEAN, variance=_VARIANCE, axis=3))(x)
@@ -151,17 +151,17 @@ def _body(
     depth: float,
     preprocess: bool,
 ) -> KerasTensor:
-    def scaled(channels: int) -> int:
-        return divisible(channels * width, smallest=0.0)
+    def scale_width(channels: int) -> int:
+        return round_channels(channels * width, min_ratio=0.0)
 
     if preprocess:
-        x = _scaled_pixels(x, named, stages is _BASE)
-    x = convolved(x, scaled(stages[0].inputs), 3, "stem_conv", strides=2)
-    x = activated(x, "stem_", _MOMENTUM)
-    # Keras divides by the number of blocks before scaling the depth
-    done, total = 0, float(sum(stage.repeats for stage in stages))
+        x = _preprocess(x, named, stages is _BASE)
+    x = conv(x, scale_width(stages[0].inputs), 3, "stem_conv", strides=2)
+    x = bn_swish(x, "stem_", _MOMENTUM)
+    # the number of blocks before the depth is scaled, as in Keras: in B1 to B3 the rate exceeds 0.2
+    block_index, block_count = 0, float(sum(stage.repeats for stage in stages))
     for number, stage in enumerate(stages, 1):
-        inputs, outputs = scaled(stage.inputs), scaled(stage.outputs)
+        inputs, outputs = scale_width(stage.inputs), scale_width(stage.outputs)
         block = _fused_block if stage.fused else _block
         for index in range(math.ceil(depth * stage.repeats)):
             name = f"block{number}{chr(ord('a') + index)}_"
@@ -169,11 +169,11 @@ def _body(
             shortcut = x
             x = block(x, stage, inputs, outputs, stride, name)
             if stride == 1 and inputs == outputs:
-                x = skipped(x, shortcut, _DROPPED * done / total, name)
+                x = add_shortcut(x, shortcut, _DROP_RATE * block_index / block_count, name)
             inputs = outputs
-            done += 1
-    x = convolved(x, scaled(1280), 1, "top_conv")
-    return activated(x, "top_", _MOMENTUM)
+            block_index += 1
+    x = conv(x, scale_width(1280), 1, "top_conv")
+    return bn_swish(x, "top_", _MOMENTUM)
 
 
 class EfficientNetV2(Protocol):
@@ -225,10 +225,10 @@ def _efficientnet_v2(
     depth: float = 1.0,
 ) -> EfficientNetV2:
     default_name = f"efficientnetv2-{variant.lower()}"
-    head = partial(scaled_head, dropout=0.2, bias_initializer=initializers.Constant(0.0))
+    head = partial(efficientnet_head, dropout=0.2, bias_initializer=initializers.Constant(0.0))
     files = Files(f"efficientnet_v2/{default_name}{{}}.h5")
-    parts = partial(_body, stages=stages, width=width, depth=depth)
-    plan = Plan(f"EfficientNetV2{variant}", parts, head, files, Sizes(size))
+    body = partial(_body, stages=stages, width=width, depth=depth)
+    plan = Plan(f"EfficientNetV2{variant}", body, head, files, Sizes(size))
     title = f"EfficientNet V2-{variant}"
     extra = {"include_preprocessing": _PREPROCESSING}
     document = Document(title, _REFERENCE, _IMAGES, extra=extra)
@@ -247,7 +247,7 @@ def _efficientnet_v2(
         argument = f"{plan.function}: include_preprocessing"
         preprocess = boolean.check(argument, include_preprocessing)
         return compose(
-            plan._replace(body=partial(parts, preprocess=preprocess)),
+            plan._replace(body=partial(body, preprocess=preprocess)),
             Options(
                 include_top=include_top,
                 weights=weights,

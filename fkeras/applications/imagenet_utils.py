@@ -1,4 +1,4 @@
-"""Preprocessing of images in three modes, and class names: Keras's namespace of shared functions."""
+"""Preprocessing of images in three modes, and class names of predictions: a namespace of Keras."""
 
 from fkeras.applications.building.imagenet import decode_predictions, preprocess_input
 

@@ -1,4 +1,4 @@
-"""Inception-ResNet V2: Inception blocks as scaled residuals."""
+"""Inception-ResNet V2: Inception blocks with scaled residual connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ("InceptionResNetV2", "decode_predictions", "preprocess_input")
 _REFERENCE = (
     "Szegedy et al., 2017, Inception-v4 and Inception-ResNet, https://arxiv.org/abs/1602.07261"
 )
-#: filters and size of a convolution
+#: number of filters and kernel size of a convolution
 Kernel: TypeAlias = tuple[int, int | tuple[int, int]]
 
 _STEM_BRANCHES = (
@@ -34,7 +34,7 @@ _BLOCK17 = (((192, 1),), ((128, 1), (160, (1, 7)), (192, (7, 1))))
 _BLOCK8 = (((192, 1),), ((192, 1), (224, (1, 3)), (256, (3, 1))))
 
 
-def _convolved(
+def _conv_bn_relu(
     x: KerasTensor,
     named: Names,
     kernel: Kernel,
@@ -55,23 +55,23 @@ def _convolved(
 
 def _branch(x: KerasTensor, named: Names, kernels: Sequence[Kernel]) -> KerasTensor:
     for kernel in kernels:
-        x = _convolved(x, named, kernel)
+        x = _conv_bn_relu(x, named, kernel)
     return x
 
 
-def _reduced(
+def _reduction_block(
     x: KerasTensor, named: Names, name: str, branches: Sequence[Sequence[Kernel]]
 ) -> KerasTensor:
-    """Concatenates branches whose last convolution halves the image, and the pooled input."""
+    """Halves the image: concatenates branches that end in a strided convolution, and the pooled input."""
     outputs = []
     for kernels in branches:
         branch = _branch(x, named, kernels[:-1])
-        outputs.append(_convolved(branch, named, kernels[-1], 2, "valid"))
+        outputs.append(_conv_bn_relu(branch, named, kernels[-1], 2, "valid"))
     outputs.append(named(layers.MaxPooling2D(3, strides=2))(x))
     return layers.Concatenate(axis=3, name=name)(outputs)
 
 
-def _residual(
+def _residual_block(
     x: KerasTensor,
     named: Names,
     name: str,
@@ -89,28 +89,28 @@ def _residual(
 
 
 def _body(x: KerasTensor, named: Names, options: Options) -> KerasTensor:
-    x = _convolved(x, named, (32, 3), 2, "valid")
-    x = _convolved(x, named, (32, 3), padding="valid")
-    x = _convolved(x, named, (64, 3))
+    x = _conv_bn_relu(x, named, (32, 3), 2, "valid")
+    x = _conv_bn_relu(x, named, (32, 3), padding="valid")
+    x = _conv_bn_relu(x, named, (64, 3))
     x = named(layers.MaxPooling2D(3, strides=2))(x)
-    x = _convolved(x, named, (80, 1), padding="valid")
-    x = _convolved(x, named, (192, 3), padding="valid")
+    x = _conv_bn_relu(x, named, (80, 1), padding="valid")
+    x = _conv_bn_relu(x, named, (192, 3), padding="valid")
     x = named(layers.MaxPooling2D(3, strides=2))(x)
     outputs = [_branch(x, named, kernels) for kernels in _STEM_BRANCHES]
     average = named(layers.AveragePooling2D(3, strides=1, padding="same"))(x)
-    outputs.append(_convolved(average, named, (64, 1)))
+    outputs.append(_conv_bn_relu(average, named, (64, 1)))
     x = layers.Concatenate(axis=3, name="mixed_5b")(outputs)
     for index in range(1, 11):
-        x = _residual(x, named, f"block35_{index}", _BLOCK35, 0.17)
-    x = _reduced(x, named, "mixed_6a", (((384, 3),), ((256, 1), (256, 3), (384, 3))))
+        x = _residual_block(x, named, f"block35_{index}", _BLOCK35, 0.17)
+    x = _reduction_block(x, named, "mixed_6a", (((384, 3),), ((256, 1), (256, 3), (384, 3))))
     for index in range(1, 21):
-        x = _residual(x, named, f"block17_{index}", _BLOCK17, 0.1)
+        x = _residual_block(x, named, f"block17_{index}", _BLOCK17, 0.1)
     branches = (((256, 1), (384, 3)), ((256, 1), (288, 3)), ((256, 1), (288, 3), (320, 3)))
-    x = _reduced(x, named, "mixed_7a", branches)
+    x = _reduction_block(x, named, "mixed_7a", branches)
     for index in range(1, 10):
-        x = _residual(x, named, f"block8_{index}", _BLOCK8, 0.2)
-    x = _residual(x, named, "block8_10", _BLOCK8, 1.0, activate=False)
-    return _convolved(x, named, (1536, 1), name="conv_7b")
+        x = _residual_block(x, named, f"block8_{index}", _BLOCK8, 0.2)
+    x = _residual_block(x, named, "block8_10", _BLOCK8, 1.0, activate=False)
+    return _conv_bn_relu(x, named, (1536, 1), name="conv_7b")
 
 
 _PLAN = Plan(

@@ -1,4 +1,4 @@
-"""MobileNet: depthwise and pointwise convolutions."""
+"""MobileNet: alternating depthwise and pointwise convolutions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fkeras.applications.building.arguments import (
     ImageShape,
     Options,
     Path,
-    image_rows,
+    image_height,
 )
-from fkeras.applications.building.compose import Files, Loaded, Plan, compose, pooled
+from fkeras.applications.building.compose import Files, Loaded, Plan, compose, global_pooling
 from fkeras.applications.building.documents import PREPROCESSED, Document
 from fkeras.applications.building.imagenet import decode_predictions
 from fkeras.applications.building.imagenet import preprocess_tf as preprocess_input
@@ -33,7 +33,7 @@ _BLOCKS = (
 )
 
 
-def _activated(x: KerasTensor, name: str) -> KerasTensor:
+def _bn_relu6(x: KerasTensor, name: str) -> KerasTensor:
     x = layers.BatchNormalization(axis=-1, name=f"{name}_bn")(x)
     return layers.ReLU(6.0, name=f"{name}_relu")(x)
 
@@ -49,10 +49,10 @@ def _block(x: KerasTensor, filters: int, stride: int, multiplier: int, number: i
         use_bias=False,
         name=f"conv_dw_{number}",
     )(x)
-    x = _activated(x, f"conv_dw_{number}")
+    x = _bn_relu6(x, f"conv_dw_{number}")
     name = f"conv_pw_{number}"
     x = layers.Conv2D(filters, 1, padding="same", use_bias=False, name=name)(x)
-    return _activated(x, name)
+    return _bn_relu6(x, name)
 
 
 def _body(
@@ -60,7 +60,7 @@ def _body(
 ) -> KerasTensor:
     width = int(32 * alpha)
     x = layers.Conv2D(width, 3, strides=2, padding="same", use_bias=False, name="conv1")(x)
-    x = _activated(x, "conv1")
+    x = _bn_relu6(x, "conv1")
     for number, (filters, stride) in enumerate(_BLOCKS, 1):
         x = _block(x, int(filters * alpha), stride, multiplier, number)
     return x
@@ -68,7 +68,7 @@ def _body(
 
 def _head(x: KerasTensor, named: Names, options: Options, dropout: float) -> KerasTensor:
     if not options.include_top:
-        return pooled(x, named, options)
+        return global_pooling(x, named, options)
     x = named(layers.GlobalAveragePooling2D(keepdims=True))(x)
     x = layers.Dropout(dropout, name="dropout")(x)
     x = layers.Conv2D(options.classes, 1, padding="same", name="conv_preds")(x)
@@ -84,9 +84,9 @@ _DOCUMENT = Document(
     _REFERENCE,
     PREPROCESSED,
     extra={
-        "alpha": "factor of the number of filters of each layer.",
-        "depth_multiplier": "number of depthwise outputs for each channel.",
-        "dropout": "rate of the dropout before the classifier.",
+        "alpha": "width multiplier: factor of the number of filters in each layer.",
+        "depth_multiplier": "number of outputs of the depthwise convolutions for each input channel.",
+        "dropout": "dropout rate before the classifier.",
     },
 )
 
@@ -146,10 +146,10 @@ def _build(
     classifier_activation: Activation = "softmax",
     name: str | None = None,
 ) -> Any:
-    # below 1/32 the first layer would have no filters
+    # the first layer has int(32 * alpha) filters, and needs at least one
     alpha = real(minimum=1 / 32).check("MobileNet: alpha", alpha)
     multiplier = integer(minimum=1).check("MobileNet: depth_multiplier", depth_multiplier)
-    rate = probability.check("MobileNet: dropout", dropout)
+    dropout = probability.check("MobileNet: dropout", dropout)
     options = Options(
         include_top=include_top,
         weights=weights,
@@ -162,9 +162,9 @@ def _build(
     )
     plan = _PLAN._replace(
         body=partial(_body, alpha=alpha, multiplier=multiplier),
-        head=partial(_head, dropout=rate),
+        head=partial(_head, dropout=dropout),
     )
-    return compose(plan, options, lambda x: f"mobilenet_{alpha:0.2f}_{image_rows(x)}")
+    return compose(plan, options, lambda x: f"mobilenet_{alpha:0.2f}_{image_height(x)}")
 
 
 _ARGUMENTS = (

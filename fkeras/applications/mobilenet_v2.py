@@ -1,4 +1,4 @@
-"""MobileNet V2: inverted residuals, which expand, convolve each channel and project."""
+"""MobileNet V2: inverted residuals of expansion, depthwise convolution and projection."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fkeras.applications.building.arguments import (
     ImageShape,
     Options,
     Path,
-    image_rows,
+    image_height,
 )
 from fkeras.applications.building.compose import Files, Loaded, Plan, compose, dense_head
 from fkeras.applications.building.documents import PREPROCESSED, Document
 from fkeras.applications.building.imagenet import decode_predictions
 from fkeras.applications.building.imagenet import preprocess_tf as preprocess_input
 from fkeras.applications.building.names import Names
-from fkeras.applications.building.widths import divisible, strided_padding
+from fkeras.applications.building.widths import round_channels, strided_padding
 from fkeras.engine import KerasTensor, Model
 from fkeras.engine.config.converters import real
 
@@ -38,7 +38,7 @@ _BLOCKS = (
 )
 
 
-def _normalized(x: KerasTensor, name: str) -> KerasTensor:
+def _batch_norm(x: KerasTensor, name: str) -> KerasTensor:
     return layers.BatchNormalization(axis=-1, epsilon=1e-3, momentum=0.999, name=name)(x)
 
 
@@ -46,12 +46,12 @@ def _block(x: KerasTensor, filters: int, stride: int, expansion: int, number: in
     shortcut = x
     channels = x.shape[-1] or 0
     prefix = f"block_{number}_" if number else "expanded_conv_"
-    if number:  # the first block expands nothing
+    if number:  # the first block has no expansion
         name = f"{prefix}expand"
         convolution = layers.Conv2D(
             expansion * channels, 1, padding="same", use_bias=False, name=name
         )
-        x = _normalized(convolution(x), f"{name}_BN")
+        x = _batch_norm(convolution(x), f"{name}_BN")
         x = layers.ReLU(6.0, name=f"{name}_relu")(x)
     if stride == 2:
         x = layers.ZeroPadding2D(strided_padding(x, 3), name=f"{prefix}pad")(x)
@@ -62,25 +62,25 @@ def _block(x: KerasTensor, filters: int, stride: int, expansion: int, number: in
         use_bias=False,
         name=f"{prefix}depthwise",
     )(x)
-    x = _normalized(x, f"{prefix}depthwise_BN")
+    x = _batch_norm(x, f"{prefix}depthwise_BN")
     x = layers.ReLU(6.0, name=f"{prefix}depthwise_relu")(x)
     x = layers.Conv2D(filters, 1, padding="same", use_bias=False, name=f"{prefix}project")(x)
-    x = _normalized(x, f"{prefix}project_BN")
+    x = _batch_norm(x, f"{prefix}project_BN")
     if channels == filters and stride == 1:
         return layers.Add(name=f"{prefix}add")([shortcut, x])
     return x
 
 
 def _body(x: KerasTensor, named: Names, options: Options, alpha: float) -> KerasTensor:
-    width = divisible(32 * alpha)
+    width = round_channels(32 * alpha)
     x = layers.Conv2D(width, 3, strides=2, padding="same", use_bias=False, name="Conv1")(x)
-    x = layers.ReLU(6.0, name="Conv1_relu")(_normalized(x, "bn_Conv1"))
+    x = layers.ReLU(6.0, name="Conv1_relu")(_batch_norm(x, "bn_Conv1"))
     for number, (filters, stride, expansion) in enumerate(_BLOCKS):
-        x = _block(x, divisible(int(filters * alpha)), stride, expansion, number)
-    # a narrower network keeps the width of its last layer
-    width = divisible(1280 * alpha) if alpha > 1.0 else 1280
+        x = _block(x, round_channels(int(filters * alpha)), stride, expansion, number)
+    # alpha below 1 does not reduce the width of the last layer, as in the paper
+    width = round_channels(1280 * alpha) if alpha > 1.0 else 1280
     x = layers.Conv2D(width, 1, use_bias=False, name="Conv_1")(x)
-    return layers.ReLU(6.0, name="out_relu")(_normalized(x, "Conv_1_bn"))
+    return layers.ReLU(6.0, name="out_relu")(_batch_norm(x, "Conv_1_bn"))
 
 
 _FILE = "mobilenet_v2/mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224{}.h5"
@@ -94,7 +94,7 @@ _DOCUMENT = Document(
     "MobileNet V2, a small network of 17 inverted residuals",
     _REFERENCE,
     PREPROCESSED,
-    extra={"alpha": "factor of the number of filters of each layer."},
+    extra={"alpha": "width multiplier: factor of the number of filters in each layer."},
 )
 
 
@@ -159,7 +159,7 @@ def _build(
         name=name,
     )
     plan = _PLAN._replace(body=partial(_body, alpha=alpha))
-    return compose(plan, options, lambda x: f"mobilenetv2_{alpha:0.2f}_{image_rows(x)}")
+    return compose(plan, options, lambda x: f"mobilenetv2_{alpha:0.2f}_{image_height(x)}")
 
 
 _ARGUMENTS = (

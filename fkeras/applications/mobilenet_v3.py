@@ -1,4 +1,4 @@
-"""MobileNet V3: inverted residuals with excitation, found by architecture search."""
+"""MobileNet V3: inverted residuals with squeeze-and-excitation, from architecture search."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Protocol, cast, overload
 from fkeras import layers
 from fkeras.applications.building.architecture import describe
 from fkeras.applications.building.arguments import Activation, ImageShape, Options, Path, Sizes
-from fkeras.applications.building.compose import Files, Loaded, Plan, compose, pooled
+from fkeras.applications.building.compose import Files, Loaded, Plan, compose, global_pooling
 from fkeras.applications.building.documents import Document
 from fkeras.applications.building.imagenet import decode_predictions
 from fkeras.applications.building.imagenet import preprocess_nothing as preprocess_input
 from fkeras.applications.building.names import Names
-from fkeras.applications.building.widths import divisible, strided_padding
+from fkeras.applications.building.widths import round_channels, strided_padding
 from fkeras.engine import KerasTensor, Model
 from fkeras.engine.config.converters import boolean, probability, real
 
@@ -26,7 +26,7 @@ _IMAGES = "pixels from 0 to 255 and, with `include_preprocessing`, scales them i
 
 
 class _Block(NamedTuple):
-    """Expansion, filters and stride; kernels of 5 and "hard_swish" unless `minimalistic`."""
+    """Settings of a block; `minimalistic` ignores `wide` (5x5 kernels), `excite` and `swish`."""
 
     expansion: float
     filters: int
@@ -62,7 +62,7 @@ _LARGE = (
 
 
 class _Settings(NamedTuple):
-    """The arguments that change the layers."""
+    """Arguments of the caller that change the layers."""
 
     alpha: float
     minimalistic: bool
@@ -70,32 +70,32 @@ class _Settings(NamedTuple):
     dropout: float
 
 
-def _activated(x: KerasTensor, named: Names, swish: bool) -> KerasTensor:
+def _activation(x: KerasTensor, named: Names, swish: bool) -> KerasTensor:
     return named(layers.Activation("hard_swish") if swish else layers.ReLU())(x)
 
 
-def _convolved(
+def _conv_bn(
     x: KerasTensor, filters: int, size: int, stride: int, name: str, suffix: str = "_bn"
 ) -> KerasTensor:
     convolution = layers.Conv2D(
         filters, size, strides=stride, padding="same", use_bias=False, name=name
     )
-    return _normalized(convolution(x), f"{name}{suffix}")
+    return _batch_norm(convolution(x), f"{name}{suffix}")
 
 
-def _normalized(x: KerasTensor, name: str) -> KerasTensor:
+def _batch_norm(x: KerasTensor, name: str) -> KerasTensor:
     return layers.BatchNormalization(axis=-1, epsilon=1e-3, momentum=0.999, name=name)(x)
 
 
-def _excited(x: KerasTensor, named: Names, filters: int, prefix: str) -> KerasTensor:
-    """Scales each channel by a factor computed from the means of all channels."""
+def _squeeze_excite(x: KerasTensor, named: Names, filters: int, prefix: str) -> KerasTensor:
+    """Scales each channel by a factor computed from all channel means."""
     prefix = f"{prefix}squeeze_excite_"
     factors = layers.GlobalAveragePooling2D(keepdims=True, name=f"{prefix}avg_pool")(x)
-    width = divisible(filters * 0.25)
+    width = round_channels(filters * 0.25)
     factors = layers.Conv2D(width, 1, padding="same", name=f"{prefix}conv")(factors)
     factors = layers.ReLU(name=f"{prefix}relu")(factors)
     factors = layers.Conv2D(filters, 1, padding="same", name=f"{prefix}conv_1")(factors)
-    # a hard sigmoid in the operations of Keras's graph
+    # a hard sigmoid, written as the operations in Keras's graph so that configs are equal
     factors = named(layers.ReLU(6.0))(factors + 3.0) * (1.0 / 6.0)
     return layers.Multiply(name=f"{prefix}mul")([x, factors])
 
@@ -105,13 +105,13 @@ def _inverted_residual(
 ) -> KerasTensor:
     shortcut = x
     channels = x.shape[-1] or 0
-    filters = divisible(block.filters * settings.alpha)
-    expanded = divisible(channels * block.expansion)
+    filters = round_channels(block.filters * settings.alpha)
+    expanded = round_channels(channels * block.expansion)
     swish = block.swish and not settings.minimalistic
     size = 5 if block.wide and not settings.minimalistic else 3
     prefix = f"expanded_conv_{number}_" if number else "expanded_conv_"
-    if number:  # the first block expands nothing
-        x = _activated(_convolved(x, expanded, 1, 1, f"{prefix}expand"), named, swish)
+    if number:  # the first block has no expansion
+        x = _activation(_conv_bn(x, expanded, 1, 1, f"{prefix}expand"), named, swish)
     if block.stride == 2:
         x = layers.ZeroPadding2D(strided_padding(x, size), name=f"{prefix}depthwise_pad")(x)
     x = layers.DepthwiseConv2D(
@@ -121,10 +121,10 @@ def _inverted_residual(
         use_bias=False,
         name=f"{prefix}depthwise",
     )(x)
-    x = _activated(_normalized(x, f"{prefix}depthwise_bn"), named, swish)
+    x = _activation(_batch_norm(x, f"{prefix}depthwise_bn"), named, swish)
     if block.excite and not settings.minimalistic:
-        x = _excited(x, named, expanded, prefix)
-    x = _convolved(x, filters, 1, 1, f"{prefix}project")
+        x = _squeeze_excite(x, named, expanded, prefix)
+    x = _conv_bn(x, filters, 1, 1, f"{prefix}project")
     if block.stride == 1 and channels == filters:
         return layers.Add(name=f"{prefix}add")([shortcut, x])
     return x
@@ -136,23 +136,23 @@ def _body(
     if settings.preprocess:
         x = named(layers.Rescaling(scale=1.0 / 127.5, offset=-1.0))(x)
     swish = not settings.minimalistic
-    x = _activated(_convolved(x, 16, 3, 2, "conv"), named, swish)
+    x = _activation(_conv_bn(x, 16, 3, 2, "conv"), named, swish)
     for number, block in enumerate(blocks):
         x = _inverted_residual(x, named, block, settings, number)
-    width = divisible((x.shape[-1] or 0) * 6)
-    return _activated(_convolved(x, width, 1, 1, "conv_1"), named, swish)
+    width = round_channels((x.shape[-1] or 0) * 6)
+    return _activation(_conv_bn(x, width, 1, 1, "conv_1"), named, swish)
 
 
 def _head(
     x: KerasTensor, named: Names, options: Options, width: int, settings: _Settings
 ) -> KerasTensor:
     if not options.include_top:
-        return pooled(x, named, options, use_names=True)
+        return global_pooling(x, named, options, use_names=True)
     if settings.alpha > 1.0:
-        width = divisible(width * settings.alpha)
+        width = round_channels(width * settings.alpha)
     x = named(layers.GlobalAveragePooling2D(keepdims=True))(x)
     x = layers.Conv2D(width, 1, padding="same", name="conv_2")(x)
-    x = _activated(x, named, not settings.minimalistic)
+    x = _activation(x, named, not settings.minimalistic)
     if settings.dropout > 0:
         x = named(layers.Dropout(settings.dropout))(x)
     x = layers.Conv2D(options.classes, 1, padding="same", name="logits")(x)
@@ -211,12 +211,12 @@ _ARGUMENTS = (
 )
 _EXTRA = MappingProxyType(
     {
-        "alpha": "factor of the number of filters of each layer.",
-        "minimalistic": """whether the model does without excitation, kernels of 5 and "hard_swish",
-        for hardware where these are slow.""",
-        "dropout_rate": "rate of the dropout before the classifier.",
-        "include_preprocessing": """whether the model scales pixels from 0 to 255; without it the
-        model expects numbers from -1 to 1.""",
+        "alpha": "width multiplier: factor of the number of filters in each layer.",
+        "minimalistic": """whether the model omits squeeze-and-excitation, 5x5 kernels and "hard_swish",
+        for hardware on which these are slow.""",
+        "dropout_rate": "dropout rate before the classifier.",
+        "include_preprocessing": """whether the model scales pixels from 0 to 255; False for a model
+        that expects numbers from -1 to 1.""",
     }
 )
 
@@ -229,7 +229,7 @@ def _mobilenet_v3(variant: str, blocks: Sequence[_Block], width: int) -> MobileN
         partial(_body, blocks=blocks),
         partial(_head, width=width),
         Files(file, without_top="_no_top_v2"),
-        # the classifier is convolutional, and takes images of any size
+        # the classifier is convolutional and accepts images of any size
         Sizes(None, static=False),
     )
     title = f"MobileNet V3, the {variant.lower()} network"

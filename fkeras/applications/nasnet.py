@@ -1,4 +1,4 @@
-"""NASNet-A: cells found by architecture search; each cell takes the outputs of the two before."""
+"""NASNet-A: cells from architecture search; the inputs of a cell are the two previous outputs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _REFERENCE = (
 
 
 class _Settings(NamedTuple):
-    """Sizes: filters of the first normal cells, of the stem; normal cells in each of three groups.
+    """Sizes of a NASNet.
 
-    `skip_reduction`: whether the cell after a reduction also takes the output before the cell before
-    the reduction, in the place of the reduction's input.
+    `filters` are those of the first group of normal cells, and `stem` those of the first convolution.
+    Each of the three groups has `repeats` normal cells. `skip_reduction` selects the second input of
+    the cell after a reduction cell: True for the reduction's own second input, False for its first.
     """
 
     filters: int
@@ -36,20 +37,20 @@ class _Settings(NamedTuple):
     skip_reduction: bool
 
 
-def _normalized(x: KerasTensor, name: str) -> KerasTensor:
+def _batch_norm(x: KerasTensor, name: str) -> KerasTensor:
     return layers.BatchNormalization(axis=-1, momentum=0.9997, epsilon=1e-3, name=name)(x)
 
 
-def _pointwise(x: KerasTensor, filters: int, name: str) -> KerasTensor:
+def _pointwise_conv(x: KerasTensor, filters: int, name: str) -> KerasTensor:
     return layers.Conv2D(
         filters, 1, padding="same", use_bias=False, kernel_initializer="he_normal", name=name
     )(x)
 
 
-def _separable(
+def _separable_convs(
     x: KerasTensor, named: Names, filters: int, size: int, cell: str, stride: int = 1
 ) -> KerasTensor:
-    """Two separable convolutions, of which the first has the stride."""
+    """Two separable convolutions with normalization; the stride belongs to the first."""
     x = named(layers.Activation("relu"))(x)
     if stride == 2:
         padding = strided_padding(x, size)
@@ -66,48 +67,50 @@ def _separable(
             use_bias=False,
             name=f"separable_conv_{number}_{cell}",
         )(x)
-        x = _normalized(x, f"separable_conv_{number}_bn_{cell}")
+        x = _batch_norm(x, f"separable_conv_{number}_bn_{cell}")
     return x
 
 
-def _adjusted(
-    before: KerasTensor | None, x: KerasTensor, named: Names, filters: int, cell: str
+def _adjust_previous(
+    previous: KerasTensor | None, x: KerasTensor, named: Names, filters: int, cell: str
 ) -> KerasTensor:
-    """Gives the output of the cell before the previous one the size and channels of the others."""
-    if before is None:
+    """Adjusts the output of the cell before the previous one to the image size and filters of `x`."""
+    if previous is None:
         return x
-    if before.shape[-2] != x.shape[-2]:
-        y = layers.Activation("relu", name=f"adjust_relu_1_{cell}")(before)
-        even = layers.AveragePooling2D(1, strides=2, name=f"adjust_avg_pool_1_{cell}")(y)
-        even = _pointwise(even, filters // 2, f"adjust_conv_1_{cell}")
-        # the pixels between: one row and column further
-        odd = named(layers.ZeroPadding2D(((0, 1), (0, 1))))(y)
-        odd = named(layers.Cropping2D(((1, 0), (1, 0))))(odd)
-        odd = layers.AveragePooling2D(1, strides=2, name=f"adjust_avg_pool_2_{cell}")(odd)
-        odd = _pointwise(odd, filters // 2, f"adjust_conv_2_{cell}")
-        joined = named(layers.Concatenate(axis=-1))([even, odd])
-        return _normalized(joined, f"adjust_bn_{cell}")
-    if before.shape[-1] != filters:
-        y = named(layers.Activation("relu"))(before)
-        y = _pointwise(y, filters, f"adjust_conv_projection_{cell}")
-        return _normalized(y, f"adjust_bn_{cell}")
-    return before
+    if previous.shape[-2] != x.shape[-2]:
+        y = layers.Activation("relu", name=f"adjust_relu_1_{cell}")(previous)
+        first_grid = layers.AveragePooling2D(1, strides=2, name=f"adjust_avg_pool_1_{cell}")(y)
+        first_grid = _pointwise_conv(first_grid, filters // 2, f"adjust_conv_1_{cell}")
+        # a second grid of pixels, shifted by one row and one column
+        second_grid = named(layers.ZeroPadding2D(((0, 1), (0, 1))))(y)
+        second_grid = named(layers.Cropping2D(((1, 0), (1, 0))))(second_grid)
+        second_grid = layers.AveragePooling2D(1, strides=2, name=f"adjust_avg_pool_2_{cell}")(
+            second_grid
+        )
+        second_grid = _pointwise_conv(second_grid, filters // 2, f"adjust_conv_2_{cell}")
+        joined = named(layers.Concatenate(axis=-1))([first_grid, second_grid])
+        return _batch_norm(joined, f"adjust_bn_{cell}")
+    if previous.shape[-1] != filters:
+        y = named(layers.Activation("relu"))(previous)
+        y = _pointwise_conv(y, filters, f"adjust_conv_projection_{cell}")
+        return _batch_norm(y, f"adjust_bn_{cell}")
+    return previous
 
 
-def _entered(x: KerasTensor, named: Names, filters: int, kind: str, cell: str) -> KerasTensor:
+def _relu_conv_bn(x: KerasTensor, named: Names, filters: int, kind: str, cell: str) -> KerasTensor:
     x = named(layers.Activation("relu"))(x)
-    x = _pointwise(x, filters, f"{kind}_conv_1_{cell}")
-    return _normalized(x, f"{kind}_bn_1_{cell}")
+    x = _pointwise_conv(x, filters, f"{kind}_conv_1_{cell}")
+    return _batch_norm(x, f"{kind}_bn_1_{cell}")
 
 
 def _normal_cell(
-    x: KerasTensor, before: KerasTensor, named: Names, filters: int, cell: str
+    x: KerasTensor, previous: KerasTensor, named: Names, filters: int, cell: str
 ) -> KerasTensor:
-    p = _adjusted(before, x, named, filters, cell)
-    h = _entered(x, named, filters, "normal", cell)
+    p = _adjust_previous(previous, x, named, filters, cell)
+    h = _relu_conv_bn(x, named, filters, "normal", cell)
 
     def separable(source: KerasTensor, size: int, side: str) -> KerasTensor:
-        return _separable(source, named, filters, size, f"normal_{side}_{cell}")
+        return _separable_convs(source, named, filters, size, f"normal_{side}_{cell}")
 
     def averaged(source: KerasTensor, side: str) -> KerasTensor:
         name = f"normal_{side}_{cell}"
@@ -127,14 +130,14 @@ def _normal_cell(
 
 
 def _reduction_cell(
-    x: KerasTensor, before: KerasTensor | None, named: Names, filters: int, cell: str
+    x: KerasTensor, previous: KerasTensor | None, named: Names, filters: int, cell: str
 ) -> KerasTensor:
-    p = _adjusted(before, x, named, filters, cell)
-    h = _entered(x, named, filters, "reduction", cell)
+    p = _adjust_previous(previous, x, named, filters, cell)
+    h = _relu_conv_bn(x, named, filters, "reduction", cell)
     h3 = layers.ZeroPadding2D(strided_padding(h, 3), name=f"reduction_pad_1_{cell}")(h)
 
     def separable(source: KerasTensor, size: int, side: str) -> KerasTensor:
-        return _separable(source, named, filters, size, f"reduction_{side}_{cell}", stride=2)
+        return _separable_convs(source, named, filters, size, f"reduction_{side}_{cell}", stride=2)
 
     def added(left: KerasTensor, right: KerasTensor, name: str) -> KerasTensor:
         return layers.Add(name=f"reduction_{name}_{cell}")([left, right])
@@ -147,8 +150,8 @@ def _reduction_cell(
     name = f"reduction_left4_{cell}"
     x4 = layers.AveragePooling2D(3, strides=1, padding="same", name=name)(x1)
     x4 = named(layers.Add())([x2, x4])
-    # with the name of the pooling above, as in Keras
-    last = _separable(x1, named, filters, 3, name)
+    # in Keras, the names of these layers contain the name of the pooling above
+    last = _separable_convs(x1, named, filters, 3, name)
     largest = layers.MaxPooling2D(3, strides=2, name=f"reduction_right5_{cell}")(h3)
     x5 = added(last, largest, "add4")
     return layers.Concatenate(axis=-1, name=f"reduction_concat_{cell}")([x2, x3, x4, x5])
@@ -163,19 +166,19 @@ def _body(x: KerasTensor, named: Names, options: Options, settings: _Settings) -
         kernel_initializer="he_normal",
         name="stem_conv1",
     )(x)
-    x = _normalized(x, "stem_bn1")
+    x = _batch_norm(x, "stem_bn1")
     filters, repeats = settings.filters, settings.repeats
     stem, x = x, _reduction_cell(x, None, named, filters // 4, "stem_1")
-    before, x = x, _reduction_cell(x, stem, named, filters // 2, "stem_2")
+    previous, x = x, _reduction_cell(x, stem, named, filters // 2, "stem_2")
     for group in range(3):
         if group:
             cell = f"reduce_{group * repeats}"
-            reduced = _reduction_cell(x, before, named, filters * 2**group, cell)
-            before = before if settings.skip_reduction else x
+            reduced = _reduction_cell(x, previous, named, filters * 2**group, cell)
+            previous = previous if settings.skip_reduction else x
             x = reduced
         for index in range(repeats):
             cell = str(group * repeats + index + min(group, 1))
-            before, x = x, _normal_cell(x, before, named, filters * 2**group, cell)
+            previous, x = x, _normal_cell(x, previous, named, filters * 2**group, cell)
     return named(layers.Activation("relu"))(x)
 
 
@@ -261,6 +264,7 @@ def _nasnet(variant: str, settings: _Settings, sizes: Sizes) -> NASNet:
     return cast(NASNet, describe(build, plan, document, __name__, _ARGUMENTS))
 
 
-# Keras composes networks for images of unknown size, whose cells then add features of different sizes
+# `fixed`: Keras also composes networks for images of unknown size, but their cells then add features
+# of different sizes
 NASNetMobile = _nasnet("Mobile", _Settings(44, 32, 4, False), Sizes(224, features=224, fixed=True))
 NASNetLarge = _nasnet("Large", _Settings(168, 96, 6, True), Sizes(331, features=331, fixed=True))

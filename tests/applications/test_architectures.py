@@ -1,4 +1,4 @@
-"""The architectures are Keras's: the same graphs, names, arguments and numbers."""
+"""Graphs, names, arguments and outputs of the architectures equal Keras's."""
 
 import hashlib
 import importlib
@@ -22,7 +22,7 @@ from tools.stress import applications
 NAMES = applications.NAMES
 MODULES = sorted(name for name in dir(keras.applications) if name.islower() and name[0] != "_")
 FEATURES = {"include_top": False, "input_shape": None}
-# small networks of all families: the exhaustive rows have the others
+# small networks; the exhaustive tests compare all networks
 GRAPHS = (
     ("MobileNet", {"alpha": 0.5, "depth_multiplier": 2, "dropout": 0.5}),
     ("MobileNet", {"include_top": False, "pooling": "avg"}),
@@ -44,7 +44,7 @@ ALL_GRAPHS = tuple((name, options) for name in NAMES for options in VARIANTS)
 
 
 def _json(model):
-    """The graph as JSON; the inputs of nested Sequentials have no names that a user sees."""
+    """The graph as JSON, without the numbers of unnamed inputs, which nested Sequentials hide."""
     return re.sub(r"input_layer_\d+", "input_layer", model.to_json())
 
 
@@ -67,13 +67,13 @@ def _check_graph(name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), GRAPHS, ids=[row[0] for row in GRAPHS])
-def test_graphs_names_and_settings_are_those_of_keras(name, options):
+def test_graphs_names_and_settings_equal_keras(name, options):
     _check_graph(name, options)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "options"), ALL_GRAPHS)
-def test_all_graphs_are_those_of_keras(name, options):
+def test_all_graphs_equal_keras(name, options):
     if name == "NASNetLarge" and options is FEATURES:
         pytest.skip("Keras's graph for images of unknown size cannot run")
     if options.get("input_shape") and name in applications.SIZES:
@@ -83,13 +83,13 @@ def test_all_graphs_are_those_of_keras(name, options):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
-def test_all_outputs_are_those_of_keras(name, tmp_path):
+def test_all_outputs_equal_keras(name, tmp_path):
     with keras_rules():
         (difference,) = applications.check_composed(name, tmp_path)
     assert difference <= applications.COMPOSED_LIMIT
 
 
-def test_names_and_modules_are_those_of_keras():
+def test_names_and_modules_equal_keras():
     functions = {name for name in dir(keras.applications) if name[0].isupper()}
     assert functions == set(NAMES) and len(functions) == 40
     assert functions | set(MODULES) == set(fk.applications.__all__)
@@ -101,7 +101,7 @@ def test_names_and_modules_are_those_of_keras():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_arguments_and_docstrings(name):
+def test_arguments_equal_keras_and_are_documented(name):
     ours, theirs = getattr(fk.applications, name), getattr(keras.applications, name)
     parameters = inspect.signature(ours).parameters.values()
     expected = inspect.signature(theirs).parameters.values()
@@ -126,7 +126,7 @@ def small():
 
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".keras", ".h5"])
-def test_a_file_of_keras_gives_the_outputs_of_keras(small, suffix, tmp_path):
+def test_outputs_with_weights_of_keras_equal_keras(small, suffix, tmp_path):
     theirs, options, x, outputs = small
     path = tmp_path / f"model{suffix}"
     with keras_rules():
@@ -138,7 +138,7 @@ def test_a_file_of_keras_gives_the_outputs_of_keras(small, suffix, tmp_path):
 
 
 def test_layers_of_a_keras_2_file_are_matched_by_position(small, tmp_path):
-    """Keras's ImageNet files are of Keras 2, with layers of a session that named others before."""
+    """Keras 2 wrote Keras's ImageNet files, and its layer names have the numbers of another session."""
     theirs, options, x, outputs = small
     path = tmp_path / "mobilenet.h5"
     with h5py.File(path, "w") as file:
@@ -156,7 +156,7 @@ def test_layers_of_a_keras_2_file_are_matched_by_position(small, tmp_path):
     np.testing.assert_allclose(model(x, state=state), outputs, rtol=1e-4, atol=1e-5)
 
 
-def test_features_of_a_file_with_the_classifier(small, tmp_path):
+def test_a_file_with_the_classifier_does_not_fit_the_features(small, tmp_path):
     theirs, options, _, _ = small
     with keras_rules():
         theirs.save_weights(tmp_path / "m.weights.h5")
@@ -166,8 +166,8 @@ def test_features_of_a_file_with_the_classifier(small, tmp_path):
         )
 
 
-def test_the_rescaling_of_keras_imagenet_files(tmp_path, monkeypatch):
-    """Keras adds a layer for weights="imagenet" alone; the digest of the file tells its weights."""
+def test_keras_imagenet_files_add_a_rescaling(tmp_path, monkeypatch):
+    """Keras adds a layer for weights="imagenet" alone; fkeras recognizes the file by its digest."""
     path = tmp_path / "b0.h5"
     path.write_bytes(b"weights")
 
@@ -184,7 +184,7 @@ def test_the_rescaling_of_keras_imagenet_files(tmp_path, monkeypatch):
     np.testing.assert_allclose(scale, 1 / np.sqrt([0.229, 0.224, 0.225]))
 
 
-def test_a_model_without_weights_builds_from_a_key():
+def test_a_model_without_weights_is_built_from_a_key():
     build = fk.applications.MobileNet
     model = build(weights=None, alpha=0.25, input_shape=(32, 32, 3), classes=3)
     assert model == build(weights=None, alpha=0.25, input_shape=(32, 32, 3), classes=3)
@@ -194,7 +194,7 @@ def test_a_model_without_weights_builds_from_a_key():
     np.testing.assert_allclose(np.sum(model(x, state=model.init_state())), 1.0, rtol=1e-5)
 
 
-def test_an_input_tensor_continues_a_graph():
+def test_an_input_tensor_extends_a_graph():
     image = fk.Input((40, 40, 1), name="gray")
     color = layers.Concatenate(name="color")([image, image, image])
     model = fk.applications.MobileNet(
@@ -225,7 +225,11 @@ ERRORS = (
         ValueError,
         "https://storage.*kernels_notop.h5",
     ),
-    (lambda: _vgg(weights="nowhere.h5"), FileNotFoundError, "there is no file 'nowhere.h5'"),
+    (
+        lambda: _vgg(weights="nowhere.h5"),
+        FileNotFoundError,
+        "received 'nowhere.h5', which is missing",
+    ),
     (lambda: _vgg(weights=3), TypeError, "weights: expected None or the path.*received 3"),
     (lambda: _vgg(pooling="mean"), ValueError, "pooling: expected None, 'avg' or 'max'"),
     (lambda: _vgg(classes=0), ValueError, "classes: expected a positive integer"),
@@ -244,7 +248,7 @@ ERRORS = (
     (
         lambda: _vgg(input_tensor=fk.Input((32, 32, 3)), input_shape=(48, 32, 3)),
         ValueError,
-        "differs from the shape",
+        "input_shape: expected the shape",
     ),
     (lambda: _vgg(input_tensor=keras.Input((32, 32, 3))), TypeError, "Keras"),
     (
@@ -280,8 +284,8 @@ def test_errors_name_the_argument_and_a_remedy(call, kind, message):
         call()
 
 
-def test_the_example_of_a_docstring_runs():
-    # the docstrings have one template; the exhaustive graphs compose every network
+def test_the_docstring_example_runs():
+    # one docstring is enough: all are written from one template
     example = fk.applications.MobileNetV3Small.__doc__.partition("Example:")[2]
     lines = [line[8:] for line in example.splitlines() if line.startswith("    >>> ")]
     namespace = {}

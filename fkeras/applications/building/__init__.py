@@ -1,1 +1,1 @@
-"""What all architectures share: arguments, weights, heads, documentation, images and classes."""
+"""Parts that architectures share: arguments, weights, heads, docstrings, image preprocessing, classes."""

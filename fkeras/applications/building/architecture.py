@@ -1,4 +1,4 @@
-"""Functions of architectures with the arguments that most of Keras's have."""
+"""Public functions of architectures, with the arguments that most of Keras's architectures have."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Architecture(Protocol):
 
 
 def architecture(plan: Plan, document: Document, name: str, module: str) -> Architecture:
-    """Returns the function of an architecture.
+    """Returns the public function of an architecture.
 
     Args:
         plan: the architecture.
-        document: what the docstring says.
+        document: texts of the docstring.
         name: default name of the model.
-        module: module of the function.
+        module: public module of the function.
     """
     default_name = name
 
@@ -87,17 +87,16 @@ def architecture(plan: Plan, document: Document, name: str, module: str) -> Arch
 def describe(
     function: Any, plan: Plan, document: Document, module: str, arguments: tuple[str, ...]
 ) -> Any:
-    """Gives a function the name, the module and the docstring of its architecture.
+    """Sets the name, the module and the docstring of an architecture's function.
 
     Args:
         function: the function.
         plan: the architecture.
-        document: what the docstring says.
-        module: module of the function.
-        arguments: the function's arguments in their order.
+        document: texts of the docstring.
+        module: public module of the function.
+        arguments: names of the function's arguments, in order.
     """
     function.__name__ = function.__qualname__ = plan.function
     function.__module__ = module
-    sizes = plan.sizes
-    function.__doc__ = docstring(plan.function, document, arguments, sizes.default, sizes.minimum)
+    function.__doc__ = docstring(plan.function, document, arguments, plan.sizes)
     return function

@@ -1,4 +1,4 @@
-"""The arguments that all architectures take: checks, and the symbolic input that they describe."""
+"""Checks of the arguments that all architectures share, and the symbolic images they describe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POOLINGS = (None, "avg", "max")
 
 
 class Options(NamedTuple):
-    """The arguments of a call of an architecture, as the caller passes them.
+    """Arguments of an architecture's function, as passed by the caller.
 
     Example:
         >>> Options(weights=None, classes=10).include_top
@@ -45,11 +45,11 @@ class Sizes(NamedTuple):
     """The image sizes of an architecture.
 
     Args:
-        default: height and width without `input_shape`, with the classifier; None for unknown sizes.
-        minimum: the smallest height and width.
-        static: whether the classifier needs a fixed height and width.
-        features: height and width without `input_shape` and classifier; None for unknown sizes.
-        fixed: whether the features need a fixed height and width too.
+        default: height and width if `input_shape` is None; None for unknown sizes.
+        minimum: smallest height and width.
+        static: whether a network with the classifier needs a fixed height and width.
+        features: like `default`, for a network without the classifier.
+        fixed: whether a network without the classifier also needs a fixed height and width.
 
     Example:
         >>> Sizes(224).minimum
@@ -64,7 +64,7 @@ class Sizes(NamedTuple):
 
 
 def check_options(where: str, options: Options, url: str) -> Options:
-    """Returns the options with checked types; input shape and tensor are checked by `start`.
+    """Checks and converts all options except input shape and tensor, which `input_images` checks.
 
     Args:
         where: name of the architecture, for messages.
@@ -79,11 +79,13 @@ def check_options(where: str, options: Options, url: str) -> Options:
     if options.pooling not in POOLINGS:
         raise ValueError(
             f"{where}: pooling: expected None, 'avg' or 'max', received "
-            f"{describe_value(options.pooling)}.{suggest(str(options.pooling), ('avg', 'max'))}"
+            f"{describe_value(options.pooling)}.{suggest(str(options.pooling), ('avg', 'max'))} Write "
+            "pooling='avg' for the mean of each channel."
         )
     if options.name is not None and not isinstance(options.name, str):
         raise TypeError(
-            f"{where}: name: expected a string or None, received {describe_value(options.name)}."
+            f"{where}: name: expected a string or None, received {describe_value(options.name)}. "
+            "Write name='backbone'."
         )
     return options._replace(
         include_top=boolean.check(f"{where}: include_top", options.include_top),
@@ -99,26 +101,28 @@ def _weights_path(where: str, weights: Any, url: str) -> str | None:
         check_not_keras(weights, f"{where}: weights")
         raise TypeError(
             f"{where}: weights: expected None or the path of a file, received "
-            f"{describe_value(weights)}. Arrays are set by model.set_weights."
+            f"{describe_value(weights)}. Pass arrays to model.set_weights."
         )
     path = as_path(weights)
     if os.path.exists(path):
         return path
     if path == "imagenet":
         raise ValueError(
-            f"{where}: weights='imagenet' is the name of a download, and fkeras downloads nothing. "
-            f"Get the file from {url} and pass its path: "
-            f'model, state = fk.applications.{where}(weights="{url.rpartition("/")[2]}"). Random '
+            f"{where}: weights: expected None or the path of a file, received 'imagenet': fkeras "
+            f"downloads nothing. Download {url} and write "
+            f'model, state = fk.applications.{where}(weights="{url.rpartition("/")[2]}"), or use random '
             f"weights: fk.applications.{where}(weights=None).build(jax.random.key(0))."
         )
     raise FileNotFoundError(
-        f"{where}: weights: there is no file {path!r}. Pass the path of a file that Keras or fkeras "
-        "wrote (.h5, .weights.h5, .keras), or None for random weights."
+        f"{where}: weights: expected the path of a file, received {path!r}, which is missing. Pass a "
+        "file of Keras or fkeras (.h5, .weights.h5, .keras), or None for random weights."
     )
 
 
-def start(where: str, options: Options, sizes: Sizes) -> tuple[KerasTensor, Any]:
-    """Returns the images that the architecture begins with, and the inputs of the model.
+def input_images(where: str, options: Options, sizes: Sizes) -> tuple[KerasTensor, Any]:
+    """Returns the symbolic images that the network processes, and the inputs of the model.
+
+    The two differ if `input_tensor` was computed from other inputs.
 
     Args:
         where: name of the architecture, for messages.
@@ -126,8 +130,8 @@ def start(where: str, options: Options, sizes: Sizes) -> tuple[KerasTensor, Any]
         sizes: the image sizes of the architecture.
 
     Raises:
-        ValueError: for a shape that the architecture cannot take.
-        TypeError: for values of other types.
+        ValueError: for a shape that the architecture does not support.
+        TypeError: if `input_tensor` is not a symbolic tensor.
     """
     if options.input_tensor is None:
         x = Input(_input_shape(where, options, sizes))
@@ -137,25 +141,25 @@ def start(where: str, options: Options, sizes: Sizes) -> tuple[KerasTensor, Any]
         check_not_keras(tensor, f"{where}: input_tensor")
         raise TypeError(
             f"{where}: input_tensor: expected a symbolic tensor, received {describe_value(tensor)}. "
-            "Write input_tensor=fk.Input((224, 224, 3)); arrays are passed to the model."
+            "Write input_tensor=fk.Input((224, 224, 3)), and pass arrays to the model."
         )
     shape = tensor.shape[1:]
     _check_shape(where, "input_tensor", shape, sizes)
     if options.input_shape is not None:
-        other = _check_shape(where, "input_shape", options.input_shape, sizes)
-        if len(other) != len(shape) or any(
-            a != b for a, b in zip(other, shape, strict=True) if None not in (a, b)
+        input_shape = _check_shape(where, "input_shape", options.input_shape, sizes)
+        if len(input_shape) != len(shape) or any(
+            a != b for a, b in zip(input_shape, shape, strict=True) if None not in (a, b)
         ):
             raise ValueError(
-                f"{where}: input_shape {other} differs from the shape {shape} of input_tensor. "
-                "Leave out input_shape."
+                f"{where}: input_shape: expected the shape {shape} of input_tensor, received "
+                f"{input_shape}. Leave out input_shape."
             )
-    inputs = _sources(tensor)
+    inputs = _source_inputs(tensor)
     return tensor, inputs[0] if len(inputs) == 1 else inputs
 
 
-def image_rows(x: KerasTensor) -> int | None:
-    """Returns the height of images (b, h, w, c), for names of models."""
+def image_height(x: KerasTensor) -> int | None:
+    """Returns the height of images (b, h, w, c), which is part of some default model names."""
     return x.shape[1]
 
 
@@ -167,38 +171,38 @@ def _input_shape(where: str, options: Options, sizes: Sizes) -> tuple[int | None
     if options.include_top and sizes.static and None in shape:
         raise ValueError(
             f"{where}: input_shape: expected fixed sizes with include_top=True, received {shape}. "
-            f"Give height and width, such as ({sizes.default}, {sizes.default}, 3)"
+            f"Write height and width, such as ({sizes.default}, {sizes.default}, 3)"
             f"{'' if sizes.fixed else ', or include_top=False'}."
         )
     return shape
 
 
-_size = integer(minimum=1, optional=True)
+_DIMENSION = integer(minimum=1, optional=True)
 
 
 def _check_shape(where: str, argument: str, shape: Any, sizes: Sizes) -> tuple[int | None, ...]:
-    least = sizes.minimum
+    minimum = sizes.minimum
     if isinstance(shape, str) or not isinstance(shape, Sequence) or len(shape) != 3:
         raise ValueError(
             f"{where}: {argument}: expected (height, width, channels), received "
             f"{describe_value(shape)}. Write ({sizes.default or 224}, {sizes.default or 224}, 3), "
             "without the batch axis."
         )
-    shape = tuple(_size.check(f"{where}: {argument}", size) for size in shape)
+    shape = tuple(_DIMENSION.check(f"{where}: {argument}", size) for size in shape)
     if shape[2] is None:
         raise ValueError(
-            f"{where}: {argument}: expected a fixed number of channels, received {shape}. Color "
-            "images have 3."
+            f"{where}: {argument}: expected a fixed number of channels, received {shape}. Write "
+            "3 for color images."
         )
-    if any(size is not None and size < least for size in shape[:2]):
-        channels_first = shape[0] in (1, 3) and (shape[1] or least) >= least
+    if any(size is not None and size < minimum for size in shape[:2]):
+        is_channels_first = shape[0] in (1, 3) and (shape[1] or minimum) >= minimum
         remedy = (
-            "The channels are the last axis: transpose the images to (height, width, channels)."
-            if channels_first
+            "Transpose the images to (height, width, channels): channels are the last axis."
+            if is_channels_first
             else "Enlarge the images: layers.Resizing(height, width)."
         )
         raise ValueError(
-            f"{where}: {argument}: expected height and width of {least} or more, received {shape}. "
+            f"{where}: {argument}: expected height and width of {minimum} or more, received {shape}. "
             f"{remedy}"
         )
     if sizes.fixed and None in shape:
@@ -209,18 +213,18 @@ def _check_shape(where: str, argument: str, shape: Any, sizes: Sizes) -> tuple[i
     return shape
 
 
-def _sources(tensor: Any) -> list[Any]:
-    """Returns the tensors from `fk.Input` that a tensor is computed from, in the order of calls."""
-    sources: dict[Node, Any] = {}
-    seen: set[Node] = set()
+def _source_inputs(tensor: Any) -> list[Any]:
+    """Returns the `fk.Input` tensors from which a tensor is computed, in the order of the calls."""
+    source_inputs: dict[Node, Any] = {}
+    visited: set[Node] = set()
     stack = [tensor]
     while stack:
         current = stack.pop()
-        if current.node in seen:
+        if current.node in visited:
             continue
-        seen.add(current.node)
+        visited.add(current.node)
         if is_input(current):
-            sources[current.node] = current
-        # reversed, since a stack pops the last entry first
+            source_inputs[current.node] = current
+        # reversed, so that `pop` returns the first input of a call first
         stack.extend(reversed(current.node.inputs))
-    return list(sources.values())
+    return list(source_inputs.values())

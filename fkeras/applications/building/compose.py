@@ -1,4 +1,4 @@
-"""From body and head to a model, and to its weights from a file."""
+"""Composition of a model from body and head, with weights from a file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from fkeras import layers
-from fkeras.applications.building.arguments import Options, Sizes, check_options, start
+from fkeras.applications.building.arguments import Options, Sizes, check_options, input_images
 from fkeras.applications.building.names import Names
 from fkeras.engine import KerasTensor, Model
 from fkeras.saving import load_weights
 
-#: from images or features to features: `(x, named, options)`, with further arguments until `partial`
-#: has set them
+#: function of `(x, named, options)` from images or features to features; `partial` sets all other
+#: arguments
 Part: TypeAlias = Callable[..., KerasTensor]
 Loaded: TypeAlias = tuple[Model, dict[str, Any]]
 
@@ -21,7 +21,12 @@ _FILES = "https://storage.googleapis.com/tensorflow/keras-applications/"
 
 
 class Files(NamedTuple):
-    """Keras's files of ImageNet weights: with the classifier, and without.
+    """URLs of Keras's files of ImageNet weights, with and without the classifier.
+
+    Args:
+        template: path in the folder, with {} for the suffix.
+        without_top: suffix of the file without the classifier.
+        folder: URL of the folder.
 
     Example:
         >>> Files("vgg16/vgg16_weights_tf_dim_ordering_tf_kernels{}.h5").url(False)[-19:]
@@ -33,7 +38,7 @@ class Files(NamedTuple):
     folder: str = _FILES
 
     def url(self, include_top: bool) -> str:
-        """Returns the address of the file."""
+        """Returns the URL of a file."""
         return self.folder + self.template.format("" if include_top else self.without_top)
 
 
@@ -41,11 +46,11 @@ class Plan(NamedTuple):
     """Everything about an architecture except the caller's arguments.
 
     Args:
-        function: name of the public function, for messages.
-        body: from the images to the features.
-        head: from the features to scores, or to pooled features.
-        files: Keras's files of weights.
-        sizes: image sizes.
+        function: name of the public function, also for messages.
+        body: computes features from images.
+        head: computes class scores or pooled features from the body's features.
+        files: URLs of Keras's files of weights.
+        sizes: supported image sizes.
     """
 
     function: str
@@ -56,39 +61,42 @@ class Plan(NamedTuple):
 
 
 def compose(
-    plan: Plan, options: Options, named_after: Callable[[KerasTensor], str] | None = None
+    plan: Plan, options: Options, default_name: Callable[[KerasTensor], str] | None = None
 ) -> Any:
-    """Returns the model, or with a file of weights `(model, state)`.
+    """Composes the model; with a file of weights, returns `(model, state)`.
 
     Args:
         plan: the architecture.
         options: the arguments of the caller.
-        named_after: default name of the model, from the images.
+        default_name: function from the images to the default name of the model.
 
     Raises:
-        ValueError: for arguments that the architecture cannot take.
+        ValueError: for arguments that the architecture does not support.
         FileNotFoundError: for a missing file of weights.
         FileError: for a file with other weights.
     """
+    # before the check of `include_top`, which may still have another type
     url = plan.files.url(options.include_top is not False)
     options = check_options(plan.function, options, url)
-    x, inputs = start(plan.function, options, plan.sizes)
-    if options.name is None and named_after is not None:
-        options = options._replace(name=named_after(x))
+    x, inputs = input_images(plan.function, options, plan.sizes)
+    if options.name is None and default_name is not None:
+        options = options._replace(name=default_name(x))
     named = Names()
     x = plan.head(plan.body(x, named, options), named, options)
     model = Model(inputs, x, name=options.name)
     return model if options.weights is None else load_weights(options.weights, model)
 
 
-def pooled(x: KerasTensor, named: Names, options: Options, use_names: bool = False) -> KerasTensor:
-    """Applies the pooling that `pooling` names.
+def global_pooling(
+    x: KerasTensor, named: Names, options: Options, use_names: bool = False
+) -> KerasTensor:
+    """Pools each channel over the image, as the option `pooling` selects: "avg", "max" or None.
 
     Args:
         x: features (b, h, w, c).
-        named: names of unnamed layers.
+        named: names the unnamed layers.
         options: the arguments of the caller.
-        use_names: whether the layers are named "avg_pool" and "max_pool".
+        use_names: whether the layers have the names "avg_pool" and "max_pool" in Keras.
     """
     if options.pooling is None:
         return x
@@ -109,19 +117,19 @@ def dense_head(
     dropout: float = 0.0,
     **initializers: Any,
 ) -> KerasTensor:
-    """Averages each channel and classifies with one dense layer; without the top, pools.
+    """Classifies the channel means by one dense layer; without the classifier, only pools.
 
     Args:
         x: features (b, h, w, c).
-        named: names of unnamed layers.
+        named: names the unnamed layers.
         options: the arguments of the caller.
-        name_average: whether the averaging layer of the classifier is named "avg_pool".
-        name_pooling: whether the pooling layers without a classifier have names.
-        dropout: rate of the dropout before the dense layer; 0 for no dropout layer.
+        name_average: whether the pooling layer before the classifier has the name "avg_pool" in Keras.
+        name_pooling: whether the pooling layers without a classifier have names in Keras.
+        dropout: dropout rate before the dense layer; 0 for no dropout layer.
         initializers: initializers of the dense layer.
     """
     if not options.include_top:
-        return pooled(x, named, options, name_pooling)
+        return global_pooling(x, named, options, name_pooling)
     average = layers.GlobalAveragePooling2D
     x = (average(name="avg_pool") if name_average else named(average()))(x)
     if dropout > 0:
@@ -134,5 +142,5 @@ def dense_head(
     )(x)
 
 
-#: the head of most architectures: pooling layers have names
+#: the head of architectures whose pooling layers all have names
 named_head = partial(dense_head, name_pooling=True)

@@ -1,10 +1,12 @@
-"""The docstrings of the architectures, from one template."""
+"""The template of the architectures' docstrings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
+
+from fkeras.applications.building.arguments import Sizes
 
 _TEMPLATE = """Composes {title}.
 
@@ -14,15 +16,15 @@ Args:
 {arguments}
 
 Returns:
-    With `weights=None` the model without weights: `model.build(key)` draws them, `Trainer.init` too.
-    With a file `(model, state)`, as `fk.load_weights` returns them; the state has the moving
-    statistics.
+    With `weights=None`, a model without weights; `model.build(key)` or `Trainer.init` initializes
+    them. With a file, `(model, state)` as from `fk.load_weights`; the state holds the moving
+    statistics of the normalization.
 
 Raises:
-    ValueError: for an argument out of range, for images that are too small, and for the weights
-        "imagenet"; the message has the address of Keras's file.
+    ValueError: for an argument out of range, for images that are too small, and for
+        `weights="imagenet"`; the message gives the URL of Keras's file.
     TypeError: for an argument of another type.
-    FileNotFoundError: for a path without a file.
+    FileNotFoundError: if the file of weights is missing.
     FileError: for a file with the weights of another model; the error lists all differences.
 
 Example:
@@ -37,14 +39,15 @@ References:
 
 _ARGUMENTS = MappingProxyType(
     {
-        "input_shape": """height, width and channels of the images; the default is {default}.
-        Height and width are {minimum} or more.""",
+        "input_shape": """height, width and channels of the images, with height and width of {minimum} or
+        more; the default is {default}, and {features} without the classifier.""",
         "include_top": "whether the model ends in the classifier.",
-        "weights": """None for a model without weights, or the path of a file that Keras or fkeras wrote
-        (`.h5`, `.weights.h5`, `.keras`, `.safetensors`, `.npz`). Keras's files of ImageNet weights
-        are such files; fkeras downloads nothing.""",
-        "input_tensor": "a symbolic tensor of images in the place of a new input.",
-        "pooling": """without the classifier: None for features (b, h, w, c), "avg" or "max" for (b, c).""",
+        "weights": """None for a model without weights, or the path of a file from Keras or fkeras
+        (`.h5`, `.weights.h5`, `.keras`, `.safetensors`, `.npz`), such as a downloaded file of
+        Keras's ImageNet weights. fkeras downloads nothing.""",
+        "input_tensor": "symbolic images that replace the input of the model.",
+        "pooling": """output without the classifier: None for features (b, h, w, c), "avg" or "max" for
+        features (b, c).""",
         "classes": "number of classes of the classifier.",
         "classifier_activation": "activation of the classifier; None for logits.",
         "name": "name of the model.",
@@ -53,14 +56,14 @@ _ARGUMENTS = MappingProxyType(
 
 
 class Document(NamedTuple):
-    """Parts of the docstring of an architecture.
+    """Texts for the docstring of an architecture.
 
     Args:
-        title: the architecture, at the end of "Composes ...".
-        reference: authors, year, title and address of the paper.
-        images: the pixels that the model expects.
-        shape: images of the example.
-        extra: further arguments with their descriptions.
+        title: name of the architecture, after "Composes".
+        reference: authors, year, title and URL of the paper.
+        images: the pixels that the model expects, after "The model expects".
+        shape: shape of the images in the example.
+        extra: descriptions of additional arguments.
     """
 
     title: str
@@ -70,30 +73,30 @@ class Document(NamedTuple):
     extra: Mapping[str, str] = MappingProxyType({})
 
 
-RAW = "pixels from 0 to 255 and scales them itself."
-PREPROCESSED = "images of its module's `preprocess_input`, which takes pixels from 0 to 255."
+RAW = "pixels from 0 to 255 and scales the pixels itself."
+PREPROCESSED = "images from its module's `preprocess_input`, which scales pixels from 0 to 255."
 
 
-def docstring(
-    function: str, document: Document, names: tuple[str, ...], default: int | None, minimum: int
-) -> str:
+def docstring(function: str, document: Document, names: tuple[str, ...], sizes: Sizes) -> str:
     """Returns the docstring of an architecture.
 
     Args:
         function: name of the function.
-        document: what is special.
-        names: the arguments in their order.
-        default: default height and width.
-        minimum: smallest height and width.
+        document: texts of the architecture.
+        names: names of the arguments, in order.
+        sizes: image sizes of the architecture.
 
     Example:
-        >>> docstring("Net", Document("Net", "Net, 2020.", RAW), ("name",), 224, 32)[:13]
+        >>> docstring("Net", Document("Net", "Net, 2020.", RAW), ("name",), Sizes(224))[:13]
         'Composes Net.'
     """
-    texts = {**_ARGUMENTS, **document.extra}
-    shape = f"({default}, {default}, 3)"
-    lines = (f"    {name}: {texts[name]}" for name in names)
-    arguments = "\n".join(lines).format(default=shape, minimum=minimum)
+    descriptions = {**_ARGUMENTS, **document.extra}
+    lines = (f"    {name}: {descriptions[name]}" for name in names)
+    arguments = "\n".join(lines).format(
+        default=f"({sizes.default}, {sizes.default}, 3)",
+        features=f"({sizes.features}, {sizes.features}, 3)",
+        minimum=sizes.minimum,
+    )
     return _TEMPLATE.format(
         title=document.title,
         images=document.images,

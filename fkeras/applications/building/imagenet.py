@@ -1,4 +1,4 @@
-"""Images before a model of ImageNet, and class names after it."""
+"""Preprocessing of images for ImageNet models, and class names of their predictions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ Images = TypeVar("Images", np.ndarray, jax.Array, KerasTensor)
 
 _MODES = ("caffe", "tf", "torch")
 _FORMATS = ("channels_first", "channels_last")
-# of ImageNet's training images: pixels from 0 to 255 in the order blue, green, red
+# mean color of ImageNet's training images: blue, green, red, from 0 to 255
 _BGR_MEAN = (103.939, 116.779, 123.68)
-# pixels from 0 to 1 in the order red, green, blue
+# mean and standard deviation of the colors: red, green, blue, from 0 to 1
 _RGB_MEAN = (0.485, 0.456, 0.406)
 _RGB_DEVIATION = (0.229, 0.224, 0.225)
-_INDEX = "https://storage.googleapis.com/download.tensorflow.org/data/imagenet_class_index.json"
+_CLASS_INDEX_URL = (
+    "https://storage.googleapis.com/download.tensorflow.org/data/imagenet_class_index.json"
+)
 
 
 def preprocess_input(x: Images, data_format: str | None = None, mode: str = "caffe") -> Images:
-    """Scales pixels from 0 to 255 as the models of ImageNet were trained.
+    """Scales pixels from 0 to 255 to the range with which an ImageNet model was trained.
 
-    Integers become float32, and floats keep their dtype. The argument stays unchanged; Keras
+    Integers become float32, and floats keep their dtype. The argument is unchanged, whereas Keras
     overwrites NumPy arrays of floats.
 
     Args:
@@ -48,7 +50,7 @@ def preprocess_input(x: Images, data_format: str | None = None, mode: str = "caf
     Raises:
         ValueError: for an unknown mode or data format, and for images without three channels where
             the mode needs them.
-        TypeError: for a value that is no array.
+        TypeError: if `x` is not an array.
 
     Example:
         >>> import numpy as np
@@ -58,12 +60,14 @@ def preprocess_input(x: Images, data_format: str | None = None, mode: str = "caf
     if mode not in _MODES:
         raise ValueError(
             f"preprocess_input: mode: expected 'caffe', 'tf' or 'torch', received "
-            f"{describe_value(mode)}.{suggest(str(mode), _MODES)}"
+            f"{describe_value(mode)}.{suggest(str(mode), _MODES)} Choose the mode with which the model "
+            "was trained."
         )
     if data_format is not None and data_format not in _FORMATS:
         raise ValueError(
             "preprocess_input: data_format: expected None, 'channels_last' or 'channels_first', "
-            f"received {describe_value(data_format)}.{suggest(str(data_format), _FORMATS)}"
+            f"received {describe_value(data_format)}.{suggest(str(data_format), _FORMATS)} "
+            "Choose the axis order of the images."
         )
     pixels: Any = _float_pixels(x)
     if mode == "tf":
@@ -72,13 +76,13 @@ def preprocess_input(x: Images, data_format: str | None = None, mode: str = "caf
     if pixels.ndim < 3 or pixels.shape[axis] != 3:
         raise ValueError(
             f"preprocess_input: expected images with 3 channels on axis {axis}, received "
-            f"{tuple(pixels.shape)}. Gray images: repeat the channel, np.repeat(x, 3, axis={axis})."
+            f"{tuple(pixels.shape)}. Repeat the channel of gray images: np.repeat(x, 3, axis={axis})."
         )
     if mode == "caffe":
-        flipped = pixels[..., ::-1] if axis == -1 else pixels[..., ::-1, :, :]
-        return flipped - _along(_BGR_MEAN, axis, pixels)
-    scaled = pixels / 255.0 - _along(_RGB_MEAN, axis, pixels)
-    return scaled / _along(_RGB_DEVIATION, axis, pixels)
+        bgr = pixels[..., ::-1] if axis == -1 else pixels[..., ::-1, :, :]
+        return bgr - _channel_values(_BGR_MEAN, axis, pixels)
+    centered = pixels / 255.0 - _channel_values(_RGB_MEAN, axis, pixels)
+    return centered / _channel_values(_RGB_DEVIATION, axis, pixels)
 
 
 def _float_pixels(x: Any) -> Any:
@@ -94,8 +98,8 @@ def _float_pixels(x: Any) -> Any:
     return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype("float32")
 
 
-def _along(values: Sequence[float], axis: int, pixels: Any) -> Any:
-    """Returns a number for each channel with the rank and the dtype of the pixels."""
+def _channel_values(values: Sequence[float], axis: int, pixels: Any) -> Any:
+    """Returns a number for each channel, in a shape and dtype that broadcast with the pixels."""
     shape = [1] * pixels.ndim
     shape[axis] = 3
     array = np.asarray(values, np.dtype(pixels.dtype)).reshape(shape)
@@ -110,7 +114,7 @@ def preprocess_caffe(x: Images, data_format: str | None = None) -> Images:
         data_format: "channels_last" (also None) or "channels_first".
 
     Returns:
-        Images of the same shape and type; the argument stays unchanged.
+        Images of the same shape and type; the argument is unchanged.
 
     Raises:
         ValueError: for an unknown data format, and for images without three channels.
@@ -128,10 +132,10 @@ def preprocess_tf(x: Images, data_format: str | None = None) -> Images:
 
     Args:
         x: images with pixels from 0 to 255.
-        data_format: "channels_last" (also None) or "channels_first", which compute the same.
+        data_format: "channels_last" (also None) or "channels_first"; the result is the same.
 
     Returns:
-        Images of the same shape and type; the argument stays unchanged.
+        Images of the same shape and type; the argument is unchanged.
 
     Raises:
         ValueError: for an unknown data format.
@@ -152,7 +156,7 @@ def preprocess_torch(x: Images, data_format: str | None = None) -> Images:
         data_format: "channels_last" (also None) or "channels_first".
 
     Returns:
-        Images of the same shape and type; the argument stays unchanged.
+        Images of the same shape and type; the argument is unchanged.
 
     Raises:
         ValueError: for an unknown data format, and for images without three channels.
@@ -182,7 +186,7 @@ def preprocess_nothing(x: Images, data_format: str | None = None) -> Images:
 def decode_predictions(
     preds: Any, top: int = 5, *, class_index: str | os.PathLike[str] | None = None
 ) -> list[list[tuple[str, str, Any]]]:
-    """Returns the classes with the highest scores of each sample, highest first.
+    """Returns the classes with the highest scores for each sample, in descending order.
 
     Args:
         preds: scores (b, classes).
@@ -191,12 +195,12 @@ def decode_predictions(
             `imagenet_class_index.json`: {"0": ["n01440764", "tench"], ...}.
 
     Returns:
-        For each sample a list of (id, name, score).
+        For each sample, a list of (id, name, score).
 
     Raises:
-        ValueError: without a file, for a file in another form, and for scores of another number of
-            classes.
-        FileNotFoundError: for a path without a file.
+        ValueError: if `class_index` is None, for a file in another form, and for scores of another
+            number of classes.
+        FileNotFoundError: if the file is missing.
 
     Example:
         >>> import json, pathlib, tempfile, numpy as np
@@ -209,7 +213,7 @@ def decode_predictions(
     if class_index is None:
         raise ValueError(
             "decode_predictions: class_index: expected the path of a file with the class names, "
-            f"received None. Keras's file for ImageNet is {_INDEX}; pass its path: "
+            f"received None. Download Keras's file for ImageNet, {_CLASS_INDEX_URL}, and write "
             'decode_predictions(preds, class_index="imagenet_class_index.json").'
         )
     top = integer(minimum=1).check("decode_predictions: top", top)
@@ -218,10 +222,10 @@ def decode_predictions(
     if scores.ndim != 2 or scores.shape[1] != len(classes):
         raise ValueError(
             f"decode_predictions: expected scores (samples, {len(classes)}), as the file has "
-            f"{len(classes)} classes, received {scores.shape}. One sample: preds[None]."
+            f"{len(classes)} classes, received {scores.shape}. Write preds[None] for one sample."
         )
     return [
-        # a stable order: of equal scores the later class comes first, as in Keras
+        # stable, so that equal scores give the same order everywhere: the later class first, as in Keras
         [(*classes[index], row[index]) for index in row.argsort(kind="stable")[-top:][::-1]]
         for row in scores
     ]
@@ -230,15 +234,16 @@ def decode_predictions(
 def _read_classes(path: str) -> list[tuple[str, str]]:
     if not os.path.isfile(path):
         raise FileNotFoundError(
-            f"decode_predictions: class_index: there is no file {path!r}. Keras's file for ImageNet "
-            f"is {_INDEX}."
+            f"decode_predictions: class_index: expected the path of a file, received {path!r}, which is "
+            f"missing. Download Keras's file for ImageNet, {_CLASS_INDEX_URL}."
         )
     with open(path, encoding="utf-8") as file:
         try:
             entries = json.load(file)
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"decode_predictions: class_index: {path!r} is no JSON file ({error})."
+                f"decode_predictions: class_index: expected a JSON file, received {path!r} ({error}). "
+                f"Download Keras's file for ImageNet, {_CLASS_INDEX_URL}."
             ) from None
     classes: list[tuple[str, str]] = []
     table = entries if isinstance(entries, Mapping) else {}
@@ -249,7 +254,7 @@ def _read_classes(path: str) -> list[tuple[str, str]]:
             case entry:
                 raise ValueError(
                     "decode_predictions: class_index: expected an object with the keys '0', '1', ... "
-                    f'and entries such as ["n01440764", "tench"] in {path!r}; class {number} is '
-                    f"{describe_value(entry)}."
+                    f'and entries such as ["n01440764", "tench"] in {path!r}, received '
+                    f"{describe_value(entry)} for class {number}. Number the classes from 0."
                 )
     return classes

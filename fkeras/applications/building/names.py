@@ -1,4 +1,4 @@
-"""Names for the layers that Keras's architectures leave unnamed."""
+"""Default names of the layers that Keras's architectures do not name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Unnamed = TypeVar("Unnamed", bound=Layer)
 
 
 class Names:
-    """Names unnamed layers in the order of their creation, as a new Keras session does.
+    """Names layers by class and number in the order of creation, as a new Keras session does.
 
-    `fk.Model` numbers unnamed layers from the outputs backwards, and Keras in the order in which the
-    program creates them. Branches make the two orders differ, and files store layers by name. The
-    count belongs to one architecture that is being composed.
+    `fk.Model` numbers unnamed layers from the outputs backwards, whereas Keras numbers layers when the
+    program creates them. The two orders differ for branches, and files store layers by name, so the
+    architectures number their layers here. Each model that is composed has its own counts.
 
     Example:
         >>> import fkeras as fk
@@ -25,11 +25,11 @@ class Names:
     """
 
     def __init__(self) -> None:
-        self._numbers: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     def __call__(self, layer: Unnamed) -> Unnamed:
         """Returns the layer with the next name of its class."""
         base = snake_case(type(layer).__name__)
-        number = self._numbers[base]
-        self._numbers[base] += 1
+        number = self._counts[base]
+        self._counts[base] += 1
         return layer.replace(name=f"{base}_{number}" if number else base)

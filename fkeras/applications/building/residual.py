@@ -1,4 +1,4 @@
-"""Residual networks with bottlenecks: ResNet, and ResNet V2 with activations before the weights."""
+"""Residual networks of bottleneck blocks: ResNet, and ResNet V2 with preactivation."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ from fkeras.applications.building.documents import PREPROCESSED, Document
 from fkeras.applications.building.names import Names
 from fkeras.engine import KerasTensor
 
-_FIRST = "He et al., 2015, Deep residual learning, https://arxiv.org/abs/1512.03385"
-_SECOND = (
+_REFERENCE = "He et al., 2015, Deep residual learning, https://arxiv.org/abs/1512.03385"
+_REFERENCE_V2 = (
     "He et al., 2016, Identity mappings in deep residual networks, https://arxiv.org/abs/1603.05027"
 )
 _WIDTHS = (64, 128, 256, 512)
 _EPSILON = 1.001e-5
 
 
-def _normalized(x: KerasTensor, name: str) -> KerasTensor:
+def _batch_norm(x: KerasTensor, name: str) -> KerasTensor:
     return layers.BatchNormalization(axis=3, epsilon=_EPSILON, name=name)(x)
 
 
-def _activated(x: KerasTensor, name: str) -> KerasTensor:
-    x = _normalized(x, f"{name}_bn")
+def _bn_relu(x: KerasTensor, name: str) -> KerasTensor:
+    x = _batch_norm(x, f"{name}_bn")
     return layers.Activation("relu", name=f"{name}_relu")(x)
 
 
-def _block(x: KerasTensor, width: int, stride: int, project: bool, name: str) -> KerasTensor:
-    """1x1, 3x3 and 1x1 convolutions, added to the input or to its projection."""
+def _bottleneck(x: KerasTensor, width: int, stride: int, project: bool, name: str) -> KerasTensor:
+    """Adds 1x1, 3x3 and 1x1 convolutions to the input, or to a projection of the input."""
     shortcut = x
     if project:
         shortcut = layers.Conv2D(4 * width, 1, strides=stride, name=f"{name}_0_conv")(x)
-        shortcut = _normalized(shortcut, f"{name}_0_bn")
+        shortcut = _batch_norm(shortcut, f"{name}_0_bn")
     x = layers.Conv2D(width, 1, strides=stride, name=f"{name}_1_conv")(x)
-    x = _activated(x, f"{name}_1")
+    x = _bn_relu(x, f"{name}_1")
     x = layers.Conv2D(width, 3, padding="same", name=f"{name}_2_conv")(x)
-    x = _activated(x, f"{name}_2")
+    x = _bn_relu(x, f"{name}_2")
     x = layers.Conv2D(4 * width, 1, name=f"{name}_3_conv")(x)
-    x = _normalized(x, f"{name}_3_bn")
+    x = _batch_norm(x, f"{name}_3_bn")
     x = layers.Add(name=f"{name}_add")([shortcut, x])
     return layers.Activation("relu", name=f"{name}_out")(x)
 
 
-def _block_v2(
+def _preactivation_bottleneck(
     x: KerasTensor, named: Names, width: int, stride: int, project: bool, name: str
 ) -> KerasTensor:
-    """The block of ResNet V2: its sum has no activation."""
-    active = _activated(x, f"{name}_preact")
+    """The block of ResNet V2: normalization and ReLU before each convolution, none after the sum."""
+    active = _bn_relu(x, f"{name}_preact")
     if project:
         shortcut = layers.Conv2D(4 * width, 1, strides=stride, name=f"{name}_0_conv")(active)
     else:
         shortcut = named(layers.MaxPooling2D(1, strides=stride))(x) if stride > 1 else x
     x = layers.Conv2D(width, 1, use_bias=False, name=f"{name}_1_conv")(active)
-    x = _activated(x, f"{name}_1")
+    x = _bn_relu(x, f"{name}_1")
     x = layers.ZeroPadding2D(((1, 1), (1, 1)), name=f"{name}_2_pad")(x)
     x = layers.Conv2D(width, 3, strides=stride, use_bias=False, name=f"{name}_2_conv")(x)
-    x = _activated(x, f"{name}_2")
+    x = _bn_relu(x, f"{name}_2")
     x = layers.Conv2D(4 * width, 1, name=f"{name}_3_conv")(x)
     return layers.Add(name=f"{name}_out")([shortcut, x])
 
@@ -68,7 +68,7 @@ def _stem(x: KerasTensor, activate: bool) -> KerasTensor:
     x = layers.ZeroPadding2D(((3, 3), (3, 3)), name="conv1_pad")(x)
     x = layers.Conv2D(64, 7, strides=2, name="conv1_conv")(x)
     if activate:
-        x = _activated(x, "conv1")
+        x = _bn_relu(x, "conv1")
     x = layers.ZeroPadding2D(((1, 1), (1, 1)), name="pool1_pad")(x)
     return layers.MaxPooling2D(3, strides=2, name="pool1_pool")(x)
 
@@ -77,9 +77,9 @@ def _body(x: KerasTensor, named: Names, options: Options, depths: Sequence[int])
     x = _stem(x, activate=True)
     for stage, (width, depth) in enumerate(zip(_WIDTHS, depths, strict=True), 2):
         for index in range(depth):
-            # the first block of a stage halves the image, except after the pooling of the stem
+            # the first block of a stage halves the image, except in stage 2: the stem has pooled
             stride = 2 if index == 0 and stage > 2 else 1
-            x = _block(x, width, stride, index == 0, f"conv{stage}_block{index + 1}")
+            x = _bottleneck(x, width, stride, index == 0, f"conv{stage}_block{index + 1}")
     return x
 
 
@@ -89,15 +89,17 @@ def _body_v2(x: KerasTensor, named: Names, options: Options, depths: Sequence[in
         for index in range(depth):
             # the last block of a stage halves the image, except in the last stage
             stride = 2 if index == depth - 1 and stage < 5 else 1
-            x = _block_v2(x, named, width, stride, index == 0, f"conv{stage}_block{index + 1}")
-    return _activated(x, "post")
+            x = _preactivation_bottleneck(
+                x, named, width, stride, index == 0, f"conv{stage}_block{index + 1}"
+            )
+    return _bn_relu(x, "post")
 
 
 def resnet(depth: int, depths: Sequence[int]) -> Architecture:
-    """Returns the function of a ResNet.
+    """Returns the public function of a ResNet.
 
     Args:
-        depth: number of layers with weights, for the name.
+        depth: number of layers with weights, as in the network's name.
         depths: number of blocks of each stage.
     """
     name = f"resnet{depth}"
@@ -105,14 +107,14 @@ def resnet(depth: int, depths: Sequence[int]) -> Architecture:
     plan = Plan(f"ResNet{depth}", partial(_body, depths=depths), named_head, files)
     title = f"ResNet-{depth}, a residual network of {depth} layers"
     module = "fkeras.applications.resnet"
-    return architecture(plan, Document(title, _FIRST, PREPROCESSED), name, module)
+    return architecture(plan, Document(title, _REFERENCE, PREPROCESSED), name, module)
 
 
 def resnet_v2(depth: int, depths: Sequence[int]) -> Architecture:
-    """Returns the function of a ResNet V2.
+    """Returns the public function of a ResNet V2.
 
     Args:
-        depth: number of layers with weights, for the name.
+        depth: number of layers with weights, as in the network's name.
         depths: number of blocks of each stage.
     """
     name = f"resnet{depth}v2"
@@ -120,4 +122,4 @@ def resnet_v2(depth: int, depths: Sequence[int]) -> Architecture:
     plan = Plan(f"ResNet{depth}V2", partial(_body_v2, depths=depths), named_head, files)
     title = f"ResNet-{depth} V2, whose blocks normalize before their convolutions"
     module = "fkeras.applications.resnet_v2"
-    return architecture(plan, Document(title, _SECOND, PREPROCESSED), name, module)
+    return architecture(plan, Document(title, _REFERENCE_V2, PREPROCESSED), name, module)

@@ -1,4 +1,4 @@
-"""Parts that EfficientNet and EfficientNet V2 share: initializers, squeeze and excitation, heads."""
+"""Parts that EfficientNet and EfficientNet V2 share: convolution, squeeze-and-excitation, head."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ KERNEL = initializers.VarianceScaling(2.0, "fan_out", "truncated_normal")
 _DENSE_KERNEL = initializers.VarianceScaling(1.0 / 3.0, "fan_out", "uniform")
 
 
-def convolved(x: KerasTensor, filters: int, size: int, name: str, **options: Any) -> KerasTensor:
-    """Convolves without bias.
+def conv(x: KerasTensor, filters: int, size: int, name: str, **options: Any) -> KerasTensor:
+    """Convolves without bias; the padding is "same" by default.
 
     Args:
         x: features (b, h, w, c).
@@ -30,26 +30,26 @@ def convolved(x: KerasTensor, filters: int, size: int, name: str, **options: Any
     return layer(x)
 
 
-def activated(x: KerasTensor, prefix: str, momentum: float) -> KerasTensor:
-    """Normalizes and applies swish.
+def bn_swish(x: KerasTensor, prefix: str, momentum: float) -> KerasTensor:
+    """Applies batch normalization and swish.
 
     Args:
         x: features (b, h, w, c).
-        prefix: the beginning of the layers' names.
+        prefix: prefix of the layers' names.
         momentum: momentum of the normalization.
     """
     x = layers.BatchNormalization(axis=3, momentum=momentum, name=f"{prefix}bn")(x)
     return layers.Activation("swish", name=f"{prefix}activation")(x)
 
 
-def excited(x: KerasTensor, filters: int, bottleneck: int, prefix: str) -> KerasTensor:
-    """Scales each channel by a factor computed from the means of all channels.
+def squeeze_excite(x: KerasTensor, filters: int, bottleneck: int, prefix: str) -> KerasTensor:
+    """Squeeze-and-excitation: scales each channel by a factor computed from all channel means.
 
     Args:
         x: features (b, h, w, filters).
         filters: number of channels.
-        bottleneck: number of channels of the first of the two layers that compute the factors.
-        prefix: the beginning of the layers' names.
+        bottleneck: number of units of the hidden layer that computes the factors.
+        prefix: prefix of the layers' names.
     """
     factors = layers.GlobalAveragePooling2D(name=f"{prefix}se_squeeze")(x)
     factors = layers.Reshape((1, 1, filters), name=f"{prefix}se_reshape")(factors)
@@ -68,19 +68,19 @@ def excited(x: KerasTensor, filters: int, bottleneck: int, prefix: str) -> Keras
     return layers.Multiply(name=f"{prefix}se_excite")([x, factors])
 
 
-def skipped(x: KerasTensor, inputs: KerasTensor, rate: float, prefix: str) -> KerasTensor:
-    """Adds the input of the block, in training without the block for a share of the samples.
+def add_shortcut(x: KerasTensor, shortcut: KerasTensor, rate: float, prefix: str) -> KerasTensor:
+    """Adds a block's input to its output, with stochastic depth: training drops blocks of samples.
 
     Args:
         x: output of the block.
-        inputs: input of the block.
-        rate: share of the samples whose block is dropped.
-        prefix: the beginning of the layers' names.
+        shortcut: input of the block.
+        rate: fraction of the samples whose block is dropped in training.
+        prefix: prefix of the layers' names.
     """
     if rate > 0:
         x = layers.Dropout(rate, noise_shape=(None, 1, 1, 1), name=f"{prefix}drop")(x)
-    return layers.Add(name=f"{prefix}add")([x, inputs])
+    return layers.Add(name=f"{prefix}add")([x, shortcut])
 
 
-#: the classifier of both networks
-scaled_head = partial(dense_head, name_pooling=True, kernel_initializer=_DENSE_KERNEL)
+#: the head of both networks
+efficientnet_head = partial(dense_head, name_pooling=True, kernel_initializer=_DENSE_KERNEL)

@@ -1,4 +1,4 @@
-"""VGG: stacks of 3x3 convolutions between poolings."""
+"""VGG: blocks of 3x3 convolutions, each followed by max pooling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from fkeras import layers
 from fkeras.applications.building.architecture import Architecture, architecture
 from fkeras.applications.building.arguments import Options
-from fkeras.applications.building.compose import Files, Plan, pooled
+from fkeras.applications.building.compose import Files, Plan, global_pooling
 from fkeras.applications.building.documents import PREPROCESSED, Document
 from fkeras.applications.building.names import Names
 from fkeras.engine import KerasTensor
@@ -28,7 +28,7 @@ def _body(x: KerasTensor, named: Names, options: Options, depths: Sequence[int])
 
 def _head(x: KerasTensor, named: Names, options: Options) -> KerasTensor:
     if not options.include_top:
-        return pooled(x, named, options)
+        return global_pooling(x, named, options)
     x = layers.Flatten(name="flatten")(x)
     for name in ("fc1", "fc2"):
         x = layers.Dense(4096, activation="relu", name=name)(x)
@@ -37,10 +37,10 @@ def _head(x: KerasTensor, named: Names, options: Options) -> KerasTensor:
 
 
 def vgg(depth: int, depths: Sequence[int]) -> Architecture:
-    """Returns the function of a VGG network.
+    """Returns the public function of a VGG network.
 
     Args:
-        depth: number of layers with weights, for the name.
+        depth: number of layers with weights, as in the network's name.
         depths: number of convolutions of each block.
     """
     name = f"vgg{depth}"

@@ -1,31 +1,32 @@
-"""Numbers of channels, and the padding before strided convolutions."""
+"""Rounded numbers of channels, and padding before strided convolutions."""
 
 from __future__ import annotations
 
 from fkeras.engine import KerasTensor
 
 
-def divisible(width: float, divisor: int = 8, smallest: float = 0.9) -> int:
+def round_channels(width: float, divisor: int = 8, min_ratio: float = 0.9) -> int:
     """Rounds a scaled number of channels to a multiple of `divisor`.
 
     Args:
         width: number of channels, scaled by a width multiplier.
-        divisor: the divisor of the result, and its lower bound.
-        smallest: the next multiple is taken where rounding down leaves less than this share.
+        divisor: divisor and lower bound of the result.
+        min_ratio: the result is rounded up if rounding to nearest gives less than this share of `width`.
 
     Example:
-        >>> divisible(16 * 0.75), divisible(33), divisible(11), divisible(11, smallest=0.0)
+        >>> round_channels(16 * 0.75), round_channels(33), round_channels(11), round_channels(11, min_ratio=0.0)
         (16, 32, 16, 8)
     """
     rounded = max(divisor, int(width + divisor / 2) // divisor * divisor)
-    return rounded + divisor if rounded < smallest * width else rounded
+    return rounded + divisor if rounded < min_ratio * width else rounded
 
 
 def strided_padding(x: KerasTensor, size: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Returns the zeros before and after height and width for a convolution with stride 2.
+    """Returns the padding of height and width before a convolution with stride 2.
 
-    An even size gets one row less at the front, so that a "valid" convolution takes the same
-    positions as TensorFlow's "same". An unknown size counts as even, as in Keras.
+    An even height or width gets one zero less at the front than at the end. A convolution with
+    padding="valid" then has the same positions as TensorFlow's padding="same". An unknown size counts
+    as even, as in Keras.
 
     Args:
         x: images (b, h, w, c).

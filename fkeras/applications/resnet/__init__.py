@@ -1,4 +1,4 @@
-"""ResNet, with the preprocessing and the class names of its ImageNet weights."""
+"""ResNet, with the preprocessing and the class names of ImageNet models."""
 
 from fkeras.applications.building.imagenet import decode_predictions
 from fkeras.applications.building.imagenet import preprocess_caffe as preprocess_input

@@ -1,4 +1,4 @@
-"""ResNet-50 alone, a namespace of Keras."""
+"""ResNet-50: a namespace of Keras."""
 
 from fkeras.applications.resnet import ResNet50, decode_predictions, preprocess_input
 

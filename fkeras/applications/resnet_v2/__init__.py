@@ -1,4 +1,4 @@
-"""ResNet V2, with the preprocessing and the class names of its ImageNet weights."""
+"""ResNet V2, with the preprocessing and the class names of ImageNet models."""
 
 from fkeras.applications.building.imagenet import decode_predictions
 from fkeras.applications.building.imagenet import preprocess_tf as preprocess_input

@@ -1,4 +1,4 @@
-"""Preprocessing and class names equal Keras's."""
+"""Preprocessing of images and class names equal Keras's."""
 
 import importlib
 import json
@@ -51,7 +51,7 @@ def test_preprocessing_equals_keras(mode, data_format):
 
 
 @pytest.mark.parametrize("mode", ["caffe", "tf", "torch"])
-def test_preprocessing_is_part_of_a_graph(mode):
+def test_preprocessing_of_symbolic_images(mode):
     x = _pixels("float32")
     for dtype in ("float32", "uint8"):
         inputs = fk.Input((4, 3, 3), dtype=dtype)
@@ -63,7 +63,7 @@ def test_preprocessing_is_part_of_a_graph(mode):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_each_module_has_the_mode_of_keras(module):
+def test_the_mode_of_each_module_equals_keras(module):
     ours = importlib.import_module(f"fkeras.applications.{module}")
     theirs = importlib.import_module(f"keras.applications.{module}")
     x = _pixels("float32")
@@ -73,7 +73,7 @@ def test_each_module_has_the_mode_of_keras(module):
     assert ours.decode_predictions is utils.decode_predictions
 
 
-def test_predictions_are_decoded_as_in_keras(tmp_path, monkeypatch):
+def test_decoded_predictions_equal_keras(tmp_path, monkeypatch):
     index = {str(n): [f"n{n:08d}", f"class {n}"] for n in range(1000)}
     path = tmp_path / "index.json"
     path.write_text(json.dumps(index))
@@ -109,7 +109,7 @@ ERRORS = (
     (
         lambda path: utils.decode_predictions(np.ones((1, 2)), class_index=path / "x"),
         FileNotFoundError,
-        "there is no file",
+        "which is missing",
     ),
     (lambda path: _decode(path / "i", preds=(1.0, 0.0)), ValueError, r"preds\[None\]"),
     (
@@ -118,11 +118,19 @@ ERRORS = (
         r"expected scores \(samples, 2",
     ),
     (lambda path: _decode(path / "i", top=0), ValueError, "top: expected a positive integer"),
-    (lambda path: _decode(path / "i", "{"), ValueError, "is no JSON file"),
-    (lambda path: _decode(path / "i", "[" * 100000), ValueError, "is no JSON file"),
-    (lambda path: _decode(path / "i", "[]"), ValueError, "class 0 is None"),
-    (lambda path: _decode(path / "i", '{"1": ["a", "b"]}'), ValueError, "class 0 is None"),
-    (lambda path: _decode(path / "i", '{"0": ["a", 1]}'), ValueError, r"class 0 is \['a', 1\]"),
+    (lambda path: _decode(path / "i", "{"), ValueError, "expected a JSON file"),
+    (lambda path: _decode(path / "i", "[" * 100000), ValueError, "expected a JSON file"),
+    (lambda path: _decode(path / "i", "[]"), ValueError, "received None for class 0"),
+    (
+        lambda path: _decode(path / "i", '{"1": ["a", "b"]}'),
+        ValueError,
+        "received None for class 0",
+    ),
+    (
+        lambda path: _decode(path / "i", '{"0": ["a", 1]}'),
+        ValueError,
+        r"received \['a', 1\].* for class 0",
+    ),
     (lambda path: utils.preprocess_input(np.ones((2, 2, 3)), mode="tff"), ValueError, "'tf'"),
     (
         lambda path: utils.preprocess_input(np.ones((2, 2, 3)), "last"),
