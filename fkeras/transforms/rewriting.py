@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from fkeras.engine.call.call_arguments import fill_tensors
 from fkeras.engine.call.network_inputs import match_inputs
-from fkeras.engine.call.record import record
+from fkeras.engine.call.node import record
 from fkeras.engine.graph.graph import Call, Graph
 from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.layer.layer import Layer
@@ -20,6 +19,7 @@ from fkeras.engine.network.host_split import on_host, split
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.values import structure
+from fkeras.engine.values.structure import fill_tensors
 
 
 def rename(

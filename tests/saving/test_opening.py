@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 import fkeras as fk
-from fkeras.engine.tree.shapes import build_shapes
+from fkeras.engine.call.building import build_shapes
 from fkeras.engine.values.random import ShapeKey
 
 

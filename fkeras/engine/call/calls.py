@@ -20,22 +20,23 @@ from jax.core import Tracer
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.call.mask_rules import receive_masks, with_output_masks
-from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree import donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
-from fkeras.engine.values import structure
 from fkeras.engine.values.arrays import TAKEN, as_array, is_array_like
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.random import check_key
 from fkeras.engine.values.spec import as_spec, as_specs
 
 
-def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any]) -> Output:
-    """One call of a built layer on arrays: checks and casts the inputs, checks the output."""
+def run(layer: Any, context: Context, /, *inputs: Any, **options: Any) -> Output:
+    """One call of a built layer on arrays: checks and casts the inputs, checks the output.
+
+    `Context.run` calls this function as a method of the layer.
+    """
     if not layer.built:
         raise FKerasError(
             f"{layer.where}: has no weights yet, and was called on arrays. Build it first: "
@@ -43,20 +44,17 @@ def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any])
             "subclass fk.Model: its `call` receives symbolic tensors.",
             layer=layer.where,
         )
-    input_spec = layer.input_spec
-    if input_spec is not None:
-        leaves = jax.tree.leaves(inputs[0] if len(inputs) == 1 else inputs)
-        check_inputs(input_spec, [as_spec(x) for x in leaves], layer.where)
+    check_inputs(layer, inputs)
     attached = context.attached
     keeps_mask = receive_masks(layer, context, inputs, options)
     if context.state == {} and layer.stateful:
         _require_state(layer, inputs)
     policy = layer.policy
     if layer.autocast:
-        uncast, inputs = inputs, cast_floats(inputs, policy.compute_dtype)
+        uncast = inputs
+        inputs, options = cast_floats((inputs, options), policy.compute_dtype)
         if attached is not None:
             attached.follow(uncast, inputs)
-        options = cast_floats(dict(options), policy.compute_dtype)
         if policy.variable_dtype != policy.compute_dtype:
             layer = cast_own_weights(layer, policy.compute_dtype)
     with jax.named_scope(layer.name or type(layer).__name__):
@@ -174,15 +172,15 @@ def is_plain(
     """
     if options or mask is not None:
         return False
+    # the arguments first: symbolic tensors need no answer about the layer
+    if state is not None or key is not None or len(inputs) != 1 or not _is_concrete(inputs[0]):
+        leaves = jax.tree.leaves((inputs, state, key))
+        if not leaves or not all(map(_is_concrete, leaves)):
+            return False
     if "_plain" not in layer.__dict__:
         # one answer for each object: weights and configuration of a layer never change
         layer.__dict__["_plain"] = _holds_arrays(layer)
-    if not layer.__dict__["_plain"]:
-        return False
-    if state is None and key is None and len(inputs) == 1 and _is_concrete(inputs[0]):
-        return True
-    leaves = jax.tree.leaves((inputs, state, key))
-    return bool(leaves) and all(map(_is_concrete, leaves))
+    return layer.__dict__["_plain"]
 
 
 def _is_concrete(value: Any) -> bool:
@@ -231,7 +229,7 @@ def apply(
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         return _apply(layer, inputs, state, training, key, mask, options)
     if not layer.built:
-        run(layer, Context(), inputs, {})  # raises: it says how to build
+        run(layer, Context())  # raises: it says how to build
     arrays = tuple(leaf for leaf in leaves if is_array(leaf))
     static = tuple(_ARRAY if is_array(leaf) else leaf for leaf in leaves)
     return _compiled((training, treedef, static), arrays)
@@ -292,7 +290,7 @@ def _apply(
     if mask is not None and not layer.masks_inputs(mask):
         options, mask = {**options, "mask": mask}, None
     context = Context(state=state, training=training, key=key, mask=mask, where=layer.where)
-    out = run(layer, context, inputs, options)
+    out = run(layer, context, *inputs, **options)
     regularization = weight_losses(layer)
     if regularization:
         out = dataclasses.replace(out, losses=(*out.losses, *regularization))
@@ -336,8 +334,3 @@ def _check_call(layer: Any, state: Any, training: Any, key: Any) -> None:
         )
     if key is not None:
         check_key(key, f"{layer.where}: the call")
-
-
-def symbolic_arguments(inputs: tuple, options: Mapping[str, Any], mask: Any) -> bool:
-    """Whether the arguments of a call contain a symbolic tensor."""
-    return structure.any_leaf((inputs, dict(options), mask), is_symbolic)

@@ -6,29 +6,28 @@ so no layer computes output shapes by hand and nothing is compiled.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 from jax import core, errors
 
-from fkeras.engine.call.call_arguments import fill_arrays
+from fkeras.engine.call.building import build_shapes
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, STRICT, AttachedMasks, call_mask, mask_leaves
 from fkeras.engine.call.signature import Effects, Signature
 from fkeras.engine.call.string_probes import probe
 from fkeras.engine.messages.errors import FKerasError
-from fkeras.engine.tree.shapes import build_shapes
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values import structure
 from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, as_structs, name_axis
-from fkeras.engine.values.structure import Branch
+from fkeras.engine.values.structure import Branch, fill_arrays
 
 Inference = tuple[Signature, Effects]
+#: the frozen arguments and options, the mode or None for a training call, the mask rule
+RecordedCall = tuple[Branch, Branch, bool | None, str]
 
 # Two sizes for unknown axes where JAX cannot compute with symbolic sizes. Common kernels, strides and
 # splits divide both; an axis of the output that differs between the two is unknown too.
@@ -59,28 +58,21 @@ def infer(
         mask_rule: how masks reach the call; see `mask_rules`.
     """
     call = args, options, training, mask_rule
-    if layer.makes_strings or any(spec.dtype == STRING for spec in specs):
-        with _call_note(layer, args, specs):
+    try:
+        if layer.makes_strings or any(spec.dtype == STRING for spec in specs):
             low, high = probe(layer, args, specs, _PROBES)
             return _describe(call, (low, ()), (high, ()), specs)
-    weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
-    if layer.name is not None:  # layers that differ only in name share one inference
-        try:
-            inference = _infer(skeleton_of(layer.replace(name=None)), weights, call, specs, masks)
-        except Exception:
-            inference = None  # raised again below, by the layer with its name
-        # names of metrics may contain the layer's name
-        if inference is not None and not inference[1].metrics:
-            return inference
-    with _call_note(layer, args, specs):
+        weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
+        if layer.name is not None:  # layers that differ only in name share one inference
+            try:
+                nameless = skeleton_of(layer.replace(name=None))
+                inference = _infer(nameless, weights, call, specs, masks)
+            except Exception:
+                inference = None  # raised again below, by the layer with its name
+            # names of metrics may contain the layer's name
+            if inference is not None and not inference[1].metrics:
+                return inference
         return _infer(skeleton_of(layer), weights, call, specs, masks)
-
-
-@contextlib.contextmanager
-def _call_note(layer: Any, args: Branch, specs: tuple[Spec, ...]) -> Iterator[None]:
-    """Adds a note to an exception that names the call."""
-    try:
-        yield
     except Exception as error:
         names = [str(s) for s in specs]
         shapes = structure.draw(args, lambda i: names[i])
@@ -94,12 +86,11 @@ def _call_note(layer: Any, args: Branch, specs: tuple[Spec, ...]) -> Iterator[No
 def _infer(
     skeleton: Skeleton,
     weights: tuple,
-    call: tuple,
+    call: RecordedCall,
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
 ) -> Inference:
-    args, options, training, mask_rule = call
-    shapes = structure.fill(args, specs)
+    shapes = structure.fill(call[0], specs)
     layer = skeleton.join(weights)
     if not layer.built:
         # each call is inferred with the weights that it would build; `close` compares shared layers
@@ -110,10 +101,9 @@ def _infer(
         skeleton = skeleton_of(layer)
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
 
-    run = call_function(skeleton, args, options, training, mask_rule, shapes)
-
     def compute(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> tuple:
-        return run(key, leaves, tensors, tensor_masks), weight_losses(skeleton.join(leaves))
+        layer = skeleton.join(leaves)
+        return run_call(layer, call, shapes, key, tensors, tensor_masks), weight_losses(layer)
 
     def evaluate(substitute: Any) -> tuple[Output, tuple]:
         substitutes = substitute([*weights, *specs, *masks])
@@ -143,48 +133,38 @@ def _infer(
     return _describe(call, out, out, specs)
 
 
-def call_function(
-    skeleton: Skeleton,
-    args: Branch,
-    options: Branch,
-    training: bool | None,
-    mask_rule: str,
-    shapes: tuple,
-) -> Callable[[Any, tuple, tuple, tuple], Output]:
-    """Returns a recorded call as a function of a key and the leaves, tensors and masks of the call.
+def run_call(
+    layer: Any, call: RecordedCall, shapes: tuple, key: Any, tensors: tuple, masks: tuple
+) -> Output:
+    """Computes a recorded call.
 
     Args:
-        skeleton: the static half of a built layer.
-        args: frozen tree of the positional arguments, `Ref(i)` for tensor `i`.
-        options: frozen dictionary of the arguments by name, likewise.
-        training: whether the call trains; None for a training call.
-        mask_rule: how masks reach the call; see `mask_rules`.
+        layer: a built layer.
+        call: arguments, options, mode and mask rule of the call.
         shapes: the positional arguments with specs in the place of the tensors.
+        key: a PRNG key.
+        tensors: array of each input.
+        masks: array of each input's mask, or None.
     """
-
-    def run(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Output:
-        layer = skeleton.join(leaves)
-        inputs = fill_arrays(args, tensors)
-        context = Context(
-            state=layer.init_state(*shapes),
-            # only a training call shows updates, and most losses
-            training=True if training is None else training,
-            key=key,
-            where=layer.where,
-        )
-        call_options = fill_arrays(options, tensors)
-        if mask_rule == KERAS:
-            context.attached = AttachedMasks()
-            for tensor, mask in zip(tensors, tensor_masks, strict=True):
-                context.attached.attach(tensor, mask)
-        context.mask = call_mask(layer, mask_rule, args, call_options, tensor_masks)
-        return context.run(layer, *inputs, **call_options)
-
-    return run
+    args, options, training, mask_rule = call
+    context = Context(
+        state=layer.init_state(*shapes),
+        # only a training call shows updates, and most losses
+        training=True if training is None else training,
+        key=key,
+        where=layer.where,
+    )
+    if mask_rule == KERAS:
+        context.attached = AttachedMasks()
+        for tensor, mask in zip(tensors, masks, strict=True):
+            context.attached.attach(tensor, mask)
+    inputs, call_options = fill_arrays(args, tensors), fill_arrays(options, tensors)
+    context.mask = call_mask(layer, mask_rule, args, call_options, masks)
+    return context.run(layer, *inputs, **call_options)
 
 
 def _describe(
-    call: tuple,
+    call: RecordedCall,
     first: tuple[Output, tuple],
     second: tuple[Output, tuple],
     inputs: tuple[Spec, ...],

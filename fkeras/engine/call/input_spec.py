@@ -5,9 +5,10 @@ Every violation is an `InputSpecError` that names the layer, the requirement and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from fkeras.engine.config.configurable import Configurable, option
@@ -15,7 +16,7 @@ from fkeras.engine.config.converters import boolean, dtype_name, integer, severa
 from fkeras.engine.config.field_types import OptionalDTypeName, OptionalInteger, OptionalShape
 from fkeras.engine.messages.errors import InputSpecError, describe_value
 from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import STRING, Spec, canonical_dtype
+from fkeras.engine.values.spec import STRING, Spec, as_spec, canonical_dtype
 
 _size = integer(minimum=0, optional=True)
 _axis = integer()
@@ -77,41 +78,43 @@ class InputSpec(Configurable):
         if self.shape is not None:
             object.__setattr__(self, "ndim", len(self.shape))
         highest = self.ndim if self.ndim is not None else self.max_ndim
+        if highest is None:
+            return
         for axis in self.axes:
-            if highest is not None and not -highest <= axis < highest:
+            if not -highest <= axis < highest:
                 raise ValueError(
                     f"InputSpec: axes has axis {axis}, and an input has at most {highest} axes. "
                     f"Use an axis from {-highest} to {highest - 1}."
                 )
 
 
-def check_inputs(spec: Any, inputs: Sequence[Any], where: str, call: int | None = None) -> None:
-    """Checks the tensors of one call against a layer's `input_spec`.
+def check_inputs(layer: Any, inputs: tuple, call: int | None = None) -> None:
+    """Checks the inputs of one call against the layer's `input_spec`.
 
     Args:
-        spec: None, an `InputSpec`, or an `InputSpec` for each input.
-        inputs: spec of each input, None for a missing optional input.
-        where: the layer, for messages.
+        layer: the layer.
+        inputs: the positional arguments, arrays or specs in any nesting.
         call: the index of the call, for messages.
 
     Raises:
         InputSpecError: for an input that violates its spec.
     """
-    if spec is None:
+    input_spec = layer.input_spec
+    if input_spec is None:
         return
-    specs = tuple(spec) if isinstance(spec, tuple | list) else (spec,)
-    if len(specs) != len(inputs):
-        received = ", ".join(str(i) for i in inputs)
+    leaves = jax.tree.leaves(inputs[0] if len(inputs) == 1 else inputs)
+    specs = tuple(input_spec) if isinstance(input_spec, tuple | list) else (input_spec,)
+    where = layer.where if call is None else f"{layer.where}, call {call}"
+    if len(specs) != len(leaves):
+        received = ", ".join(str(as_spec(leaf)) for leaf in leaves)
         raise InputSpecError(
-            f"{where}: expected {_count(len(specs))}, received {len(inputs)}: {received}. "
+            f"{where}: expected {_count(len(specs))}, received {len(leaves)}: {received}. "
             f"Pass {'one tensor' if len(specs) == 1 else f'a list of {len(specs)} tensors'}.",
             layer=where,
             node=call,
         )
-    for index, (input_spec, received) in enumerate(zip(specs, inputs, strict=True)):
-        if input_spec is None:
-            continue
-        problem = _problem(input_spec, received)
+    for index, (spec, leaf) in enumerate(zip(specs, leaves, strict=True)):
+        problem = None if spec is None else _problem(spec, as_spec(leaf))
         if problem is not None:
             location = where if len(specs) == 1 else f"{where}, input {index}"
             raise InputSpecError(

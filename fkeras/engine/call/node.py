@@ -1,4 +1,4 @@
-"""Nodes and symbolic tensors: the open graph, before `fk.Model` closes it.
+"""Nodes and symbolic tensors, and `record`, which makes them: the open graph, before `fk.Model` closes it.
 
 A tensor refers to the node that made it, and a node to its input tensors. These immutable records are
 the whole graph, so Python frees a graph when the last reference to its tensors is gone.
@@ -6,16 +6,27 @@ the whole graph, so Python frees a graph when the last reference to its tensors 
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import jax
+from jax.core import Tracer
+
 from fkeras.engine.call.inference import infer
+from fkeras.engine.call.mask_rules import STRICT
 from fkeras.engine.call.signature import Effects, Signature, SignatureFields
-from fkeras.engine.messages.errors import SymbolicValueError
+from fkeras.engine.messages.errors import FKerasError, SymbolicValueError
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
+from fkeras.engine.values import structure
 from fkeras.engine.values.argument_types import ArrayLike, Nested
+from fkeras.engine.values.frozen import ArrayConstant, freeze_value, is_array
 from fkeras.engine.values.private_jax import asked_by_an_operator
 from fkeras.engine.values.spec import Spec
+from fkeras.engine.values.structure import Ref
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 class Node(SignatureFields):
@@ -70,7 +81,7 @@ class Node(SignatureFields):
         if self.args is None:
             return Effects()
         specs = tuple(tensor.spec for tensor in self.inputs)
-        masks = tuple(tensor.node.masks[tensor.index] for tensor in self.inputs)
+        masks = tuple(tensor.node.signature.masks[tensor.index] for tensor in self.inputs)
         layer, signature = self.resolved, self.signature
         mode = signature.training, signature.mask_rule
         return infer(layer, signature.args, signature.options, specs, masks, *mode)[1]
@@ -122,7 +133,7 @@ class SymbolicTensor:
     @property
     def spec(self) -> Spec:
         """Shape and dtype; unknown axes have names."""
-        return self.node.outputs[self.index]
+        return self.node.signature.outputs[self.index]
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -209,3 +220,62 @@ def is_symbolic(value: Any) -> bool:
         (True, False)
     """
     return isinstance(value, SymbolicTensor)
+
+
+def symbolic_arguments(inputs: tuple, options: Mapping[str, Any], mask: Any) -> bool:
+    """Whether the arguments of a call contain a symbolic tensor."""
+    leaves = jax.tree.leaves((inputs, dict(options), mask))
+    return any(isinstance(leaf, SymbolicTensor) for leaf in leaves)
+
+
+def record(
+    layer: Any,
+    args: tuple,
+    options: dict,
+    training: bool | None = None,
+    mask_rule: str = STRICT,
+    kind: type | None = None,
+) -> Any:
+    """Records one call of `layer` and returns its symbolic outputs; no existing value changes.
+
+    Args:
+        layer: the layer.
+        args: the positional arguments, symbolic tensors and arrays in any nesting.
+        options: the arguments by name.
+        training: True or False where the call pins it.
+        mask_rule: how masks reach the call; see `mask_rules`.
+        kind: class of the outputs, required for a call on constants; the inputs' class by default.
+    """
+    tensors: list[Any] = []
+
+    def place(value: Any) -> Any:
+        if isinstance(value, SymbolicTensor):
+            tensors.append(value)
+            return Ref(len(tensors) - 1)
+        if isinstance(value, Tracer):
+            raise FKerasError(
+                f"{layer.where}: expected symbolic tensors and constants, received a traced array. "
+                "A graph holds no traced values: make the array an fk.Input of the graph.",
+                layer=layer.where,
+            )
+        return ArrayConstant(value) if is_array(value) else freeze_value(value)
+
+    # arguments before options: both share one numbering of the tensors
+    template = structure.freeze(args, place)
+    frozen_options = structure.freeze(options, place)
+    specs = tuple(t.spec for t in tensors)
+    masks = tuple(t.node.signature.masks[t.index] for t in tensors)
+    resolved = layer.resolve(*structure.fill(template, specs))
+    signature, _ = infer(resolved, template, frozen_options, specs, masks, training, mask_rule)
+    node = Node(layer, signature, tuple(tensors), resolved, _user_line())
+    # `KerasTensor` is defined above this package, so the inputs tell the class of the outputs
+    kind = type(tensors[0]) if kind is None else kind
+    return structure.fill(signature.value, [kind(node, i) for i in range(len(signature.outputs))])
+
+
+def _user_line() -> str:
+    """File and line, "file:line", of the innermost caller outside this package."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

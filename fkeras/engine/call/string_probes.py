@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.engine.call.call_arguments import fill_tensors
 from fkeras.engine.call.context import Output
 from fkeras.engine.call.network_inputs import check_shape, match_inputs
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.values import structure
 from fkeras.engine.values.spec import STRING, Spec
+from fkeras.engine.values.structure import fill_tensors
 
 _TEXTS = ("", "a b c")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine.call.inference import call_function, key_spec
+from fkeras.engine.call.inference import RecordedCall, key_spec, run_call
 from fkeras.engine.costs.counting import Costs, count_operations
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.values import structure
@@ -55,17 +55,16 @@ def call_costs(network: Any, number: int) -> Costs | None:
 def _count(
     skeleton: Skeleton,
     leaves: tuple[Spec | None, ...],
-    recorded: tuple,
+    recorded: RecordedCall,
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
 ) -> Costs | None:
-    args, options, training, mask_rule = recorded
     tensors, tensor_masks = _single(specs), _single(masks)
-    shapes = structure.fill(args, tuple(map(as_spec, tensors)))
-    function = call_function(skeleton, args, options, training, mask_rule, shapes)
+    shapes = structure.fill(recorded[0], tuple(map(as_spec, tensors)))
 
-    def value(*arguments: Any) -> Any:
-        return function(*arguments).value
+    def value(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Any:
+        layer = skeleton.join(leaves)
+        return run_call(layer, recorded, shapes, key, tensors, tensor_masks).value
 
     try:
         costs = count_operations(value, key_spec(), _single(leaves), tensors, tensor_masks)

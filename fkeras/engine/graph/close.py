@@ -23,7 +23,6 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.symbolic.input import InputLayer, is_input
 from fkeras.engine.values import structure
 from fkeras.engine.values.naming import snake_case
-from fkeras.engine.values.spec import Spec
 
 Key = tuple[int, int]
 
@@ -258,8 +257,7 @@ def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:
         for index, number in enumerate(numbers):
             if specs[index] == specs[0]:
                 continue
-            leaves = jax.tree.leaves(specs[index], is_leaf=lambda v: isinstance(v, Spec))
-            check_inputs(built.input_spec, leaves, f"{layer.where}, call {index}", index)
+            check_inputs(built, specs[index], index)
             call = graph.calls[number]
             signature = call.signature
             input_specs = tuple(graph.specs[slot] for slot in call.inputs)

@@ -12,9 +12,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax
+
 from fkeras.engine.call.mask_rules import KERAS, KEY, STRICT, check_rule, take_mask
-from fkeras.engine.call.node import is_symbolic
-from fkeras.engine.call.record import record
+from fkeras.engine.call.node import is_symbolic, record
 from fkeras.engine.graph_json.arguments import (
     MAX_DEPTH,
     TreeReader,
@@ -32,7 +33,6 @@ from fkeras.engine.messages.errors import FKerasError, describe_value, suggest
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.symbolic.operators import KerasTensor, _to_entry
-from fkeras.engine.values import structure
 from fkeras.engine.values.frozen import is_array
 
 Call = tuple[str, int]
@@ -197,7 +197,7 @@ def _check_called_on_arrays(arguments: tuple) -> None:
 
     A layer may be called on a constant array, inside `call` of an `fk.Model`.
     """
-    if not structure.any_leaf(arguments, lambda leaf: is_symbolic(leaf) or is_array(leaf)):
+    if not any(is_symbolic(leaf) or is_array(leaf) for leaf in jax.tree.leaves(arguments)):
         raise FKerasError(
             "expected a symbolic tensor, {'class_name': '__keras_tensor__', ...}, in its 'args' or "
             "'kwargs', received none. Correct its inbound_nodes."

@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.call import calls, composition
+from fkeras.engine.call.building import takes_specs
 from fkeras.engine.call.context import Context, Output
-from fkeras.engine.call.record import record
+from fkeras.engine.call.node import record, symbolic_arguments
 from fkeras.engine.config.configurable import (
     configuration,
     convert_fields,
@@ -33,7 +34,6 @@ from fkeras.engine.config.configurable import (
 from fkeras.engine.config.converters import boolean
 from fkeras.engine.config.field_types import Policy
 from fkeras.engine.config.policy import DTypePolicy, get_policy
-from fkeras.engine.layer.build_hooks import takes_specs
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer_types import LayerTypes
 from fkeras.engine.layer.trainable import pass_on_trainable
@@ -206,7 +206,7 @@ class Layer(LayerTypes):
             """
             explicit_mask = None if mask is _NO_MASK else mask
             plain = calls.is_plain(self, inputs, state, key, explicit_mask, options)
-            if not plain and calls.symbolic_arguments(inputs, options, explicit_mask):
+            if not plain and symbolic_arguments(inputs, options, explicit_mask):
                 if state is not None or key is not None:
                     raise TypeError(
                         f"{self.where}: a graph records neither state nor key. Pass them to the "
@@ -259,7 +259,7 @@ class Layer(LayerTypes):
             options: the layer's own options of a call.
         """
         plain = calls.is_plain(self, inputs, state, key, mask, options)
-        if not plain and calls.symbolic_arguments(inputs, options, mask):
+        if not plain and symbolic_arguments(inputs, options, mask):
             raise TypeError(
                 f"{self.where}: apply computes on arrays, received a symbolic tensor. Call the "
                 "layer instead: `y = layer(x)` records it."
@@ -270,9 +270,8 @@ class Layer(LayerTypes):
             donated.check_layer(self, error, (state, inputs))
             raise
 
-    def _checked_forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
-        """`forward` with the engine's checks and casts; see `Context.run`."""
-        return calls.run(self, context, inputs, options)
+    #: `forward` with the engine's checks and casts; see `Context.run`
+    _checked_forward = calls.run
 
     # -- values -------------------------------------------------------------------------------
 

@@ -41,13 +41,15 @@ def is_from_keras(value: Any) -> bool:
         >>> is_from_keras(fk.layers.Dense(2)), is_from_keras("adam")
         (False, False)
     """
-    # runs for every field of every constructor, so the cheap tests come first: most fields hold
-    # plain values, and without an import of Keras no object can come from Keras
-    if value is None or type(value) in _PLAIN:
-        return False
-    if not ("keras" in sys.modules or "tf_keras" in sys.modules or "keras_core" in sys.modules):
+    # most arguments are plain values
+    if value is None or type(value) in _PLAIN or not _keras_is_imported():
         return False
     return bool(_keras_classes(value)) or _is_function(value)
+
+
+def _keras_is_imported() -> bool:
+    # without an import of Keras no object can come from Keras
+    return "keras" in sys.modules or "tf_keras" in sys.modules or "keras_core" in sys.modules
 
 
 def _from_keras(value: Any) -> bool:
@@ -139,7 +141,9 @@ def check_no_keras_in(value: Any) -> None:
     Example:
         >>> check_no_keras_in(["relu", None])
     """
-    if "keras" in sys.modules and type(value) in (list, tuple, dict):
+    if not _keras_is_imported():
+        return
+    if type(value) in (list, tuple, dict):
         for inner in value.values() if isinstance(value, dict) else value:
             check_not_keras(inner)
     check_not_keras(value)

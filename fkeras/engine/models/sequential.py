@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self, overload
 from jax.typing import DTypeLike
 
 from fkeras.engine.call.mask_rules import STRICT, read_rule, written_rule
-from fkeras.engine.call.node import SymbolicTensor, is_symbolic
-from fkeras.engine.call.record import record
+from fkeras.engine.call.node import SymbolicTensor, is_symbolic, record
 from fkeras.engine.config.config_checks import entry, expect, name_of, naming
 from fkeras.engine.config.configurable import convert_fields
 from fkeras.engine.config.policy import DTypePolicy

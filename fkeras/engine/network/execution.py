@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fkeras.engine.call.call_arguments import fill_arrays
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask
 from fkeras.engine.call.network_inputs import check_input, match_inputs, match_masks
 from fkeras.engine.graph.graph import Call
 from fkeras.engine.graph.walk import new_slots, put_outputs, run_calls
 from fkeras.engine.values import structure
+from fkeras.engine.values.structure import fill_arrays
 
 
 class Execution:

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
-from fkeras.engine.call.call_arguments import fill_tensors
 from fkeras.engine.call.network_inputs import check_shape, match_inputs
-from fkeras.engine.call.record import record
+from fkeras.engine.call.node import record
 from fkeras.engine.graph.graph import Call
 from fkeras.engine.graph.walk import new_slots, put_outputs, run_calls
 from fkeras.engine.messages.errors import FKerasError
@@ -24,7 +23,7 @@ from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.values import structure
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import STRING, Spec, as_dims, as_spec
-from fkeras.engine.values.structure import Ref
+from fkeras.engine.values.structure import Ref, fill_tensors
 
 Make = Callable[[Any, Any, str | None], Any]
 

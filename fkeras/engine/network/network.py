@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal, Self, overload
 
 import jax
 
-from fkeras.engine.call.calls import is_plain, symbolic_arguments
+from fkeras.engine.call.calls import is_plain
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.network_inputs import check_ranges, match_inputs
+from fkeras.engine.call.node import symbolic_arguments
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.call.calls import symbolic_arguments
-from fkeras.engine.call.node import TensorLike
+from fkeras.engine.call.node import TensorLike, symbolic_arguments
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.field_types import Converted
 from fkeras.engine.config.serialization import encode, resolve

@@ -250,11 +250,6 @@ def flatten_with_keys(layer: Any) -> tuple[list, Skeleton]:
     return list(zip(keys, leaves_of(layer), strict=True)), skeleton
 
 
-def unflatten(skeleton: Skeleton, leaves: Any) -> Any:
-    """Returns the layer with these leaves, for JAX."""
-    return skeleton.join(tuple(leaves))
-
-
 def register(cls: Any) -> None:
     """Registers a layer class as a pytree and sets its `weight_roles`."""
     options = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(cls) if WEIGHT in f.metadata}
@@ -263,4 +258,4 @@ def register(cls: Any) -> None:
         overwritten=tuple(name for name, option in options.items() if option["overwritten"]),
         fixed_dtype=tuple(name for name, option in options.items() if option["dtype"] is not None),
     )
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, Skeleton.join, flatten)

@@ -85,7 +85,8 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
         ValueError: for an undeclared name, an unknown size, a number of sizes other than that of
             the declared axes, or a weight without an initializer.
     """
-    declared = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(layer) if _is_weight(f)}
+    fields = dataclasses.fields(layer)
+    declared = {f.name: f.metadata[WEIGHT] for f in fields if WEIGHT in f.metadata}
     arrays: dict[str, Any] = {}
     for name, shape in shapes.items():
         if name not in declared:
@@ -124,10 +125,6 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
     return arrays
 
 
-def _is_weight(field: dataclasses.Field) -> bool:
-    return WEIGHT in field.metadata
-
-
 def _related(layer: Any, declared: Mapping, name: str, role: str) -> Any:
     # a field of the layer goes before the declaration, which holds for all layers of the class
     field_value = getattr(layer, f"{declared['prefix'] or name}_{role}", None)
@@ -142,7 +139,7 @@ def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
         role: "regularizer" or "constraint".
     """
     for field in dataclasses.fields(layer):
-        if _is_weight(field) and field.name not in layer.weight_roles.untrained:
+        if WEIGHT in field.metadata and field.name not in layer.weight_roles.untrained:
             value = getattr(layer, field.name)
             role_object = _related(layer, field.metadata[WEIGHT], field.name, role)
             if value is not None and role_object is not None:

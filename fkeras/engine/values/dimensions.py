@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import operator
 import re
 from collections.abc import Mapping
@@ -27,30 +26,6 @@ _FUNCTIONS = (
 )
 FUNCTION_NAMES = tuple(name for name, _ in _FUNCTIONS)
 WORD = re.compile(r"[A-Za-z_]\w*")
-# JAX compares sizes by bounds of their terms. The time grows exponentially with nested functions:
-# the fortieth convolution of a network for images of unknown size took minutes.
-_MOST_FUNCTIONS = 3
-
-
-def shorten(expression: str) -> str:
-    """Returns a name in the place of a complicated size; simple sizes stay unchanged.
-
-    The name depends on the expression alone, so equal sizes keep equal names.
-
-    Args:
-        expression: a size as JAX prints symbolic sizes.
-
-    Example:
-        >>> shorten("2*d1"), shorten("floordiv(floordiv(floordiv(mod(d1, 7), 2) + 1, 2) + 1, 2)")
-        ('2*d1', 'd1__812a96f9a3')
-    """
-    words = WORD.findall(expression)
-    names = [word for word in words if word not in FUNCTION_NAMES]
-    if len(words) - len(names) <= _MOST_FUNCTIONS or not names:
-        return expression
-    digest = hashlib.sha1(expression.encode(), usedforsecurity=False).hexdigest()[:10]
-    # the name of a shortened size begins with the axis too, not with the whole earlier name
-    return f"{names[0].partition('__')[0]}__{digest}"
 
 
 def evaluate_expression(expression: str, values: Mapping[str, Any]) -> Any:

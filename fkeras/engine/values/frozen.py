@@ -6,7 +6,7 @@ dictionaries become `FrozenDict`, arrays become `ArrayConstant`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import ItemsView, Iterator, Mapping, Set
 from typing import Any, TypeVar
 
 import jax
@@ -49,6 +49,9 @@ class FrozenDict(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def items(self) -> ItemsView[str, Value]:
+        return self._items.items()
 
     def __hash__(self) -> int:
         value = self._hash

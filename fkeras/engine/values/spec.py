@@ -8,6 +8,7 @@ of `jax.export` only during shape inference.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,13 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
 
-from fkeras.engine.values.dimensions import FUNCTION_NAMES, WORD, evaluate_expression, shorten
+from fkeras.engine.values.dimensions import FUNCTION_NAMES, WORD, evaluate_expression
 from fkeras.engine.values.frozen import is_array
 
 Dimension = int | str
 #: the dtype of texts, which exist on the host only
 STRING = "string"
 SHAPED = (jax.ShapeDtypeStruct, ShapedArray)
+# JAX compares sizes by bounds of their terms. The time grows exponentially with nested functions:
+# the fortieth convolution of a network for images of unknown size took minutes.
+_MOST_FUNCTIONS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +80,27 @@ SpecLike: TypeAlias = Spec | Any
 def name_axis(axis: int) -> str:
     """Returns the word for an unknown axis: "b" for the batch, "d1" for axis 1."""
     return "b" if axis == 0 else f"d{axis}"
+
+
+def shorten(expression: str) -> str:
+    """Returns a name in the place of a complicated size; simple sizes stay unchanged.
+
+    The name depends on the expression alone, so equal sizes keep equal names.
+
+    Args:
+        expression: a size as JAX prints symbolic sizes.
+
+    Example:
+        >>> shorten("2*d1"), shorten("floordiv(floordiv(floordiv(mod(d1, 7), 2) + 1, 2) + 1, 2)")
+        ('2*d1', 'd1__812a96f9a3')
+    """
+    words = WORD.findall(expression)
+    names = [word for word in words if word not in FUNCTION_NAMES]
+    if len(words) - len(names) <= _MOST_FUNCTIONS or not names:
+        return expression
+    digest = hashlib.sha1(expression.encode(), usedforsecurity=False).hexdigest()[:10]
+    # the name of a shortened size begins with the axis too, not with the whole earlier name
+    return f"{names[0].partition('__')[0]}__{digest}"
 
 
 def as_dims(shape: Sequence[Any]) -> tuple[Dimension, ...]:

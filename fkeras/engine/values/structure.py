@@ -11,7 +11,10 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.values.frozen import ArrayConstant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +106,28 @@ def fill(template: Any, values: Any) -> Any:
     return thaw(template, lambda v: values[v.index] if isinstance(v, Ref) else v)
 
 
+def fill_arrays(template: Any, arrays: Any, constant: Callable[[Any], Any] = jnp.asarray) -> Any:
+    """Returns the arguments of a recorded call with arrays in the places of the tensors.
+
+    Args:
+        template: the recorded arguments.
+        arrays: an array for each tensor.
+        constant: converts the constants among the arguments, which are NumPy arrays.
+    """
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, Ref):
+            return arrays[value.index]
+        return constant(value.array) if isinstance(value, ArrayConstant) else value
+
+    return thaw(template, leaf)
+
+
+def fill_tensors(template: Any, tensors: Any) -> Any:
+    """Returns the arguments of a recorded call with symbolic tensors; constants stay NumPy arrays."""
+    return fill_arrays(template, tensors, np.asarray)
+
+
 def renumber(template: Any, numbers: Sequence[int]) -> Any:
     """Returns the template with `Ref(numbers[i])` in the place of each `Ref(i)`.
 
@@ -161,8 +186,3 @@ def draw(template: Any, name: Callable[[int], str] = str) -> str:
         pairs = zip(template.keys, items, strict=True)
         return "{" + ", ".join(f"{k!r}: {p}" for k, p in pairs) + "}"
     return ("[{}]" if template.kind == "list" else "({})").format(", ".join(items))
-
-
-def any_leaf(tree: Any, test: Callable[[Any], bool]) -> bool:
-    """Returns whether a leaf of the pytree passes `test`."""
-    return any(test(leaf) for leaf in jax.tree.leaves(tree))

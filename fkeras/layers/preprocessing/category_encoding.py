@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.engine import Layer, Output, option
-from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.call.node import symbolic_arguments
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Integer
 from fkeras.layers.common.id_checks import reject_fractions

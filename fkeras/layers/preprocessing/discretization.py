@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Layer, Output, option
-from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.call.node import symbolic_arguments
 from fkeras.engine.config.converters import boolean, integer, real, several
 from fkeras.engine.config.field_types import OptionalInteger, OptionalReals, Real
 from fkeras.engine.values.spec import canonical_dtype

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import Context, FKerasError, Layer, Output, is_symbolic
-from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.call.node import symbolic_arguments
 from fkeras.engine.values.arrays import is_array_like, plain
 
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import Layer, Model, Network
-from fkeras.engine.tree.shapes import build_shapes
+from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import replace_children
 from fkeras.saving.containers.errors import FileError, reading

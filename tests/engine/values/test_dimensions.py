@@ -5,7 +5,7 @@ import numpy as np
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.engine.values.dimensions import shorten
+from fkeras.engine.values.spec import shorten
 
 
 def test_names_depend_on_the_size_alone():

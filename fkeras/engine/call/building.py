@@ -1,0 +1,105 @@
+"""Building: the checks around an author's `build` and `init_state`, and builds of shapes alone."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+
+from fkeras.engine.call.input_spec import check_inputs
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.tree.walk import is_layer
+from fkeras.engine.values.random import ShapeKey, check_key
+from fkeras.engine.values.spec import as_specs, canonical_dtype
+
+
+def takes_specs(hook: Any, kind: str) -> Any:
+    """Wraps `build` or `init_state` to accept specs, arrays and shapes, and to check the key.
+
+    Args:
+        hook: the author's method.
+        kind: the method's name.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> fk.layers.Dense(2).build(jax.random.key(0), (None, 3)).kernel.shape
+        (3, 2)
+    """
+    if kind == "init_state":
+
+        @functools.wraps(hook)
+        def init_state(self: Any, *specs: Any) -> dict[str, Any]:
+            inputs = tuple(None if s is None else as_specs(s) for s in specs)
+            try:
+                return hook(self, *inputs)
+            except TypeError as error:
+                _explain_missing_shapes(self, "init_state((None, 8))", inputs, error)
+                raise
+
+        return init_state
+
+    @functools.wraps(hook)
+    def build(self: Any, key: Any, *specs: Any) -> Any:
+        check_key(key, f"{self.where}: build")
+        inputs = tuple(None if s is None else as_specs(s) for s in specs)
+        if inputs:  # before weights depend on the inputs
+            # the `input_spec` of a built layer depends on its weights, which `build` replaces
+            check_inputs(self.unbuilt() if self.built else self, inputs)
+        try:
+            layer = hook(self, key, *inputs)
+        except TypeError as error:
+            _explain_missing_shapes(self, "build(jax.random.key(0), (None, 8))", inputs, error)
+            raise
+        if not is_layer(layer):
+            raise TypeError(
+                f"{self.where}: build returned {type(layer).__name__}. Return a copy that holds the "
+                "weights: `return self.with_weights(key, kernel=shape)`."
+            )
+        # a layer that needs no weights for its configuration counts as built too
+        return layer if layer.built else layer.replace(_built=True)
+
+    return build
+
+
+def _explain_missing_shapes(layer: Any, call: str, specs: tuple, error: TypeError) -> None:
+    """Raises if `build` or `init_state` failed because the call has no specs."""
+    # other errors are the author's
+    if not specs and "positional argument" in str(error):
+        raise FKerasError(
+            f"{layer.where}: {call.partition('(')[0]} needs the shape of every input, received no "
+            f"shape. Write `layer.{call}`: a shape, spec or array for each input.",
+            layer=layer.where,
+        ) from None
+
+
+def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dict[str, Any]]:
+    """Returns `(layer, state)` from `build` and `init_state`, with shapes instead of arrays.
+
+    Args:
+        layer: a layer or network.
+        specs: a spec for each input.
+        state: whether to make the state; the state is `{}` otherwise.
+
+    Example:
+        >>> import fkeras as fk
+        >>> build_shapes(fk.layers.Dense(2), (None, 3))[0].kernel
+        ShapeDtypeStruct(shape=(3, 2), dtype=float32)
+    """
+    # a side effect of the trace, since a traced function cannot return ShapeDtypeStructs
+    shapes: list[Any] = []
+
+    def build(layer: Any, key: Any) -> None:
+        built = layer.build(key, *specs)
+        state_arrays = built.init_state(*specs) if state else {}
+        shapes[:] = [jax.tree.map(_struct, (built, state_arrays))]
+
+    try:  # under a trace, so that other computations in `build` cost nothing either
+        jax.eval_shape(lambda: build(layer, ShapeKey()))
+    except Exception:  # a user's layer may compute with the key, or with weights of children
+        jax.eval_shape(build, layer, jax.eval_shape(lambda: jax.random.key(0)))
+    return shapes[0]
+
+
+def _struct(array: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, jax.numpy.dtype(canonical_dtype(array.dtype)))
