@@ -29,8 +29,7 @@ def holds_labels(layer: Any) -> bool:
         >>> holds_labels(layer), holds_labels(jax.tree.map(lambda a: a.ndim > 1, layer))
         (False, True)
     """
-    # labels come from jax.tree.map, and JAX joins layers with their leaves
-    leaves = layer.__dict__.get("_leaves")
+    leaves = leaves_of(layer)
     if not leaves:
         return False
     first = leaves[0]

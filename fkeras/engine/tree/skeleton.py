@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -133,8 +134,9 @@ class Skeleton:
             f"{text}>" if difference is None else f"{text}; differs from the other by {difference}>"
         )
 
-    def join(self, leaves: tuple) -> Any:
-        """Returns the layer with these leaves."""
+    def join(self, leaves: Iterable[Any]) -> Any:
+        """Returns the layer with these leaves; JAX unflattens layers with this method."""
+        leaves = tuple(leaves)
         layer = object.__new__(self.cls)
         attributes = layer.__dict__
         attributes.update(self.static)

@@ -71,6 +71,14 @@ def test_a_trainer_takes_the_same_labels():
     np.testing.assert_array_equal(new.layers["a"].kernel, MODEL.layers["a"].kernel)
 
 
+def test_a_copy_of_labels_labels_traced_weights():
+    labels = jax.tree.map(lambda a: "train" if a.ndim > 1 else "keep", MODEL)
+    weights, copy = MODEL.replace(name="copy"), labels.replace(name="copy")
+    seen = []
+    jax.jit(lambda weights: seen.append(copy(weights)))(weights)
+    assert jax.tree.leaves(seen[0]) == jax.tree.leaves(labels)
+
+
 def test_labels_of_another_model_and_calls_of_labels_are_rejected():
     kinds = {"a": optax.sgd(0.1)}
     other = jax.tree.map(lambda a: "a", build(name="other"))
