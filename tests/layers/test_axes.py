@@ -6,8 +6,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.axes import ROLES, UNNAMED, weight_axis_roles, weight_letters
-from fkeras.engine.tree.shapes import build_shapes
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.layers.quantized.base import Quantized
