@@ -29,7 +29,15 @@ from fkeras.training.loop.rescue import Current
 from fkeras.training.records.history import Fitted
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import M, TrainState, own_copy
-from fkeras.training.step import objective, objective_call, optimizer_state, outputs, sharding, step
+from fkeras.training.step import (
+    objective,
+    objective_call,
+    optimizer_state,
+    outputs,
+    sharding,
+    sharding_rules,
+    step,
+)
 from fkeras.training.trainer_fields import as_loss, as_loss_weights, as_metrics, as_remat
 
 #: types of arguments: names, configurations, functions, and values of fkeras
@@ -61,11 +69,13 @@ class Trainer(Configurable):
         metrics: names or values of `fk.metrics`; for several outputs a dictionary by output name.
         loss_weights: the factor of each output's loss.
         weighted_metrics: metrics that apply the sample weights.
-        mesh: the devices to train on, a `jax.sharding.Mesh`; the mesh axis "data" (or "batch", or
-            the first axis) splits the rows of a batch.
-        sharding: the layout of the weights on the mesh, `PartitionSpec`s by pattern of weight
-            paths: `{"*/kernel": PartitionSpec(None, "model")}`. The first pattern that matches
-            applies; a weight without a match is replicated on every device.
+        mesh: the devices to train on, as `jax.make_mesh` returns them; the mesh axis "data" (or
+            "batch", or the first axis) splits the rows of a batch.
+        sharding: the layout of the weights on the mesh: roles of axes, `{"heads": "model", "hidden":
+            "model"}`, also "batch" for rows and "fsdp" for the largest free axis of each weight;
+            patterns of weight paths, which contain "/" or "*" and go before roles,
+            `{"*/kernel": PartitionSpec(None, "model")}`; or "fsdp" alone. See the guide "Shard a
+            model". Other weights are replicated on every device.
         remat: the intermediate results that a step stores for its backward pass: None for all,
             "dots" for the products with weights, "full" for the borders between segments of the
             graph, or a policy of `jax.checkpoint_policies`. The backward pass recomputes the
@@ -122,9 +132,11 @@ class Trainer(Configurable):
         default=None, convert=as_loss_weights, kw_only=True
     )
     weighted_metrics: Converted[Metrics, Any] = option(default=(), convert=as_metrics, kw_only=True)
-    mesh: jax.sharding.Mesh | None = option(default=None, convert=sharding.as_mesh, kw_only=True)
-    sharding: Mapping[str, Any] | None = option(
-        default=None, convert=sharding.as_rules, kw_only=True
+    mesh: jax.sharding.Mesh | None = option(
+        default=None, convert=sharding_rules.as_mesh, kw_only=True
+    )
+    sharding: str | Mapping[str, Any] | None = option(
+        default=None, convert=sharding_rules.as_rules, kw_only=True
     )
     objective: Callable[..., Output] | None = option(
         default=None, convert=objective_call.check_objective, kw_only=True
@@ -176,7 +188,9 @@ class Trainer(Configurable):
             )
         check_key(key, "Trainer.init")
         checks.require_loss(self, model)
-        built = model if model.built else model.build(key)
+        # before the build: an error of the rules takes no memory
+        sharding.check(self, model)
+        built = sharding.place_model(self, model if model.built else model.build(key))
         objective_call.check_model(built)
         if state is None:
             state = built.init_state()

@@ -8,7 +8,7 @@ registry or thread-local value holds a part of a call.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -31,6 +31,8 @@ class Context:
             without the mask.
         attached: masks by array under Keras 3's mask rule, otherwise None.
         where: the caller's name for the layer, for messages.
+        constrain: `(where, output) -> output`, applied to the output of each call inside, or None; a
+            trainer with a mesh lays out activations by this function.
 
     Example:
         >>> import fkeras as fk
@@ -38,7 +40,10 @@ class Context:
         True
     """
 
-    __slots__ = ("_key", "_step_mask", "attached", "mask", "state", "training", "where")
+    __slots__ = (
+        *("_key", "_step_mask", "attached", "constrain"),
+        *("mask", "state", "training", "where"),
+    )
 
     def __init__(
         self,
@@ -53,6 +58,7 @@ class Context:
         self.mask = mask
         self.where = where
         self.attached: Any = None
+        self.constrain: Callable[[str, Output], Output] | None = None
         self._step_mask = _SAME
         self._key = key
 
@@ -117,7 +123,8 @@ class Context:
             >>> Twice(fk.layers.ReLU())(jnp.array([-1.0, 2.0]))
             Array([0., 4.], dtype=float32)
         """
-        return layer._checked_forward(self, *inputs, **options)
+        out = layer._checked_forward(self, *inputs, **options)
+        return out if self.constrain is None else self.constrain(self.where, out)
 
     def child(
         self,
@@ -150,7 +157,7 @@ class Context:
             mask=mask,
             where=f"{self.where}/{name}" if self.where else name,
         )
-        context.attached = self.attached
+        context.attached, context.constrain = self.attached, self.constrain
         return context
 
 

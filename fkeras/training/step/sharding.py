@@ -1,4 +1,4 @@
-"""Splits batches over an axis of a device mesh, and weights according to rules on their paths.
+"""Places runs on a device mesh by the rules of a trainer, and splits the rows of batches.
 
 Arrays carry their layout, and XLA inserts the communication: the results equal those of one
 device. A statistic over a batch, as in BatchNormalization, covers the batch of all devices.
@@ -6,110 +6,17 @@ device. A statistic over a batch, as in BatchNormalization, covers the batch of 
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Mapping
 from typing import Any
 
 import jax
-import numpy as np
 from jax.core import Tracer
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from fkeras.engine import FrozenDict, replace_weights, suggest
+from fkeras.engine import replace_weights
+from fkeras.engine.tree.shapes import build_shapes
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.training.records.state import TrainState
-
-
-def as_mesh(value: Any) -> Any:
-    """Returns the mesh of a `Trainer`, checked, or None."""
-    # Only Auto axes leave the communication to XLA. Explicit axes make shardings a part of types,
-    # and contractions in layers can then be ambiguous; with Manual axes a layer would see a part
-    # of the batch.
-    if value is not None and not isinstance(value, jax.sharding.Mesh):
-        raise TypeError(
-            f"Trainer: expected mesh as a jax.sharding.Mesh, received {type(value).__name__}. For "
-            'example jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,)).'
-        )
-    if value is not None and any(kind != jax.sharding.AxisType.Auto for kind in value.axis_types):
-        raise ValueError(
-            "Trainer: expected a mesh with axes of type Auto, received "
-            f"{', '.join(map(str, value.axis_types))}. Create the mesh with "
-            "axis_types=(jax.sharding.AxisType.Auto,) * number_of_axes."
-        )
-    return value
-
-
-def as_rules(value: Any) -> Any:
-    """Returns the sharding rules of a `Trainer` as `PartitionSpec`s by pattern of weight paths."""
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise TypeError(
-            f"Trainer: expected sharding as a dictionary, received {type(value).__name__}. Write "
-            '{"*/kernel": PartitionSpec(None, "model")}: patterns of weight paths; the first match '
-            "applies."
-        )
-    return FrozenDict({pattern: PartitionSpec(*spec) for pattern, spec in value.items()})
-
-
-def batch_axis(mesh: Any) -> str:
-    """Returns the mesh axis that splits the rows of a batch: "data", "batch", or the first axis."""
-    return next((name for name in ("data", "batch") if name in mesh.axis_names), mesh.axis_names[0])
-
-
-def check_rules(trainer: Any, model: Any) -> None:
-    """Rejects rules that match no weight, name an unknown axis, or split a size unevenly."""
-    rules, mesh = trainer.sharding, trainer.mesh
-    if rules is None:
-        return
-    if mesh is None:
-        raise ValueError("Trainer: missing mesh for sharding. Pass mesh=jax.make_mesh(...).")
-    skeleton = skeleton_of(model)
-    for pattern, spec in rules.items():
-        if not any(fnmatch.fnmatchcase(path, pattern) for path in skeleton.names):
-            raise ValueError(
-                f"Trainer: the sharding rule {pattern!r} matches no weight."
-                f"{suggest(pattern.strip('*/'), skeleton.names)} The weights are: "
-                f"{', '.join(skeleton.names[:12])}."
-            )
-        for axis in _axes(spec):
-            if axis not in mesh.axis_names:
-                raise ValueError(
-                    f"Trainer: the sharding rule {pattern!r} has an unknown mesh axis {axis!r}."
-                    f"{suggest(axis, mesh.axis_names)} The axes of the mesh are: "
-                    f"{', '.join(mesh.axis_names)}."
-                )
-    for path, leaf in zip(skeleton.names, leaves_of(model), strict=True):
-        spec = spec_of(trainer, path)
-        if leaf is None:
-            continue
-        if len(spec) > leaf.ndim:
-            raise ValueError(
-                f"Trainer: the sharding rule for {path!r} has {len(spec)} entries, but the weight "
-                f"has the shape {leaf.shape}. Pass at most one entry per axis."
-            )
-        for size, names in zip(leaf.shape, spec, strict=False):
-            parts = int(np.prod([mesh.shape[axis] for axis in _axes((names,))]))
-            if size % parts:
-                raise ValueError(
-                    f"Trainer: {path!r} of shape {leaf.shape} cannot be split into {parts} parts "
-                    f"along its axis of {size}. Choose another size, or another rule."
-                )
-
-
-def _axes(spec: Any) -> list[str]:
-    axis_names = [names for names in spec if names is not None]
-    return [
-        axis for names in axis_names for axis in ((names,) if isinstance(names, str) else names)
-    ]
-
-
-def spec_of(trainer: Any, path: str) -> PartitionSpec:
-    """Returns the split of a weight: by the first rule that matches its path, else no split."""
-    for pattern, spec in (trainer.sharding or {}).items():
-        if fnmatch.fnmatchcase(path, pattern):
-            return spec
-    return PartitionSpec()
+from fkeras.training.step.sharding_rules import batch_entry, check_rules, parts_of, weight_specs
 
 
 def _layouts(trainer: Any, run: TrainState) -> TrainState:
@@ -117,6 +24,7 @@ def _layouts(trainer: Any, run: TrainState) -> TrainState:
     skeleton = skeleton_of(run.model)
     pairs = zip(skeleton.names, leaves_of(run.model), strict=True)
     shapes = {path: leaf.shape for path, leaf in pairs if leaf is not None}
+    specs = weight_specs(trainer.mesh, trainer.sharding, run.model)
 
     def layout(spec: PartitionSpec) -> NamedSharding:
         return NamedSharding(trainer.mesh, spec)
@@ -127,20 +35,50 @@ def _layouts(trainer: Any, run: TrainState) -> TrainState:
         for key in reversed(path):
             name = getattr(key, "key", None)
             if name is not None and shapes.get(name) == leaf.shape:
-                return layout(spec_of(trainer, name))
+                return layout(specs[name])
         return layout(PartitionSpec())
 
     replicated = jax.tree.map(lambda _: layout(PartitionSpec()), run)
-    weights = {path: layout(spec_of(trainer, path)) for path in shapes}
+    weights = {path: layout(spec) for path, spec in specs.items()}
     return replicated.replace(
         model=replace_weights(run.model, weights),
         opt_state=jax.tree_util.tree_map_with_path(slot, run.opt_state),
     )
 
 
+def check(trainer: Any, model: Any) -> None:
+    """Checks the rules of a trainer on the shapes of a model, before the weights take memory.
+
+    Raises:
+        ValueError: as `check_rules`; inside of `jax.set_mesh` of a mesh with Explicit axes.
+    """
+    _check_context()
+    if trainer.sharding is not None:
+        shapes = model if model.built else build_shapes(model)[0]
+        check_rules(trainer.mesh, trainer.sharding, shapes)
+
+
+def _check_context() -> None:
+    if AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types:
+        raise ValueError(
+            "Trainer: received a call inside of jax.set_mesh of a mesh with Explicit axes, in which "
+            "layers cannot compute. Call the trainer outside: Trainer(mesh=mesh) places the arrays."
+        )
+
+
+def place_model(trainer: Any, model: Any) -> Any:
+    """Returns the model with every weight laid out by the trainer's mesh and rules."""
+    if trainer.mesh is None:
+        return model
+    specs = weight_specs(trainer.mesh, trainer.sharding, model)
+    layouts = {path: NamedSharding(trainer.mesh, spec) for path, spec in specs.items()}
+    return jax.tree.map(jax.device_put, model, replace_weights(model, layouts))
+
+
 def place(trainer: Any, run: TrainState) -> TrainState:
     """Returns the run with every array laid out by the trainer's mesh and rules."""
-    check_rules(trainer, run.model)
+    _check_context()
+    check_rules(trainer.mesh, trainer.sharding, run.model)
     if trainer.mesh is None:
         return run
     return jax.tree.map(jax.device_put, run, _layouts(trainer, run))
@@ -168,8 +106,9 @@ def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
     """
     if trainer.mesh is None:
         return batch
-    axis = batch_axis(trainer.mesh)
-    layout, parts = NamedSharding(trainer.mesh, PartitionSpec(axis)), trainer.mesh.shape[axis]
+    entry = batch_entry(trainer.mesh, trainer.sharding)
+    layout = NamedSharding(trainer.mesh, PartitionSpec(entry))
+    parts = parts_of(trainer.mesh, entry)
 
     def split_array(array: Any) -> Any:
         if not even and (array.ndim == 0 or array.shape[0] % parts):
@@ -186,17 +125,18 @@ def check_rows(trainer: Any, rows: int, parts: int | None = None) -> None:
     """Raises a `ValueError` if the devices cannot share the rows of a batch evenly."""
     if trainer.mesh is None:
         return
-    axis = batch_axis(trainer.mesh)
-    parts = int(trainer.mesh.shape[axis]) if parts is None else parts
+    entry = batch_entry(trainer.mesh, trainer.sharding)
+    parts = parts_of(trainer.mesh, entry) if parts is None else parts
     if rows % parts:
         raise ValueError(
             f"Trainer: expected a batch size divisible by the {parts} devices of the mesh axis "
-            f"{axis!r}, received {rows} rows. Use a batch size of {-(-rows // parts) * parts} (fit "
+            f"{entry!r}, received {rows} rows. Use a batch size of {-(-rows // parts) * parts} (fit "
             "fills up the last batch), or a smaller mesh."
         )
 
 
 def rows_for(trainer: Any, rows: int) -> int:
     """Returns the smallest number of rows, at least `rows`, that the devices share evenly."""
-    parts = 1 if trainer.mesh is None else trainer.mesh.shape[batch_axis(trainer.mesh)]
+    mesh = trainer.mesh
+    parts = 1 if mesh is None else parts_of(mesh, batch_entry(mesh, trainer.sharding))
     return -(-rows // parts) * parts

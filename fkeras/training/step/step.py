@@ -23,6 +23,7 @@ from fkeras.training.data import batch_parts
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
 from fkeras.training.step.objective_call import evaluation_key
+from fkeras.training.step.output_layouts import with_output_layouts
 from fkeras.transforms.remat import rematerialized
 
 
@@ -49,7 +50,7 @@ def train_step(
 
     def loss_fn(trainable: Any, overwritten: Any) -> tuple[jax.Array, tuple]:
         model = replace_weights(run.model, trainable | overwritten)
-        model = rematerialized(model, trainer.remat)
+        model = with_output_layouts(trainer, rematerialized(model, trainer.remat), run.model)
         loss, updates, sums = objective.compute(
             trainer, heads, model, run.state, batch, key, True, valid
         )
@@ -194,6 +195,7 @@ def compiled_test(
 ) -> tuple[tuple, dict[str, jax.Array]]:
     """Returns `((state, sums), logs)` after some batches of an evaluation."""
     model = jax.tree.unflatten(structure, leaves)
+    laid_out_model = with_output_layouts(trainer, model, model)
 
     def body(number: jax.Array, carry: tuple) -> tuple:
         state, sums = carry
@@ -202,7 +204,9 @@ def compiled_test(
         # The evaluation of a model draws no samples; an objective may (a generative model).
         key = None if trainer.objective is None else evaluation_key(sums["loss"]["count"])
         heads = _heads(trainer, model, batch)
-        _, updates, new = objective.compute(trainer, heads, model, state, batch, key, False, valid)
+        _, updates, new = objective.compute(
+            trainer, heads, laid_out_model, state, batch, key, False, valid
+        )
         return state | updates, objective.merge(heads, sums, new)
 
     carry = _repeat(body, carry, steps, mode)

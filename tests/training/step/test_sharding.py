@@ -104,7 +104,7 @@ def mesh(**options):
     ("options", "message"),
     [
         (lambda: {"mesh": "gpu"}, "received str. For example"),
-        (lambda: {"mesh": mesh(axis_types=(AxisType.Explicit,))}, "axes of type Auto"),
+        (lambda: {"mesh": mesh(axis_types=(AxisType.Manual,))}, "axes of type Auto"),
         (lambda: {"sharding": {"*": ("data",)}}, "missing mesh for sharding"),
         (lambda: {"mesh": mesh(), "sharding": [("*", "data")]}, "as a dictionary, received list"),
         (lambda: {"mesh": mesh(), "sharding": {"dens/*": ("data",)}}, "matches no weight"),

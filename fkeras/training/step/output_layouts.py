@@ -1,0 +1,125 @@
+"""The layout of activations on a device mesh: constraints on the outputs of calls.
+
+Without constraints XLA chooses the layout of an activation, and may move activations where moving
+weights is cheaper. The output of a layer whose weights are split by role is split like them: its rows
+by the role "batch", its named axes by their roles.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from jax.core import Tracer
+from jax.sharding import NamedSharding, PartitionSpec
+
+from fkeras.engine import Context, Layer, Output
+from fkeras.engine.tree.axes import weight_letters
+from fkeras.engine.tree.skeleton import skeleton_of
+from fkeras.engine.tree.sublayers import sublayers
+from fkeras.engine.tree.walk import join_path
+from fkeras.training.step.sharding_rules import (
+    FSDP,
+    batch_entry,
+    match,
+    names_of,
+    parts_of,
+    role_specs,
+)
+from fkeras.transforms.intercepting import Intercepted
+
+_FREE = PartitionSpec.UNCONSTRAINED
+
+
+def with_output_layouts(trainer: Any, model: Any, original: Any) -> Any:
+    """Returns a model that constrains the outputs of its calls to the layouts by role.
+
+    Args:
+        trainer: the trainer with mesh and rules.
+        model: the model to compute, which may be rematerialized.
+        original: the model itself, whose weights have the paths that the rules name.
+    """
+    entries = {} if trainer.mesh is None else output_entries(trainer.sharding, original)
+    if not entries:
+        return model
+    mesh, batch = trainer.mesh, batch_entry(trainer.mesh, trainer.sharding)
+
+    def around(
+        _: str, layer: Layer, context: Context, inputs: tuple, options: Mapping[str, Any]
+    ) -> Output:
+        # calls inside have this prefix in the places that their contexts name
+        prefix = f"{context.where}/"
+
+        def constrain(where: str, out: Output) -> Output:
+            names = entries.get(where.removeprefix(prefix))
+            if names is None or not isinstance(out.value, Tracer):
+                return out
+            return dataclasses.replace(out, value=_constrained(mesh, batch, names, out.value))
+
+        context.constrain = constrain
+        return context.run(layer, *inputs, **options)
+
+    return Intercepted(model, around, name=model.name, trainable=model.trainable, dtype=model.dtype)
+
+
+def output_entries(sharding: Any, model: Any) -> dict[str, tuple[tuple, tuple, bool]]:
+    """Returns the mesh axes of the named axes of each layer's output, by path of the layer.
+
+    An entry is `(first, last, any_between)`: the mesh axes of the first and last axes of the output,
+    and whether there may be others between them. Only layers that a role, or "fsdp", splits have an
+    entry; layers with a weight that a path pattern lays out have none.
+
+    Args:
+        sharding: the checked argument of a trainer.
+        model: a model of arrays or shapes.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(8).build(jax.random.key(0), (None, 2))
+        >>> output_entries({"hidden": "model"}, layer)
+        {'': ((), ('model',), True)}
+    """
+    if sharding is None:
+        return {}
+    fsdp = sharding == FSDP or sharding.get(FSDP) is not None
+    specs = role_specs(sharding, model)
+    entries_by_path = {}
+    for path, layer in sublayers(model):
+        if not skeleton_of(layer).names or layer.axis_names.output is None:
+            continue
+        letters = {join_path(path, name): text for name, text in weight_letters(layer).items()}
+        if any(match(sharding, name) is not None for name in letters):
+            continue
+        entries: dict[str, Any] = {}
+        for name, text in letters.items():
+            spec = specs.get(name, PartitionSpec())
+            padded = [*spec, *(None,) * (len(text) - len(spec))]
+            entries.update(zip(text, padded, strict=True))
+        if not fsdp and not any(entries.values()):
+            continue
+        before, dots, after = layer.axis_names.output.partition("...")
+        entries_by_path[path] = (
+            tuple(entries.get(n, _FREE) for n in before),
+            tuple(entries.get(n, _FREE) for n in after),
+            bool(dots),
+        )
+    return entries_by_path
+
+
+def _constrained(mesh: Any, batch: Any, names: tuple, array: jax.Array) -> jax.Array:
+    first, last, any_between = names
+    rest = array.ndim - len(first) - len(last)
+    if rest < 0 or (rest and not any_between):  # a call with an output of another form
+        return array
+    entries = [*first, *(_FREE,) * rest, *last]
+    if entries:
+        entries[0] = batch
+    used_names = set(names_of(batch))
+    for axis, entry in enumerate(entries):
+        # sizes of activations, unlike those of weights, depend on the data of the call
+        repeated = axis and used_names & set(names_of(entry))
+        if repeated or array.shape[axis] % parts_of(mesh, entry):
+            entries[axis] = _FREE
+    return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, PartitionSpec(*entries)))

@@ -1,0 +1,328 @@
+"""The layout of weights on a device mesh: rules by axis role, by path pattern, and "fsdp".
+
+A rule by role maps the role of an axis, such as "heads", to a mesh axis. Layers state the roles of the
+axes of their weights: see `fkeras.engine.AxisNames`. The rules decide only where numbers are, never
+what they are.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, PartitionSpec
+
+from fkeras.engine import FrozenDict, suggest
+from fkeras.engine.tree.axes import ROLES, weight_axis_roles
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+
+#: keys of `sharding` that are no roles of weights
+BATCH, FSDP = "batch", "fsdp"
+_SHOWN = 4
+
+
+def as_mesh(value: Any) -> Any:
+    """Returns the mesh of a `Trainer` with axes of type Auto, or None.
+
+    Raises:
+        TypeError: for anything but a mesh.
+        ValueError: for a mesh with Manual axes.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, jax.sharding.Mesh):
+        raise TypeError(
+            f"Trainer: expected mesh as a jax.sharding.Mesh, received {type(value).__name__}. For "
+            'example jax.make_mesh((8,), ("data",)).'
+        )
+    if AxisType.Manual in value.axis_types:
+        raise ValueError(
+            "Trainer: expected a mesh with axes of type Auto or Explicit, received "
+            f"{', '.join(map(str, value.axis_types))}. With Manual axes a layer would see a part of "
+            "the batch. Create the mesh with jax.make_mesh(sizes, names)."
+        )
+    # Only Auto axes leave the communication to XLA. Explicit axes, the default of newer versions of
+    # `jax.make_mesh`, make layouts a part of types, and contractions in layers can then be ambiguous.
+    # Two meshes that differ in the types of their axes place arrays equally.
+    if any(kind != AxisType.Auto for kind in value.axis_types):
+        types = (AxisType.Auto,) * len(value.axis_names)
+        return jax.sharding.Mesh(value.devices, value.axis_names, axis_types=types)
+    return value
+
+
+def is_pattern(key: str) -> bool:
+    """Returns whether a key of `sharding` is a pattern of paths; otherwise it is a role.
+
+    Example:
+        >>> is_pattern("*/kernel"), is_pattern("hidden")
+        (True, False)
+    """
+    return "/" in key or "*" in key
+
+
+def as_rules(value: Any) -> Any:
+    """Returns the checked argument `sharding` of a `Trainer`: None, "fsdp", or a dictionary.
+
+    Raises:
+        TypeError: for anything else, and for a value of a rule that names no mesh axes.
+        ValueError: for a word other than "fsdp".
+
+    Example:
+        >>> as_rules({"hidden": "model", "*/bias": (None,)})
+        {'hidden': 'model', '*/bias': PartitionSpec(None,)}
+    """
+    if value is None or value == FSDP:
+        return value
+    if isinstance(value, str):
+        raise ValueError(f'Trainer: expected sharding="fsdp" or a dictionary, received {value!r}.')
+    if not isinstance(value, Mapping):
+        raise TypeError(
+            f"Trainer: expected sharding as a dictionary, received {type(value).__name__}. Write "
+            '{"heads": "model", "hidden": "model"} with roles of axes, or patterns of weight paths: '
+            '{"*/kernel": PartitionSpec(None, "model")}.'
+        )
+    return FrozenDict({key: _as_rule(key, rule) for key, rule in value.items()})
+
+
+def _as_rule(key: Any, rule: Any) -> Any:
+    if not isinstance(key, str):
+        raise TypeError(
+            f"Trainer: expected roles and patterns of weight paths as keys of sharding, received "
+            f"{key!r}."
+        )
+    valid_tuple = isinstance(rule, tuple | list) and not isinstance(rule, PartitionSpec)
+    if is_pattern(key):
+        if isinstance(rule, PartitionSpec) or valid_tuple:
+            return PartitionSpec(*rule)
+        raise TypeError(
+            f"Trainer: expected a PartitionSpec for the path pattern {key!r}, received {rule!r}. "
+            f'Write PartitionSpec(None, "model"): one entry for each axis of the weight.'
+        )
+    if rule is None or isinstance(rule, str):
+        return rule
+    if valid_tuple and all(isinstance(name, str) for name in rule):
+        return tuple(rule)
+    raise TypeError(
+        f"Trainer: expected the name of a mesh axis for the role {key!r}, received {rule!r}. Write "
+        f'{{{key!r}: "model"}}. A pattern of weight paths contains "/" or "*".'
+    )
+
+
+def names_of(entry: Any) -> tuple[str, ...]:
+    """Returns the mesh axes of an entry of a `PartitionSpec`: None, a name, or several names."""
+    if entry is None or entry is PartitionSpec.UNCONSTRAINED:
+        return ()
+    return (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+def parts_of(mesh: Any, entry: Any) -> int:
+    """Returns the number of parts in which an entry of a `PartitionSpec` splits an axis."""
+    return math.prod(mesh.shape[name] for name in names_of(entry))
+
+
+def batch_entry(mesh: Any, sharding: Any) -> Any:
+    """Returns the mesh axes that split the rows of a batch.
+
+    These are the axes of the role "batch", by default "data", "batch", or the first axis.
+    """
+    if isinstance(sharding, Mapping) and BATCH in sharding:
+        return sharding[BATCH]
+    return next((name for name in ("data", "batch") if name in mesh.axis_names), mesh.axis_names[0])
+
+
+def _fsdp_entry(mesh: Any, sharding: Any) -> Any:
+    if sharding == FSDP:
+        return batch_entry(mesh, sharding)
+    return sharding.get(FSDP)
+
+
+def _patterns(sharding: Any) -> dict[str, PartitionSpec]:
+    if not isinstance(sharding, Mapping):
+        return {}
+    return {key: rule for key, rule in sharding.items() if is_pattern(key)}
+
+
+def role_rules(sharding: Any) -> dict[str, Any]:
+    """Returns the mesh axes of each role of weights; "batch" and "fsdp" are no such roles."""
+    if not isinstance(sharding, Mapping):
+        return {}
+    others = (BATCH, FSDP)
+    return {key: r for key, r in sharding.items() if not is_pattern(key) and key not in others}
+
+
+def match(sharding: Any, path: str) -> PartitionSpec | None:
+    """Returns the layout of a weight by the first path pattern that matches, or None."""
+    for pattern, spec in _patterns(sharding).items():
+        if fnmatch.fnmatchcase(path, pattern):
+            return spec
+    return None
+
+
+def role_specs(sharding: Any, model: Any) -> dict[str, PartitionSpec]:
+    """Returns the layout of each weight by path, by patterns and roles, without "fsdp".
+
+    Args:
+        sharding: the checked argument of a trainer.
+        model: a model of arrays or shapes.
+    """
+    rules = role_rules(sharding)
+    specs = {}
+    for path, roles in weight_axis_roles(model).items():
+        spec = match(sharding, path)
+        entries = [rules.get(role) for role in roles]
+        specs[path] = PartitionSpec(*_trimmed(entries)) if spec is None else spec
+    return specs
+
+
+def weight_specs(mesh: Any, sharding: Any, model: Any) -> dict[str, PartitionSpec]:
+    """Returns the layout of each weight of a model by path.
+
+    Args:
+        mesh: the mesh.
+        sharding: the checked argument of a trainer.
+        model: a model of arrays or shapes.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> mesh = jax.make_mesh((1,), ("data",))
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 8))
+        >>> weight_specs(mesh, {"hidden": "data"}, layer)
+        {'kernel': PartitionSpec('data',), 'bias': PartitionSpec()}
+    """
+    if sharding is None:
+        return dict.fromkeys(_shapes(model), PartitionSpec())
+    specs, shapes = role_specs(sharding, model), _shapes(model)
+    fsdp = _fsdp_entry(mesh, sharding)
+    if fsdp is None:
+        return specs
+    return {
+        path: spec
+        if match(sharding, path) is not None
+        else _with_largest_split(spec, shapes[path], fsdp, parts_of(mesh, fsdp))
+        for path, spec in specs.items()
+    }
+
+
+def _shapes(model: Any) -> dict[str, tuple[int, ...]]:
+    pairs = zip(skeleton_of(model).names, leaves_of(model), strict=True)
+    return {path: tuple(leaf.shape) for path, leaf in pairs if leaf is not None}
+
+
+def _trimmed(entries: Iterable[Any]) -> list[Any]:
+    entries = list(entries)
+    while entries and entries[-1] is None:
+        entries.pop()
+    return entries
+
+
+def _with_largest_split(spec: Any, shape: tuple[int, ...], entry: Any, parts: int) -> Any:
+    """Returns the layout with the largest axis that is free and divides evenly split too."""
+    used_names = {name for used in spec for name in names_of(used)}
+    if used_names & set(names_of(entry)):
+        return spec
+    entries = [*spec, *(None,) * (len(shape) - len(spec))]
+    free_axes = [a for a, size in enumerate(shape) if entries[a] is None and size % parts == 0]
+    if not free_axes:
+        return spec
+    entries[max(free_axes, key=lambda a: shape[a])] = entry
+    return PartitionSpec(*_trimmed(entries))
+
+
+def check_rules(mesh: Any, sharding: Any, model: Any) -> None:
+    """Rejects rules that the weights of a model cannot follow; needs shapes only.
+
+    Args:
+        mesh: the mesh, or None.
+        sharding: the checked argument of a trainer.
+        model: a model of arrays or shapes.
+
+    Raises:
+        ValueError: for rules without a mesh, an unknown mesh axis, a pattern that matches no weight,
+            a role that no weight has, a mesh axis that splits two axes of one weight, and a size
+            that cannot be split evenly.
+    """
+    if sharding is None:
+        return
+    if mesh is None:
+        raise ValueError("Trainer: missing mesh for sharding. Pass mesh=jax.make_mesh(...).")
+    shapes, roles = _shapes(model), weight_axis_roles(model)
+    if isinstance(sharding, Mapping):
+        _check_keys(mesh, sharding, list(shapes), roles)
+    specs = role_specs(sharding, model)
+    for path, spec in specs.items():
+        _check_spec(mesh, path, shapes[path], roles[path], spec)
+    _check_sizes(mesh, shapes, specs)
+    fsdp = _fsdp_entry(mesh, sharding)
+    if fsdp is not None and not any(
+        set(names_of(fsdp)) & {n for used in spec for n in names_of(used)}
+        for spec in weight_specs(mesh, sharding, model).values()
+    ):
+        raise ValueError(
+            f'Trainer: sharding="fsdp" splits no weight: no axis can be split into '
+            f"{parts_of(mesh, fsdp)} equal parts. Use a smaller mesh, or leave sharding out."
+        )
+
+
+def _check_keys(mesh: Any, sharding: Mapping, paths: list[str], roles: Mapping) -> None:
+    all_roles = {role for axis_roles in roles.values() for role in axis_roles if role is not None}
+    for key, rule in sharding.items():
+        if is_pattern(key) and not any(fnmatch.fnmatchcase(path, key) for path in paths):
+            raise ValueError(
+                f"Trainer: the sharding rule {key!r} matches no weight."
+                f"{suggest(key.strip('*/'), paths)} The weights are: {', '.join(paths[:12])}."
+            )
+        if not is_pattern(key) and key not in (*all_roles, BATCH, FSDP):
+            known = ", ".join(sorted(all_roles)) or "none"
+            similar = suggest(key, sorted({*all_roles, *ROLES, BATCH, FSDP}))
+            raise ValueError(
+                f"Trainer: no weight of the model has an axis of the role {key!r}.{similar} The roles "
+                f'of its weights are: {known}. "batch" splits the rows, "fsdp" the largest free '
+                'axis; a pattern of weight paths contains "/" or "*".'
+            )
+        for name in (n for entry in (rule if is_pattern(key) else [rule]) for n in names_of(entry)):
+            if name not in mesh.axis_names:
+                raise ValueError(
+                    f"Trainer: the sharding rule {key!r} has an unknown mesh axis {name!r}."
+                    f"{suggest(name, mesh.axis_names)} The axes of the mesh are: "
+                    f"{', '.join(mesh.axis_names)}."
+                )
+
+
+def _check_spec(mesh: Any, path: str, shape: tuple, roles: tuple, spec: Any) -> None:
+    if len(spec) > len(shape):
+        raise ValueError(
+            f"Trainer: the sharding rule for {path!r} has {len(spec)} entries, but the weight "
+            f"has the shape {shape}. Pass at most one entry per axis."
+        )
+    names = [name for entry in spec for name in names_of(entry)]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        split_roles = [
+            r for r, e in zip(roles, spec, strict=False) if repeated in names_of(e) and r
+        ]
+        kind = f" of the roles {', '.join(map(repr, split_roles))}" if split_roles else ""
+        raise ValueError(
+            f"Trainer: the mesh axis {repeated!r} would split two axes{kind} of {path!r} of shape "
+            f"{shape}. Give one of them another mesh axis, or name the layout of the weight: "
+            f'{{"{path}": PartitionSpec({repeated!r})}}.'
+        )
+
+
+def _check_sizes(mesh: Any, shapes: Mapping, specs: Mapping[str, Any]) -> None:
+    problems = {
+        path: f"{path!r} of shape {shapes[path]} cannot be split into {parts_of(mesh, entry)} parts "
+        f"along its axis of {size}"
+        for path, spec in specs.items()
+        for size, entry in zip(shapes[path], spec, strict=False)
+        if size % parts_of(mesh, entry)
+    }
+    if problems:
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        rules = ", ".join(f'"{path}": PartitionSpec()' for path in list(problems)[:_SHOWN])
+        raise ValueError(
+            f"Trainer: {'; '.join(list(problems.values())[:_SHOWN])}{more}. Choose another size or "
+            f"mesh, or keep such weights whole on every device by path patterns: {{{rules}}}."
+        )
