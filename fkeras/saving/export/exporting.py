@@ -213,7 +213,7 @@ def export_step(
     if trainer.mesh is not None:
         raise ValueError(
             "export_step: expected a trainer for one device, received one with a mesh. Export the "
-            "step of trainer.replace(mesh=None, sharding=None)."
+            "step of dataclasses.replace(trainer, mesh=None, sharding=None)."
         )
     parts = batch if isinstance(batch, tuple) else (batch,)
     # the position in the data and the memory of callbacks belong to the loop, not to the step

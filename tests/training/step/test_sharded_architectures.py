@@ -61,7 +61,10 @@ def unet():
 
 
 def resnet50():
-    return fk.applications.ResNet50(weights=None, input_shape=(32, 32, 3), classes=8)
+    model = fk.applications.ResNet50(weights=None, input_shape=(32, 32, 3), classes=8)
+    # Gradients through statistics of 16 rows amplify rounding errors 10^5 times, also on one device
+    # with the rows in another order. Frozen normalizations use moving statistics.
+    return fk.freeze(model.build(KEY), "*bn")
 
 
 CROSS_ENTROPY = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -88,7 +91,7 @@ PAIRS = [
 
 
 def trainer_of(name, **options):
-    optimizer = fk.optimizers.SGD(0.1, momentum=0.9, use_ema=True, ema_momentum=0.5)
+    optimizer = fk.optimizers.SGD(1e-2, momentum=0.9, use_ema=True, ema_momentum=0.5)
     return fk.Trainer(optimizer, MODELS[name][3], **options)
 
 
@@ -96,7 +99,8 @@ def trainer_of(name, **options):
 def alone(name):
     """Returns the model, and run and loss after a step on one device."""
     make, x, y, *_ = MODELS[name]
-    model, trainer = make().build(KEY), trainer_of(name)
+    model, trainer = make(), trainer_of(name)
+    model = model if model.built else model.build(KEY)
     run, logs = trainer.step(trainer.init(model, KEY), (x, y))
     return model, run, float(logs["loss"])
 
@@ -117,10 +121,8 @@ def test_eight_devices_compute_the_numbers_of_one(name, layout):
     run, logs = trainer.step(trainer.init(model, KEY), (x, y))
     assert float(logs["loss"]) == pytest.approx(loss, rel=1e-5)
     close(run.state, expected.state)
-    # gradients through 50 normalizations of a small batch amplify rounding errors: no comparison
-    if name != "resnet50":
-        close(run.model, expected.model)
-        close(run.opt_state, expected.opt_state)
+    close(run.model, expected.model)
+    close(run.opt_state, expected.opt_state)
     # moments and averages have the layout of their weights
     specs = specs_of(run)
     for slots in run.opt_state.slots.values():
