@@ -13,9 +13,9 @@ from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from fkeras.engine import replace_weights
-from fkeras.engine.tree.shapes import build_shapes
+from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.training.records.state import TrainState
+from fkeras.training.records.state import M, TrainState
 from fkeras.training.step.sharding_rules import batch_entry, check_rules, parts_of, weight_specs
 
 
@@ -66,7 +66,7 @@ def _check_context() -> None:
         )
 
 
-def place_model(trainer: Any, model: Any) -> Any:
+def place_model(trainer: Any, model: M) -> M:
     """Returns the model with every weight laid out by the trainer's mesh and rules."""
     if trainer.mesh is None:
         return model

@@ -71,8 +71,8 @@ def as_rules(value: Any) -> Any:
         ValueError: for a word other than "fsdp".
 
     Example:
-        >>> as_rules({"hidden": "model", "*/bias": (None,)})
-        {'hidden': 'model', '*/bias': PartitionSpec(None,)}
+        >>> as_rules({"heads": "model", "hidden": ["data", "model"]})
+        {'heads': 'model', 'hidden': ('data', 'model')}
     """
     if value is None or value == FSDP:
         return value
@@ -172,7 +172,7 @@ def role_specs(sharding: Any, model: Any) -> dict[str, PartitionSpec]:
     specs = {}
     for path, roles in weight_axis_roles(model).items():
         spec = match(sharding, path)
-        entries = [rules.get(role) for role in roles]
+        entries = [None if role is None else rules.get(role) for role in roles]
         specs[path] = PartitionSpec(*_trimmed(entries)) if spec is None else spec
     return specs
 
@@ -189,8 +189,9 @@ def weight_specs(mesh: Any, sharding: Any, model: Any) -> dict[str, PartitionSpe
         >>> import jax, fkeras as fk
         >>> mesh = jax.make_mesh((1,), ("data",))
         >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 8))
-        >>> weight_specs(mesh, {"hidden": "data"}, layer)
-        {'kernel': PartitionSpec('data',), 'bias': PartitionSpec()}
+        >>> specs = weight_specs(mesh, {"hidden": "data"}, layer)
+        >>> {path: tuple(spec) for path, spec in specs.items()}
+        {'kernel': ('data',), 'bias': ()}
     """
     if sharding is None:
         return dict.fromkeys(_shapes(model), PartitionSpec())

@@ -1,5 +1,7 @@
 """Rules by role, by pattern and "fsdp": the layout of each weight, and wrong rules."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.engine.tree.shapes import build_shapes
+from fkeras.engine.call.building import build_shapes
 from fkeras.training.step import sharding, sharding_rules
 from fkeras.training.step.output_layouts import output_entries
 
@@ -168,9 +170,9 @@ def test_one_mesh_axis_for_two_roles_of_a_weight_is_reported():
 def test_meshes_of_either_type_serve(kind):
     options = {} if kind is None else {"axis_types": (kind, kind)}
     given = mesh(**options)
-    trainer = fk.Trainer("sgd", "mse", mesh=given)
-    assert set(trainer.mesh.axis_types) == {AxisType.Auto}
-    assert (trainer.mesh.devices == given.devices).all()
+    used: Any = fk.Trainer("sgd", "mse", mesh=given).mesh
+    assert set(used.axis_types) == {AxisType.Auto}
+    assert (used.devices == given.devices).all()
     with pytest.raises(ValueError, match="type Auto or Explicit, received AxisType.Manual"):
         fk.Trainer("sgd", "mse", mesh=mesh(axis_types=(AxisType.Manual,) * 2))
 
