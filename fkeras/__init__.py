@@ -60,9 +60,11 @@ from fkeras.transforms import (
 if TYPE_CHECKING:
     from fkeras import applications as applications
     from fkeras import datasets as datasets
+    from fkeras import planning as planning
     from fkeras import saving as saving
     from fkeras import training as training
     from fkeras import utils as utils
+    from fkeras.planning import Plan, plan
     from fkeras.saving import (
         FileError,
         Limits,
@@ -118,6 +120,7 @@ __all__ = (
     "NonFiniteError",
     "Node",
     "Output",
+    "Plan",
     "Sequential",
     "Stop",
     "SymbolicValueError",
@@ -149,6 +152,8 @@ __all__ = (
     "optimizers",
     "option",
     "partition",
+    "plan",
+    "planning",
     "quantize",
     "quantizers",
     "random",
@@ -182,6 +187,7 @@ _LATE = MappingProxyType(
             *("Callback", "Checkpoint", "CheckpointError", "Finding", "History", "Interrupted"),
             *("NonFiniteError", "Stop", "TrainState", "Trainer", "callbacks", "find_nan"),
         ),
+        "planning": ("Plan", "plan"),
         "datasets": (),
         "utils": (),
     }

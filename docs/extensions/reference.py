@@ -48,6 +48,7 @@ _LISTED = (
     ("schedules", "optimizers.schedules", "Learning rate schedules", "Functions of the step."),
     ("callbacks", "callbacks", "Callbacks", "Values that `Trainer.fit` calls."),
     ("training", "training", "Training", "The records of a training and its checkpoints."),
+    ("planning", "planning", "Plans", "Memory and operations of training steps."),
     ("transforms", "transforms", "Transforms", "Functions from model to model."),
     ("saving", "saving", "Files", "Models, trainings and weights in files."),
     ("ops", "ops", "Operations", "Functions of arrays, which record a node on symbolic tensors."),

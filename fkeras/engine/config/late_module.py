@@ -3,7 +3,7 @@
 Imports at the top of a file always point to lower layers of the package. Three callers need a
 higher module at run time: the engine, which resolves the class names of a configuration;
 `ModelCheckpoint`, which writes .keras files with `fkeras.saving`; and `fkeras` itself, which
-imports `saving`, `training` and `applications` at first use. No other code imports a module by a string.
+imports `saving`, `training`, `planning` and `applications` at first use. No other code imports a module by a string.
 """
 
 from __future__ import annotations

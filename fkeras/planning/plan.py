@@ -1,0 +1,291 @@
+"""`plan`: memory and operations of a training step, from shapes alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.planning import tables
+from fkeras.planning.accounting import call_rows, outer_bytes, tree_bytes
+from fkeras.planning.budget import budget_bytes, largest_rows
+from fkeras.planning.program.backends import Backend
+from fkeras.planning.program.memory import usage
+from fkeras.planning.program.reading import read
+from fkeras.planning.request import Request, request
+
+
+@dataclasses.dataclass(frozen=True)
+class CallPlan:
+    """Memory and operations of one call of a model, in a training step.
+
+    Attributes:
+        name: path of the layer, such as "encoder/dense_1"; in parentheses, a part of the step outside
+            of the model.
+        layer: class of the layer.
+        weights: bytes of the weights.
+        state: bytes of the state, such as moving statistics.
+        optimizer: bytes of the optimizer's state for these weights.
+        activations: bytes of the call's intermediate arrays at the moment of the largest memory.
+        flops: floating-point operations, forward and backward.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((8,)), fk.layers.Dense(4)])
+        >>> x, y = jax.ShapeDtypeStruct((2, 8), "float32"), jax.ShapeDtypeStruct((2, 4), "float32")
+        >>> plan = fk.plan(model, (x, y), fk.Trainer("sgd", "mse"))
+        >>> call = plan.calls[0]
+        >>> call.name, call.layer, call.weights
+        ('dense', 'Dense', 144)
+    """
+
+    name: str
+    layer: str = ""
+    weights: int = 0
+    state: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    flops: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Memory and operations of a training step on one device, computed from shapes.
+
+    Attributes:
+        calls: a row for each call, in running order; then the loss and the update of the weights.
+        rows: number of rows of the batch.
+        remat: the trainer's rematerialization.
+        backend: JAX's name of the backend whose compiler the plan follows.
+        weights: bytes of all weights.
+        state: bytes of the model's state.
+        optimizer: bytes of the optimizer's state.
+        gradients: bytes of the gradients of all trainable weights. Their arrays count among the
+            intermediate arrays, as far as they exist at the moment of the largest memory.
+        activations: largest number of bytes of intermediate arrays that exist at the same time.
+        arguments: bytes of the arguments of the step: the run and the batch.
+        results: bytes of the results of the step that do not take the memory of an argument.
+        flops: floating-point operations of the step, all steps of its loops included.
+        transcendentals: evaluations of functions such as `exp` and `tanh`.
+        unknown: primitives without a rule for their operations, which count as nothing; "while" stands
+            for a loop of unknown length, which counts once.
+        donate: whether the results take the memory of the arguments.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((8,)), fk.layers.Dense(4)])
+        >>> x, y = jax.ShapeDtypeStruct((2, 8), "float32"), jax.ShapeDtypeStruct((2, 4), "float32")
+        >>> plan = fk.plan(model, (x, y), fk.Trainer("sgd", "mse"))
+        >>> plan.peak == plan.arguments + plan.results + plan.activations
+        True
+        >>> str(plan).splitlines()[0]
+        "Plan of a training step on 2 rows, for the backend 'cpu'"
+    """
+
+    calls: tuple[CallPlan, ...]
+    rows: int
+    remat: Any
+    backend: str
+    weights: int
+    state: int
+    optimizer: int
+    gradients: int
+    activations: int
+    arguments: int
+    results: int
+    flops: float
+    transcendentals: float
+    unknown: frozenset[str]
+    donate: bool
+    _request: Request = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def peak(self) -> int:
+        """Largest number of bytes that the step needs at the same time."""
+        return self.arguments + self.results + self.activations
+
+    def fit_into(self, budget: str | int) -> Advice:
+        """Returns the batch sizes and the rematerialization with which the step fits into a budget.
+
+        Args:
+            budget: bytes of a device, as a number or as a text such as "16GB" or "80 GiB".
+
+        Raises:
+            TypeError: for a budget that is neither a number nor a text.
+            ValueError: for a budget that is not positive, or has an unknown unit.
+
+        Example:
+            >>> import jax, fkeras as fk
+            >>> model = fk.Sequential([fk.Input((64,)), fk.layers.Dense(256), fk.layers.Dense(1)])
+            >>> x, y = jax.ShapeDtypeStruct((32, 64), "float32"), jax.ShapeDtypeStruct((32, 1), "float32")
+            >>> advice = fk.plan(model, (x, y), fk.Trainer("sgd", "mse")).fit_into("4MB")
+            >>> advice.best.remat, advice.best.rows >= 32
+            (None, True)
+        """
+        limit = budget_bytes(budget)
+        remats = [self.remat, *(each for each in (None, "dots", "full") if each != self.remat)]
+        candidates = [_candidate(self, remat, limit) for remat in remats]
+        candidates.sort(key=lambda each: each.flops_per_row)
+        return Advice(limit, self.rows, tuple(candidates))
+
+    def __str__(self) -> str:
+        return tables.plan_text(self)
+
+    def _repr_html_(self) -> str:
+        return tables.plan_html(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A way to run the step within a budget.
+
+    Attributes:
+        remat: the `remat` of the trainer.
+        rows: the largest batch size that fits, among the powers of two, one and a half times the powers
+            of two, and the batch size of the plan; 0 if not even one row fits.
+        plan: the plan of this batch size; the plan of one row, if none fits.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((8,)), fk.layers.Dense(4)])
+        >>> x, y = jax.ShapeDtypeStruct((2, 8), "float32"), jax.ShapeDtypeStruct((2, 4), "float32")
+        >>> plan = fk.plan(model, (x, y), fk.Trainer("sgd", "mse"))
+        >>> [candidate.remat for candidate in plan.fit_into("1MB").candidates]
+        [None, 'dots', 'full']
+    """
+
+    remat: Any
+    rows: int
+    plan: Plan
+
+    @property
+    def flops_per_row(self) -> float:
+        """Floating-point operations of the step for each row."""
+        return self.plan.flops / self.plan.rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """Ways to run a step within a budget; `print(advice)` shows them as a table.
+
+    Attributes:
+        budget: bytes of the device.
+        rows: the batch size of the plan.
+        candidates: each with its own plan, in the order of the operations for each row.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((8,)), fk.layers.Dense(4)])
+        >>> x, y = jax.ShapeDtypeStruct((2, 8), "float32"), jax.ShapeDtypeStruct((2, 4), "float32")
+        >>> plan = fk.plan(model, (x, y), fk.Trainer("sgd", "mse"))
+        >>> plan.fit_into("1KB").best is None, plan.fit_into("1MB").best.remat
+        (False, None)
+    """
+
+    budget: int
+    rows: int
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def best(self) -> Candidate | None:
+        """The candidate with the fewest operations that fits the batch size of the plan, or None."""
+        return next((each for each in self.candidates if each.rows >= self.rows), None)
+
+    def __str__(self) -> str:
+        return tables.advice_text(self)
+
+    def _repr_html_(self) -> str:
+        return tables.advice_html(self)
+
+
+def plan(model: Any, batch: Any, trainer: Any, *, donate: bool = True) -> Plan:
+    """Computes the memory and the operations of a training step, without arrays or compilation.
+
+    The plan traces the step on shapes, and follows XLA's rules: which operations one kernel computes,
+    in which order the kernels run, and which arrays exist at the same time. On a CPU the order is that
+    of XLA's scheduler for CPUs; on other backends a scheduler that frees memory early. With `remat`, the
+    plan assumes that the compiler keeps the recomputation, as on GPUs and TPUs; see
+    `fk.transforms.remat.compiler_options` for CPUs.
+
+    Args:
+        model: a model, built or not, or a run; arrays and shapes are equally good.
+        batch: the batch of `trainer.step`, as arrays or as `jax.ShapeDtypeStruct`s.
+        trainer: the trainer.
+        donate: whether the new run takes the memory of the old run, as in `fit` where the backend can.
+
+    Returns:
+        A `Plan`: bytes and FLOPs by call and in total. `print(plan)` shows a table, and notebooks
+        show HTML.
+
+    Raises:
+        TypeError: for an argument of another type.
+        ValueError: for a batch without rows or with unknown sizes.
+        FKerasError: for a model with unknown inputs.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((784,)), fk.layers.Dense(10, name="scores")])
+        >>> x, y = jax.ShapeDtypeStruct((32, 784), "float32"), jax.ShapeDtypeStruct((32,), "int32")
+        >>> loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
+        >>> plan = fk.plan(model, (x, y), fk.Trainer("adam", loss))
+        >>> plan.weights, plan.optimizer, plan.calls[0].name, plan.peak > plan.weights
+        (31400, 62808, 'scores', True)
+    """
+    if not isinstance(donate, bool):
+        raise TypeError(f"plan: expected donate as True or False, received {donate!r}.")
+    return plan_request(request(model, batch, trainer), donate, jax.default_backend())
+
+
+def plan_request(asked: Request, donate: bool, backend: str) -> Plan:
+    """Returns the plan of a checked request.
+
+    Args:
+        asked: the request.
+        donate: whether the results take the memory of the arguments.
+        backend: JAX's name of a backend.
+    """
+    rules = Backend(backend)
+    program = read(asked.jaxpr(), rules)
+    run_size = len(jax.tree.leaves(asked.run))
+    old, new = program.inputs[:run_size], program.outputs[:run_size]
+    pairs = zip(old, new, strict=True) if donate else ()
+    donated = {result: argument for argument, result in pairs if result not in (None, argument)}
+    used = usage(program, rules, donated)
+    arguments, results = outer_bytes(program, run_size, donate)
+    costs = program.costs()
+    trainable = skeleton_of(asked.run.model).trainable
+    leaves = leaves_of(asked.run.model)
+    return Plan(
+        calls=tuple(CallPlan(*row) for row in call_rows(asked, program, used)),
+        rows=asked.rows,
+        remat=asked.trainer.remat,
+        backend=backend,
+        weights=tree_bytes(asked.run.model),
+        state=tree_bytes(asked.run.state),
+        optimizer=tree_bytes(asked.run.opt_state),
+        gradients=tree_bytes([leaf for leaf, flag in zip(leaves, trainable, strict=True) if flag]),
+        activations=used.peak,
+        arguments=arguments,
+        results=results,
+        flops=costs.flops,
+        transcendentals=costs.transcendentals,
+        unknown=costs.unknown,
+        donate=donate,
+        _request=asked,
+    )
+
+
+def _candidate(plan: Plan, remat: Any, limit: int) -> Candidate:
+    asked = plan._request
+    asked = asked._replace(trainer=dataclasses.replace(asked.trainer, remat=remat))
+    plans: dict[int, Plan] = {plan.rows: plan} if remat == plan.remat else {}
+
+    def planned(rows: int) -> Plan:
+        if rows not in plans:
+            plans[rows] = plan_request(asked.resized(rows), plan.donate, plan.backend)
+        return plans[rows]
+
+    rows = largest_rows(lambda rows: planned(rows).peak, plan.rows, limit, asked.has_open_rows)
+    return Candidate(remat, rows, planned(rows or (1 if asked.has_open_rows else plan.rows)))

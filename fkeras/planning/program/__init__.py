@@ -1,0 +1,1 @@
+"""Programs of operations: reading, fusion, order and memory."""

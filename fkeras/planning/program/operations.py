@@ -1,0 +1,123 @@
+"""A program as one list of operations on numbered values: a jaxpr with its calls written out.
+
+Values have sizes in bytes. Reshapes move no data, so the reshaped array is the same value. A loop is one
+operation whose body is a program of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine.costs.counting import Costs
+
+#: kinds of operations that a compiler computes element by element, inside of the loops that read them
+FUSIBLE = frozenset({"elementwise", "broadcast", "reduce", "move"})
+
+
+@dataclasses.dataclass(slots=True)
+class Operation:
+    """An operation of a program.
+
+    Attributes:
+        kind: "elementwise", "broadcast" (also `iota`), "move" (transposes, slices, gathers),
+            "reduce", "loop", "barrier", or "call" for every other operation, which reads and writes
+            arrays in memory.
+        name: the name of the primitive.
+        inputs: numbers of the values that the operation reads; constants are left out.
+        outputs: numbers of the values that the operation computes.
+        scope: the name stack of the operation.
+        costs: operations of one execution, all steps of a loop.
+        expensive: whether a compiler computes the value only once, for all readers.
+        in_place: whether an output may take the memory of an input that is not read later.
+        floating: whether the result has a floating-point type.
+        body: for a loop, the bodies: of a condition the branches.
+        steps: for a loop, the number of steps.
+        stacks: for a scan, the number of stacked results. They are the last outputs, and their initial
+            arrays the last inputs, as far as the backend initializes them.
+    """
+
+    kind: str
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    scope: str = ""
+    costs: Costs = Costs()
+    expensive: bool = False
+    in_place: bool = False
+    floating: bool = False
+    body: tuple[Program, ...] = ()
+    steps: int = 1
+    stacks: int = 0
+
+    def with_outputs(self, needed: set[int]) -> Operation:
+        """Returns a loop without the stacked results that nothing reads."""
+        outputs = tuple(number for number in self.outputs if number in needed)
+        if not self.stacks:
+            return dataclasses.replace(self, outputs=outputs)
+        pairs = zip(self.inputs[-self.stacks :], self.outputs[-self.stacks :], strict=True)
+        kept = tuple(start for start, result in pairs if result in needed)
+        inputs = (*self.inputs[: -self.stacks], *kept)
+        return dataclasses.replace(self, inputs=inputs, outputs=outputs, stacks=len(kept))
+
+
+@dataclasses.dataclass(slots=True)
+class Program:
+    """A list of operations on numbered values.
+
+    Attributes:
+        operations: the operations in the order of the program.
+        sizes: bytes of each value.
+        elements: number of elements of each value.
+        inputs: the values of the arguments.
+        outputs: the values of the results; None for a constant.
+    """
+
+    operations: list[Operation] = dataclasses.field(default_factory=list)
+    sizes: list[int] = dataclasses.field(default_factory=list)
+    elements: list[int] = dataclasses.field(default_factory=list)
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int | None, ...] = ()
+
+    def value(self, shape: Sequence[int], dtype: Any) -> int:
+        """Adds a value and returns its number."""
+        count = math.prod(shape)
+        self.elements.append(count)
+        self.sizes.append(count * item_bytes(dtype))
+        return len(self.sizes) - 1
+
+    def costs(self) -> Costs:
+        """Returns the sum of the operations' costs."""
+        return sum((operation.costs for operation in self.operations), Costs())
+
+    def without_unused(self) -> Program:
+        """Returns the program without operations whose results nothing reads."""
+        needed = {number for number in self.outputs if number is not None}
+        kept = []
+        for operation in reversed(self.operations):
+            if needed.intersection(operation.outputs) or operation.name in _EFFECTS:
+                if operation.kind == "loop":
+                    operation = operation.with_outputs(needed)
+                needed.update(operation.inputs)
+                kept.append(operation)
+        return dataclasses.replace(self, operations=kept[::-1])
+
+
+_EFFECTS = frozenset({"debug_callback", "io_callback", "debug_print"})
+
+
+def item_bytes(dtype: Any) -> int:
+    """Returns the bytes of one element; a typed PRNG key has two words of four bytes.
+
+    Example:
+        >>> item_bytes("bfloat16"), item_bytes("float32")
+        (2, 4)
+    """
+    try:
+        return np.dtype(dtype).itemsize
+    except TypeError:
+        return getattr(dtype, "itemsize", 8)

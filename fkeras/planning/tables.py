@@ -1,0 +1,172 @@
+"""Plans and profiles as text tables and as HTML."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from fkeras.engine.messages.html import html_table
+from fkeras.engine.network.summary import number_text
+
+_WIDTH, _GAP = 100, "  "
+
+
+def size_text(count: float) -> str:
+    """Returns a number of bytes with three digits and a unit of 1024.
+
+    Example:
+        >>> size_text(870), size_text(12 * 1024**2), size_text(0)
+        ('870 B', '12.0 MiB', '0 B')
+    """
+    size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1023.5 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    if units[0] == "B" or size >= 99.95:
+        return f"{size:.0f} {units[0]}"
+    return f"{size:.1f} {units[0]}"
+
+
+def text_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[int]
+) -> list[str]:
+    """Returns the lines of a table of at most 100 columns; long names continue in the next line.
+
+    Args:
+        headings: the texts of the first row.
+        rows: the texts of the other rows.
+        numbers: the columns that are aligned to the right, and never narrowed.
+
+    Example:
+        >>> print("\\n".join(text_table(("name", "size"), [("dense", "4")], {1})))
+        ─────  ────
+        name   size
+        ─────  ────
+        dense     4
+        ─────  ────
+    """
+    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > _WIDTH:
+        widest = max((i for i in range(len(widths)) if i not in numbers), key=widths.__getitem__)
+        if widths[widest] <= 8:
+            break
+        widths[widest] -= 1
+    line = _GAP.join("─" * width for width in widths)
+    body = [part for row in rows for part in _lines(row, widths, numbers)]
+    return [line, *_lines(headings, widths, numbers), line, *body, line]
+
+
+def _lines(cells: Sequence[str], widths: Sequence[int], numbers: Collection[int]) -> Iterator[str]:
+    columns = [
+        textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    for number in range(max(map(len, columns))):
+        texts = [column[number] if number < len(column) else "" for column in columns]
+        aligned = (
+            text.rjust(width) if i in numbers else text.ljust(width)
+            for i, (text, width) in enumerate(zip(texts, widths, strict=True))
+        )
+        yield _GAP.join(aligned).rstrip()
+
+
+def _plan_rows(plan: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    headings = ("Call (layer)", "Weights", "State", "Optimizer", "At the peak", "FLOPs")
+    rows = []
+    for call in plan.calls:
+        layer = f" ({call.layer})" if call.layer else ""
+        sizes = (call.weights, call.state, call.optimizer, call.activations)
+        rows.append((call.name + layer, *map(size_text, sizes), number_text(call.flops)))
+    sizes = (plan.weights, plan.state, plan.optimizer, plan.activations)
+    rows.append(("total", *map(size_text, sizes), number_text(plan.flops)))
+    return headings, rows
+
+
+def _plan_title(plan: Any) -> str:
+    rows = f"{plan.rows} row{'s' if plan.rows != 1 else ''}"
+    remat = "" if plan.remat is None else f", remat={_policy(plan.remat)}"
+    return f"Plan of a training step on {rows}{remat}, for the backend {plan.backend!r}"
+
+
+def _policy(remat: Any) -> str:
+    return repr(remat) if isinstance(remat, str) else getattr(remat, "__name__", "a policy")
+
+
+def _plan_totals(plan: Any) -> list[str]:
+    totals = [
+        f"Peak memory: {size_text(plan.peak)} = arguments {size_text(plan.arguments)} + results "
+        f"{size_text(plan.results)} + intermediate arrays {size_text(plan.activations)}",
+        f"Gradients: {size_text(plan.gradients)}   FLOPs: {number_text(plan.flops)}   "
+        f"transcendental functions: {number_text(plan.transcendentals)}",
+    ]
+    if plan.unknown:
+        totals.append(f"Not counted: {', '.join(sorted(plan.unknown))}")
+    return totals
+
+
+def plan_text(plan: Any) -> str:
+    """Returns a plan as text."""
+    headings, rows = _plan_rows(plan)
+    lines = text_table(headings, rows, range(1, len(headings)))
+    return "\n".join([_plan_title(plan), *lines, *_plan_totals(plan)])
+
+
+def plan_html(plan: Any) -> str:
+    """Returns a plan as HTML."""
+    headings, rows = _plan_rows(plan)
+    return html_page(_plan_title(plan), headings, rows, _plan_totals(plan))
+
+
+_ADVICE = ("remat", "Largest batch", "Peak memory", "FLOPs for each row")
+
+
+def _advice_rows(advice: Any) -> list[tuple[str, ...]]:
+    return [
+        (
+            "None" if each.remat is None else _policy(each.remat),
+            str(each.rows) if each.rows else "none fits",
+            size_text(each.plan.peak),
+            number_text(each.flops_per_row),
+        )
+        for each in advice.candidates
+    ]
+
+
+def _advice_totals(advice: Any) -> list[str]:
+    if advice.best is not None:
+        remat = "None" if advice.best.remat is None else _policy(advice.best.remat)
+        return [f"A batch of {advice.rows} fits with remat={remat}."]
+    if any(each.rows for each in advice.candidates):
+        return [f"A batch of {advice.rows} does not fit: choose a smaller batch."]
+    return [
+        "Not even one row fits: split the weights over several devices, or choose a smaller model."
+    ]
+
+
+def advice_text(advice: Any) -> str:
+    """Returns the candidates of `fit_into` as text."""
+    lines = text_table(_ADVICE, _advice_rows(advice), {1, 2, 3})
+    title = f"Batches that fit into {size_text(advice.budget)}"
+    return "\n".join([title, *lines, *_advice_totals(advice)])
+
+
+def advice_html(advice: Any) -> str:
+    """Returns the candidates of `fit_into` as HTML."""
+    title = f"Batches that fit into {size_text(advice.budget)}"
+    return html_page(title, _ADVICE, _advice_rows(advice), _advice_totals(advice))
+
+
+def html_page(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], totals: Sequence[str]
+) -> str:
+    """Returns a title, a table whose columns are numbers except the first, and lines, as HTML."""
+    return "\n".join(
+        [
+            f"<p><b>{html.escape(title)}</b></p>",
+            '<div style="max-height:40em;overflow:auto">',
+            html_table(headings, rows, range(1, len(headings))),
+            "</div>",
+            *(f"<div>{html.escape(line)}</div>" for line in totals),
+        ]
+    )
