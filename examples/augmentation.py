@@ -1,8 +1,9 @@
-"""Image classification with augmentation: a small Xception learns from few, distorted images.
+"""Image classification with augmentation: a small Xception learns from a few, distorted images.
 
-Follows keras.io's "Image classification from scratch". The random layers belong to the model: they
-distort each batch in training, on the device, and do nothing otherwise.
-Measured with 1,000 digits: 94.5 % of 1,000 new digits without augmentation, 95.9 % with augmentation.
+Follows keras.io's "Image classification from scratch". The random layers are part of the model: in
+training they distort each batch on the device, in evaluation they do nothing.
+Measured accuracy on 1,000 test digits after training on 1,000 digits: 94.5 % without augmentation,
+95.9 % with augmentation.
 """
 
 import argparse
@@ -19,7 +20,7 @@ short = parser.parse_args().short
 
 
 def make_model(augmented: bool, widths: tuple[int, ...]) -> fk.Model:
-    """Separable convolutions with residual connections."""
+    """Returns a network of separable convolutions with residual connections."""
     image = fk.Input((28, 28, 1))
     x = image
     if augmented:
@@ -29,11 +30,11 @@ def make_model(augmented: bool, widths: tuple[int, ...]) -> fk.Model:
     x = layers.Conv2D(16, 3, strides=2, padding="same")(x)
     x = layers.Activation("relu")(layers.BatchNormalization(momentum=0.9)(x))
     for filters in widths:
-        before = x
+        shortcut = x
         x = layers.SeparableConv2D(filters, 3, padding="same")(x)
         x = layers.BatchNormalization(momentum=0.9)(layers.Activation("relu")(x))
         x = layers.MaxPooling2D(3, strides=2, padding="same")(x)
-        x = x + layers.Conv2D(filters, 1, strides=2, padding="same")(before)
+        x = x + layers.Conv2D(filters, 1, strides=2, padding="same")(shortcut)
     x = layers.SeparableConv2D(128, 3, padding="same")(x)
     x = layers.Activation("relu")(layers.BatchNormalization(momentum=0.9)(x))
     x = layers.Dropout(0.25)(layers.GlobalAveragePooling2D()(x))
@@ -58,4 +59,4 @@ for augmented in (True,) if short else (False, True):
     run, _ = trainer.fit(run, x_train, y_train, epochs=epochs, batch_size=50, verbose=2)
     accuracy[augmented] = trainer.evaluate(run, x_test, y_test, verbose=0)["accuracy"]
 results = [f"{value:.2%} {'with' if key else 'without'}" for key, value in accuracy.items()]
-print(f"new digits after training on {count}: {' and '.join(results)} augmentation")
+print(f"test accuracy after training on {count} digits: {' and '.join(results)} augmentation")

@@ -1,8 +1,8 @@
-"""Structured data: numbers, numbers that are names, and words, each with its preprocessing layer.
+"""Structured data: numbers, category codes and words, each with a preprocessing layer.
 
-Predicts whether a car of the years 1970 to 1982 drives more than 23 miles with a gallon, from its
-brand, weight, number of cylinders and so on; 88 % of 118 other cars are predicted correctly. The
-table is that of the package mlxtend.
+Predicts whether a car of the years 1970 to 1982 drives more than 23 miles per gallon from its brand,
+weight, number of cylinders and so on. Measured: 88 % accuracy on 118 test cars. The table is a file of
+the package mlxtend.
 """
 
 import argparse
@@ -21,24 +21,24 @@ CODES = ("cylinders", "origin")
 
 
 def load_cars():
-    """`(features, labels)`: columns by name, in random order, and 1 for an economical car."""
+    """Returns `(features, labels)`: columns by name with shuffled rows, and 1 for economical cars."""
     package = importlib.util.find_spec("mlxtend")
     if package is None or not package.submodule_search_locations:
-        raise SystemExit("The cars are in the package mlxtend. Install it: pip install mlxtend")
+        raise SystemExit("The data are a file of mlxtend. Install the package: pip install mlxtend")
     path = pathlib.Path(package.submodule_search_locations[0]) / "data/data/autompg.csv.gz"
     table = np.loadtxt(path, delimiter=",", dtype=str)
     columns = np.random.default_rng(0).permutation(table).T
-    names = ("cylinders", *NUMBERS, "origin", "brand", "mpg")
+    names = ("cylinders", *NUMBERS, "origin", "brand", "mpg")  # the columns of the file
     cars = dict(zip(names, columns, strict=True))
     features = {name: cars[name].astype("float32")[:, None] for name in NUMBERS}
     features |= {name: cars[name].astype("int32")[:, None] for name in CODES}
-    # "chevrolet chevelle malibu": the first word is the brand
+    # the file has names such as "chevrolet chevelle malibu", whose first word is the brand
     features["brand"] = np.array([[name.split()[0]] for name in cars["brand"]])
     return features, (cars["mpg"].astype("float32")[:, None] > 23).astype("float32")
 
 
 def encode(features):
-    """The inputs, and one vector of all features; the layers learn from the training cars."""
+    """Returns the inputs and one vector of all features; the layers adapt to the training cars."""
     inputs = {name: fk.Input((1,), name=name) for name in NUMBERS}
     inputs |= {name: fk.Input((1,), dtype="int32", name=name) for name in CODES}
     inputs["brand"] = fk.Input((1,), dtype="string", name="brand")
@@ -50,10 +50,10 @@ def encode(features):
         vectors.append(lookup(inputs[name]))
     brands = layers.StringLookup(output_mode="one_hot").adapt(features["brand"])
     vectors.append(brands(inputs["brand"]))
-    # a feature cross: a weight class of a brand's country
-    heavy = layers.Discretization(num_bins=4).adapt(features["weight"])(inputs["weight"])
+    # a feature cross: each combination of the car's origin (a region) and weight class
+    weight_class = layers.Discretization(num_bins=4).adapt(features["weight"])(inputs["weight"])
     cross = layers.HashedCrossing(num_bins=32, output_mode="one_hot")
-    vectors.append(cross([inputs["origin"], heavy]))
+    vectors.append(cross([inputs["origin"], weight_class]))
     return inputs, layers.Concatenate()(vectors)
 
 
@@ -72,7 +72,8 @@ def main():
     x = layers.Dropout(0.5)(x)
     model = fk.Model(inputs, layers.Dense(1, activation="sigmoid", name="economical")(x))
 
-    # brands are strings, which stay on the host: the rest of the model is trained
+    # Brands are strings, which JAX's devices do not support: `host` converts the strings to numbers on
+    # the host, and the trainer trains the rest of the model, `device`.
     host, device = fk.split_host(model)
     trainer = fk.Trainer(fk.optimizers.Adam(5e-3), "binary_crossentropy", metrics=["accuracy"])
     run = trainer.init(device, jax.random.key(0))
@@ -85,7 +86,7 @@ def main():
         verbose=2,
     )
 
-    # the whole model again, for a table of raw values
+    # both parts as one model, which accepts the raw values of a table
     model = fk.Model(host.inputs, run.model(host.outputs))
     car = {
         "cylinders": 4, "displacement": 97.0, "horsepower": 60.0, "weight": 1834.0,
@@ -95,9 +96,9 @@ def main():
     probability = float(model(sample, state=run.state)[0, 0])
     print(f"A Volkswagen of 1971 is economical with a probability of {probability:.1%}.")
     logs = trainer.evaluate(run, host(test), labels[cut:], verbose=0)
-    share = max(labels[cut:].mean(), 1 - labels[cut:].mean())
+    majority = max(labels[cut:].mean(), 1 - labels[cut:].mean())
     print(
-        f"held-out accuracy {logs['accuracy']:.2%}; always the larger class {share:.2%}; "
+        f"test accuracy {logs['accuracy']:.2%}; {majority:.2%} for the majority class alone; "
         f"{time.perf_counter() - start:.0f} s"
     )
 

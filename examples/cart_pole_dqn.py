@@ -1,8 +1,8 @@
 """Deep Q-learning: a network learns to balance a pole on a cart.
 
-The environment is a function of JAX, and 1,000 steps of acting and learning are one compiled
-program: the replay memory, the trained network and its delayed copy are values that a
-`jax.lax.scan` carries. After 15,000 steps the pole stays up to the end of the episode.
+The environment is a JAX function, and 1,000 steps of acting and learning are one compiled program: a
+`jax.lax.scan` carries the replay memory, the trained network and its target network. After 15,000 steps
+the pole stays up to the end of the episode.
 """
 
 import argparse
@@ -16,38 +16,41 @@ import jax.numpy as jnp
 import fkeras as fk
 from fkeras import layers
 
-LIMIT = 500  # steps of an episode
+EPISODE_STEPS = 500  # an episode ends after this number of steps
 CARTS, MEMORY, BATCH, DISCOUNT = 8, 100_000, 128, 0.99
 
 
-# -- the environment: CartPole of Barto, Sutton and Anderson, with the numbers of OpenAI's Gym ------
+# The environment is the cart pole of Barto, Sutton and Anderson, with the constants of OpenAI's Gym.
 
 
 def reset(key):
-    """A cart near the middle: position, speed, angle, angular speed; and the steps so far."""
+    """Returns a cart near the middle: (position, velocity, angle, angular velocity), and step 0."""
     return jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05), jnp.zeros((), "int32")
 
 
 def move(cart, action):
-    """`(cart, fell)` after 0.02 s of a push to the left (0) or to the right (1)."""
-    (x, speed, angle, turn), steps = cart
-    push = jnp.where(action == 1, 10.0, -10.0)
+    """Returns `(cart, has_fallen)` after a push to the left (0) or to the right (1) for 0.02 s."""
+    (x, velocity, angle, angular_velocity), steps = cart
+    force = jnp.where(action == 1, 10.0, -10.0)
     sin, cos = jnp.sin(angle), jnp.cos(angle)
-    # mass of the cart 1, of the pole 0.1, half of the pole's length 0.5
-    forward = (push + 0.05 * turn**2 * sin) / 1.1
-    bend = (9.8 * sin - cos * forward) / (0.5 * (4 / 3 - 0.1 * cos**2 / 1.1))
-    drive = forward - 0.05 * bend * cos / 1.1
-    after = jnp.stack([x + 0.02 * speed, speed + 0.02 * drive, angle + 0.02 * turn, turn])
-    after = after.at[3].add(0.02 * bend)
-    fell = (jnp.abs(after[0]) > 2.4) | (jnp.abs(after[2]) > 12 * jnp.pi / 180)
-    return (after, steps + 1), fell
-
-
-# -- learning ---------------------------------------------------------------------------------------
+    # the masses are 1 (cart) and 0.1 (pole), together 1.1; half of the pole's length is 0.5
+    force_per_mass = (force + 0.05 * angular_velocity**2 * sin) / 1.1
+    angular_acceleration = (9.8 * sin - cos * force_per_mass) / (0.5 * (4 / 3 - 0.1 * cos**2 / 1.1))
+    acceleration = force_per_mass - 0.05 * angular_acceleration * cos / 1.1
+    state = jnp.stack(
+        [
+            x + 0.02 * velocity,
+            velocity + 0.02 * acceleration,
+            angle + 0.02 * angular_velocity,
+            angular_velocity + 0.02 * angular_acceleration,
+        ]
+    )
+    has_fallen = (jnp.abs(state[0]) > 2.4) | (jnp.abs(state[2]) > 12 * jnp.pi / 180)
+    return (state, steps + 1), has_fallen
 
 
 def bellman(model, state, batch, key, training):
-    """The loss between the values of the chosen actions and the returns, and their mean value."""
+    """Huber loss between the predicted values of the chosen actions and the target returns."""
     out = model.apply(batch["states"], state=state, training=training, key=key)
     values = jnp.take_along_axis(out.value, batch["actions"][:, None], axis=1)[:, 0]
     loss = jnp.mean(fk.losses.huber(batch["returns"][:, None], values[:, None]))
@@ -55,16 +58,17 @@ def bellman(model, state, batch, key, training):
 
 
 class Learner(NamedTuple):
-    """Everything that changes: `jax.lax.scan` carries it from step to step."""
+    """The values that change in training, which `jax.lax.scan` carries from step to step."""
 
     run: fk.TrainState[fk.Model]
-    target: fk.Model  # an older copy of the network, which judges the next states
-    carts: Any
+    target: fk.Model  # an older copy of the network, which estimates the value of next states
+    carts: Any  # `(states, steps)` of all carts
     memory: dict[str, jax.Array]
-    steps: jax.Array
+    steps: jax.Array  # number of training steps so far
 
 
 def start(trainer, model, key):
+    """Returns a learner with new weights and an empty replay memory."""
     batch = {
         "states": jnp.zeros((BATCH, 4)),
         "actions": jnp.zeros(BATCH, "int32"),
@@ -74,64 +78,75 @@ def start(trainer, model, key):
     memory = {
         "states": jnp.zeros((MEMORY, 4)),
         "actions": jnp.zeros(MEMORY, "int32"),
-        "after": jnp.zeros((MEMORY, 4)),
-        "fell": jnp.zeros(MEMORY, "bool"),
+        "next_states": jnp.zeros((MEMORY, 4)),
+        "has_fallen": jnp.zeros(MEMORY, "bool"),
     }
     carts = jax.vmap(reset)(jax.random.split(key, CARTS))
     return Learner(run, run.model, carts, memory, jnp.zeros((), "int32"))
 
 
-def live_and_learn(trainer, learner, key):
-    """One push of each cart, remembered; then one step of the trainer on remembered pushes."""
+def act_and_learn(trainer, learner, key):
+    """Pushes each cart, stores the transitions, and trains one step on a batch from the memory."""
     run, target, carts, memory, steps = learner
-    explore, choose, again, pick = jax.random.split(key, 4)
+    explore_key, action_key, reset_key, batch_key = jax.random.split(key, 4)
+    # random actions become less frequent, down to 5 %
     epsilon = jnp.maximum(0.05, 1 - steps * CARTS / 20_000)
-    best = run.model(carts[0]).argmax(-1)
-    actions = jax.random.randint(choose, (CARTS,), 0, 2)
-    actions = jnp.where(jax.random.uniform(explore, (CARTS,)) < epsilon, actions, best)
-    moved, fell = jax.vmap(move)(carts, actions)
+    best_actions = run.model(carts[0]).argmax(-1)
+    actions = jax.random.randint(action_key, (CARTS,), 0, 2)
+    explores = jax.random.uniform(explore_key, (CARTS,)) < epsilon
+    actions = jnp.where(explores, actions, best_actions)
+    moved, has_fallen = jax.vmap(move)(carts, actions)
     rows = (steps * CARTS + jnp.arange(CARTS)) % MEMORY
-    seen = {"states": carts[0], "actions": actions, "after": moved[0], "fell": fell}
-    memory = {name: memory[name].at[rows].set(seen[name]) for name in memory}
-    over = fell | (moved[1] >= LIMIT)
-    new = jax.vmap(reset)(jax.random.split(again, CARTS))
+    transitions = {
+        "states": carts[0],
+        "actions": actions,
+        "next_states": moved[0],
+        "has_fallen": has_fallen,
+    }
+    memory = {name: memory[name].at[rows].set(transitions[name]) for name in memory}
+    is_over = has_fallen | (moved[1] >= EPISODE_STEPS)
+    new_carts = jax.vmap(reset)(jax.random.split(reset_key, CARTS))
     carts = jax.tree.map(
-        lambda a, b: jnp.where(over.reshape(-1, *(1,) * (a.ndim - 1)), a, b), new, moved
+        lambda new, old: jnp.where(is_over.reshape(-1, *(1,) * (new.ndim - 1)), new, old),
+        new_carts,
+        moved,
     )
 
-    rows = jax.random.randint(pick, (BATCH,), 0, jnp.minimum((steps + 1) * CARTS, MEMORY))
+    rows = jax.random.randint(batch_key, (BATCH,), 0, jnp.minimum((steps + 1) * CARTS, MEMORY))
     past = {name: array[rows] for name, array in memory.items()}
-    # the network chooses the next action, and the delayed copy judges the choice
-    choice = run.model(past["after"]).argmax(-1)
-    future = jnp.take_along_axis(target(past["after"]), choice[:, None], axis=1)[:, 0]
-    returns = 1 + DISCOUNT * jnp.where(past["fell"], 0, future)
+    # double Q-learning: the network chooses the next action, and the target network estimates its value
+    next_actions = run.model(past["next_states"]).argmax(-1)
+    next_values = jnp.take_along_axis(target(past["next_states"]), next_actions[:, None], axis=1)[
+        :, 0
+    ]
+    returns = 1 + DISCOUNT * jnp.where(past["has_fallen"], 0, next_values)
     batch = {"states": past["states"], "actions": past["actions"], "returns": returns}
     run, logs = trainer.step(run, batch)
-    copy = (steps + 1) % 100 == 0
-    target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), run.model, target)
+    update_target = (steps + 1) % 100 == 0
+    target = jax.tree.map(lambda new, old: jnp.where(update_target, new, old), run.model, target)
     return Learner(run, target, carts, memory, steps + 1), logs
 
 
 @partial(jax.jit, static_argnums=(0, 3))
 def learn(trainer, learner, key, steps):
-    """The learner after some steps, and the mean value that it expects."""
+    """Returns the learner after a number of steps, and the mean predicted value of its actions."""
     keys = jax.random.split(key, steps)
-    learner, logs = jax.lax.scan(partial(live_and_learn, trainer), learner, keys)
+    learner, logs = jax.lax.scan(partial(act_and_learn, trainer), learner, keys)
     return learner, logs["value"].mean()
 
 
 @partial(jax.jit, static_argnums=2)
 def play(model, key, episodes=100):
-    """The mean number of steps for which the best actions balance the pole."""
+    """Returns the mean number of steps for which the predicted best actions balance the pole."""
 
     def push(carry, _):
-        carts, alive = carry
-        carts, fell = jax.vmap(move)(carts, model(carts[0]).argmax(-1))
-        return (carts, alive & ~fell), alive.sum()
+        carts, is_balanced = carry
+        carts, has_fallen = jax.vmap(move)(carts, model(carts[0]).argmax(-1))
+        return (carts, is_balanced & ~has_fallen), is_balanced.sum()
 
     carts = jax.vmap(reset)(jax.random.split(key, episodes))
-    _, alive = jax.lax.scan(push, (carts, jnp.ones(episodes, "bool")), length=LIMIT)
-    return alive.sum() / episodes
+    _, counts = jax.lax.scan(push, (carts, jnp.ones(episodes, "bool")), length=EPISODE_STEPS)
+    return counts.sum() / episodes
 
 
 def main():
@@ -147,18 +162,18 @@ def main():
         fk.optimizers.Adam(fk.optimizers.schedules.CosineDecay(2e-3, 30_000)), objective=bellman
     )
     learner = start(trainer, model, jax.random.key(0))
-    best, best_model = -1.0, model
+    best_result, best_model = -1.0, model
     for part in range(2 if short else 30):
         learner, value = learn(trainer, learner, jax.random.key(part), 200 if short else 1000)
         result = float(play(learner.run.model, jax.random.key(99)))
-        print(f"{int(learner.steps):6d} steps  expected return {value:6.2f}  balanced {result:.0f}")
-        if result > best:
-            best, best_model = result, learner.run.model
+        print(f"{int(learner.steps):6d} steps  predicted value {value:6.2f}  balanced {result:.0f}")
+        if result > best_result:
+            best_result, best_model = result, learner.run.model
         if result >= 475:
             break
     final = float(play(best_model, jax.random.key(7)))
     seconds = time.perf_counter() - begin
-    print(f"balances the pole for {final:.0f} of {LIMIT} steps on average; {seconds:.0f} s")
+    print(f"balances the pole for {final:.0f} of {EPISODE_STEPS} steps on average; {seconds:.0f} s")
 
 
 if __name__ == "__main__":

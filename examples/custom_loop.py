@@ -1,4 +1,4 @@
-"""Handwritten digits with a hand-written training step under JAX's own transforms."""
+"""Classification of digits with a hand-written training step: JAX's transforms and optax."""
 
 import argparse
 from functools import partial
@@ -25,6 +25,7 @@ def step(model, state, opt_state, x, y, key):
         out = model.apply(x, state=state, training=True, key=key)
         log_probabilities = jax.numpy.log(out.value + 1e-7)
         loss = -jax.numpy.take_along_axis(log_probabilities, y[:, None], axis=1).mean()
+        # `out.losses` are losses of layers; `out.updates` are new moving statistics
         return loss + sum(out.losses), out.updates
 
     (loss, updates), grads = jax.value_and_grad(loss_fn, has_aux=True)(model)
@@ -38,7 +39,7 @@ for number in range(steps):
     key = jax.random.fold_in(jax.random.key(1), number)
     model, state, opt_state, loss = step(model, state, opt_state, x_train[rows], y_train[rows], key)
     if number % 100 == 0 or number == steps - 1:
-        guesses = np.asarray(model(x_test, state=state)).argmax(-1)
+        predictions = np.asarray(model(x_test, state=state)).argmax(-1)
         print(
-            f"step {number:4d}  loss {loss:.4f}  held-out accuracy {np.mean(guesses == y_test):.2%}"
+            f"step {number:4d}  loss {loss:.4f}  test accuracy {np.mean(predictions == y_test):.2%}"
         )

@@ -1,4 +1,4 @@
-"""Trains eight networks at once: `jax.vmap` over `build` and over the training step."""
+"""An ensemble of eight networks, trained at once by `jax.vmap` of `build` and of the training step."""
 
 import argparse
 
@@ -33,11 +33,12 @@ def step(model, opt_state, x, y):
 (x_train, y_train), (x_test, y_test) = load_digits()
 members = jax.vmap(model.build)(jax.random.split(jax.random.key(0), 8))
 opt_state = jax.vmap(optimizer.init)(members)
-train = jax.jit(jax.vmap(step))  # each network draws a different batch
+train = jax.jit(jax.vmap(step))  # each network gets different batches
 for number in range(steps):
     rows = np.random.default_rng(number).integers(0, len(x_train), (8, 64))
     members, opt_state, losses = train(members, opt_state, x_train[rows], y_train[rows])
 logits = jax.jit(jax.vmap(lambda member: member(x_test)))(members)
-alone = np.mean(np.asarray(logits).argmax(-1) == y_test, axis=1)
-together = np.mean(np.asarray(jnp.mean(jax.nn.softmax(logits), axis=0)).argmax(-1) == y_test)
-print(f"alone {alone.min():.2%} to {alone.max():.2%}, together {together:.2%}")
+single = np.mean(np.asarray(logits).argmax(-1) == y_test, axis=1)
+ensemble = np.mean(np.asarray(jnp.mean(jax.nn.softmax(logits), axis=0)).argmax(-1) == y_test)
+print(f"test accuracy: single networks {single.min():.2%} to {single.max():.2%}", end=", ")
+print(f"ensemble {ensemble:.2%}")

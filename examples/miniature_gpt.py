@@ -1,7 +1,7 @@
-"""A miniature GPT: learns Python's documentation word by word, and continues a sentence.
+"""A miniature GPT: a causal transformer that learns Python's documentation and continues a sentence.
 
-The text is `pydoc_data.topics` of the standard library. Each step of a sequence sees the steps
-before it, and predicts the next word.
+The text is `pydoc_data.topics` of the standard library. At each position the model predicts the next
+word from the words up to this position.
 """
 
 import argparse
@@ -21,13 +21,13 @@ LENGTH, WORDS = 40, 2_000
 
 
 def standardize(texts):
-    """Lower-case texts with spaces around punctuation, so that it counts as words."""
+    """Returns texts in lower case with spaces around punctuation marks, which are words of their own."""
     rows = [" ".join(re.findall(r"\w+|[^\w\s]", str(text).lower())) for text in texts.ravel()]
     return np.array(rows).reshape(texts.shape)
 
 
 class TokenAndPosition(fk.Model):
-    """The sum of a vector for each word and a vector for each position."""
+    """Adds the embeddings of words and positions."""
 
     width: int
 
@@ -37,7 +37,7 @@ class TokenAndPosition(fk.Model):
 
 
 class Block(fk.Model):
-    """Causal attention, then two dense layers; each is added to its input and normalized."""
+    """Transformer block: causal attention and a feed-forward network with residual connections."""
 
     num_heads: int
     ff_dim: int
@@ -54,15 +54,15 @@ class Block(fk.Model):
 
 @jax.jit
 def continue_text(model, ids, count, key):
-    """Appends words to `count` words, drawn from the ten that are most probable at each place."""
+    """Continues a text of `count` words; each new word is drawn from the ten most probable words."""
 
-    def append(place, ids):
-        # padding behind the last word has no effect: attention is causal
-        logits = model(ids[None])[0, place - 1]
-        logits = logits.at[:2].set(-jnp.inf)  # neither padding nor unknown words
-        values, words = jax.lax.top_k(logits, 10)
-        drawn = jax.random.categorical(jax.random.fold_in(key, place), values)
-        return ids.at[place].set(words[drawn])
+    def append(position, ids):
+        # padding after the last word has no effect, since the attention is causal
+        logits = model(ids[None])[0, position - 1]
+        logits = logits.at[:2].set(-jnp.inf)  # exclude padding (0) and unknown words (1)
+        top_logits, top_ids = jax.lax.top_k(logits, 10)
+        rank = jax.random.categorical(jax.random.fold_in(key, position), top_logits)
+        return ids.at[position].set(top_ids[rank])
 
     return jax.lax.fori_loop(count, LENGTH, append, ids)
 
@@ -76,13 +76,13 @@ def main():
     vectorize = layers.TextVectorization(max_tokens=WORDS, standardize=standardize).adapt(topics)
     stream = np.concatenate([row[row > 0] for row in np.asarray(vectorize(topics))])
     cut = int(0.9 * len(stream))
-    # a window holds one word more than the model reads
+    # a window has one word more than the model's input: targets are the inputs, shifted by one word
     starts = np.arange(0, len(stream) - LENGTH - 1, LENGTH)
     windows = stream[starts[:, None] + np.arange(LENGTH + 1)]
     train, test = windows[starts + LENGTH < cut], windows[starts >= cut]
     if short:
         train, test = train[:64], test[:64]
-    print(f"{len(stream)} words in all, {len(train)} windows to learn from")
+    print(f"{len(stream)} words, {len(train)} training windows")
 
     words = fk.Input((LENGTH,), dtype="int32", name="words")
     x = TokenAndPosition(width=64 if short else 128)(words)
@@ -113,12 +113,12 @@ def main():
         verbose=2,
     )
     logs = trainer.evaluate(run, test[:, :-1], test[:, 1:], verbose=0)
-    # the loss of the words' frequencies alone
+    # baseline: the loss of a model that predicts the frequencies of the training words
     counts = np.bincount(stream[:cut], minlength=WORDS) + 1
-    alone = -np.log(counts / counts.sum())[test[:, 1:]].mean()
+    baseline = -np.log(counts / counts.sum())[test[:, 1:]].mean()
     print(
-        f"a new word is one of {math.exp(logs['loss']):.0f} (perplexity); by frequency alone one "
-        f"of {math.exp(alone):.0f}; {time.perf_counter() - begin:.0f} s"
+        f"test perplexity {math.exp(logs['loss']):.0f}; {math.exp(baseline):.0f} for the words' "
+        f"frequencies alone; {time.perf_counter() - begin:.0f} s"
     )
 
 

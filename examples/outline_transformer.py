@@ -1,7 +1,7 @@
-"""A transformer for time series: names a digit from its outline alone.
+"""A transformer for time series: classifies a handwritten digit by its outline alone.
 
-The series is the distance from the centre of a handwritten digit to its outermost ink, in 64
-directions, one after the other.
+The series has 64 steps. Step i is the distance from the digit's center to its outermost ink in the
+direction i / 64 of a full turn.
 """
 
 import argparse
@@ -18,16 +18,16 @@ STEPS = 64
 
 
 def outlines(images):
-    """The series of images (n, 28, 28, 1): (n, 64, 1), divided by half of the image's size."""
+    """Returns the series (n, 64, 1) of images (n, 28, 28, 1), in units of half the image's height."""
     rows, columns = np.mgrid[:28, :28]
     ink = images[..., 0] > 0.3
     count = ink.sum((1, 2))
-    centre_y, centre_x = ((ink * grid).sum((1, 2)) / count for grid in (rows, columns))
+    center_y, center_x = ((ink * grid).sum((1, 2)) / count for grid in (rows, columns))
     angles = np.arange(STEPS) * 2 * np.pi / STEPS
     series = np.zeros((len(images), STEPS))
     for radius in np.arange(0, 20, 0.5):
-        y = np.rint(centre_y[:, None] + radius * np.sin(angles)).astype(int)
-        x = np.rint(centre_x[:, None] + radius * np.cos(angles)).astype(int)
+        y = np.rint(center_y[:, None] + radius * np.sin(angles)).astype(int)
+        x = np.rint(center_x[:, None] + radius * np.cos(angles)).astype(int)
         inside = (y >= 0) & (y < 28) & (x >= 0) & (x < 28)
         hit = inside & ink[np.arange(len(ink))[:, None], y.clip(0, 27), x.clip(0, 27)]
         series = np.where(hit, radius, series)
@@ -35,7 +35,7 @@ def outlines(images):
 
 
 class EncoderBlock(fk.Model):
-    """Attention and two convolutions of size 1, each normalized and added to its input."""
+    """Transformer block: attention and two convolutions of size 1, with residual connections."""
 
     head_size: int
     num_heads: int
@@ -53,7 +53,7 @@ class EncoderBlock(fk.Model):
 
 
 class PositionEmbedding(fk.Model):
-    """Adds a learned vector for each step: attention does not see the order of the steps."""
+    """Adds a learned vector to each step, since attention ignores the order of the steps."""
 
     def call(self, x):
         _, steps, width = x.shape
@@ -61,6 +61,7 @@ class PositionEmbedding(fk.Model):
 
 
 def make_model(blocks):
+    """Returns a network of a convolution, transformer blocks and two dense layers."""
     series = fk.Input((STEPS, 1), name="series")
     x = layers.Conv1D(32, 5, strides=2, padding="same")(series)
     x = PositionEmbedding()(x)
@@ -95,7 +96,7 @@ def main():
     )
     logs = trainer.evaluate(run, x_test, y_test, batch_size=64, verbose=0)
     seconds = time.perf_counter() - start
-    print(f"held-out accuracy {logs['accuracy']:.2%} by the outline alone; {seconds:.0f} s")
+    print(f"test accuracy {logs['accuracy']:.2%}; {seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A siamese network with a contrastive loss: decides whether two images show the same digit.
 
 Follows keras.io's "Image similarity estimation using a Siamese Network with a contrastive loss".
-After 15 epochs on pairs of 4,000 digits, 96.05 % of 2,000 pairs of new digits were told apart.
+Measured after 15 epochs on pairs of 4,000 digits: 96.05 % accuracy on 2,000 pairs of test digits.
 """
 
 import argparse
@@ -20,7 +20,7 @@ short = parser.parse_args().short
 
 
 def make_pairs(x, y, seed):
-    """`((left, right), different)`: each image beside one of its class and one of another class."""
+    """Returns `((left, right), different)`: each image with one of its class and one of another."""
     rng = np.random.default_rng(seed)
     classes = [np.flatnonzero(y == digit) for digit in range(10)]
     same = np.array([rng.choice(classes[digit]) for digit in y])
@@ -30,13 +30,13 @@ def make_pairs(x, y, seed):
 
 
 def contrastive(different, score):
-    """Pulls equal digits together, and pushes different digits apart up to a margin of 1."""
+    """Contrastive loss: small distances for equal digits, a margin of 1 for different digits."""
     return ((1 - different) * score**2 + different * jnp.maximum(1 - score, 0) ** 2).mean(-1)
 
 
 @fk.ops.lift
 def distance(a, b):
-    """The Euclidean distance of each pair of rows."""
+    """Returns the Euclidean distance of each pair of rows."""
     square = ((a - b) ** 2).sum(-1, keepdims=True)
     return jnp.sqrt(jnp.maximum(square, 1e-7))  # the gradient of sqrt is infinite at 0
 
@@ -48,11 +48,11 @@ x = layers.AveragePooling2D()(x)
 x = layers.Conv2D(16, 5, activation="tanh")(x)
 x = layers.AveragePooling2D()(x)
 x = layers.BatchNormalization()(layers.Flatten()(x))
-tower = fk.Model(image, layers.Dense(10, activation="tanh")(x), name="tower")
+encoder = fk.Model(image, layers.Dense(10, activation="tanh")(x), name="encoder")
 
 # two calls of one model share its weights
 left, right = fk.Input((28, 28, 1), name="left"), fk.Input((28, 28, 1), name="right")
-x = layers.BatchNormalization()(distance(tower(left), tower(right)))
+x = layers.BatchNormalization()(distance(encoder(left), encoder(right)))
 siamese = fk.Model((left, right), layers.Dense(1, activation="sigmoid")(x))
 
 (x_train, y_train), (x_test, y_test) = load_digits()
@@ -64,4 +64,4 @@ pairs, different = make_pairs(x_train, y_train, seed=0)
 run, _ = trainer.fit(run, pairs, different, epochs=1 if short else 15, batch_size=32)
 pairs, different = make_pairs(x_test, y_test, seed=1)
 logs = trainer.evaluate(run, pairs, different, verbose=0)
-print(f"held-out pairs told apart: {logs['binary_accuracy']:.2%}, loss {logs['loss']:.4f}")
+print(f"test accuracy on pairs {logs['binary_accuracy']:.2%}, loss {logs['loss']:.4f}")

@@ -1,20 +1,22 @@
-"""Reads the 1,797 digits of 8 x 8 pixels of scikit-learn; compares and prints drawn digits."""
+"""Reads scikit-learn's 1,797 digits of 8 x 8 pixels; measures and prints generated digits."""
 
 import numpy as np
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 
-def load_small_digits(held_out=297, seed=0):
-    """`(x_train, x_test)`: images (n, 8, 8, 1) from 0 to 1."""
+def load_small_digits(test_count=297, seed=0):
+    """Returns `(x_train, x_test)`: images (n, 8, 8, 1) from 0 to 1."""
     rows, _ = load_digits(return_X_y=True)
     images = np.asarray(rows, "float32").reshape(-1, 8, 8, 1) / 16
     images = np.random.default_rng(seed).permutation(images)
-    return images[:-held_out], images[-held_out:]
+    return images[:-test_count], images[-test_count:]
 
 
 def kernel_distance(a, b):
-    """The kernel inception distance of two sets of images, of their pixels instead of Inception's
-    features: 0 in the mean for two sets from one distribution."""
+    """Returns the kernel inception distance of two sets of images, with pixels instead of features.
+
+    The estimate is unbiased: its mean is 0 for two sets from the same distribution.
+    """
     a, b = (np.asarray(rows, "float64").reshape(len(rows), -1) for rows in (a, b))
 
     def kernel(x, y):

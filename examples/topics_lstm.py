@@ -1,4 +1,4 @@
-"""A masked LSTM on text: predicts the chapter of Python's documentation from which a sentence comes.
+"""A masked LSTM on text: predicts the chapter of a sentence in Python's documentation.
 
 The text is `pydoc_data.topics` of the standard library.
 """
@@ -17,7 +17,7 @@ CHAPTERS = ("debugger", "formatstrings", "import", "string-methods", "compound",
 
 
 def sentences():
-    """`(words, chapter)` for each sentence of 6 words or more; a sentence stands once."""
+    """Yields `(words, chapter number)` for each different sentence of 6 words or more."""
     seen = set()
     for number, chapter in enumerate(CHAPTERS):
         for sentence in re.split(r"(?<=[.:])\s+", pydoc_data.topics.topics[chapter]):
@@ -28,11 +28,11 @@ def sentences():
 
 
 def encode(texts, vocabulary, length):
-    """Ids of words, 0 for padding and 1 for unknown words."""
+    """Returns word ids (n, length), with 0 for padding and 1 for unknown words."""
     ids = np.zeros((len(texts), length), "int32")
     for row, words in zip(ids, texts, strict=True):
-        found = [vocabulary.get(word, 1) for word in words[:length]]
-        row[: len(found)] = found
+        word_ids = [vocabulary.get(word, 1) for word in words[:length]]
+        row[: len(word_ids)] = word_ids
     return ids
 
 
@@ -49,12 +49,12 @@ def main():
     ids, labels = encode(texts, vocabulary, 40), np.array(labels, "int32")
     print(f"{len(ids)} sentences, {len(vocabulary)} words, {len(CHAPTERS)} chapters")
 
-    words_in = fk.Input((40,), dtype="int32", name="words")
-    x = layers.Embedding(len(vocabulary) + 2, 32, mask_zero=True)(words_in)
+    word_ids = fk.Input((40,), dtype="int32", name="words")
+    x = layers.Embedding(len(vocabulary) + 2, 32, mask_zero=True)(word_ids)
     x = layers.Dropout(0.3)(x)
-    x = layers.Bidirectional(layers.LSTM(32))(x)  # steps of padding are masked
+    x = layers.Bidirectional(layers.LSTM(32))(x)  # the mask makes the LSTM skip padding
     x = layers.Dropout(0.3)(x)
-    model = fk.Model(words_in, layers.Dense(len(CHAPTERS), activation="softmax")(x))
+    model = fk.Model(word_ids, layers.Dense(len(CHAPTERS), activation="softmax")(x))
     trainer = fk.Trainer(
         optimizer=fk.optimizers.Adam(5e-3),
         loss="sparse_categorical_crossentropy",
@@ -70,11 +70,8 @@ def main():
         validation_data=(ids[cut:], labels[cut:]),
     )
     logs = trainer.evaluate(run, ids[cut:], labels[cut:], verbose=0)
-    share = np.bincount(labels[cut:]).max() / len(labels[cut:])
-    print(f"held-out accuracy {logs['accuracy']:.2%}; always the largest chapter {share:.2%}")
-    padded = np.pad(ids[:4], ((0, 0), (0, 0)))
-    longer = encode(texts[:4], vocabulary, 40)
-    assert np.array_equal(padded, longer)
+    majority = np.bincount(labels[cut:]).max() / len(labels[cut:])
+    print(f"test accuracy {logs['accuracy']:.2%}; {majority:.2%} for the largest chapter alone")
 
 
 if __name__ == "__main__":

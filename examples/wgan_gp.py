@@ -1,9 +1,10 @@
-"""WGAN-GP: a generator learns to draw digits from a critic with a gradient penalty.
+"""WGAN-GP: a generator learns to generate digits from a critic with a gradient penalty.
 
-Follows keras.io's "WGAN-GP overriding Model.train_step" on the digits of 8 x 8 pixels that
-scikit-learn contains. One objective has both losses: `stop_gradient` makes each part learn from its
-own loss. The critic learns in every step, the generator in every third.
-Measured: kernel distance 0.015 from held-out digits; noise has 0.47, training digits have 0.001.
+Follows keras.io's "WGAN-GP overriding Model.train_step" on scikit-learn's digits of 8 x 8 pixels. One
+objective is the sum of both losses: `stop_gradient` ensures that each network gets only the gradient of
+its own loss. The critic is updated in every step, the generator in every third.
+Measured kernel distances from the test digits: 0.015 for generated digits, 0.47 for noise, 0.001 for
+training digits.
 """
 
 import argparse
@@ -35,21 +36,22 @@ x = layers.Conv2D(32, 3, strides=2, padding="same", activation="leaky_relu")(ima
 x = layers.Conv2D(64, 3, strides=2, padding="same", activation="leaky_relu")(x)
 critic = fk.Model(image, layers.Dense(1)(layers.Flatten()(x)), name="critic")
 
-# one model holds both parts: the critic judges what the generator draws
-drawn = generator(noise)
-both = fk.Model(noise, {"drawn": drawn, "score": critic(drawn)})
+# one model holds both networks: the critic scores the generated images
+generated = generator(noise)
+both = fk.Model(noise, {"generated": generated, "score": critic(generated)})
 
 
 def objective(model, state, real, key, training):
-    """Both losses of Wasserstein's distance; the critic's with the penalty of its slopes."""
+    """Sum of the generator's loss, and of the critic's loss with the gradient penalty."""
     generator, critic = model.layers["generator"], model.layers["critic"]
     noise_key, mix_key = jax.random.split(key)
     z = jax.random.normal(noise_key, (len(real), 16))
     out = generator.apply(z, state=state["generator"], training=training)
     fake = jax.lax.stop_gradient(out.value)
-    share = jax.random.uniform(mix_key, (len(real), 1, 1, 1))
-    slopes = jax.grad(lambda x: critic(x).sum())(share * real + (1 - share) * fake)
-    norms = jnp.sqrt((slopes**2).sum((1, 2, 3)) + 1e-12)
+    weight = jax.random.uniform(mix_key, (len(real), 1, 1, 1))
+    # the penalty applies at random points between real and generated images
+    gradients = jax.grad(lambda x: critic(x).sum())(weight * real + (1 - weight) * fake)
+    norms = jnp.sqrt((gradients**2).sum((1, 2, 3)) + 1e-12)
     penalty = ((norms - 1) ** 2).mean()
     distance = critic(real).mean() - critic(fake).mean()
     generator_loss = -jax.lax.stop_gradient(critic)(out.value).mean()
@@ -77,7 +79,7 @@ z = jax.random.normal(jax.random.key(9), (len(x_test), 16))
 fake = trained(z, state=run.state["generator"])
 print_row(fake[:8])
 print(
-    f"kernel distance from held-out digits: {kernel_distance(fake, x_test):.4f}; of training "
+    f"kernel distance from test digits: {kernel_distance(fake, x_test):.4f}; of training "
     f"digits {kernel_distance(x_train[:297], x_test):.4f}, "
     f"of noise {kernel_distance(jax.random.uniform(jax.random.key(8), fake.shape), x_test):.4f}"
 )
