@@ -4,11 +4,11 @@ A state holds each sum under its name, and the part that the dtype cannot hold u
 
 | sums | `state["name"]` | `state["name__rest"]` | exact up to |
 |---|---|---|---|
-| of floats | the sum, rounded | sum - rounded sum | 2**48 in float32 |
-| of weights, one number | whole parts, int32 | fractions, a float | 2**31 |
+| of floats | the rounded sum | sum - rounded sum | 2**48 in float32 |
+| of weights, a scalar | integer part, int32 | fraction, a float | 2**31 |
 | of integers | the lowest bits, 30 of int32 | number of carries, an integer | 2**60 in int32 |
 
-All functions work element by element, so states can be vmapped, sharded and merged.
+All functions compute element by element, so states can be vmapped, sharded and merged.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Pair = tuple[jax.Array, Any]
 
 # two underscores, so that the names of users' sums do not clash
 _REST = "__rest"
-# sums of zeros and ones are exact in float32 up to here
-_PLAIN = 1 << 20
-_CHUNK = 1 << 10
+# up to this size a plain float32 sum of ones is exact
+_PLAIN_SIZE = 1 << 20
+_CHUNK_SIZE = 1 << 10
 
 
 def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: Any) -> State:
-    """Returns the initial state of sums.
+    """Returns the initial state of sums of floats or integers, as `dtype` selects.
 
     Example:
         >>> sorted(zeros(["total"], (), "float32"))
@@ -45,7 +45,7 @@ def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: Any) -> State:
 
 
 def counts(names: Iterable[str], dtype: Any) -> State:
-    """Returns the initial state of sums of weights: int32 integer parts and float fractions.
+    """Returns the initial state of sums of weights: integer parts in int32, fractions in `dtype`.
 
     Example:
         >>> {name: str(array.dtype) for name, array in counts(["count"], "float32").items()}
@@ -58,24 +58,25 @@ def counts(names: Iterable[str], dtype: Any) -> State:
 
 
 def plain(state: State) -> State:
-    """Returns the state without the rests of float sums, for one batch that is merged later.
+    """Returns the state without the rests of float sums, for the state of one batch before `merge`.
 
     Example:
         >>> sorted(plain(zeros(["total"], (), "float32") | counts(["count"], "float32")))
         ['count', 'count__rest', 'total']
     """
-    sums = [n for n in state if n + _REST in state and not _is_whole(state[n])]
+    float_sums = [n for n in state if n + _REST in state and not _is_integer(state[n])]
     return {
-        name: array for name, array in state.items() if name.removesuffix(_REST) not in sums
-    } | {name: state[name] for name in sums}
+        name: array for name, array in state.items() if name.removesuffix(_REST) not in float_sums
+    } | {name: state[name] for name in float_sums}
 
 
 def add(state: State, parts: Mapping[str, Any]) -> State:
-    """Returns the state after a part is added to each sum; sums without a rest are plain sums.
+    """Returns the state after adding a number to each sum; a sum without a rest is a plain sum.
 
     Args:
         state: the state.
-        parts: for each sum, an integer, an array of the sum's shape, or a pair (rounded sum, rest).
+        parts: numbers by the name of the sum: an integer, an array of the sum's shape, or a pair
+            (rounded sum, rest).
 
     Example:
         >>> state = zeros(["total"], (), "float32")
@@ -91,21 +92,21 @@ def add(state: State, parts: Mapping[str, Any]) -> State:
             part = jnp.asarray(part[0] if isinstance(part, tuple) else part)
             new_state[name] = state[name] + part.astype(state[name].dtype)
         else:
-            new_state[name], new_state[name + _REST] = _plus((state[name], rest), part)
+            new_state[name], new_state[name + _REST] = _add_pairs((state[name], rest), part)
     return new_state
 
 
 def merge(a: State, b: State) -> State:
-    """Returns the state with the sums of two states.
+    """Adds the sums of two states.
 
     Example:
-        >>> one = {"total": jnp.float32(2**24), "total__rest": jnp.float32(0)}
-        >>> other = {"total": jnp.float32(1), "total__rest": jnp.float32(0)}
-        >>> both = merge(merge(one, other), merge(other, other))
-        >>> int(both["total"]) + int(both["total__rest"])
+        >>> a = {"total": jnp.float32(2**24), "total__rest": jnp.float32(0)}
+        >>> b = {"total": jnp.float32(1), "total__rest": jnp.float32(0)}
+        >>> merged = merge(merge(a, b), merge(b, b))
+        >>> int(merged["total"]) + int(merged["total__rest"])
         16777219
     """
-    # one state may lack the rest (`plain`): its sum is then a part of the other's
+    # a state from `plain` has no rests: its sums are added to the pairs of the other state
     names = [name for name in a if name + _REST in a or name + _REST in b]
     rest_names = {name + _REST for name in names}
     merged = {
@@ -117,12 +118,12 @@ def merge(a: State, b: State) -> State:
         first, second = (a, b) if name + _REST in a else (b, a)
         rest = second.get(name + _REST)
         part = second[name] if rest is None else (second[name], rest)
-        merged[name], merged[name + _REST] = _plus((first[name], first[name + _REST]), part)
+        merged[name], merged[name + _REST] = _add_pairs((first[name], first[name + _REST]), part)
     return merged
 
 
 def as_float(state: State, name: str) -> jax.Array:
-    """Returns a sum as one float, rounded.
+    """Returns a sum rounded to one float.
 
     Example:
         >>> state = add(zeros(["table"], (), "int32"), {"table": jnp.int32(2**30 + 5)})
@@ -130,17 +131,17 @@ def as_float(state: State, name: str) -> jax.Array:
         (5, 1, 1073741824.0)
     """
     value, rest = state[name], state.get(name + _REST)
-    if not _is_whole(value):
+    if not _is_integer(value):
         return value
     if rest is None:
         return value.astype("float32")
-    if _is_whole(rest):
+    if _is_integer(rest):
         return value.astype("float32") + rest.astype("float32") * 2.0 ** _bits(value.dtype)
     return value.astype(rest.dtype) + rest
 
 
 def total(x: jax.Array) -> Pair:
-    """Returns the sum of all elements as a pair; the rest is None for small arrays.
+    """Returns the sum of all elements as a pair (rounded sum, rest); the rest of small arrays is None.
 
     Example:
         >>> [float(part) for part in total(jnp.ones(2**20 + 1))]
@@ -149,28 +150,52 @@ def total(x: jax.Array) -> Pair:
         (Array(3., dtype=float32), None)
     """
     size = x.size
-    # `jax.export` may have a symbolic batch size, which cannot be compared: use a plain sum
-    if not isinstance(size, int) or size <= _PLAIN:
+    # `jax.export` has symbolic batch sizes, which cannot be compared with a number: a plain sum
+    if not isinstance(size, int) or size <= _PLAIN_SIZE:
         return jnp.sum(x), None
     x = jnp.ravel(x)
-    # rows of _CHUNK elements sum exactly for ones; their sums are added in pairs below
-    sums = jnp.sum(jnp.pad(x, (0, -x.size % _CHUNK)).reshape(-1, _CHUNK), axis=1)
+    # plain sums of short rows are exact for ones; the sums of rows are then added in pairs
+    sums = jnp.sum(jnp.pad(x, (0, -x.size % _CHUNK_SIZE)).reshape(-1, _CHUNK_SIZE), axis=1)
     errors = jnp.zeros_like(sums)
     while sums.size > 1:
         sums, errors = (jnp.pad(y, (0, y.size % 2)).reshape(2, -1) for y in (sums, errors))
-        sums, errors = _plus((sums[0], errors[0]), (sums[1], errors[1]))
+        sums, errors = _add_pairs((sums[0], errors[0]), (sums[1], errors[1]))
     return sums[0], errors[0]
 
 
-def whole(number: Any, dtype: Any) -> Pair:
-    """Returns an integer, a Python int or an int32 array, as a pair of floats.
+def chunks(*arrays: jax.Array, max_size: int = 1 << 23) -> Iterator[tuple[jax.Array, ...]]:
+    """Yields chunks of rows that are small enough for exact float32 sums of ones.
+
+    Args:
+        arrays: arrays with the same number of rows.
+        max_size: maximum number of elements of the first array's chunks.
 
     Example:
-        >>> [float(part) for part in whole(2**24 + 1, "float32")]
+        >>> [part.shape for part, in chunks(jnp.ones((5, 2)), max_size=4)]
+        [(2, 2), (2, 2), (1, 2)]
+    """
+    first = arrays[0]
+    if first.ndim == 0 or first.size <= max_size:
+        yield arrays
+        return
+    rows = max(max_size // max(first.size // len(first), 1), 1)
+    for start in range(0, len(first), rows):
+        yield tuple(array[start : start + rows] for array in arrays)
+
+
+def _split_integer(number: Any, dtype: Any) -> Pair:
+    """Splits an integer into a pair of floats (rounded integer, rest), for sums of floats.
+
+    Args:
+        number: a Python int or an int32 array.
+        dtype: dtype of the floats.
+
+    Example:
+        >>> [float(part) for part in _split_integer(2**24 + 1, "float32")]
         [16777216.0, 1.0]
     """
     if isinstance(number, int):
-        # computed on the host, so the compiled program contains two constants
+        # computed on the host: the compiled program contains two constants
         rounded = np.asarray(number, dtype)
         rest = np.asarray(number - int(rounded), dtype)
         return jnp.asarray(rounded), jnp.asarray(rest)
@@ -178,54 +203,38 @@ def whole(number: Any, dtype: Any) -> Pair:
     return high, (number - high.astype(number.dtype)).astype(dtype)
 
 
-def chunks(*arrays: jax.Array, most: int = 1 << 23) -> Iterator[tuple[jax.Array, ...]]:
-    """Yields the arrays in chunks of rows, small enough for exact float32 sums of ones.
-
-    Example:
-        >>> [part.shape for part, in chunks(jnp.ones((5, 2)), most=4)]
-        [(2, 2), (2, 2), (1, 2)]
-    """
-    first = arrays[0]
-    if first.ndim == 0 or first.size <= most:
-        yield arrays
-        return
-    rows = max(most // max(first.size // len(first), 1), 1)
-    for start in range(0, len(first), rows):
-        yield tuple(array[start : start + rows] for array in arrays)
-
-
 def _bits(dtype: Any) -> int:
     # one bit for the sign, one for the carry of an addition
     return jnp.iinfo(dtype).bits - 2
 
 
-def _is_whole(array: Any) -> bool:
+def _is_integer(array: Any) -> bool:
     return isinstance(array, int) or jnp.issubdtype(array.dtype, jnp.integer)
 
 
-def _plus(a: Pair, b: Any) -> Pair:
-    """Returns the sum of a pair and a part: an integer, an array, or a pair."""
-    if _is_whole(a[0]):
-        return _plus_integer(a, b) if _is_whole(a[1]) else _plus_fraction(a, b)
-    if not isinstance(b, tuple) and _is_whole(b):
-        b = whole(b, a[0].dtype)
-    return _plus_float(a, b)
+def _add_pairs(a: Pair, b: Any) -> Pair:
+    """Adds an integer, an array or a pair to a pair, as the dtypes of the pair require."""
+    if _is_integer(a[0]):
+        return _add_to_integer(a, b) if _is_integer(a[1]) else _add_to_fraction(a, b)
+    if not isinstance(b, tuple) and _is_integer(b):
+        b = _split_integer(b, a[0].dtype)
+    return _add_to_float(a, b)
 
 
-def _plus_integer(a: Pair, b: Any) -> Pair:
+def _add_to_integer(a: Pair, b: Any) -> Pair:
     (low, high), (addend, carry) = a, b if isinstance(b, tuple) else (b, 0)
     bits = _bits(low.dtype)
     mask = jnp.asarray((1 << bits) - 1, low.dtype)
     addend = jnp.asarray(addend).astype(low.dtype)
-    # split the part first, so that the addition of the low bits cannot overflow
+    # split the addend first, so that the addition of the low bits cannot overflow
     low_sum = low + (addend & mask)
     return low_sum & mask, high + carry + (low_sum >> bits) + (addend >> bits)
 
 
-def _plus_fraction(a: Pair, b: Any) -> Pair:
+def _add_to_fraction(a: Pair, b: Any) -> Pair:
     number, fraction = a
     addend, rest = b if isinstance(b, tuple) else (b, None)
-    if not _is_whole(addend):
+    if not _is_integer(addend):
         floor = jnp.floor(addend)
         rest = addend - floor if rest is None else addend - floor + rest
         addend = floor
@@ -233,22 +242,22 @@ def _plus_fraction(a: Pair, b: Any) -> Pair:
     if rest is None:
         return number, fraction
     fraction = fraction + rest.astype(fraction.dtype)
-    # keep the fraction below 1, where floats are most precise; move its integer part
+    # move the integer part out of the fraction: below 1 floats are most precise
     carry = jnp.floor(fraction)
     return number + carry.astype(number.dtype), fraction - carry
 
 
-def _plus_float(a: Pair, b: Any) -> Pair:
+def _add_to_float(a: Pair, b: Any) -> Pair:
     (high, low), (addend, rest) = a, b if isinstance(b, tuple) else (b, None)
     addend = addend.astype(high.dtype)
     if rest is None:
         # add the previous rounding error to the next part: cheaper than a sum of two pairs
-        return _rounded(high, addend + low)
-    high_sum, error = _rounded(high, addend)
-    return _rounded(high_sum, error + (low + rest.astype(high.dtype)))
+        return _two_sum(high, addend + low)
+    high_sum, error = _two_sum(high, addend)
+    return _two_sum(high_sum, error + (low + rest.astype(high.dtype)))
 
 
-def _rounded(a: jax.Array, b: jax.Array) -> Pair:
+def _two_sum(a: jax.Array, b: jax.Array) -> Pair:
     """Returns the rounded sum and its rounding error (Dekker's fast two-sum)."""
     # the error is exact only if the larger operand is subtracted first
     a_is_larger = jnp.abs(a) >= jnp.abs(b)

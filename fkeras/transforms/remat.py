@@ -1,16 +1,17 @@
 """Rematerialization: a training step that stores fewer intermediate arrays and recomputes them.
 
-A backward pass needs the intermediate arrays of the forward pass. One `jax.checkpoint` around a whole
-loss saves nothing, because the backward pass recomputes all arrays at once. This module divides the
-calls of a graph into segments. The step stores the tensors between segments and recomputes the tensors
-inside a segment when the gradient arrives there. The division minimizes the stored arrays between
-segments plus the arrays of the largest segment: n equal layers in a row make about sqrt(n) segments
-(Chen et al., Training deep nets with sublinear memory cost, 2016), and a row of blocks is divided
-between the blocks.
+A backward pass needs the intermediate arrays of the forward pass. One `jax.checkpoint` around the
+complete loss saves no memory, because the backward pass recomputes all arrays at once. This module
+divides the calls of a graph into segments. The step stores the tensors between segments, and recomputes
+the tensors inside a segment when the backward pass reaches the segment. The division minimizes the size
+of the stored tensors plus the size of the largest segment: n equal layers in a row give about sqrt(n)
+segments (Chen et al., Training deep nets with sublinear memory cost, 2016), and a row of blocks is
+divided between the blocks.
 
-Twelve Dense(256) with 4096 rows, temporary bytes of a compiled step: 100.9 M without, 100.9 M with
-one checkpoint around the loss, 54.8 M with one for each layer, 38.0 M in segments ("full"). Eight
-residual blocks of two Dense layers: 987 M without, 325 M with "full", 342 M with "dots".
+Temporary memory of a compiled step, for twelve Dense(256) and 4096 rows: 100.9 MB without
+rematerialization, 100.9 MB with one checkpoint around the loss, 54.8 MB with one checkpoint for each
+layer, 38.0 MB in segments ("full"). For eight residual blocks of two Dense layers: 987 MB without, 325 MB
+with "full", 342 MB with "dots".
 """
 
 from __future__ import annotations
@@ -34,28 +35,28 @@ Policy = Callable[..., Any]
 Model = TypeVar("Model", bound=Layer)
 
 
-def _products(primitive: Any, *args: Any, **params: Any) -> Any:
-    # products with weights are expensive and small; products with batch axes, such as attention
-    # scores, grow with the square of the length and are recomputed
+def _weight_products(primitive: Any, *args: Any, **params: Any) -> Any:
+    # Products with weights are expensive to compute and small to store. Products with batch axes, such
+    # as attention scores, grow with the square of the sequence length and are recomputed.
     if primitive.name == "conv_general_dilated":
         return True
-    keep = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
-    return keep(primitive, *args, **params)
+    is_saveable = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    return is_saveable(primitive, *args, **params)
 
 
 _POLICIES = types.MappingProxyType(
-    {"full": jax.checkpoint_policies.nothing_saveable, "dots": _products}
+    {"full": jax.checkpoint_policies.nothing_saveable, "dots": _weight_products}
 )
 
 
 def get_policy(policy: Any) -> Policy | None:
-    """Returns the policy of `jax.checkpoint` with a name; a policy selects the stored arrays.
+    """Returns the policy of `jax.checkpoint` with a name; a policy selects the arrays to store.
 
     Args:
         policy: None, "full", "dots", or a policy of `jax.checkpoint_policies`.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
+        ValueError: for an unknown name; the message suggests a similar name.
 
     Example:
         >>> import jax
@@ -78,19 +79,19 @@ def get_policy(policy: Any) -> Policy | None:
 def rematerialized(model: Model, policy: Any) -> Model:
     """Returns a model that stores fewer arrays for its gradient and recomputes the others.
 
-    Values and leaves equal those of the model, and random layers draw the same numbers from the same
-    keys. A nested network with more than half of the numbers of the network around it is divided
-    into segments too.
+    The results and the leaves are those of the model, and random layers draw the same numbers from the
+    same keys. A nested network that stores more than half of the outer network's numbers is divided
+    into segments, too.
 
     On GPUs and TPUs every compiled function saves memory. XLA's CPU compiler undoes the
     rematerialization unless the function is compiled with `compiler_options()`.
 
     Args:
-        model: a built model; a layer that is no network is one segment.
+        model: a built model; a layer that is not a network is one segment.
         policy: "full" stores only the tensors between segments and costs about one more forward
             pass; "dots" also stores the products with weights, convolutions included, and
-            recomputes cheap operations: activations, normalization, attention scores. None changes
-            nothing. A policy of `jax.checkpoint_policies` selects the stored arrays itself.
+            recomputes cheap operations: activations, normalization, attention scores. None returns
+            the model. A policy of `jax.checkpoint_policies` is used as passed.
 
     Raises:
         ValueError: for an unknown name.
@@ -105,11 +106,11 @@ def rematerialized(model: Model, policy: Any) -> Model:
         >>> jax.grad(loss)(model, "full") == jax.grad(loss)(model, None)
         True
     """
-    keep = get_policy(policy)
-    if keep is None:
+    jax_policy = get_policy(policy)
+    if jax_policy is None:
         return model
-    run_segments = functools.partial(_run, keep)
-    # typed as the model: the wrapper passes all attributes on
+    run_segments = functools.partial(_run, jax_policy)
+    # typed as the model, since the wrapper forwards all attributes
     intercepted: Any = Intercepted(
         model, run_segments, name=model.name, trainable=model.trainable, dtype=model.dtype
     )
@@ -117,10 +118,11 @@ def rematerialized(model: Model, policy: Any) -> Model:
 
 
 def compiler_options() -> dict[str, str]:
-    """Returns the `compiler_options` of `jax.jit` with which the backend keeps rematerialization.
+    """Returns the `compiler_options` of `jax.jit` with which the backend does not undo rematerialization.
 
-    The CPU compiler removes the barriers between the first and the second computation and then merges
-    the two; other backends need no options. JAX accepts these options at the outermost jit alone.
+    XLA's CPU compiler removes the barriers between the first and the second computation of an array, and
+    then merges the two computations; other backends need no options. JAX accepts these options only in
+    the outermost `jax.jit`.
 
     Example:
         >>> import jax
@@ -134,22 +136,25 @@ def compiler_options() -> dict[str, str]:
 
 
 def _run(
-    keep: Policy, path: str, layer: Layer, context: Context, inputs: tuple, options: Mapping
+    jax_policy: Policy, path: str, layer: Layer, context: Context, inputs: tuple, options: Mapping
 ) -> Output:
     if isinstance(layer, Network) and layer.graph is not None and not options:
-        return _run_segments(keep, layer, context, inputs)
-    compute = jax.checkpoint(lambda *arrays: context.run(layer, *arrays, **options), policy=keep)
+        return _run_segments(jax_policy, layer, context, inputs)
+    compute = jax.checkpoint(
+        lambda *arrays: context.run(layer, *arrays, **options), policy=jax_policy
+    )
     return compute(*inputs)
 
 
-def _run_segments(keep: Policy, network: Network, context: Context, inputs: tuple) -> Output:
-    graph, large = network.graph, _large_networks(network)
-    nested_names = {graph.calls[number].layer for number in large}
+def _run_segments(jax_policy: Policy, network: Network, context: Context, inputs: tuple) -> Output:
+    graph, large_calls = network.graph, _large_networks(network)
+    nested_names = {graph.calls[number].layer for number in large_calls}
     layers = {
-        n: rematerialized(v, keep) if n in nested_names else v for n, v in network.layers.items()
+        name: rematerialized(layer, jax_policy) if name in nested_names else layer
+        for name, layer in network.layers.items()
     }
     network = network.replace(layers=FrozenDict(layers))
-    segments = _segments(network, large)
+    segments = _segments(network, large_calls)
     out = Output(inputs, mask=context.mask)
     updates, losses, metrics = {}, (), {}
     for index, numbers in enumerate(segments):
@@ -161,15 +166,16 @@ def _run_segments(keep: Policy, network: Network, context: Context, inputs: tupl
         def compute(
             state: Any, mask: Any, *arrays: Any, segment_network: Network = segment_network
         ) -> Output:
-            # the segments share the key and the mode of the context, not its state
+            # segments share the key and the mode of the context, but not its state and mask
             segment_context = copy.copy(context)
             segment_context.state, segment_context.mask = state, mask
             return segment_network.forward(segment_context, *arrays)
 
-        if not last and not large.intersection(numbers):
-            # the backward pass starts in the last segment: recomputing it would save nothing
-            compute = jax.checkpoint(compute, policy=keep)
-        # a layer called in two segments continues with its new state
+        if not last and not large_calls.intersection(numbers):
+            # The backward pass starts in the last segment, whose arrays still exist: recomputing them
+            # saves no memory. Large nested networks have segments of their own.
+            compute = jax.checkpoint(compute, policy=jax_policy)
+        # a layer with calls in two segments continues with its updated state
         state = {**context.state, **updates}
         out = compute(state, out.mask, *(inputs if index == 0 else (out.value,)))
         updates = {**updates, **out.updates}
@@ -182,7 +188,7 @@ def _size(specs: Any) -> int:
 
 
 def _stored_size(network: Any, number: int) -> int:
-    """Returns how many numbers a call stores for each row of the batch."""
+    """Returns the number of array elements that a call stores for each row of the batch."""
     call = network.graph.calls[number]
     layer = network.layers[call.layer]
     if not isinstance(layer, Network) or layer.graph is None:
@@ -191,7 +197,7 @@ def _stored_size(network: Any, number: int) -> int:
 
 
 def _large_networks(network: Network) -> frozenset[int]:
-    """Returns the calls of a nested network with more than half of all numbers."""
+    """Returns the calls of nested networks that store more than half of the network's numbers."""
     sizes = [_stored_size(network, number) for number in range(len(network.graph.calls))]
     return frozenset(
         number
@@ -200,28 +206,30 @@ def _large_networks(network: Network) -> frozenset[int]:
     )
 
 
-def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
+def _segments(network: Network, large_calls: frozenset[int]) -> list[list[int]]:
     """Returns the calls in segments that minimize the stored numbers.
 
     The cost is the size of the tensors between segments plus the size of the largest segment.
 
     Args:
         network: a network with a graph.
-        large: calls that are segments of their own.
+        large_calls: calls of large nested networks; each is a segment alone.
     """
     graph = network.graph
     numbers = graph.run_order
-    sizes = {number: 0 if number in large else _stored_size(network, number) for number in numbers}
+    sizes = {
+        number: 0 if number in large_calls else _stored_size(network, number) for number in numbers
+    }
     specs, inputs = graph.specs, set(graph.input_slots)
     crossing_sizes = {
-        number: _size(specs[s] for s in crossing(graph, position) if s not in inputs)
+        number: _size(specs[slot] for slot in crossing(graph, position) if slot not in inputs)
         for position, number in enumerate(numbers)
     }
 
     def cut_at(limit: float) -> list[list[int]]:
         segments, total = [], 0
         for number in numbers:
-            starts_segment = number in large or (segments and segments[-1][-1] in large)
+            starts_segment = number in large_calls or (segments and segments[-1][-1] in large_calls)
             total += sizes[number]
             if not segments or starts_segment or total > limit:
                 segments.append([])
@@ -235,6 +243,7 @@ def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
             sum(sizes[n] for n in segment_numbers) for segment_numbers in segments
         )
 
-    choices = [cut_at(sum(sizes.values()) / count) for count in range(1, len(numbers) + 1)]
-    # among equal costs prefer shorter segments: a call stores more than its outputs
-    return min(reversed(choices), key=cost)
+    candidates = [cut_at(sum(sizes.values()) / count) for count in range(1, len(numbers) + 1)]
+    # reversed: of equal costs `min` returns the first, and shorter segments are better, since a call
+    # stores more arrays than its outputs
+    return min(reversed(candidates), key=cost)

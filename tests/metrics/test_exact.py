@@ -12,7 +12,7 @@ from fkeras import layers, metrics
 from fkeras.metrics import exact
 from tests.metrics.test_metrics import CASES, batches
 
-# a metric of each kind of state; the others in CI
+# a metric for each kind of state; the exhaustive tests have the other metrics
 QUICK = "BinaryAccuracy RootMeanSquaredError Precision AUC FBetaScore R2Score MeanIoU".split()
 NUMBERS = [
     next(i for i, (metric, _) in enumerate(CASES) if type(metric).__name__ == kind)
@@ -20,12 +20,12 @@ NUMBERS = [
 ]
 OTHERS = [i for i in range(len(CASES)) if i not in NUMBERS]
 COUNTERS = ("TruePositives", "TrueNegatives", "FalsePositives", "FalseNegatives")
-BEYOND = 2**24
-TIMES = 2**26
+FLOAT32_LIMIT = 2**24
+MERGED_BATCHES = 2**26
 
 
-def full(state, name):
-    """A sum of the state as float64."""
+def as_float64(state, name):
+    """Returns a sum of the state as float64."""
     rest = np.asarray(state.get(f"{name}__rest", 0))  # a count of rows has no rest
     scale = 2.0**30 if rest.dtype == "int32" else 1.0
     return np.asarray(state[name], "float64") + rest * scale
@@ -33,7 +33,7 @@ def full(state, name):
 
 @functools.cache
 def repeated(numbers):
-    """The state of a batch, and that of the batch 2**26 + 1 times, of each metric, by merges."""
+    """For each metric, the states of one batch and of 2**26 + 1 equal batches, with their results."""
 
     @jax.jit
     def every(data):
@@ -58,25 +58,25 @@ def repeated(numbers):
     + [pytest.param(n, "others", marks=pytest.mark.exhaustive) for n in OTHERS],
     ids=lambda v: repr(CASES[v][0]) if isinstance(v, int) else "",
 )
-def test_states_of_2_to_the_26_batches_count_one_more(number, group):
+def test_merged_states_count_beyond_2_to_the_26(number, group):
     metric = CASES[number][0]
     results = repeated(tuple(NUMBERS if group == "quick" else OTHERS))
     one, many, result, result_of_many = results[number]
     names = [name for name in one if f"{name}__rest" in one]
     assert len(names) * 2 == len(one)
     for name in names:
-        expected = full(one, name) * (TIMES + 1)
-        is_whole = (np.floor(full(one, name)) == full(one, name)).all()
-        np.testing.assert_allclose(full(many, name), expected, rtol=0 if is_whole else 1e-8)
+        expected = as_float64(one, name) * (MERGED_BATCHES + 1)
+        is_integer = (np.floor(as_float64(one, name)) == as_float64(one, name)).all()
+        np.testing.assert_allclose(as_float64(many, name), expected, rtol=0 if is_integer else 1e-8)
     if getattr(metric, "num_regressors", 0) == 0:  # the score depends on the number of samples
-        times = TIMES if type(metric).__name__ in COUNTERS else 1
+        times = MERGED_BATCHES if type(metric).__name__ in COUNTERS else 1
         result = result * times
         np.testing.assert_allclose(result_of_many, result, rtol=1e-5, atol=1e-5)
 
 
 def test_mean_counts_single_updates_beyond_2_to_the_24():
     metric = metrics.Mean()
-    state = exact.add(metric.init(), {"count": jnp.float32(BEYOND), "total": jnp.float32(0)})
+    state = exact.add(metric.init(), {"count": jnp.float32(FLOAT32_LIMIT), "total": jnp.float32(0)})
 
     def step(state, value):
         return metric.update(state, value[None]), None
@@ -86,21 +86,21 @@ def test_mean_counts_single_updates_beyond_2_to_the_24():
         return jax.vmap(lambda s, v: jax.lax.scan(step, s, v)[0], in_axes=(None, 0))(state, values)
 
     states = run(state, jnp.ones((2, 9)))
-    assert full(states, "count").tolist() == [BEYOND + 9] * 2
-    assert full(states, "total").tolist() == [9, 9]
+    assert as_float64(states, "count").tolist() == [FLOAT32_LIMIT + 9] * 2
+    assert as_float64(states, "total").tolist() == [9, 9]
     for part in ({"mask": [True, True, False]}, {"sample_weight": [1.0, 0.0, 1.0]}):
         later = metric.update(state, [1.0, 1.0, 1.0], **part)
-        assert full(later, "count") == BEYOND + 2
+        assert as_float64(later, "count") == FLOAT32_LIMIT + 2
 
 
 def test_one_update_counts_more_than_2_to_the_24_values():
-    size = BEYOND + 3
+    size = FLOAT32_LIMIT + 3
     ones = np.ones(size, "int8")
     state = jax.jit(lambda v: metrics.Mean().update(metrics.Mean().init(), v))(ones)
-    assert full(state, "count") == full(state, "total") == size
+    assert as_float64(state, "count") == as_float64(state, "total") == size
     metric = metrics.TruePositives()
     state = jax.jit(lambda v: metric.update(metric.init(), v, v))(ones)
-    assert full(state, "accumulator").tolist() == [size]
+    assert as_float64(state, "accumulator").tolist() == [size]
 
 
 def test_integer_tables_count_beyond_2_to_the_31():
@@ -108,11 +108,13 @@ def test_integer_tables_count_beyond_2_to_the_31():
     state = metric.update(metric.init(), [0, 1, 1], [0, 1, 0])
     for _ in range(33):
         state = metric.merge(state, state)
-    assert (full(state, "total_confusion_matrix") == np.array([[1, 0], [1, 1]]) * 2.0**33).all()
+    assert (
+        as_float64(state, "total_confusion_matrix") == np.array([[1, 0], [1, 1]]) * 2.0**33
+    ).all()
     np.testing.assert_allclose(metric.result(state), 0.5, 1e-6)
     more = exact.add(exact.zeros(["n"], (), "int32"), {"n": jnp.int32(2**31 - 1)})
     more = exact.add(more, {"n": jnp.int32(2**31 - 1)})
-    assert full(more, "n") == 2**32 - 2
+    assert as_float64(more, "n") == 2**32 - 2
 
 
 def test_infinity_and_nan_are_preserved():
@@ -145,10 +147,10 @@ def test_trainers_count_samples_beyond_2_to_the_24():
     run = trainer.init(model, jax.random.key(0))
     sums = {name: dict(state) for name, state in run.metrics.items()}
     for state in sums.values():
-        state["count"] = jnp.int32(BEYOND)
+        state["count"] = jnp.int32(FLOAT32_LIMIT)
     run = run.replace(metrics=sums)
     x, y = np.ones((3, 2), "float32"), np.ones((3, 1), "float32")
     for _ in range(3):
         run, _ = trainer.step(run, (x, y))
     for state in run.metrics.values():
-        assert full(state, "count") == BEYOND + 9
+        assert as_float64(state, "count") == FLOAT32_LIMIT + 9

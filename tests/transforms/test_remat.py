@@ -19,15 +19,15 @@ def _mlp(depth=9, units=8):
     return fk.Sequential([fk.Input((units,)), *dense])
 
 
-def _rich():
-    """Shared and nested layers, state, randomness, losses, several inputs and outputs."""
-    one, two = fk.Input((8,), name="one"), fk.Input((8,), name="two")
+def _varied():
+    """A model with shared and nested layers, state, dropout, losses, several inputs and outputs."""
+    first, second = fk.Input((8,), name="first"), fk.Input((8,), name="second")
     shared = layers.Dense(8, activation="tanh", activity_regularizer="l2", name="shared")
-    h = layers.Add()([shared(one), two])
+    h = layers.Add()([shared(first), second])
     h = layers.BatchNormalization()(layers.Dropout(0.3)(shared(h)))
     h = _mlp(2)(h)
-    h = layers.Dropout(0.3)(layers.Add()([h, one]))
-    return fk.Model([one, two], {"a": layers.Dense(2, name="a")(h), "b": h}), 2
+    h = layers.Dropout(0.3)(layers.Add()([h, first]))
+    return fk.Model([first, second], {"a": layers.Dense(2, name="a")(h), "b": h}), 2
 
 
 def _masked():
@@ -38,7 +38,7 @@ def _masked():
     return fk.Model(x, layers.Dense(1)(layers.GRU(8)(h))), 0
 
 
-def _outer():
+def _nested():
     x = fk.Input((8,))
     return fk.Model(x, layers.Dense(1)(_mlp()(x))), 1
 
@@ -51,14 +51,14 @@ def _inputs(count, key):
 
 
 @functools.cache
-def _computed(make):
-    """Values and gradients of the plain model and under each policy, by one compiled program."""
+def _values_and_gradients(make):
+    """Returns values and gradients of the plain model and under each policy, from one program."""
     key, (model, count) = jax.random.key(0), make()
     model, x = model.build(key), _inputs(count, key)
     state = model.init_state()
 
     @jax.jit
-    def each(model):
+    def compute(model):
         def loss(model, policy):
             out = rematerialized(model, policy).apply(x, state=state, training=True, key=key)
             total = sum(jnp.mean(v**2) for v in jax.tree.leaves(out.value)) + sum(out.losses)
@@ -68,20 +68,21 @@ def _computed(make):
             jax.value_and_grad(loss, has_aux=True)(model, policy) for policy in (None, *POLICIES)
         ]
 
-    return each(model)
+    return compute(model)
 
 
-@pytest.mark.parametrize("place", [1, 2, 3], ids=["full", "dots", "jax"])
-@pytest.mark.parametrize("make", [_rich, _masked, _outer], ids=["rich", "masked", "outer"])
-def test_rematerialization_changes_no_result(make, place):
-    plain, rematerialized_results = _computed(make)[0], _computed(make)[place]
+@pytest.mark.parametrize("index", [1, 2, 3], ids=["full", "dots", "jax"])
+@pytest.mark.parametrize("make", [_varied, _masked, _nested], ids=["varied", "masked", "nested"])
+def test_rematerialization_changes_no_result(make, index):
+    plain = _values_and_gradients(make)[0]
+    rematerialized_results = _values_and_gradients(make)[index]
     assert jax.tree.structure(plain) == jax.tree.structure(rematerialized_results)
     for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(rematerialized_results), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def _kept(model, policy, x):
-    """The bytes that a forward pass leaves behind for the backward pass."""
+def _residual_bytes(model, policy, x):
+    """Returns the size of the arrays that the forward pass stores for the backward pass."""
 
     def residuals(model, x):
         def f(m):
@@ -96,7 +97,7 @@ def _kept(model, policy, x):
 
 def test_fewer_arrays_are_stored_for_the_backward_pass(key):
     model, x = _mlp(16).build(key), jax.ShapeDtypeStruct((64, 8), "float32")
-    none, full, dots = (_kept(model, policy, x) for policy in (None, "full", "dots"))
+    none, full, dots = (_residual_bytes(model, policy, x) for policy in (None, "full", "dots"))
     assert full < dots < none
     assert full < 0.6 * none
 
@@ -104,25 +105,25 @@ def test_fewer_arrays_are_stored_for_the_backward_pass(key):
 def test_a_compiled_step_needs_less_memory(key):
     model = _mlp(12, 64).build(key)
 
-    def bytes_of(policy, whole=False):
+    def temporary_bytes(policy, one_checkpoint=False):
         def loss(model, x):
             def value(m):
                 return jnp.mean(rematerialized(m, policy).apply(x, training=True).value ** 2)
 
-            return (jax.checkpoint(value) if whole else value)(model)
+            return (jax.checkpoint(value) if one_checkpoint else value)(model)
 
         step = jax.jit(jax.grad(loss), compiler_options=compiler_options())
         lowered = step.lower(model, jax.ShapeDtypeStruct((1024, 64), "float32"))
         return lowered.compile().memory_analysis().temp_size_in_bytes
 
-    none, full, dots = bytes_of(None), bytes_of("full"), bytes_of("dots")
+    none, full, dots = temporary_bytes(None), temporary_bytes("full"), temporary_bytes("dots")
     assert full < 0.6 * none
     assert full < dots < none
-    # one checkpoint around the whole model would save nothing
-    assert bytes_of(None, whole=True) > 0.9 * none
+    # one checkpoint around the complete model saves almost nothing
+    assert temporary_bytes(None, one_checkpoint=True) > 0.9 * none
 
 
-def test_segments_between_blocks():
+def test_segments_end_between_blocks():
     from fkeras.transforms.remat import _large_networks, _segments
 
     x = h = fk.Input((8,))
@@ -148,7 +149,7 @@ def test_a_single_layer_is_rematerialized(key):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-def test_a_regularizer_counts_once(key):
+def test_regularizers_are_added_once(key):
     model = fk.Sequential(
         [fk.Input((2,)), *(layers.Dense(2, kernel_regularizer="l2") for _ in "ab")]
     )
@@ -159,7 +160,7 @@ def test_a_regularizer_counts_once(key):
     np.testing.assert_allclose(rematerialized_out.losses, out.losses)
 
 
-def test_policy_none_returns_the_model_itself(key):
+def test_policy_none_returns_the_same_model(key):
     model = _mlp(1).build(key)
     assert rematerialized(model, None) is model
     assert get_policy(None) is None

@@ -1,8 +1,8 @@
-"""Runs one epoch of training as calls of a compiled function, and tracks the newest good state.
+"""Runs one epoch of training as calls of a compiled function, and tracks the newest valid run.
 
-The host prepares the next batches while the device computes the previous ones. The loop registers
-a call before the dispatch, and settles the call when its results are known to be finite. The
-newest good state is therefore available at any moment, including after an exception.
+The host prepares the next batches while the device computes the previous batches. The loop registers
+a call before the dispatch, and settles the call after checking that its results are finite. The
+newest valid run is therefore available at any moment, including after an exception.
 """
 
 from __future__ import annotations
@@ -32,51 +32,51 @@ class Call:
         rows: the rows, in the form that `step.batch_at` reads.
         number: number of batches in the call.
         done: number of batches of the epoch that are done after the call.
-        place: `(state, skip)`: the loader's state, and the number of batches from that state to
-            `done`.
-        result: `(leaves, logs, fine)`, or None before the dispatch.
+        loader_position: position in the data source after the call: `(state, skip)`, the loader's state and the
+            number of batches to skip from this state.
+        result: `(leaves, logs, finite)`, or None before the dispatch.
     """
 
     before: tuple
     rows: tuple
     number: int
     done: int
-    place: tuple[Any, int]
+    loader_position: tuple[Any, int]
     result: tuple[tuple, dict[str, Any], Any] | None = None
 
     @property
     def outcome(self) -> tuple[tuple, dict[str, Any], Any]:
-        """Result of a call that was dispatched."""
+        """Result of a dispatched call."""
         assert self.result is not None
         return self.result
 
 
 @dataclasses.dataclass(frozen=True)
 class Settled:
-    """State of an epoch whose arrays are known to be good.
+    """State of an epoch after settled calls, whose arrays are valid.
 
     Attributes:
         structure: tree structure of the run.
         leaves: arrays of the run.
-        outer: run that holds the position and the callback memory for these arrays.
+        outer: run with the callback memory and the epoch number for these arrays.
         done: number of batches of the epoch that are done.
-        place: position in the data source after these batches, as in `Call`.
-        hooked: whether the hooks of the last batch were called, or no hook is due.
-        stopping: whether a callback asked to end the training after the epoch.
-        fresh: whether the epoch is still at the batch where this loop began.
+        loader_position: position in the data source after these batches, as in `Call`.
+        hooked: False if the hooks of the last batch still have to be called.
+        stopping: whether a callback has requested the end of the training after the epoch.
+        fresh: whether the state is that of the beginning: no call settled, no hook called.
     """
 
     structure: Any
     leaves: tuple
     outer: TrainState
     done: int
-    place: tuple[Any, int]
+    loader_position: tuple[Any, int]
     hooked: bool
     stopping: bool
     fresh: bool = False
 
     def run(self) -> TrainState:
-        """Returns the run, with its position."""
+        """Returns the run with the position in the epoch."""
         position = np.asarray([self.outer.position[0], self.done], "int32")
         return join(self.structure, self.leaves, self.outer).replace(position=position)
 
@@ -84,11 +84,11 @@ class Settled:
 class LoopHooks:
     """Hooks between device calls (callbacks, checkpoints); the default does nothing."""
 
-    hooks: bool = False  # whether `visit` does something
-    interrupts: Any = None  # an `Interrupts`, which delays signals while a run is overwritten
+    hooks: bool = False  # whether `visit` has an effect
+    interrupts: Any = None  # an `Interrupts`, which delays signals while a call donates a run
 
     def until(self, done: int) -> int | None:
-        """Returns the number of batches from batch `done` to the next visit; None for no visit."""
+        """Returns the number of batches from batch `done` to the next visit; None if none is due."""
         return None
 
     def wanted(self) -> bool:
@@ -113,7 +113,7 @@ class EpochLoop:
         call_size: chooses the number of batches of each call.
         progress: the progress bar.
         loop_hooks: hooks between calls.
-        begin: the point that the epoch continues from.
+        begin: the point at which the epoch begins or resumes.
     """
 
     def __init__(
@@ -126,13 +126,12 @@ class EpochLoop:
         loop_hooks: LoopHooks,
         begin: Point,
     ):
-        self.trainer, self.epoch, self.call_size, self.progress = (
-            trainer,
-            epoch,
-            call_size,
-            progress,
-        )
-        self.loop_hooks, self.begin = loop_hooks, begin
+        self.trainer = trainer
+        self.epoch = epoch
+        self.call_size = call_size
+        self.progress = progress
+        self.loop_hooks = loop_hooks
+        self.begin = begin
         self.names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
         self.structure, leaves = split(run)
         self.logs: Mapping[str, Any] = {}
@@ -141,20 +140,28 @@ class EpochLoop:
         # donate only runs that take a large part of the device's memory.
         self.large = sum(map(_bytes, leaves)) > array_feed.device_bytes() // 16
         if self.large:
-            # Set before the first `take`: "once" takes a single batch per call, so a large run
-            # never needs to repeat a part of a call.
+            # Set before the first `take`: in mode "once" a call has one batch, so a large run never
+            # has to repeat a part of a call.
             call_size.mode = "once"
         self.leaves = self._owned_leaves(leaves)
         # Counted on the host: reading `run.step` from the device would wait for the last call.
         self.next_step = int(run.step) if self.large else 0
-        # Invariant: `settled`, then `waiting`, then `opened` are consecutive in time. `point`
-        # walks them in this order and stops at the first call without a good result.
+        # Invariant: the calls in `waiting` follow the state `settled`, and the calls in `opened` follow
+        # those in `waiting`. `point` goes through them in this order, up to the first call without a
+        # valid result.
         self.waiting: list[Call] = []
         self.opened: list[Call] = []
-        self.place = (begin.loader, begin.skip)
+        self.loader_position = (begin.loader, begin.skip)
         hooked = not (begin.pending and loop_hooks.hooks)
         self.settled = Settled(
-            self.structure, self.leaves, run, epoch.done, self.place, hooked, begin.stopping, True
+            self.structure,
+            self.leaves,
+            run,
+            epoch.done,
+            self.loader_position,
+            hooked,
+            begin.stopping,
+            True,
         )
         self.visit_point = begin
 
@@ -166,10 +173,10 @@ class EpochLoop:
         return tuple(leaf if type(leaf) is np.ndarray else strong(leaf) for leaf in leaves)
 
     def train(self) -> dict[str, Any]:
-        """Trains the epoch and returns its logs; `point` then returns the end of the epoch."""
+        """Trains the epoch and returns the logs; `point` then returns the end of the epoch."""
         self.call_size.start()
         if not self.settled.hooked:
-            # The training was resumed at a step whose `on_batch_end` had raised: call it again.
+            # The training was resumed at a step whose `on_batch_end` had raised: call the hook again.
             self._call_hooks()
         remaining = self.loop_hooks.until(self.epoch.done)
         while True:
@@ -182,12 +189,12 @@ class EpochLoop:
             pause = remaining == 0 or self.loop_hooks.wanted()
             if not pause and not self.call_size.fresh and len(self.opened) < self._group_size():
                 continue
-            # Settle the group before the newest one: the device has the next group in its queue
-            # while the host waits, and does not idle.
+            # Settle the previous group only: the newest group stays in the queue of the device, which
+            # is not idle while the host waits.
             self._settle_waiting()
             self.waiting, self.opened = self.opened, []
-            # Hooks need the newest state, and the first call only measures the compilation: in
-            # both cases wait for the call that was just dispatched, too.
+            # Hooks need the newest run, and the time of the first call includes the compilation: in
+            # both cases also wait for the call that was just dispatched.
             if pause or self.call_size.fresh:
                 self._settle_waiting()
             if pause:
@@ -201,12 +208,12 @@ class EpochLoop:
 
     def _group_size(self) -> int:
         """Returns the number of calls that the host waits for as one group."""
-        # In mode "once" a call is a single step: waiting for each one would cost more than a
-        # small step computes. A group has as many calls as one call of "loop" has steps.
+        # In mode "once" a call is a single step, and waiting for every call would take longer than a
+        # small step. A group has as many calls as one call of mode "loop" has steps.
         return self.call_size.number if self.call_size.mode == "once" and not self.large else 1
 
     def point(self) -> Point:
-        """Returns the newest point that is known to be good; waits for calls that still run.
+        """Returns the newest valid point; waits for calls that still run.
 
         The method changes nothing, so any thread may call it at any moment.
         """
@@ -219,7 +226,7 @@ class EpochLoop:
             leaves, _, finite = call.result
             try:
                 finite = bool(finite) or self._applies_nonfinite
-            except Exception:  # the computation failed on the device: its arrays have no content
+            except Exception:  # the computation failed on the device: the arrays have no contents
                 break
             if not finite:
                 # A large run: the call donated the arrays of `newest`. The guarded step returned
@@ -227,8 +234,8 @@ class EpochLoop:
                 newest = dataclasses.replace(newest, leaves=leaves) if self.large else newest
                 break
             newest = self._after(newest, call)
-        # Arrays may be donated or deleted at any time (large runs, user code). Fall back to the
-        # point of the last visit, whose arrays are a copy, then to the beginning of the epoch.
+        # Arrays may be donated or deleted at any time (large runs, user code). The fallback is the
+        # point of the last visit, whose arrays are a copy, and then the beginning of the epoch.
         if not newest.fresh:
             point = self._point(newest)
             if is_usable(point.run):
@@ -237,15 +244,24 @@ class EpochLoop:
 
     @property
     def _applies_nonfinite(self) -> bool:
-        """True if the training continues with the arrays that a non-finite step returned."""
+        """Whether the training continues with the arrays that a non-finite step returned."""
         # With "skip", a large run's guarded step already returned the arrays from before the step.
         mode = self.trainer.on_nonfinite
         return mode == "ignore" or (mode == "skip" and self.large)
 
     def _after(self, before: Settled, call: Call) -> Settled:
-        leaves, place, hooked = call.outcome[0], call.place, not self.loop_hooks.hooks
+        leaves, loader_position, hooked = (
+            call.outcome[0],
+            call.loader_position,
+            not self.loop_hooks.hooks,
+        )
         return dataclasses.replace(
-            before, leaves=leaves, done=call.done, place=place, hooked=hooked, fresh=False
+            before,
+            leaves=leaves,
+            done=call.done,
+            loader_position=loader_position,
+            hooked=hooked,
+            fresh=False,
         )
 
     def _point(self, settled: Settled, run: TrainState | None = None) -> Point:
@@ -253,14 +269,14 @@ class EpochLoop:
             self.begin,
             run=settled.run() if run is None else run,
             stopping=settled.stopping,
-            loader=settled.place[0],
-            skip=settled.place[1],
+            loader=settled.loader_position[0],
+            skip=settled.loader_position[1],
             pending=not settled.hooked,
         )
 
     def _floats(self) -> dict[str, Any]:
-        # A training that resumes after the last batch of an epoch makes no call and has no logs,
-        # but the run holds the sums that the logs are computed from.
+        # A training that resumes after the last batch of an epoch has no call and no logs. The run
+        # holds the sums from which the logs are computed.
         logs = self.logs or step.compiled_logs(self.trainer, self.structure, self.leaves)
         return as_floats(self.names, logs)
 
@@ -276,7 +292,13 @@ class EpochLoop:
             self.next_step = int(new_run.step) if self.large else 0
         self.structure, self.leaves = structure, leaves
         self.settled = Settled(
-            structure, leaves, new_run, settled.done, settled.place, True, settled.stopping or stop
+            structure,
+            leaves,
+            new_run,
+            settled.done,
+            settled.loader_position,
+            True,
+            settled.stopping or stop,
         )
         self.visit_point = self._point(self.settled, new_run)
         self.loop_hooks.end_visit(self.visit_point)
@@ -295,7 +317,7 @@ class EpochLoop:
         elif self.large and self.trainer.on_nonfinite == "raise":
             # The next step is dispatched before the result of this one is known. A skipped step
             # does not increase the run's step number, so the later steps see a number other than
-            # the expected one and skip themselves: the arrays stay those before the NaN.
+            # the expected number and change nothing: the arrays remain those before the NaN.
             mode, arguments = "halting", (before, rows, np.int32(self.next_step))
             self.next_step += 1
         call_arguments = (self.trainer, self.structure, mode, *arguments)
@@ -306,22 +328,22 @@ class EpochLoop:
         # without a result, and `point` stops before it.
         self.opened.append(call)
         if self.large and self.loop_hooks.interrupts is not None:
-            # A Ctrl-C between the donation and the assignment would lose both runs.
+            # Ctrl-C between the donation and the assignment would lose the runs before and after.
             with self.loop_hooks.interrupts.held():
                 call.result = function(*call_arguments)
         else:
             call.result = function(*call_arguments)
         self.leaves = call.outcome[0]
-        # A repeated call keeps its place: the loader has moved past the batches of the call.
+        # The position of a repeated call stays: the loader is already behind the batches of the call.
         if repeated_call is None and self.epoch.failure is None:
-            self.place = call.place = (self.epoch.state(), 0)
+            self.loader_position = call.loader_position = (self.epoch.state(), 0)
         return call
 
     def _open_call(self, rows: tuple, number: int) -> Call:
         # If the loader raised, its state after these batches is unknown: count the batches from
         # the last known state instead, and skip them when resuming.
-        self.place = (self.place[0], self.place[1] + number)
-        return Call((), rows, number, self.epoch.done, self.place)
+        self.loader_position = (self.loader_position[0], self.loader_position[1] + number)
+        return Call((), rows, number, self.epoch.done, self.loader_position)
 
     def _settle_waiting(self) -> None:
         if not self.waiting:
@@ -335,11 +357,11 @@ class EpochLoop:
                 self._call(call.rows, call.number, dataclasses.replace(call, result=None))
 
     def _settle(self, calls: list[Call]) -> bool:
-        """Waits for calls; returns True if steps were left out and later calls are invalid."""
+        """Waits for calls; returns True if steps were left out, which invalidates later calls."""
         last, number = calls[-1], sum(call.number for call in calls)
         _, logs, last_finite = last.outcome
-        # NaN and infinity never disappear from the weights or the sum of the loss, so the last
-        # call decides for the whole group: one transfer of a boolean per group.
+        # NaN and infinity never disappear from the weights or the sum of the loss, so the result of
+        # the last call is valid for the group: one transfer of a boolean per group.
         finite = bool(last_finite) or self.trainer.on_nonfinite == "ignore"
         fresh = self.call_size.fresh
         self.call_size.measured(number)
@@ -356,11 +378,11 @@ class EpochLoop:
     def _leave_out_steps(self, calls: list[Call]) -> None:
         batches = [(call.rows, index) for call in calls for index in range(call.number)]
         settled, last = self.settled, calls[-1]
-        if self.large:  # the call is one guarded step, which the device left out already
+        if self.large:  # the call is one guarded step, which the device has already left out
             failed, leaves_before = (0,), self.leaves
             settled_after = self._after(settled, last)
         else:
-            # The group shows only that some step failed: repeat its steps singly to find which.
+            # The group only shows that a step has failed: repeat the steps one by one to find it.
             before = calls[0].before
             repetition = recovery.again(self.trainer, self.structure, before, batches)
             self.leaves, self.logs = repetition.leaves, repetition.logs
@@ -371,15 +393,15 @@ class EpochLoop:
         first_batch = last.done - len(batches)
         self.left_out.extend(first_batch + number for number in failed)
         if failed and self.trainer.on_nonfinite == "raise":
-            # `error.run` is the state before the first wrong step, so that resuming or
-            # `find_nan` computes exactly that step again.
-            state, skip = settled.place
+            # `error.run` is the run before the first non-finite step, so that resuming and `find_nan`
+            # compute exactly this step again.
+            state, skip = settled.loader_position
             self.waiting, self.opened = [], []
             self.settled = dataclasses.replace(
                 settled,
                 leaves=leaves_before,
                 done=first_batch + failed[0],
-                place=(state, skip + failed[0]),
+                loader_position=(state, skip + failed[0]),
                 hooked=settled.hooked or failed[0] > 0,
                 fresh=settled.fresh and failed[0] == 0,
             )
@@ -390,5 +412,5 @@ class EpochLoop:
 
 
 def _bytes(leaf: Any) -> int:
-    # `nbytes` of a JAX array takes ten times as long, and every call of `fit` sums all leaves.
+    # `nbytes` of a JAX array takes ten times as long, and each call of `fit` sums over all leaves.
     return math.prod(leaf.shape) * leaf.dtype.itemsize
