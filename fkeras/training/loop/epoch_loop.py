@@ -32,7 +32,7 @@ class Call:
         rows: the rows, in the form that `step.batch_at` reads.
         number: number of batches in the call.
         done: number of batches of the epoch that are done after the call.
-        loader_position: position in the data source after the call: `(state, skip)`, the loader's state and the
+        cursor: position in the data source after the call: `(state, skip)`, the loader's state and the
             number of batches to skip from this state.
         result: `(leaves, logs, finite)`, or None before the dispatch.
     """
@@ -41,7 +41,7 @@ class Call:
     rows: tuple
     number: int
     done: int
-    loader_position: tuple[Any, int]
+    cursor: tuple[Any, int]
     result: tuple[tuple, dict[str, Any], Any] | None = None
 
     @property
@@ -60,7 +60,7 @@ class Settled:
         leaves: arrays of the run.
         outer: run with the callback memory and the epoch number for these arrays.
         done: number of batches of the epoch that are done.
-        loader_position: position in the data source after these batches, as in `Call`.
+        cursor: position in the data source after these batches, as in `Call`.
         hooked: False if the hooks of the last batch still have to be called.
         stopping: whether a callback has requested the end of the training after the epoch.
         fresh: whether the state is that of the beginning: no call settled, no hook called.
@@ -70,7 +70,7 @@ class Settled:
     leaves: tuple
     outer: TrainState
     done: int
-    loader_position: tuple[Any, int]
+    cursor: tuple[Any, int]
     hooked: bool
     stopping: bool
     fresh: bool = False
@@ -151,17 +151,10 @@ class EpochLoop:
         # valid result.
         self.waiting: list[Call] = []
         self.opened: list[Call] = []
-        self.loader_position = (begin.loader, begin.skip)
+        self.cursor = (begin.loader, begin.skip)
         hooked = not (begin.pending and loop_hooks.hooks)
         self.settled = Settled(
-            self.structure,
-            self.leaves,
-            run,
-            epoch.done,
-            self.loader_position,
-            hooked,
-            begin.stopping,
-            True,
+            self.structure, self.leaves, run, epoch.done, self.cursor, hooked, begin.stopping, True
         )
         self.visit_point = begin
 
@@ -250,18 +243,9 @@ class EpochLoop:
         return mode == "ignore" or (mode == "skip" and self.large)
 
     def _after(self, before: Settled, call: Call) -> Settled:
-        leaves, loader_position, hooked = (
-            call.outcome[0],
-            call.loader_position,
-            not self.loop_hooks.hooks,
-        )
+        leaves, cursor, hooked = call.outcome[0], call.cursor, not self.loop_hooks.hooks
         return dataclasses.replace(
-            before,
-            leaves=leaves,
-            done=call.done,
-            loader_position=loader_position,
-            hooked=hooked,
-            fresh=False,
+            before, leaves=leaves, done=call.done, cursor=cursor, hooked=hooked, fresh=False
         )
 
     def _point(self, settled: Settled, run: TrainState | None = None) -> Point:
@@ -269,8 +253,8 @@ class EpochLoop:
             self.begin,
             run=settled.run() if run is None else run,
             stopping=settled.stopping,
-            loader=settled.loader_position[0],
-            skip=settled.loader_position[1],
+            loader=settled.cursor[0],
+            skip=settled.cursor[1],
             pending=not settled.hooked,
         )
 
@@ -292,13 +276,7 @@ class EpochLoop:
             self.next_step = int(new_run.step) if self.large else 0
         self.structure, self.leaves = structure, leaves
         self.settled = Settled(
-            structure,
-            leaves,
-            new_run,
-            settled.done,
-            settled.loader_position,
-            True,
-            settled.stopping or stop,
+            structure, leaves, new_run, settled.done, settled.cursor, True, settled.stopping or stop
         )
         self.visit_point = self._point(self.settled, new_run)
         self.loop_hooks.end_visit(self.visit_point)
@@ -334,16 +312,16 @@ class EpochLoop:
         else:
             call.result = function(*call_arguments)
         self.leaves = call.outcome[0]
-        # The position of a repeated call stays: the loader is already behind the batches of the call.
+        # The cursor of a repeated call stays: the loader has already passed the batches of the call.
         if repeated_call is None and self.epoch.failure is None:
-            self.loader_position = call.loader_position = (self.epoch.state(), 0)
+            self.cursor = call.cursor = (self.epoch.state(), 0)
         return call
 
     def _open_call(self, rows: tuple, number: int) -> Call:
         # If the loader raised, its state after these batches is unknown: count the batches from
         # the last known state instead, and skip them when resuming.
-        self.loader_position = (self.loader_position[0], self.loader_position[1] + number)
-        return Call((), rows, number, self.epoch.done, self.loader_position)
+        self.cursor = (self.cursor[0], self.cursor[1] + number)
+        return Call((), rows, number, self.epoch.done, self.cursor)
 
     def _settle_waiting(self) -> None:
         if not self.waiting:
@@ -395,13 +373,13 @@ class EpochLoop:
         if failed and self.trainer.on_nonfinite == "raise":
             # `error.run` is the run before the first non-finite step, so that resuming and `find_nan`
             # compute exactly this step again.
-            state, skip = settled.loader_position
+            state, skip = settled.cursor
             self.waiting, self.opened = [], []
             self.settled = dataclasses.replace(
                 settled,
                 leaves=leaves_before,
                 done=first_batch + failed[0],
-                loader_position=(state, skip + failed[0]),
+                cursor=(state, skip + failed[0]),
                 hooked=settled.hooked or failed[0] > 0,
                 fresh=settled.fresh and failed[0] == 0,
             )
