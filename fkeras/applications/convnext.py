@@ -43,9 +43,8 @@ def _layer_norm(name: str | None = None) -> layers.LayerNormalization:
 
 def _block(x: KerasTensor, width: int, name: str) -> KerasTensor:
     """Adds a depthwise 7x7 convolution and two dense layers per pixel to the input."""
-    residual = layers.Conv2D(width, 7, padding="same", groups=width, name=f"{name}_depthwise_conv")(
-        x
-    )
+    depthwise = f"{name}_depthwise_conv"
+    residual = layers.Conv2D(width, 7, padding="same", groups=width, name=depthwise)(x)
     residual = _layer_norm(f"{name}_layernorm")(residual)
     residual = layers.Dense(4 * width, name=f"{name}_pointwise_conv_1")(residual)
     residual = layers.Activation("gelu", name=f"{name}_gelu")(residual)

