@@ -80,6 +80,9 @@ class Trainer(Configurable):
             "dots" for the products with weights, "full" for the borders between segments of the
             graph, or a policy of `jax.checkpoint_policies`. The backward pass recomputes the
             others. Effective on GPUs and TPUs; XLA's compiler for CPUs undoes rematerialization.
+        depth: how a compiled step computes repeated blocks of a model: "scan" as one loop, so that
+            the time to compile does not grow with their number; "unroll" one after the other;
+            "auto" as a loop where the loop compiles faster and runs as fast.
         objective: a function `(model, state, batch, key, training) -> fk.Output` that replaces
             loss and metrics. `value` plus `losses` is the scalar to minimize; `updates` holds the
             changed entries of the state; the scalars in `metrics` are logged. A log is the mean
@@ -142,6 +145,7 @@ class Trainer(Configurable):
         default=None, convert=objective_call.check_objective, kw_only=True
     )
     remat: str | Callable[..., Any] | None = option(default=None, convert=as_remat, kw_only=True)
+    depth: str = option(default="auto", convert=choice("auto", "scan", "unroll"), kw_only=True)
     on_nonfinite: str = option(
         default="raise", convert=choice("raise", "skip", "ignore"), kw_only=True
     )

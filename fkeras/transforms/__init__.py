@@ -1,8 +1,9 @@
-"""Functions from model to model: freezing, replacing, renaming, quantizing, rematerializing.
+"""Functions from model to model: freezing, replacing, renaming, quantizing, rematerializing, rolling.
 
 Each transform returns a new model and keeps all arrays that it does not change.
 """
 
+from fkeras.transforms.depth import roll, unroll
 from fkeras.transforms.freezing import freeze, unfreeze
 from fkeras.transforms.quantizing import dequantize, quantize
 from fkeras.transforms.remat import rematerialized
@@ -17,6 +18,8 @@ __all__ = (
     "rematerialized",
     "rename",
     "replace_layers",
+    "roll",
     "split_host",
     "unfreeze",
+    "unroll",
 )

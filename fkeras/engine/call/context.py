@@ -30,6 +30,8 @@ class Context:
             recurrent layer with `initial_state`: equals `mask`, or is None where Keras 3 computes
             without the mask.
         attached: masks by array under Keras 3's mask rule, otherwise None.
+        around_block: a function of functions, such as `jax.checkpoint`, applied to the body of each
+            loop over repeated blocks; None for no function.
         where: the caller's name for the layer, for messages.
         constrain: `(where, output) -> output`, applied to the output of each call inside, or None; a
             trainer with a mesh lays out activations by this function.
@@ -41,7 +43,7 @@ class Context:
     """
 
     __slots__ = (
-        *("_key", "_step_mask", "attached", "constrain"),
+        *("_key", "_step_mask", "around_block", "attached", "constrain"),
         *("mask", "state", "training", "where"),
     )
 
@@ -59,6 +61,7 @@ class Context:
         self.where = where
         self.attached: Any = None
         self.constrain: Callable[[str, Output], Output] | None = None
+        self.around_block: Any = None
         self._step_mask = _SAME
         self._key = key
 
@@ -134,6 +137,7 @@ class Context:
         state: Any = _SAME,
         training: Any = _SAME,
         mask: Any = None,
+        salt: Any = None,
     ) -> Context:
         """The context of call number `index` of the child `name`, with the child's state and key.
 
@@ -143,9 +147,11 @@ class Context:
             state: the child's state; `self.state[name]` by default.
             training: the mode; that of this context by default.
             mask: the mask of the child's inputs.
+            salt: the number that derives the child's key, a traced integer for a call in a loop; by
+                default `call_salt(name, index)`.
         """
         # by name: the numbers of a layer do not depend on the layers around it
-        salt = f"{name}:{index}"
+        salt = call_salt(name, index) if salt is None else salt
         if isinstance(self._key, tuple):
             key = (self._key[0], (*self._key[1], salt))
         else:
@@ -158,7 +164,13 @@ class Context:
             where=f"{self.where}/{name}" if self.where else name,
         )
         context.attached, context.constrain = self.attached, self.constrain
+        context.around_block = self.around_block
         return context
+
+
+def call_salt(name: str, index: int) -> str:
+    """Returns the text that derives the key of call number `index` of the child `name`."""
+    return f"{name}:{index}"
 
 
 @dataclasses.dataclass(frozen=True)

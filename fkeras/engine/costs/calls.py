@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from fkeras.engine.call.inference import RecordedCall, key_spec, run_call
-from fkeras.engine.costs.counting import Costs, count_operations
+from fkeras.engine.costs.counting import Costs, count_jaxpr
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.values import structure
 from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, name_axis
@@ -27,10 +27,26 @@ def call_costs(network: Any, number: int) -> Costs | None:
         The operations for each sample if the graph leaves the batch size open; None for a call on
         strings, on other sizes that the graph leaves open, or with a primitive without a rule.
     """
+    if network.graph.calls[number].is_input:
+        return Costs()
+    program = call_program(network, number)
+    costs = None if program is None else count_jaxpr(program)
+    return None if costs is None or costs.unknown else costs
+
+
+def call_program(network: Any, number: int) -> Any:
+    """Returns the jaxpr of one call of a graph in inference, for one sample.
+
+    Args:
+        network: a built network with a graph; its weights may be shapes.
+        number: the number of a call of the graph, not of an input.
+
+    Returns:
+        The jaxpr for one sample if the graph leaves the batch size open; None for a call on strings
+        or on other sizes that the graph leaves open.
+    """
     graph = network.graph
     call = graph.calls[number]
-    if call.is_input:
-        return Costs()
     specs = tuple(graph.specs[slot] for slot in call.inputs)
     masks = tuple(graph.masks[slot] for slot in call.inputs)
     layer = network.layers[call.layer]
@@ -47,18 +63,18 @@ def call_costs(network: Any, number: int) -> Costs | None:
     leaves = tuple(None if leaf is None else as_spec(leaf) for leaf in arrays)
     signature = call.signature
     recorded = signature.args, signature.options, bool(signature.training), signature.mask_rule
-    return _count(skeleton, leaves, recorded, specs, masks)
+    return _program(skeleton, leaves, recorded, specs, masks)
 
 
 # A memo of a pure function of hashable values, as for inference: networks repeat their calls.
 @functools.lru_cache(maxsize=1024)
-def _count(
+def _program(
     skeleton: Skeleton,
     leaves: tuple[Spec | None, ...],
     recorded: RecordedCall,
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
-) -> Costs | None:
+) -> Any:
     tensors, tensor_masks = _single(specs), _single(masks)
     shapes = structure.fill(recorded[0], tuple(map(as_spec, tensors)))
 
@@ -67,11 +83,10 @@ def _count(
         return run_call(layer, recorded, shapes, key, tensors, tensor_masks).value
 
     try:
-        costs = count_operations(value, key_spec(), _single(leaves), tensors, tensor_masks)
+        return jax.make_jaxpr(value)(key_spec(), _single(leaves), tensors, tensor_masks).jaxpr
     # a count is an addition to a table: a layer of a user may reject a batch of one sample
     except Exception:
         return None
-    return None if costs.unknown else costs
 
 
 def _single(specs: tuple[Spec | None, ...]) -> tuple[jax.ShapeDtypeStruct | None, ...]:

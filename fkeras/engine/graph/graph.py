@@ -14,6 +14,7 @@ from typing import Any
 from fkeras.engine.call.mask_rules import KERAS, STRICT
 from fkeras.engine.call.signature import Effects, Signature, SignatureFields
 from fkeras.engine.graph.effects import Shapes, effects_of, shapes_of_layers
+from fkeras.engine.graph.repeats import Step, steps_with_repeats
 from fkeras.engine.graph.views import Coord, LayerView
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.values import structure
@@ -82,6 +83,9 @@ class Graph:
         layers: names of the layers, deepest first.
         shapes: the layers as shapes, for queries about effects; see `effects`. Comparisons and
             hashes ignore the shapes.
+        depth: how a network computes repeated blocks of calls: "unroll" call by call, "scan" in one
+            loop, "stack" in one loop over layers that hold the stacked weights of all blocks; see
+            `steps`.
 
     Example:
         >>> import fkeras as fk
@@ -97,11 +101,12 @@ class Graph:
     depths: tuple[int, ...]
     layers: tuple[str, ...]
     shapes: Shapes | None = dataclasses.field(default=None, compare=False, repr=False)
+    depth: str = "unroll"
 
     @functools.cached_property
     def _hash(self) -> int:
         # JAX hashes static data at every dispatch; depths and layers follow from the calls
-        return hash((self.calls, self.inputs, self.outputs))
+        return hash((self.calls, self.inputs, self.outputs, self.depth))
 
     def __hash__(self) -> int:
         return self._hash
@@ -188,6 +193,11 @@ class Graph:
             for visited in (number, *parents[number]):
                 ranks.setdefault(visited, len(ranks))
         return tuple(sorted(computed, key=lambda n: (-self.depths[n], ranks[n])))
+
+    @functools.cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The calls in running order; repeated blocks of calls are one step where they are scanned."""
+        return self.run_order if self.depth == "unroll" else steps_with_repeats(self)
 
     @functools.cached_property
     def calls_of(self) -> Mapping[str, tuple[int, ...]]:
@@ -364,7 +374,12 @@ class Graph:
         return tuple(self.node_key(n) for n in min(paths, key=len)) if paths else ()
 
     def bind(self, layers: Mapping[str, Any]) -> Graph:
-        """Returns the graph with the layers of a network, from which `effects` are inferred."""
+        """Returns the graph with the layers of a network, from which `effects` are inferred.
+
+        A graph of stacked blocks keeps its layers: the weights of one layer stand for all blocks.
+        """
+        if self.depth == "stack":
+            return self
         return dataclasses.replace(self, shapes=shapes_of_layers(layers))
 
     @functools.cached_property

@@ -9,11 +9,12 @@ calls of a graph to execute or record them, so that the order of calls has one d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fkeras.engine.call.node import Node
 from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.graph.repeats import Repeat, Step
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values import structure
 from fkeras.engine.values.structure import Ref
@@ -52,12 +53,34 @@ def run_calls(graph: Graph, slots: list[Any], compute: Compute) -> Any:
         >>> run_calls(graph, slots, lambda _, call: f"{call.layer}({slots[call.inputs[0]]})")
         'dense(re_lu(x))'
     """
-    for number in graph.run_order:
-        call = graph.calls[number]
-        value = compute(number, call)
+    run_steps(graph, slots, graph.run_order, compute, None)
+    return structure.fill(graph.outputs, slots)
+
+
+def run_steps(
+    graph: Graph,
+    slots: list[Any],
+    steps: Iterable[Step],
+    compute: Compute,
+    repeat: Callable[[Repeat], None] | None,
+) -> None:
+    """Computes steps of a graph: calls, and repeated blocks of calls.
+
+    Args:
+        graph: a graph.
+        slots: a table from `new_slots`; receives the outputs of each call.
+        steps: numbers of calls, or repeated blocks, in running order.
+        compute: computes one call, as for `run_calls`.
+        repeat: computes repeated blocks and fills their slots; None if no step is a `Repeat`.
+    """
+    for step in steps:
+        if repeat is not None and isinstance(step, Repeat):
+            repeat(step)
+            continue
+        number: Any = step
+        value = compute(number, graph.calls[number])
         if value is not None:
             put_outputs(graph, slots, number, value)
-    return structure.fill(graph.outputs, slots)
 
 
 def put_outputs(graph: Graph, slots: list[Any], number: int, value: Any) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask
 from fkeras.engine.call.network_inputs import check_input, match_inputs, match_masks
 from fkeras.engine.graph.graph import Call
-from fkeras.engine.graph.walk import new_slots, put_outputs, run_calls
+from fkeras.engine.graph.repeats import Repeat, Step
+from fkeras.engine.graph.walk import new_slots, put_outputs, run_steps
+from fkeras.engine.network.scanning import scan_blocks
 from fkeras.engine.values import structure
 from fkeras.engine.values.structure import fill_arrays
 
@@ -27,6 +30,9 @@ class Execution:
     def __init__(self, network: Any, context: Context, inputs: tuple):
         graph = network.graph
         self.network, self.graph, self.context = network, graph, context
+        self.layers, self.state = network.layers, context.state
+        # for calls in a loop: the integers that derive the keys of the calls
+        self.salts: dict[int, Any] = {}
         arrays = match_inputs(network, inputs)
         input_masks = match_masks(network, context.mask)
         # masks by slot under the rules "strict" and "drop", by array under Keras 3's rule
@@ -47,8 +53,9 @@ class Execution:
     def output(self) -> Output:
         """Runs all calls and returns the network's `Output`."""
         graph, state = self.graph, self.context.state
-        value = run_calls(graph, self.slots, self._compute)
-        masks = self._current_masks()
+        self.run(graph.steps)
+        value = structure.fill(graph.outputs, self.slots)
+        masks = self.current_masks()
         has_mask = any(masks[slot] is not None for slot in graph.output_slots)
         return Output(
             value,
@@ -59,9 +66,16 @@ class Execution:
             mask=structure.fill(graph.outputs, masks) if has_mask else None,
         )
 
+    def run(self, steps: Iterable[Step]) -> None:
+        """Computes calls and repeated blocks of calls."""
+        run_steps(self.graph, self.slots, steps, self._compute, self._repeat)
+
+    def _repeat(self, repeat: Repeat) -> None:
+        scan_blocks(self, repeat)
+
     def _compute(self, number: int, call: Call) -> Any:
         if call.mask_rule != KERAS:
-            self.masks = self._current_masks()
+            self.masks = self.current_masks()
         out = self._call_layer(number, call)
         if out.updates:
             self.updates[call.layer] = out.updates
@@ -78,23 +92,24 @@ class Execution:
         return structure.fill(call.value, list(map(self.attached.separate, values, masks)))
 
     def _call_layer(self, number: int, call: Call) -> Output:
-        layer = self.network.layers[call.layer]
+        layer = self.layers[call.layer]
         args = fill_arrays(call.args, self.slots)
         options = fill_arrays(call.options, self.slots)
         mask = call_mask(layer, call.mask_rule, call.args, options, self.masks)
         # a layer that is called again receives the state of its call before
-        state = self.updates.get(call.layer, self.context.state.get(call.layer, {}))
+        state = self.updates.get(call.layer, self.state.get(call.layer, {}))
         context = self.context.child(
             call.layer,
             self.graph.node_indices[number],
             state=state,
             training=self.context.training if call.training is None else call.training,
             mask=mask,
+            salt=self.salts.get(number),
         )
         context.attached = self.attached if call.mask_rule == KERAS else None
         return context.run(layer, *args, **options)
 
-    def _current_masks(self) -> list[Any]:
+    def current_masks(self) -> list[Any]:
         """Returns the mask of each slot, which Keras 3's rule may have attached or detached."""
         if self.attached is None:
             return self.masks

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.engine.network.stacking import Stacking
 from fkeras.training.data import array_feed
 from fkeras.training.loop.batch_loops import CallSize, as_floats
 from fkeras.training.loop.rescue import Point, is_usable
@@ -21,6 +22,7 @@ from fkeras.training.nonfinite import recovery
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState, join, own_copy, split, strong
 from fkeras.training.step import objective, outputs, step
+from fkeras.training.step.blocks import stacked, stacking_of, unstacked
 
 
 @dataclasses.dataclass
@@ -59,6 +61,7 @@ class Settled:
         structure: tree structure of the run.
         leaves: arrays of the run.
         outer: run with the callback memory and the epoch number for these arrays.
+        stacking: how the arrays hold repeated blocks; None for single blocks.
         done: number of batches of the epoch that are done.
         cursor: position in the data source after these batches, as in `Call`.
         hooked: False if the hooks of the last batch still have to be called.
@@ -69,6 +72,7 @@ class Settled:
     structure: Any
     leaves: tuple
     outer: TrainState
+    stacking: Stacking | None
     done: int
     cursor: tuple[Any, int]
     hooked: bool
@@ -78,7 +82,8 @@ class Settled:
     def run(self) -> TrainState:
         """Returns the run with the position in the epoch."""
         position = np.asarray([self.outer.position[0], self.done], "int32")
-        return join(self.structure, self.leaves, self.outer).replace(position=position)
+        run = join(self.structure, self.leaves, self.outer).replace(position=position)
+        return unstacked(self.stacking, run)
 
 
 class LoopHooks:
@@ -133,7 +138,8 @@ class EpochLoop:
         self.loop_hooks = loop_hooks
         self.begin = begin
         self.names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
-        self.structure, leaves = split(run)
+        self.stacking = stacking_of(trainer, run)
+        self.structure, leaves = split(stacked(self.stacking, run))
         self.logs: Mapping[str, Any] = {}
         self.left_out: list[int] = []
         # Repeating a call after a NaN needs the arrays before the call, which donation destroys:
@@ -154,7 +160,15 @@ class EpochLoop:
         self.cursor = (begin.loader, begin.skip)
         hooked = not (begin.pending and loop_hooks.hooks)
         self.settled = Settled(
-            self.structure, self.leaves, run, epoch.done, self.cursor, hooked, begin.stopping, True
+            self.structure,
+            self.leaves,
+            run,
+            self.stacking,
+            epoch.done,
+            self.cursor,
+            hooked,
+            begin.stopping,
+            True,
         )
         self.visit_point = begin
 
@@ -271,12 +285,20 @@ class EpochLoop:
         new_run, stop = self.loop_hooks.visit(run, self._floats)
         structure, leaves = settled.structure, settled.leaves
         if new_run is not run:
-            structure, leaves = split(new_run)
+            self.stacking = stacking_of(self.trainer, new_run)
+            structure, leaves = split(stacked(self.stacking, new_run))
             leaves = self._owned_leaves(leaves)
             self.next_step = int(new_run.step) if self.large else 0
         self.structure, self.leaves = structure, leaves
-        self.settled = Settled(
-            structure, leaves, new_run, settled.done, settled.cursor, True, settled.stopping or stop
+        self.settled = dataclasses.replace(
+            settled,
+            structure=structure,
+            leaves=leaves,
+            outer=new_run,
+            stacking=self.stacking,
+            hooked=True,
+            stopping=settled.stopping or stop,
+            fresh=False,
         )
         self.visit_point = self._point(self.settled, new_run)
         self.loop_hooks.end_visit(self.visit_point)

@@ -48,10 +48,11 @@ class Options:
 class _Between(LoopHooks):
     """Hooks of `fit` between device calls: callbacks, checkpoints and signals."""
 
-    def __init__(self, callbacks: tuple, saver: Saver | None, interrupts: Any):
+    def __init__(self, trainer: Any, callbacks: tuple, saver: Saver | None, interrupts: Any):
         # Callbacks without `on_batch_end` must not cost a synchronization per batch.
         self.callbacks = tuple(callback for callback in callbacks if callback.watches_batches)
-        self.saver, self.interrupts, self.hooks = saver, interrupts, bool(self.callbacks)
+        self.trainer, self.saver, self.interrupts = trainer, saver, interrupts
+        self.hooks = bool(self.callbacks)
 
     def until(self, done: int) -> int | None:
         return None if self.saver is None else self.saver.until(done)
@@ -64,7 +65,9 @@ class _Between(LoopHooks):
     def visit(self, run: TrainState, logs: Any) -> tuple[Any, bool]:
         if not self.hooks:
             return run, False
-        return hooks.call(self.callbacks, "on_batch_end", run, int(run.step), logs())
+        new_run, stop = hooks.call(self.callbacks, "on_batch_end", run, int(run.step), logs())
+        # a callback may freeze layers, whose weights then need no optimizer state
+        return (run if new_run is run else ready(self.trainer, new_run)), stop
 
     def end_visit(self, point: Point) -> None:
         self.interrupts.deliver()
@@ -178,7 +181,7 @@ def _epochs(
     empty_sums = feed.sums  # NumPy arrays, shared by all epochs: a step donates only copies
     progress = Progress(options.verbose, options.epochs, feed.steps)
     call_size, test_call_size = CallSize(options.steps_per_execution), CallSize()
-    loop_hooks = _Between(callbacks, saver, current.interrupts)
+    loop_hooks = _Between(trainer, callbacks, saver, current.interrupts)
     batches_done = 0
     for epoch in range(int(point.run.position[0]), options.epochs):
         if point.stopped:

@@ -11,6 +11,7 @@ from fkeras.training.data import array_feed, batch_parts, host_arrays
 from fkeras.training.inputs import checks
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step
+from fkeras.training.step.blocks import stacked, stacking_of, unstacked
 
 
 def run(
@@ -50,9 +51,10 @@ def run(
 
     # A scan needs a carry of constant structure. `memory` transports the order of the rows
     # inside the scan; the callbacks' memory stays outside and is restored below.
-    memory = run.memory
-    start = run.replace(memory={}, metrics=empty)
+    memory, stacking = run.memory, stacking_of(trainer, run)
+    start = stacked(stacking, run.replace(memory={}, metrics=empty))
     run, logs = jax.lax.scan(one_epoch, start, None, length=epochs)
     # `scan` returns dictionaries sorted by key: restore the order of the logs.
     names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
+    run = unstacked(stacking, run)
     return run.replace(memory=memory), {name: logs[name] for name in names}

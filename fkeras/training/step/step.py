@@ -24,6 +24,7 @@ from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
+from fkeras.transforms.depth import with_depth
 from fkeras.transforms.remat import rematerialized
 
 
@@ -50,7 +51,8 @@ def train_step(
 
     def loss_fn(trainable: Any, overwritten: Any) -> tuple[jax.Array, tuple]:
         model = replace_weights(run.model, trainable | overwritten)
-        model = with_output_layouts(trainer, rematerialized(model, trainer.remat), run.model)
+        model = rematerialized(with_depth(model, trainer.depth, trainer.remat), trainer.remat)
+        model = with_output_layouts(trainer, model, run.model)
         loss, updates, sums = objective.compute(
             trainer, heads, model, run.state, batch, key, True, valid
         )
@@ -195,7 +197,8 @@ def compiled_test(
 ) -> tuple[tuple, dict[str, jax.Array]]:
     """Returns `((state, sums), logs)` after some batches of an evaluation."""
     model = jax.tree.unflatten(structure, leaves)
-    laid_out_model = with_output_layouts(trainer, model, model)
+    rolled = with_depth(model, trainer.depth)
+    laid_out_model = with_output_layouts(trainer, rolled, model)
 
     def body(number: jax.Array, carry: tuple) -> tuple:
         state, sums = carry

@@ -1,0 +1,204 @@
+"""Repeated blocks of calls as one `jax.lax.scan` over the stacked weights of the blocks.
+
+The compiled program contains one block, whatever their number. Names, keys, masks and losses are those
+of the single blocks. Under depth "scan" the program stacks the weights and states of the blocks and
+returns the updates of each block. Under depth "stack" the network has no layers of single blocks: each
+layer of the second block holds the stacked weights of all blocks, under its own name.
+"""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.call.context import call_salt
+from fkeras.engine.call.mask_rules import AttachedMasks
+from fkeras.engine.graph.repeats import Repeat
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+
+
+class _DifferentBlocksError(Exception):
+    """Blocks that are equal in the graph and differ in this call, in masks for example."""
+
+
+def scan_blocks(execution: Any, repeat: Repeat) -> None:
+    """Computes repeated blocks: fills their slots and collects their updates and losses.
+
+    Blocks that differ in this call (in the dtype of their weights, in their state, in the masks that
+    reach them) are computed one after the other.
+
+    Args:
+        execution: an `Execution` whose slots hold the inputs of the blocks.
+        repeat: the blocks.
+    """
+    stacked = frozenset(
+        names for names in repeat.layers if len(set(names)) > 1 and names[0] not in execution.layers
+    )
+    try:
+        _scan(execution, repeat, stacked)
+    except _DifferentBlocksError:
+        _run_apart(execution, repeat, stacked)
+
+
+def _scan(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
+    graph, masks, slots = execution.graph, execution.current_masks(), execution.slots
+    template = repeat.blocks[1]
+    separate_layers = [names for names in repeat.layers if len(set(names)) > 1]
+    xs = {
+        "weights": {names[1]: _weights(execution, names, stacked) for names in separate_layers},
+        "state": {names[1]: _states(execution, names, stacked) for names in separate_layers},
+        "salts": _salts(execution, repeat) if execution.context.has_key else {},
+        "slots": {
+            slots_of_blocks[1]: _stack([(slots[slot], masks[slot]) for slot in slots_of_blocks])
+            for slots_of_blocks in repeat.separate
+        },
+    }
+    initial = [(slots[slot], masks[slot]) for slot, _, _ in repeat.carried]
+
+    def body(carry: list, x: dict) -> tuple[list, dict]:
+        block = _block_execution(execution, x)
+        for (_, read, _), entry in zip(repeat.carried, carry, strict=True):
+            _put(block, read, *entry)
+        for slot, entry in x["slots"].items():
+            _put(block, slot, *entry)
+        block.run(repeat.steps)
+        if block.metrics:  # names of metrics may contain the name of the layer
+            raise _DifferentBlocksError
+        masks = block.current_masks()
+        new_carry = [(block.slots[output], masks[output]) for _, _, output in repeat.carried]
+        if _shapes(new_carry) != _shapes(carry):
+            raise _DifferentBlocksError
+        results = {
+            "updates": block.updates,
+            "losses": {number: block.losses[number] for number in template},
+            "slots": {s[1]: (block.slots[s[1]], masks[s[1]]) for s in repeat.collected},
+        }
+        return new_carry, results
+
+    around = execution.context.around_block
+    length = len(repeat.blocks)
+    last, results = jax.lax.scan(
+        body if around is None else around(body), initial, xs, length=length
+    )
+    names_of = {names[1]: names for names in repeat.layers}
+    for layer, updates in results["updates"].items():
+        if names_of[layer] in stacked:
+            execution.updates[layer] = updates
+            continue
+        for index, name in enumerate(names_of[layer]):
+            execution.updates[name] = _at(updates, index)
+    for index, numbers in enumerate(repeat.blocks):
+        for number, template_number in zip(numbers, template, strict=True):
+            execution.losses[number] = _at(results["losses"][template_number], index)
+        for slots_of_blocks in repeat.collected:
+            _put(
+                execution, slots_of_blocks[index], *_at(results["slots"][slots_of_blocks[1]], index)
+            )
+    # the last block's outputs in the place of the template's
+    last_numbers = dict(zip(template, repeat.blocks[-1], strict=True))
+    for (_, _, slot), entry in zip(repeat.carried, last, strict=True):
+        number, output = graph.producer(slot)
+        _put(execution, graph.output_slots_of(last_numbers[number])[output], *entry)
+
+
+def _run_apart(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
+    """Computes the blocks one after the other."""
+    layers, state = dict(execution.layers), dict(execution.state)
+    for names in stacked:
+        skeleton = skeleton_of(execution.layers[names[1]])
+        leaves, states = leaves_of(execution.layers[names[1]]), _state(execution, names[1])
+        for index, name in enumerate(names):
+            layers[name] = skeleton.join(_at(leaves, index))
+            state[name] = _at(states, index)
+    single_layers, execution.layers, execution.state = execution.layers, layers, state
+    for block in repeat.blocks:
+        execution.run(block)
+    execution.layers = single_layers
+    for names in stacked:
+        if names[1] in execution.updates:
+            updates = [execution.updates.pop(name) for name in names]
+            execution.updates[names[1]] = _stack(updates)
+
+
+def _block_execution(execution: Any, x: dict) -> Any:
+    """Returns an execution for one block, with the layers, states and keys of the block."""
+    block = copy.copy(execution)
+    block.context = copy.copy(execution.context)
+    block.context.around_block = None  # loops inside a block belong to the block
+    layers = {
+        name: skeleton_of(execution.layers[name]).join(leaves)
+        for name, leaves in x["weights"].items()
+    }
+    block.layers = {**execution.layers, **layers}
+    block.state = {**execution.state, **x["state"]}
+    block.salts = {**execution.salts, **x["salts"]}
+    block.slots, block.masks = list(execution.slots), list(execution.current_masks())
+    block.updates, block.losses, block.metrics = {}, {}, {}
+    if execution.attached is not None:
+        block.attached = AttachedMasks()
+        for array, mask in zip(block.slots, block.masks, strict=True):
+            block.attached.attach(array, mask)
+    return block
+
+
+def _put(execution: Any, slot: int, array: Any, mask: Any) -> None:
+    execution.slots[slot], execution.masks[slot] = array, mask
+    if execution.attached is not None:
+        execution.attached.attach(array, mask)
+
+
+def _weights(execution: Any, names: tuple[str, ...], stacked: frozenset) -> Any:
+    """Returns the stacked leaves of equal layers."""
+    if names in stacked:
+        return leaves_of(execution.layers[names[1]])
+    return _stack([leaves_of(execution.layers[name]) for name in names])
+
+
+def _states(execution: Any, names: tuple[str, ...], stacked: frozenset) -> Any:
+    """Returns the stacked states of equal layers."""
+    if names in stacked:
+        return _state(execution, names[1])
+    return _stack([_state(execution, name) for name in names])
+
+
+def _state(execution: Any, name: str) -> Any:
+    return execution.updates.get(name, execution.state.get(name, {}))
+
+
+def _salts(execution: Any, repeat: Repeat) -> dict[int, Any]:
+    """Returns for each call of the template the numbers that derive the keys in all blocks."""
+    salts = {}
+    for number, numbers in zip(repeat.blocks[1], zip(*repeat.blocks, strict=True), strict=True):
+        values = [_salt(execution, call_number) for call_number in numbers]
+        # a constant of the program where no outer loop passes the numbers
+        is_constant = all(isinstance(value, int) for value in values)
+        salts[number] = np.array(values, "uint32") if is_constant else jnp.stack(values)
+    return salts
+
+
+def _salt(execution: Any, number: int) -> Any:
+    if number in execution.salts:
+        return execution.salts[number]
+    graph = execution.graph
+    salt = call_salt(graph.calls[number].layer, graph.node_indices[number])
+    return zlib.crc32(salt.encode())
+
+
+def _at(tree: Any, index: int) -> Any:
+    return jax.tree.map(lambda stack: stack[index], tree)
+
+
+def _stack(trees: list) -> Any:
+    if any(_shapes(tree) != _shapes(trees[0]) for tree in trees):
+        raise _DifferentBlocksError
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def _shapes(tree: Any) -> Any:
+    leaves, treedef = jax.tree.flatten(tree)
+    return treedef, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]

@@ -1,0 +1,106 @@
+"""Runs with stacked blocks: the form in which the calls of one `fit` pass a run to each other.
+
+A step over stacked blocks takes, updates and returns one array for each weight of a block, so neither the
+program nor its compilation grows with the number of blocks. See `fkeras.engine.network.stacking`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+
+from fkeras.engine import trainable_weights
+from fkeras.engine.network.stacking import Stacking
+from fkeras.optimizers import transformation
+from fkeras.training.records.state import TrainState
+from fkeras.training.step.elementwise import updates_stacks
+from fkeras.transforms.depth import with_depth
+
+
+def stacking_of(trainer: Any, run: TrainState) -> Stacking | None:
+    """Returns the stacking of the repeated blocks of a run, or None if the blocks stay single.
+
+    Blocks stay single for an objective, which may read the layers of the model; on a mesh, where the
+    rules of the trainer shard the weights of each block; and for an optimizer that reads more than
+    one element of a weight at once.
+
+    Args:
+        trainer: the trainer.
+        run: the run, with the optimizer state of the trainer.
+    """
+    if trainer.depth == "unroll" or trainer.objective is not None or trainer.mesh is not None:
+        return None
+    weights = trainable_weights(run.model)
+    specs = tuple((path, weight.shape, weight.dtype) for path, weight in weights.items())
+    leaves, structure = jax.tree.flatten(run.model)
+    shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    stacking = _stacking(structure, shapes, trainer.depth, trainer.remat)
+    if not stacking.layers or not _is_elementwise(trainer.optimizer, stacking, specs):
+        return None
+    return stacking if _matches(trainer.optimizer, stacking, weights, run.opt_state) else None
+
+
+def stacked(stacking: Stacking | None, run: TrainState) -> TrainState:
+    """Returns the run with stacked blocks; the same run for None.
+
+    Args:
+        stacking: the result of `stacking_of`.
+        run: a run with single blocks.
+    """
+    if stacking is None:
+        return run
+    return run.replace(
+        model=stacking.stack(run.model),
+        state=stacking.stack_state(run.state),
+        opt_state=stacking.stack_weights(run.opt_state),
+    )
+
+
+def unstacked(stacking: Stacking | None, run: TrainState) -> TrainState:
+    """Returns the run with single blocks, the inverse of `stacked`.
+
+    Args:
+        stacking: the result of `stacking_of`.
+        run: a run from `stacked`, or from a step that began with one.
+    """
+    if stacking is None:
+        return run
+    return run.replace(
+        model=stacking.unstack(run.model),
+        state=stacking.unstack_state(run.state),
+        opt_state=stacking.unstack_weights(run.opt_state),
+    )
+
+
+# cached: every epoch asks for the stacking of the same model
+@functools.lru_cache(maxsize=16)
+def _stacking(structure: Any, shapes: tuple, depth: str, remat: Any) -> Stacking:
+    model = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    return Stacking(with_depth(model, depth, remat), model)
+
+
+@functools.lru_cache(maxsize=16)
+def _is_elementwise(optimizer: Any, stacking: Stacking, specs: tuple) -> bool:
+    weights = {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
+    try:
+        stacks = jax.eval_shape(stacking.stack_weights, weights)
+    except ValueError:
+        return False
+    return updates_stacks(optimizer, stacking, stacks)
+
+
+def _matches(optimizer: Any, stacking: Stacking, weights: Any, opt_state: Any) -> bool:
+    """Returns whether the optimizer's state for stacked weights is the stack of the state."""
+    specs = jax.eval_shape(lambda tree: tree, (weights, opt_state))
+    try:
+        weights, opt_state = jax.eval_shape(stacking.stack_weights, specs)
+    except ValueError:  # a rule of the optimizer treats the weights of one block otherwise
+        return False
+    expected = jax.eval_shape(transformation(optimizer).init, weights)
+    same_structure = jax.tree.structure(expected) == jax.tree.structure(opt_state)
+    return same_structure and all(
+        a.shape == b.shape
+        for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(opt_state), strict=True)
+    )
