@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
-import optax
 from jax.core import Tracer
 
-from fkeras import metrics, optimizers
+from fkeras import optimizers
 from fkeras.engine import Configurable, Layer, Output, option, trainable_weights, unfreeze
 from fkeras.engine.config.converters import choice
 from fkeras.engine.config.field_types import Converted
@@ -38,17 +37,17 @@ from fkeras.training.step import (
     sharding_rules,
     step,
 )
-from fkeras.training.trainer_fields import as_loss, as_loss_weights, as_metrics, as_remat
-
-#: types of arguments: names, configurations, functions, and values of fkeras
-Optimizer: TypeAlias = optimizers.BaseOptimizer | optax.GradientTransformation
-OptimizerLike: TypeAlias = str | Mapping[str, Any] | Optimizer
-LossLike: TypeAlias = str | Callable[..., Any] | Mapping[str, Any] | None
-MetricLike: TypeAlias = str | metrics.Metric | Callable[..., Any] | Mapping[str, Any]
-Metrics: TypeAlias = (
-    MetricLike | Sequence[MetricLike | Sequence[MetricLike]] | Mapping[str, Any] | None
+from fkeras.training.trainer_fields import (
+    Factors,
+    LossLike,
+    Metrics,
+    Optimizer,
+    OptimizerLike,
+    as_loss,
+    as_loss_weights,
+    as_metrics,
+    as_remat,
 )
-Factors: TypeAlias = float | Sequence[float | None] | Mapping[str, float | None] | None
 
 
 class Trainer(Configurable):
@@ -79,10 +78,10 @@ class Trainer(Configurable):
         remat: the intermediate results that a step stores for its backward pass: None for all,
             "dots" for the products with weights, "full" for the borders between segments of the
             graph, or a policy of `jax.checkpoint_policies`. The backward pass recomputes the
-            others. Effective on GPUs and TPUs; XLA's compiler for CPUs undoes rematerialization.
-        depth: how a compiled step computes repeated blocks of a model: "scan" as one loop, so that
-            the time to compile does not grow with their number; "unroll" one after the other;
-            "auto" as a loop where the loop compiles faster and runs as fast.
+            others. XLA's compiler for CPUs undoes rematerialization outside of loops.
+        depth: how a compiled step computes repeated blocks of a model: "scan" as one loop, which
+            compiles once for all blocks, "unroll" one after the other, or "auto" as a loop where
+            the loop compiles faster and runs as fast.
         objective: a function `(model, state, batch, key, training) -> fk.Output` that replaces
             loss and metrics. `value` plus `losses` is the scalar to minimize; `updates` holds the
             changed entries of the state; the scalars in `metrics` are logged. A log is the mean
@@ -113,9 +112,8 @@ class Trainer(Configurable):
         >>> def objective(model, state, batch, key, training):
         ...     out = model.apply(batch, state=state, training=training, key=key)
         ...     error = jax.numpy.abs(out.value - batch)
-        ...     return fk.Output(
-        ...         (error**2).mean(), out.updates, out.losses, metrics={"error": error.mean()}
-        ...     )
+        ...     logs = {"error": error.mean()}
+        ...     return fk.Output((error**2).mean(), out.updates, out.losses, metrics=logs)
         >>> trainer = fk.Trainer("adam", objective=objective)
         >>> run = trainer.init(fk.Sequential([fk.Input((3,)), fk.layers.Dense(3)]), jax.random.key(0))
         >>> sorted(trainer.fit(run, x, verbose=0).history.history)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from fkeras import losses, metrics
+import optax
+
+from fkeras import losses, metrics, optimizers
 from fkeras.engine.config.converters import real
 from fkeras.transforms.remat import get_policy
+
+#: types of arguments: names, configurations, functions, and values of fkeras
+Optimizer: TypeAlias = optimizers.BaseOptimizer | optax.GradientTransformation
+OptimizerLike: TypeAlias = str | Mapping[str, Any] | Optimizer
+LossLike: TypeAlias = str | Callable[..., Any] | Mapping[str, Any] | None
+MetricLike: TypeAlias = str | metrics.Metric | Callable[..., Any] | Mapping[str, Any]
+Metrics: TypeAlias = (
+    MetricLike | Sequence[MetricLike | Sequence[MetricLike]] | Mapping[str, Any] | None
+)
+Factors: TypeAlias = float | Sequence[float | None] | Mapping[str, float | None] | None
 
 
 def as_loss(value: Any) -> Any:
