@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from fkeras import saving as saving
     from fkeras import training as training
     from fkeras import utils as utils
-    from fkeras.planning import Plan, plan
+    from fkeras.planning import Plan, Profile, plan, profile
     from fkeras.saving import (
         FileError,
         Limits,
@@ -121,6 +121,7 @@ __all__ = (
     "Node",
     "Output",
     "Plan",
+    "Profile",
     "Sequential",
     "Stop",
     "SymbolicValueError",
@@ -154,6 +155,7 @@ __all__ = (
     "partition",
     "plan",
     "planning",
+    "profile",
     "quantize",
     "quantizers",
     "random",
@@ -187,7 +189,7 @@ _LATE = MappingProxyType(
             *("Callback", "Checkpoint", "CheckpointError", "Finding", "History", "Interrupted"),
             *("NonFiniteError", "Stop", "TrainState", "Trainer", "callbacks", "find_nan"),
         ),
-        "planning": ("Plan", "plan"),
+        "planning": ("Plan", "Profile", "plan", "profile"),
         "datasets": (),
         "utils": (),
     }

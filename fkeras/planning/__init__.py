@@ -1,5 +1,15 @@
 """Plans of training steps from shapes, and profiles of training steps from measurements."""
 
 from fkeras.planning.plan import Advice, CallPlan, Candidate, Plan, plan
+from fkeras.planning.profile import CallProfile, Profile, profile
 
-__all__ = ("Advice", "CallPlan", "Candidate", "Plan", "plan")
+__all__ = (
+    "Advice",
+    "CallPlan",
+    "CallProfile",
+    "Candidate",
+    "Plan",
+    "Profile",
+    "plan",
+    "profile",
+)

@@ -8,6 +8,8 @@ from typing import Any
 
 #: parts of a step that no call of the model computes
 LOSS, UPDATE = "(loss, metrics)", "(update)"
+#: the time in which no operation of a step runs
+RUNTIME = "(runtime)"
 
 _NAMES = re.compile(r"[^()/]+")
 
@@ -21,6 +23,8 @@ class Calls:
 
     def __init__(self, model: Any):
         self.model = model
+        # the name of the model in name stacks, and that of a rematerialized model
+        self.roots = {model.name or type(model).__name__, "Intercepted"}
         #: paths of the calls in running order, and the classes of their layers
         self.classes: dict[str, str] = dict(_paths(model, ()))
         self._known: dict[str, str] = {}
@@ -45,9 +49,12 @@ class Calls:
         return UPDATE
 
     def _find(self, scope: str) -> str:
-        layers, path = self.model.layers, []
+        layers, path, inside = self.model.layers, [], False
         for name in _NAMES.findall(scope):
-            if layers is not None and name in layers:
+            if not inside:
+                # functions outside of the model may have the names of its layers
+                inside = name in self.roots
+            elif layers is not None and name in layers:
                 path.append(name)
                 layer = layers[name]
                 layers = layer.layers if getattr(layer, "graph", None) is not None else None

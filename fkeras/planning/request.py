@@ -142,5 +142,5 @@ def _check_rows(made: Request) -> None:
             "trainer.step receives it, for example (x[:32], y[:32])."
         )
     if made.trainer.mesh is not None:
-        sharding.check_rules(made.trainer, made.run.model)
+        sharding.check(made.trainer, made.run.model)
         sharding.check_rows(made.trainer, made.rows)

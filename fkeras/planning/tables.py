@@ -157,6 +157,72 @@ def advice_html(advice: Any) -> str:
     return html_page(title, _ADVICE, _advice_rows(advice), _advice_totals(advice))
 
 
+_PROFILE = ("Call (layer)", "Time", "Share", "FLOPs", "FLOP/s", "Weights", "At the peak")
+
+
+def time_text(seconds: float) -> str:
+    """Returns a time with three digits and a unit.
+
+    Example:
+        >>> time_text(0.01234), time_text(2.5e-7), time_text(75)
+        ('12.3 ms', '0.25 µs', '75 s')
+    """
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.9995 * factor or unit == "µs":
+            value = seconds / factor
+            return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"
+    return ""
+
+
+def _profile_rows(profile: Any) -> list[tuple[str, ...]]:
+    rows, total = [], profile.seconds or 1.0
+    for call in profile.calls:
+        layer = f" ({call.layer})" if call.layer else ""
+        numbers = call.seconds, call.plan.flops, call.plan.weights, call.plan.activations
+        rows.append((call.name + layer, *_profile_numbers(total, *numbers)))
+    plan = profile.plan
+    numbers = profile.seconds, plan.flops, plan.weights, plan.activations
+    return [*rows, ("total", *_profile_numbers(total, *numbers))]
+
+
+def _profile_numbers(
+    total: float, seconds: float, flops: float, weights: int, activations: int
+) -> tuple[str, ...]:
+    speed = number_text(flops / seconds) if seconds and flops else ""
+    return (
+        time_text(seconds),
+        f"{seconds / total:.1%}",
+        number_text(flops),
+        speed,
+        size_text(weights),
+        size_text(activations),
+    )
+
+
+def _profile_title(profile: Any) -> str:
+    steps = f"{profile.steps} step{'s' if profile.steps != 1 else ''}"
+    return f"Profile of a training step on {profile.plan.rows} rows: median of {steps}"
+
+
+def _profile_totals(profile: Any) -> list[str]:
+    return [
+        f"A step takes {time_text(profile.step_seconds)} without the trace, "
+        f"{time_text(profile.seconds)} with it."
+    ]
+
+
+def profile_text(profile: Any) -> str:
+    """Returns a profile as text."""
+    lines = text_table(_PROFILE, _profile_rows(profile), range(1, len(_PROFILE)))
+    return "\n".join([_profile_title(profile), *lines, *_profile_totals(profile)])
+
+
+def profile_html(profile: Any) -> str:
+    """Returns a profile as HTML."""
+    rows = _profile_rows(profile)
+    return html_page(_profile_title(profile), _PROFILE, rows, _profile_totals(profile))
+
+
 def html_page(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], totals: Sequence[str]
 ) -> str:
