@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+
 from fkeras.engine import Layer, Network
 from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
@@ -18,6 +20,7 @@ from fkeras.saving.containers.hdf5 import open_store
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.keras import keras_file
 from fkeras.saving.trained.compile_config import compiled_parts
+from fkeras.saving.weights.placing import as_layout
 from fkeras.training import Trainer, TrainState
 
 
@@ -26,6 +29,8 @@ def load_model(
     path: str | os.PathLike[str],
     *,
     custom_objects: Mapping[str, Any] | None = None,
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: str | Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Network, dict[str, Any]]:
     """Loads `(model, state)` from a file of Keras or of `save_model`.
@@ -37,6 +42,9 @@ def load_model(
         path: a `.keras` file (Keras 3, tf.keras 2.12 to 2.15), or an HDF5 file of a whole model
             (Keras 1 to 3).
         custom_objects: custom classes and functions by their names in the file.
+        mesh: devices to load to, as in `fk.Trainer`; None for the default device.
+        sharding: the layout of the weights on the mesh, as in `fk.Trainer`. Each array is moved to its
+            shards when it is read, so that no device holds more than its share.
         limits: limits on sizes.
 
     Returns:
@@ -46,6 +54,7 @@ def load_model(
         FileNotFoundError: for a missing file.
         FileError: for a file that holds no model, is damaged or exceeds a limit. The error names
             the part of the file and the layer.
+        ValueError: for rules that the weights cannot follow.
         ImportError: if h5py is not installed.
 
     Example:
@@ -59,11 +68,14 @@ def load_model(
         True
     """
     path = atomic.as_path(path)
-    kind = content(path)
-    if kind == "archive":
-        return keras_file.read(path, custom_objects, limits)
-    with open_store(path, path, limits=limits) as store:
-        return legacy.load(store, path, custom_objects, limits)
+    layout = as_layout("load_model", mesh, sharding)
+    if content(path) == "archive":
+        model, state = keras_file.read(path, custom_objects, limits, layout=layout)
+    else:
+        with open_store(path, path, limits=limits) as store:
+            model, state = legacy.load(store, path, custom_objects, limits, layout)
+    # the file may lack entries of the state, which are then on the default device
+    return (model, state) if layout is None or not model.built else layout.apply(model, state)
 
 
 def content(path: FilePath) -> str:

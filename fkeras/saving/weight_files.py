@@ -25,6 +25,7 @@ from fkeras.saving.legacy import legacy_source
 from fkeras.saving.weights import safetensors
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.finite import is_finite, warn_not_finite
+from fkeras.saving.weights.placing import Transfer, as_layout
 from fkeras.saving.weights.weight_paths import Place, copied_groups, places, with_copies
 from fkeras.saving.weights.weight_reading import open_source
 from fkeras.saving.weights.weight_source import Source, Stored, fits, own_path, own_path_by_kind
@@ -40,6 +41,8 @@ def load_weights(
     state: Mapping[str, Any] | None = None,
     *,
     skip: Sequence[str] | str = (),
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: str | Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Model, dict[str, Any]]:
     """Returns `(model, state)` with the weights and statistics of a file.
@@ -59,6 +62,10 @@ def load_weights(
         state: state of the model; entries that no file stores stay unchanged.
         skip: patterns, as in `fk.freeze`, of layers or weights to leave unchanged: "head",
             "head/*", "*/bias". The patterns apply to names in the file too.
+        mesh: devices to load to, as in `fk.Trainer`. Without a mesh, the arrays of a built model keep
+            their devices.
+        sharding: the layout of the weights on the mesh, as in `fk.Trainer`. Each array is moved to its
+            shards when it is read.
         limits: limits on sizes.
 
     Returns:
@@ -67,7 +74,8 @@ def load_weights(
     Raises:
         FileNotFoundError: for a missing file.
         FileError: for a damaged file, and for a file that does not match the model.
-        ValueError: for a pattern that matches nothing, and for a skipped weight without a value.
+        ValueError: for a pattern that matches nothing, for a skipped weight without a value, and for
+            rules that the weights cannot follow.
 
     Example:
         >>> import jax, pathlib, tempfile, fkeras as fk
@@ -90,6 +98,9 @@ def load_weights(
 
     # shapes first, and arrays only after all differences are known: an error loads nothing
     shapes, state_shapes = _shapes(model, state)
+    layout = as_layout("load_weights", mesh, sharding)
+    if layout is not None:
+        shapes, state_shapes = layout.apply(shapes, state_shapes)
     with open_source(path, limits, skips) as source:
         if isinstance(source, Store):
             if not isinstance(model, Network):
@@ -119,7 +130,9 @@ def load_weights(
     # the given state serves for entries that the file lacks; else the initial state, computed only
     # if some entry is missing
     base = state if state is not None else model.init_state() if missing else state_shapes
-    return model, _with_arrays(base, states, "")
+    state = _with_arrays(base, states, "")
+    # entries that the file lacks are still on the default device
+    return (model, state) if layout is None else layout.apply(model, state)
 
 
 def _shapes(model: Any, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
@@ -233,23 +246,15 @@ def _difference(
 
 def _read(matches: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
     """Returns the arrays on the device, with the dtypes and shardings of the replaced arrays."""
-    single_device, sharded, nonfinite_names = {}, {}, []
+    transfer, nonfinite_names = Transfer(), []
     for key, (place, stored) in matches.items():
         with reading(source.file, source.member, place.name.rpartition("/")[0] or None):
             array = npz.viewed(stored.read(), place.value.dtype)
         if not is_finite(array):
             nonfinite_names.append(place.name)
-        array = array.astype(place.value.dtype, copy=False)
-        layout = getattr(place.value, "sharding", None)
-        # arrays on one device move in one transfer below; sharded arrays need their own layout
-        if layout is not None and len(layout.device_set) > 1:
-            sharded[key] = jax.device_put(array, layout)
-        else:
-            single_device[key] = array
+        transfer.add(key, array.astype(place.value.dtype, copy=False), place.value)
     warn_not_finite(nonfinite_names, source.file)
-    return sharded | dict(
-        zip(single_device, jax.device_put(list(single_device.values())), strict=True)
-    )
+    return transfer.arrays()
 
 
 def _with_arrays(state: Mapping[str, Any], arrays: Mapping[str, Any], at: str) -> dict[str, Any]:

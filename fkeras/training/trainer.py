@@ -192,7 +192,7 @@ class Trainer(Configurable):
         checks.require_loss(self, model)
         # before the build: an error of the rules takes no memory
         sharding.check(self, model)
-        built = sharding.place_model(self, model if model.built else model.build(key))
+        built = sharding.build(self, model, key)
         objective_call.check_model(built)
         if state is None:
             state = built.init_state()

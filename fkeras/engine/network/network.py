@@ -118,14 +118,28 @@ class Network(Layer):
             specs: a spec for each input; needed for a network without a graph.
         """
         network = self.resolve(*specs) if self.graph is None else self
-        graph = network.graph
-        built = {}
-        for name, layer in network.layers.items():
-            if not layer.built:
-                number = graph.call_number(name)
-                layer = layer.build(subkey(key, name), *graph.call_specs(number))
-            built[name] = layer
+        built = {
+            name: layer if layer.built else network.build_layer(name, key)
+            for name, layer in network.layers.items()
+        }
         return network.replace(layers=FrozenDict(built))
+
+    def build_layer(self, name: str, key: jax.Array) -> Layer:
+        """Returns one layer with the weights that `build` gives it for this key.
+
+        Args:
+            name: the name of the layer.
+            key: the key of `build`.
+
+        Example:
+            >>> import jax, fkeras as fk
+            >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
+            >>> key = jax.random.key(0)
+            >>> model.build_layer("dense", key) == model.build(key).layers["dense"]
+            True
+        """
+        specs = self.graph.call_specs(self.graph.call_number(name))
+        return self.layers[name].build(subkey(key, name), *specs)
 
     def init_state(self, *specs: Any) -> dict[str, Any]:
         """Returns the state of every layer with state, by the layer's name.

@@ -30,6 +30,7 @@ from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.quirks.table import make_model, with_quirks
 from fkeras.saving.trained.resource_limits import check_state
 from fkeras.saving.weights.filling import abstract_build, fill_from_store, plain
+from fkeras.saving.weights.placing import Layout
 from fkeras.saving.weights.vocabularies import stored_weights, with_vocabularies
 from fkeras.saving.weights.weight_paths import copied_groups, places, walk_groups, with_copies
 
@@ -66,6 +67,7 @@ def read(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     finish: Callable[[Opened], Any] | None = None,
+    layout: Layout | None = None,
 ) -> Any:
     """Reads `(model, state)` from a `.keras` file, or the result of `finish`.
 
@@ -74,6 +76,7 @@ def read(
         custom_objects: the user's classes and functions by name.
         limits: limits on sizes; None for the defaults.
         finish: function `opened -> result`, called while the file is open.
+        layout: the devices of the arrays; None for the default device.
 
     Raises:
         FileError: for a damaged file, or a file without a model.
@@ -95,6 +98,8 @@ def read(
                 # any size, and no data in the file bounds that size
                 if shapes is not None:
                     check_state(*shapes, limits)
+            if shapes is not None and layout is not None:
+                shapes = layout.apply(*shapes)
             with reading(archive.file, WEIGHTS):
                 # a model without known inputs stays unbuilt, without weights
                 groups = None if converter is None else legacy.archive_groups(stored_config, store)

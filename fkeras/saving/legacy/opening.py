@@ -19,6 +19,7 @@ from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.quirks.table import make_model
 from fkeras.saving.trained.resource_limits import check_state
 from fkeras.saving.weights.filling import abstract_build
+from fkeras.saving.weights.placing import Layout
 
 
 def document(store: Store, name: str, origin: Origin, limits: Limits) -> Any:
@@ -40,6 +41,7 @@ def load(
     file: str | None = None,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
+    layout: Layout | None = None,
 ) -> tuple[Network, dict[str, Any]]:
     """Loads `(model, state)` from a legacy HDF5 file that Keras 1, 2 or 3 wrote.
 
@@ -50,11 +52,12 @@ def load(
             may also be under the layer's name; a replacement of a TensorFlow function is under
             TensorFlow's name.
         limits: resource limits of the loader.
+        layout: the devices of the arrays; None for the default device.
 
     Raises:
         FileError: if the file holds no model, or the model cannot be built.
     """
-    model, state, _ = opened(store, file, custom_objects, limits)
+    model, state, _ = opened(store, file, custom_objects, limits, layout)
     return model, state
 
 
@@ -63,6 +66,7 @@ def opened(
     file: str | None = None,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
+    layout: Layout | None = None,
 ) -> tuple[Network, dict[str, Any], Orders]:
     """Loads `(model, state, orders)`: like `load`, plus the layer order of each network."""
     limits = limits or Limits()
@@ -82,6 +86,9 @@ def opened(
         # initializer needs to run because the file holds every weight.
         shapes, state = abstract_build(model)
         check_state(shapes, state, limits)
+    if layout is not None:
+        shapes, state = layout.apply(shapes, state)
+    with reading(origin.file, "/model_weights"):
         model, state = place_legacy_weights(store, shapes, state, converter.orders)
     return model, state, converter.orders
 

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from fkeras.engine import Layer, Model, Network
@@ -20,6 +19,7 @@ from fkeras.engine.tree.sublayers import replace_children
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.weights.finite import is_finite, warn_not_finite
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in
+from fkeras.saving.weights.placing import Transfer
 from fkeras.saving.weights.quantized_codes import find_in, moved, with_stored_codes
 from fkeras.saving.weights.vocabularies import IDF_WEIGHTS
 from fkeras.saving.weights.weight_paths import (
@@ -57,12 +57,12 @@ def fill(
     groups: Groups = BY_CLASS,
     file: str | None = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """Returns `(model, state)` with an array for each place, moved to the device in one call.
+    """Returns `(model, state)` with an array for each place, on its devices.
 
     One warning reports NaN and infinite numbers.
 
     Args:
-        model: abstract model, or model of arrays.
+        model: abstract model, or model of arrays; shapes with a sharding become sharded arrays.
         state: state of the model.
         read: returns the array of a place; called once for each weight.
         groups: finds the groups of layers in a list.
@@ -73,16 +73,15 @@ def fill(
     for place in places(model, state, groups):
         # Keras stores some weights twice; the later place, of the weight's own layer, is read
         places_by_key[place.kind, place.name] = place
-    arrays_by_key = {
-        key: _cast(place, read(place)) for key, place in places_by_key.items() if place.path
-    }
-    warn_not_finite(
-        [name for (_, name), array in arrays_by_key.items() if not is_finite(array)], file
-    )
-    # one transfer of all arrays: a call of device_put per array costs far more for small arrays
-    device_arrays = dict(
-        zip(arrays_by_key, jax.device_put(list(arrays_by_key.values())), strict=True)
-    )
+    transfer, nonfinite_names = Transfer(), []
+    for key, place in places_by_key.items():
+        if place.path:
+            array = _cast(place, read(place))
+            if not is_finite(array):
+                nonfinite_names.append(place.name)
+            transfer.add(key, array, place.value)
+    warn_not_finite(nonfinite_names, file)
+    device_arrays = transfer.arrays()
     skeleton = skeleton_of(model)
     # a weight that the configuration leaves out (use_bias=False) is None
     model = skeleton.join(tuple(device_arrays.get(("weight", name)) for name in skeleton.names))

@@ -12,7 +12,7 @@ import jax
 from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from fkeras.engine import replace_weights
+from fkeras.engine import FrozenDict, Network, replace_weights
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.training.records.state import M, TrainState
@@ -64,6 +64,29 @@ def _check_context() -> None:
             "Trainer: received a call inside of jax.set_mesh of a mesh with Explicit axes, in which "
             "layers cannot compute. Call the trainer outside: Trainer(mesh=mesh) places the arrays."
         )
+
+
+def build(trainer: Any, model: M, key: jax.Array) -> M:
+    """Returns the built model, with every weight laid out by the trainer's mesh and rules.
+
+    The layers of a network are placed one after the other: the default device holds its share of the
+    weights and one whole layer at a time.
+    """
+    if model.built or trainer.mesh is None:
+        return place_model(trainer, model if model.built else model.build(key))
+    if not isinstance(model, Network) or model.graph is None:
+        return place_model(trainer, model.build(key))
+    specs = weight_specs(trainer.mesh, trainer.sharding, build_shapes(model)[0])
+    layers = {}
+    for name, layer in model.layers.items():
+        built = layer if layer.built else model.build_layer(name, key)
+        layouts = {
+            path: NamedSharding(trainer.mesh, specs[f"{name}/{path}"])
+            for path, leaf in zip(skeleton_of(built).names, leaves_of(built), strict=True)
+            if leaf is not None
+        }
+        layers[name] = jax.tree.map(jax.device_put, built, replace_weights(built, layouts))
+    return model.replace(layers=FrozenDict(layers))
 
 
 def place_model(trainer: Any, model: M) -> M:

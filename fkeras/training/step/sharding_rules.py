@@ -248,7 +248,7 @@ def check_rules(mesh: Any, sharding: Any, model: Any) -> None:
     if sharding is None:
         return
     if mesh is None:
-        raise ValueError("Trainer: missing mesh for sharding. Pass mesh=jax.make_mesh(...).")
+        raise ValueError("sharding: missing mesh. Pass mesh=jax.make_mesh(...).")
     shapes, roles = _shapes(model), weight_axis_roles(model)
     if isinstance(sharding, Mapping):
         _check_keys(mesh, sharding, list(shapes), roles)
@@ -262,7 +262,7 @@ def check_rules(mesh: Any, sharding: Any, model: Any) -> None:
         for spec in weight_specs(mesh, sharding, model).values()
     ):
         raise ValueError(
-            f'Trainer: sharding="fsdp" splits no weight: no axis can be split into '
+            f'sharding: "fsdp" splits no weight: no axis can be split into '
             f"{parts_of(mesh, fsdp)} equal parts. Use a smaller mesh, or leave sharding out."
         )
 
@@ -272,21 +272,21 @@ def _check_keys(mesh: Any, sharding: Mapping, paths: list[str], roles: Mapping) 
     for key, rule in sharding.items():
         if is_pattern(key) and not any(fnmatch.fnmatchcase(path, key) for path in paths):
             raise ValueError(
-                f"Trainer: the sharding rule {key!r} matches no weight."
+                f"sharding: the rule {key!r} matches no weight."
                 f"{suggest(key.strip('*/'), paths)} The weights are: {', '.join(paths[:12])}."
             )
         if not is_pattern(key) and key not in (*all_roles, BATCH, FSDP):
             known = ", ".join(sorted(all_roles)) or "none"
             similar = suggest(key, sorted({*all_roles, *ROLES, BATCH, FSDP}))
             raise ValueError(
-                f"Trainer: no weight of the model has an axis of the role {key!r}.{similar} The roles "
+                f"sharding: no weight of the model has an axis of the role {key!r}.{similar} The roles "
                 f'of its weights are: {known}. "batch" splits the rows, "fsdp" the largest free '
                 'axis; a pattern of weight paths contains "/" or "*".'
             )
         for name in (n for entry in (rule if is_pattern(key) else [rule]) for n in names_of(entry)):
             if name not in mesh.axis_names:
                 raise ValueError(
-                    f"Trainer: the sharding rule {key!r} has an unknown mesh axis {name!r}."
+                    f"sharding: the rule {key!r} has an unknown mesh axis {name!r}."
                     f"{suggest(name, mesh.axis_names)} The axes of the mesh are: "
                     f"{', '.join(mesh.axis_names)}."
                 )
@@ -295,7 +295,7 @@ def _check_keys(mesh: Any, sharding: Mapping, paths: list[str], roles: Mapping) 
 def _check_spec(mesh: Any, path: str, shape: tuple, roles: tuple, spec: Any) -> None:
     if len(spec) > len(shape):
         raise ValueError(
-            f"Trainer: the sharding rule for {path!r} has {len(spec)} entries, but the weight "
+            f"sharding: the rule for {path!r} has {len(spec)} entries, but the weight "
             f"has the shape {shape}. Pass at most one entry per axis."
         )
     names = [name for entry in spec for name in names_of(entry)]
@@ -306,7 +306,7 @@ def _check_spec(mesh: Any, path: str, shape: tuple, roles: tuple, spec: Any) -> 
         ]
         kind = f" of the roles {', '.join(map(repr, split_roles))}" if split_roles else ""
         raise ValueError(
-            f"Trainer: the mesh axis {repeated!r} would split two axes{kind} of {path!r} of shape "
+            f"sharding: the mesh axis {repeated!r} would split two axes{kind} of {path!r} of shape "
             f"{shape}. Give one of them another mesh axis, or name the layout of the weight: "
             f'{{"{path}": PartitionSpec({repeated!r})}}.'
         )
@@ -324,6 +324,6 @@ def _check_sizes(mesh: Any, shapes: Mapping, specs: Mapping[str, Any]) -> None:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         rules = ", ".join(f'"{path}": PartitionSpec()' for path in list(problems)[:_SHOWN])
         raise ValueError(
-            f"Trainer: {'; '.join(list(problems.values())[:_SHOWN])}{more}. Choose another size or "
+            f"sharding: {'; '.join(list(problems.values())[:_SHOWN])}{more}. Choose another size or "
             f"mesh, or keep such weights whole on every device by path patterns: {{{rules}}}."
         )

@@ -105,7 +105,7 @@ def mesh(**options):
     [
         (lambda: {"mesh": "gpu"}, "received str. For example"),
         (lambda: {"mesh": mesh(axis_types=(AxisType.Manual,))}, "axes of type Auto"),
-        (lambda: {"sharding": {"*": ("data",)}}, "missing mesh for sharding"),
+        (lambda: {"sharding": {"*": ("data",)}}, "sharding: missing mesh"),
         (lambda: {"mesh": mesh(), "sharding": [("*", "data")]}, "as a dictionary, received list"),
         (lambda: {"mesh": mesh(), "sharding": {"dens/*": ("data",)}}, "matches no weight"),
         (lambda: {"mesh": mesh(), "sharding": {"*": ("dat",)}}, "Did you mean 'data'"),
@@ -123,3 +123,16 @@ def test_rules_may_be_partition_specs_and_trainers_stay_equal():
     one, two = trainer(mesh=mesh(), sharding=rules), trainer(mesh=mesh(), sharding=rules)
     assert one == two
     assert hash(one) == hash(two)
+
+
+def test_init_places_one_layer_after_the_other():
+    x = fk.Input((8,))
+    inner = fk.Sequential([fk.Input((64,)), layers.Dense(128, name="wide")], name="inner")
+    network = fk.Model(x, layers.Dense(64, name="out")(inner(layers.Dense(64, name="in")(x))))
+    many = trainer(mesh=mesh(), sharding="fsdp")
+    for new, placed in ((network, 8), (network.build(KEY), 8)):
+        run = many.init(new, KEY)
+        assert run.model == network.build(KEY)
+        assert {len(a.devices()) for a in jax.tree.leaves(run)} == {placed}
+    kernel = run.model.layers["inner"].layers["wide"].kernel
+    assert kernel.sharding.spec == PartitionSpec(None, "data")

@@ -135,7 +135,7 @@ WRONG = [
         {"sharding": {"heads": "rows"}, "mesh": ((8,), ("rows",))},
         r"3 more\. .* by path patterns: \{\"attention/query_dense/kernel\": PartitionSpec\(\)",
     ),
-    (ValueError, {"sharding": ALL, "mesh": None}, "missing mesh for sharding"),
+    (ValueError, {"sharding": ALL, "mesh": None}, "sharding: missing mesh"),
 ]
 
 

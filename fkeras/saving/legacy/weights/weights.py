@@ -24,6 +24,7 @@ from fkeras.saving.legacy.weights import arrays
 from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered
 from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.weights.finite import is_finite, warn_not_finite
+from fkeras.saving.weights.placing import Transfer
 from fkeras.saving.weights.quantized_codes import Find, old_shapes, renewed, with_stored_codes
 from fkeras.saving.weights.weight_source import Stored, fits, unread
 
@@ -350,10 +351,11 @@ def _check_names(paths: Sequence[str], names: Sequence[str], origin: Origin, lay
 def _with_changes(
     model: Network, state: Mapping[str, Any], leaves: dict[str, Any], changes: Mapping
 ) -> tuple[Network, dict[str, Any]]:
-    skeleton = skeleton_of(model)
+    skeleton, transfer = skeleton_of(model), Transfer()
     for (kind, path), value in changes.items():
         if kind == "weight":
-            leaves[path] = jnp.asarray(value, leaves[path].dtype)
+            transfer.add(path, value.astype(leaves[path].dtype, copy=False), leaves[path])
+    leaves |= transfer.arrays()
     filled_model = skeleton.join(tuple(leaves[name] for name in skeleton.names))
     states = {tuple(_keys(state, p)): v for (kind, p), v in changes.items() if kind == "state"}
     return filled_model, _filled_state(state, states, ())
