@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import jax
 
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.planning.attribution import LOSS, UPDATE, Calls
+from fkeras.planning.attribution import BETWEEN, LOSS, UPDATE, Calls
 from fkeras.planning.program.memory import Usage
-from fkeras.planning.program.operations import Program, item_bytes
+from fkeras.planning.program.operations import Operation, Program, item_bytes
 from fkeras.planning.request import Request
 
 
@@ -57,16 +57,24 @@ def outer_bytes(program: Program, run_size: int, donate: bool) -> tuple[int, int
     return arguments, results
 
 
-def call_rows(asked: Request, program: Program, used: Usage) -> list[Row]:
+def looped_blocks(calls: Calls, program: Program) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """Returns the calls of the blocks that the program computes in one loop, for each loop."""
+    looped = {
+        calls.of_scope(operation.scope) for operation, _ in program.flat() if operation.looped
+    }
+    return calls.loops(looped)
+
+
+def call_rows(calls: Calls, asked: Request, program: Program, used: Usage) -> list[Row]:
     """Returns a row for each call, and for the loss and the update of the weights.
 
     Args:
+        calls: the calls of the model.
         asked: the request.
         program: the operations of the step.
         used: the arrays that exist at the moment of the largest memory.
     """
-    calls = Calls(asked.run.model)
-    names = [*calls.classes, LOSS, UPDATE]
+    names = [*calls.classes, BETWEEN, LOSS, UPDATE]
     weights, state, optimizer, activations = [dict.fromkeys(names, 0) for _ in range(4)]
     flops = dict.fromkeys(names, 0.0)
     run, skeleton = asked.run, skeleton_of(asked.run.model)
@@ -82,10 +90,16 @@ def call_rows(asked: Request, program: Program, used: Usage) -> list[Row]:
         owners = (getattr(key, "key", None) for key in reversed(path))
         owner = next((name for name in owners if name in shapes), None)
         optimizer[UPDATE if owner is None else calls.of_path(owner)] += tree_bytes(leaf)
-    for operation in program.operations:
-        flops[calls.of_scope(operation.scope)] += operation.costs.flops
+    for operation, times in program.flat():
+        owners = _owners(calls, operation)
+        for owner in owners:
+            flops[owner] += operation.costs.flops * times / len(owners)
     for operation, size in used.alive:
-        activations[calls.of_scope(operation.scope)] += size
+        owners = _owners(calls, operation)
+        for place, owner in enumerate(owners):
+            activations[owner] += (size * (place + 1)) // len(owners) - size * place // len(owners)
+    if not flops[BETWEEN] and not activations[BETWEEN]:
+        names.remove(BETWEEN)
     return [
         Row(
             name,
@@ -98,3 +112,9 @@ def call_rows(asked: Request, program: Program, used: Usage) -> list[Row]:
         )
         for name in names
     ]
+
+
+def _owners(calls: Calls, operation: Operation) -> tuple[str, ...]:
+    if operation.looped:
+        return calls.of_loop(operation.scope)
+    return (calls.of_scope(operation.scope),)

@@ -9,7 +9,8 @@ import jax
 
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.planning import tables
-from fkeras.planning.accounting import call_rows, outer_bytes, tree_bytes
+from fkeras.planning.accounting import call_rows, looped_blocks, outer_bytes, tree_bytes
+from fkeras.planning.attribution import Calls
 from fkeras.planning.budget import budget_bytes, largest_rows
 from fkeras.planning.program.backends import Backend
 from fkeras.planning.program.memory import usage
@@ -56,6 +57,8 @@ class Plan:
 
     Attributes:
         calls: a row for each call, in running order; then the loss and the update of the weights.
+        loops: for each loop over repeated blocks (`Trainer.depth`), the names of the calls of each block. The
+            rows of these calls have equal shares of the loop.
         rows: number of rows of the batch.
         remat: the trainer's rematerialization.
         backend: JAX's name of the backend whose compiler the plan follows.
@@ -85,6 +88,7 @@ class Plan:
     """
 
     calls: tuple[CallPlan, ...]
+    loops: tuple[tuple[tuple[str, ...], ...], ...]
     rows: int
     remat: Any
     backend: str
@@ -254,11 +258,12 @@ def plan_request(asked: Request, donate: bool, backend: str) -> Plan:
     donated = {result: argument for argument, result in pairs if result not in (None, argument)}
     used = usage(program, rules, donated)
     arguments, results = outer_bytes(program, run_size, donate)
-    costs = program.costs()
+    calls, costs = Calls(asked.executed_model()), program.costs()
     trainable = skeleton_of(asked.run.model).trainable
     leaves = leaves_of(asked.run.model)
     return Plan(
-        calls=tuple(CallPlan(*row) for row in call_rows(asked, program, used)),
+        calls=tuple(CallPlan(*row) for row in call_rows(calls, asked, program, used)),
+        loops=looped_blocks(calls, program),
         rows=asked.rows,
         remat=asked.trainer.remat,
         backend=backend,

@@ -15,7 +15,7 @@ import numpy as np
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.planning import tables
-from fkeras.planning.attribution import RUNTIME, Calls
+from fkeras.planning.attribution import BETWEEN, RUNTIME, Calls
 from fkeras.planning.plan import CallPlan, Plan, plan
 from fkeras.planning.scopes import awaited, scopes
 from fkeras.planning.traces import IDLE, measure
@@ -147,7 +147,9 @@ def profile(trainer: Any, run: Any, batch: Any, *, steps: int = 5) -> Profile:
             "step. Use jax.profiler.trace, and read the trace in TensorBoard."
         )
     chosen = sorted(traced, key=lambda seconds: sum(seconds.values()))[len(traced) // 2]
-    rows = _by_call(chosen, scopes(text), Calls(run.model))
+    rows = _by_call(chosen, scopes(text), Calls(planned._request.executed_model()))
+    if BETWEEN not in {call.name for call in planned.calls}:
+        rows[RUNTIME] = rows.get(RUNTIME, 0.0) + rows.pop(BETWEEN, 0.0)
     return Profile(
         (
             *(CallProfile(c.name, c.layer, rows.get(c.name, 0.0), c) for c in planned.calls),
@@ -204,6 +206,12 @@ def _by_call(seconds: dict[str, float], names: dict[str, str], calls: Calls) -> 
     for operation, duration in seconds.items():
         # an operation that the text does not contain belongs to another program
         known = operation != IDLE and operation in names
-        row = calls.of_scope(names[operation]) if known else RUNTIME
-        rows[row] = rows.get(row, 0.0) + duration
+        owners = _owners(calls, names[operation]) if known else (RUNTIME,)
+        for owner in owners:
+            rows[owner] = rows.get(owner, 0.0) + duration / len(owners)
     return rows
+
+
+def _owners(calls: Calls, scope: str) -> tuple[str, ...]:
+    # the body of a loop over repeated blocks has the names of one block
+    return calls.of_loop(scope) if "/while/" in f"{scope}/" else (calls.of_scope(scope),)

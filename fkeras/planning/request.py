@@ -15,6 +15,7 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.training import Trainer, TrainState
 from fkeras.training.data import batch_parts
 from fkeras.training.step import sharding, step
+from fkeras.transforms.depth import with_depth
 
 
 class Request(NamedTuple):
@@ -55,6 +56,10 @@ class Request(NamedTuple):
             return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype)
 
         return self._replace(batch=jax.tree.map(resize, self.batch))
+
+    def executed_model(self) -> Any:
+        """Returns the model with its repeated blocks as the step computes them."""
+        return with_depth(self.run.model, self.trainer.depth, self.trainer.remat)
 
     def jaxpr(self) -> Any:
         """Returns the jaxpr of the step, without the trainer's mesh."""

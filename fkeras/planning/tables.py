@@ -100,6 +100,11 @@ def _plan_totals(plan: Any) -> list[str]:
         f"Gradients: {size_text(plan.gradients)}   FLOPs: {number_text(plan.flops)}   "
         f"transcendental functions: {number_text(plan.transcendentals)}",
     ]
+    totals += [
+        f"One loop: {len(blocks)} blocks of {len(blocks[0])} call{'s' if len(blocks[0]) > 1 else ''}, "
+        f"{blocks[0][0]} … {blocks[-1][-1]}"
+        for blocks in plan.loops
+    ]
     if plan.unknown:
         totals.append(f"Not counted: {', '.join(sorted(plan.unknown))}")
     return totals

@@ -9,6 +9,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.planning.budget import budget_bytes, largest_rows
+from fkeras.transforms.remat import compiler_options
 
 NEWEST = jax.__version_info__ >= (0, 10)
 LOGITS = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -107,6 +108,45 @@ def test_calls_of_nested_models_have_paths():
     assert list(flops)[:3] == ["block/dense", "block/dense_1", "block"]
     assert flops["block/dense_1"] > 3 * 2 * 4 * 8 * 8
     assert flops["block"] == 0
+
+
+def repeated(depth, **options):
+    x = fk.Input((16,), dtype="int32")
+    h = layers.Embedding(50, 32)(x)
+    for _ in range(4):
+        h = layers.Add()([h, layers.MultiHeadAttention(2, 16)(h, h)])
+        h = layers.Dense(32, activation="gelu")(layers.LayerNormalization()(h))
+    batch = (spec(16, 16, dtype="int32"), spec(16, 16, dtype="int32"))
+    model = fk.Model(x, layers.Dense(50)(h))
+    return model, batch, fk.Trainer("adam", LOGITS, depth=depth, **options)
+
+
+def test_calls_in_a_loop_have_equal_shares():
+    unrolled, scanned = fk.plan(*repeated("unroll")), fk.plan(*repeated("scan"))
+    assert unrolled.loops == ()
+    ((first, *_, last),) = scanned.loops
+    assert len(scanned.loops[0]) == 4
+    assert first == ("multi_head_attention", "add", "layer_normalization", "dense")
+    assert last[-1] == "dense_3"
+    assert scanned.flops == pytest.approx(unrolled.flops, rel=0.01)
+    counts = {call.name: call.flops for call in unrolled.calls}
+    for call in scanned.calls:
+        if call.name in counts and counts[call.name] > 1e5:
+            assert call.flops == pytest.approx(counts[call.name], rel=0.05), call.name
+    assert sum(call.activations for call in scanned.calls) == scanned.activations
+    assert "One loop: 4 blocks of 4 calls, multi_head_attention … dense_3" in str(scanned)
+
+
+@pytest.mark.parametrize("options", [{}, {"remat": "full"}])
+def test_memory_of_a_loop_over_blocks_is_that_of_xla(options):
+    model, batch, trainer = repeated("scan", **options)
+    lowered = jax.jit(
+        lambda run, batch: trainer.step(run, batch), compiler_options=compiler_options()
+    ).lower(shapes_of(model, trainer), batch)
+    memory = lowered.compile().memory_analysis()
+    peak = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    plan = fk.plan(model, batch, trainer, donate=False)
+    assert plan.peak == pytest.approx(peak, rel=0.10 if NEWEST else 0.15)
 
 
 def test_frozen_weights_have_no_gradients():

@@ -8,7 +8,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.planning.attribution import LOSS, UPDATE, Calls
+from fkeras.planning.attribution import BETWEEN, LOSS, UPDATE, Calls
 from fkeras.planning.scopes import awaited, scopes
 from fkeras.planning.traces import Interval, divide, innermost
 
@@ -77,7 +77,7 @@ def test_operations_of_a_compiled_step_have_names():
         ("jvp(Intercepted)/checkpoint/rematted_computation/wide", "wide"),
         ("jit(f)/add", UPDATE),
         ("jit(f)/jvp()/add", LOSS),
-        ("jvp(Model)", LOSS),
+        ("jvp(Model)", BETWEEN),
         ("", UPDATE),
     ],
 )
@@ -114,6 +114,15 @@ def test_recurrent_and_rematerialized_models():
     batch = (np.ones((16, 8, 64), "float32"), BATCH[1][:16])
     times = {c.name: c.seconds for c in fk.profile(trainer, run, batch, steps=1).calls}
     assert times["lstm"] > times["dense"]
+
+
+def test_blocks_in_a_loop_share_the_time():
+    hidden = [layers.Dense(64, activation="tanh") for _ in range(6)]
+    model = fk.Sequential([fk.Input((64,)), *hidden, layers.Dense(8, name="scores")])
+    trainer, run = trained(model, depth="scan")
+    times = {c.name: c.seconds for c in fk.profile(trainer, run, BATCH, steps=1).calls}
+    assert times["dense_5"] == pytest.approx(times["dense_1"])
+    assert times["dense_1"] > 0
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ _FREE = (
     *("optimization_barrier", "sharding_constraint", "mesh_cast", "reshard", "pvary", "pcast"),
     *("convert_layout", "layout_constraint", "debug_callback", "debug_print", "create_token"),
     *("scatter", "top_k", "axis_index", "random_fold_in", "random_split", "random_bits", "name"),
-    *("threefry2x32", "broadcast", "select_and_gather_add", "tile", "unstack"),
+    *("threefry2x32", "broadcast", "select_and_gather_add", "tile", "unstack", "stack"),
 )
 _ELEMENTWISE = (
     *("add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil"),

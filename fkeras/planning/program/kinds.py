@@ -32,7 +32,7 @@ _EXPENSIVE = frozenset(
 _MOVES = frozenset(
     {
         *("transpose", "slice", "dynamic_slice", "concatenate", "pad", "rev", "split"),
-        *("dynamic_update_slice", "gather", "tile", "unstack"),
+        *("dynamic_update_slice", "gather", "tile", "unstack", "stack"),
     }
 )
 _REDUCTIONS = frozenset(

@@ -44,20 +44,24 @@ def usage(program: Program, backend: Backend, donated: Mapping[int, int] = _NOTH
     kernels = fused(with_library(program) if backend.is_cpu else program)
     if backend.is_cpu:
         kernels = with_copies(kernels, donated)
-    inner = [_inner_bytes(operation, backend) for operation in kernels.operations]
+    inner = [_inside(operation, backend) for operation in kernels.operations]
     order = (_breadth_first if backend.is_cpu else _smallest_first)(kernels)
     return _simulate(kernels, order, inner, donated)
 
 
-def _inner_bytes(operation: Operation, backend: Backend) -> int:
-    """Returns the bytes of the intermediate arrays inside of a loop's body."""
-    return max((_body_bytes(body, backend) for body in operation.body), default=0)
+def _inside(operation: Operation, backend: Backend) -> Usage:
+    """Returns the memory of the intermediate arrays inside of a loop's body."""
+    bodies = [_body(body, backend) for body in operation.body]
+    return max(bodies, key=lambda body: body.peak, default=Usage(0, ()))
 
 
-def _body_bytes(body: Program, backend: Backend) -> int:
+def _body(body: Program, backend: Backend) -> Usage:
     # the results of a body exist beside the carry until the step ends
-    sizes = sum(body.sizes[n] for n in set(body.outputs) - set(body.inputs) if n is not None)
-    return usage(body, backend).peak + sizes
+    results = {n for n in body.outputs if n is not None and n not in body.inputs}
+    makers = {n: each for each in body.operations for n in each.outputs if n in results}
+    held = tuple((maker, body.sizes[number]) for number, maker in makers.items())
+    used = usage(body, backend)
+    return Usage(used.peak + sum(size for _, size in held), (*used.alive, *held))
 
 
 def _readers(program: Program) -> dict[int, list[int]]:
@@ -132,7 +136,7 @@ def _smallest_first(program: Program) -> list[int]:
 
 
 def _simulate(
-    program: Program, order: list[int], inner: list[int], donated: Mapping[int, int]
+    program: Program, order: list[int], inner: list[Usage], donated: Mapping[int, int]
 ) -> Usage:
     operations, sizes = program.operations, program.sizes
     last: dict[int, int] = {}
@@ -172,7 +176,7 @@ def _simulate(
                         break
             buffer[output] = held
             starts.setdefault(held, time)
-            makers.setdefault(held, operation)
+            makers.setdefault(held, _maker(operation, output))
             ends[held] = max(ends.get(held, 0), last[output])
     arguments = set(program.inputs)
     results = {buffer[n] for n in program.outputs if n is not None and n in buffer}
@@ -184,11 +188,24 @@ def _simulate(
     total, peak, peak_time = 0, 0, 0
     for time, i in enumerate(order):
         total += change[time]
-        if total + inner[i] > peak:
-            peak, peak_time = total + inner[i], time
+        if total + inner[i].peak > peak:
+            peak, peak_time = total + inner[i].peak, time
     alive = [
         (makers[held], sizes[held]) for held in temporary if starts[held] <= peak_time <= ends[held]
     ]
-    if order and inner[order[peak_time]]:
-        alive.append((operations[order[peak_time]], inner[order[peak_time]]))
+    if order:
+        outer = operations[order[peak_time]]
+        for operation, size in inner[order[peak_time]].alive:
+            scope = f"{outer.scope}/{operation.scope}"
+            alive.append((dataclasses.replace(operation, scope=scope), size))
     return Usage(peak, tuple(alive))
+
+
+def _maker(operation: Operation, output: int) -> Operation:
+    """Returns the operation to which an array belongs: in a loop, one of its body."""
+    if not operation.result_scopes:
+        return operation
+    scope = operation.result_scopes[operation.outputs.index(output)]
+    return Operation(
+        operation.kind, operation.name, (), (output,), scope, looped=operation.steps > 1
+    )

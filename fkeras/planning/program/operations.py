@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,9 @@ class Operation:
         steps: for a loop, the number of steps.
         stacks: for a scan, the number of stacked results. They are the last outputs, and their initial
             arrays the last inputs, as far as the backend initializes them.
+        result_scopes: for a loop, the name stack of the operation in the body that computes each
+            output.
+        looped: whether a loop repeats the operation, or the array has a part for each step.
     """
 
     kind: str
@@ -53,16 +56,23 @@ class Operation:
     body: tuple[Program, ...] = ()
     steps: int = 1
     stacks: int = 0
+    result_scopes: tuple[str, ...] = ()
+    looped: bool = False
 
     def with_outputs(self, needed: set[int]) -> Operation:
         """Returns a loop without the stacked results that nothing reads."""
-        outputs = tuple(number for number in self.outputs if number in needed)
+        results = zip(self.outputs, self.result_scopes, strict=True)
+        kept_results = [each for each in results if each[0] in needed]
+        outputs = tuple(number for number, _ in kept_results)
+        scopes = tuple(scope for _, scope in kept_results)
         if not self.stacks:
-            return dataclasses.replace(self, outputs=outputs)
+            return dataclasses.replace(self, outputs=outputs, result_scopes=scopes)
         pairs = zip(self.inputs[-self.stacks :], self.outputs[-self.stacks :], strict=True)
         kept = tuple(start for start, result in pairs if result in needed)
         inputs = (*self.inputs[: -self.stacks], *kept)
-        return dataclasses.replace(self, inputs=inputs, outputs=outputs, stacks=len(kept))
+        return dataclasses.replace(
+            self, inputs=inputs, outputs=outputs, stacks=len(kept), result_scopes=scopes
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -89,6 +99,36 @@ class Program:
         self.elements.append(count)
         self.sizes.append(count * item_bytes(dtype))
         return len(self.sizes) - 1
+
+    def result_scopes(self) -> list[str]:
+        """Returns the name stack of the operation that computes each result."""
+        makers = {number: each for each in self.operations for number in each.outputs}
+        scopes = []
+        for number in self.outputs:
+            maker = makers.get(number) if number is not None else None
+            if maker is not None and maker.name == "dynamic_update_slice" and not maker.scope:
+                # the write of a stacked result
+                maker = makers.get(maker.inputs[0])
+            scopes.append("" if maker is None else maker.scope)
+        return scopes
+
+    def flat(self) -> Iterator[tuple[Operation, int]]:
+        """Yields all operations with the number of their executions, those of loops' bodies included.
+
+        Of a condition, the most expensive branch counts.
+        """
+        for operation in self.operations:
+            if not operation.body:
+                yield operation, 1
+                continue
+            body = max(operation.body, key=lambda program: program.costs().flops)
+            for inner, times in body.flat():
+                scope = f"{operation.scope}/{inner.scope}"
+                looped = operation.steps > 1
+                yield (
+                    dataclasses.replace(inner, scope=scope, looped=looped),
+                    times * operation.steps,
+                )
 
     def costs(self) -> Costs:
         """Returns the sum of the operations' costs."""

@@ -162,9 +162,11 @@ class _Reader:
             for variable in equation.outvars
         )
         known = tuple(number for number in inputs if number is not None)
+        scopes = [f"{scope}/{inner}" for inner in bodies[0].result_scopes()]
         stacks = ()
         if name == "scan" and self.backend.is_cpu:
-            stacks = self.stacks(outputs[params["num_carry"] :], scope)
+            carried = params["num_carry"]
+            stacks = self.stacks(outputs[carried:], scopes[carried:])
         self.program.operations.append(
             Operation(
                 "loop",
@@ -178,19 +180,20 @@ class _Reader:
                 body=bodies,
                 steps=steps,
                 stacks=len(stacks),
+                result_scopes=tuple(scopes),
             )
         )
         return outputs
 
-    def stacks(self, results: Sequence[int], scope: str) -> tuple[int, ...]:
+    def stacks(self, results: Sequence[int], scopes: Sequence[str]) -> tuple[int, ...]:
         """Adds the initial arrays of stacked results, which exist from the start of the program."""
         elements, sizes = self.program.elements, self.program.sizes
         stacks = []
-        for number in results:
+        for number, scope in zip(results, scopes, strict=True):
             elements.append(elements[number])
             sizes.append(sizes[number])
             stacks.append(len(sizes) - 1)
-            zeros = Operation("call", "broadcast_in_dim", (), (stacks[-1],), scope)
+            zeros = Operation("call", "broadcast_in_dim", (), (stacks[-1],), scope, looped=True)
             self.program.operations.append(zeros)
         return tuple(stacks)
 
