@@ -13,6 +13,7 @@ from fkeras.engine import Layer, Network
 from fkeras.engine.costs.calls import call_program
 from fkeras.engine.costs.counting import count_jaxpr
 from fkeras.engine.graph.repeats import Repeat
+from fkeras.engine.models.partition import require_layer
 from fkeras.engine.tree.sublayers import replace_children
 from fkeras.transforms.remat import is_mostly_repeats
 
@@ -33,6 +34,9 @@ def roll(model: Model) -> Model:
     Args:
         model: a network with a graph, or a layer with networks inside; other layers stay unchanged.
 
+    Raises:
+        TypeError: for a value that is no layer.
+
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> from fkeras import transforms
@@ -43,6 +47,7 @@ def roll(model: Model) -> Model:
         >>> count
         [9, 1]
     """
+    require_layer(model, "transforms.roll")
     return _with_depth(model, "scan")
 
 
@@ -52,6 +57,9 @@ def unroll(model: Model) -> Model:
     Args:
         model: a network with a graph, or a layer with networks inside.
 
+    Raises:
+        TypeError: for a value that is no layer.
+
     Example:
         >>> import fkeras as fk
         >>> from fkeras import transforms
@@ -59,6 +67,7 @@ def unroll(model: Model) -> Model:
         >>> transforms.unroll(transforms.roll(model)) == model
         True
     """
+    require_layer(model, "transforms.unroll")
     return _with_depth(model, "unroll")
 
 

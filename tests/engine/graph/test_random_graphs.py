@@ -162,3 +162,81 @@ def test_a_random_graph_equals_its_layers_called_one_by_one():
     y, z = model([x0, x1])
     np.testing.assert_allclose(y, expected, rtol=1e-6)
     np.testing.assert_allclose(z, second, rtol=1e-6)
+
+
+@st.composite
+def repeated_recipes(draw):
+    """Draws the steps of a block, the number of blocks, and which tensors a model returns.
+
+    A source of a step is a tensor of the block before (0, 1), a tensor before all blocks (2, 3), or an
+    earlier result of the block itself (4 and more).
+    """
+    steps = []
+    for number in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(["dense", "shared", "add", "op", "dropout", "norm", "nested"]))
+        sources = draw(st.lists(st.integers(0, 3 + number), min_size=2, max_size=2))
+        steps.append((kind, tuple(sources)))
+    last = 3 + len(steps)
+    passed_on = draw(st.lists(st.integers(0, last), min_size=2, max_size=2))
+    kept_result = draw(st.none() | st.integers(4, last))
+    return tuple(steps), tuple(passed_on), kept_result, draw(st.integers(2, 4))
+
+
+def repeated(recipe):
+    """The model of a recipe; its blocks are equal apart from names and weights."""
+    steps, passed_on, kept_result, count = recipe
+    outer = [fk.Input((3,), name="x0"), fk.Input((3,), name="x1")]
+    shared = layers.Dense(3, name="shared")
+    carried, results = list(outer), []
+    for _ in range(count):
+        tensors = [*carried, *outer]
+        for kind, (a, b) in steps:
+            if kind == "dense":
+                tensors.append(layers.Dense(3, "tanh", activity_regularizer="l2")(tensors[a]))
+            elif kind == "shared":
+                tensors.append(shared(tensors[a]))
+            elif kind == "add":
+                tensors.append(layers.Add()([tensors[a], tensors[b]]))
+            elif kind == "norm":
+                tensors.append(layers.BatchNormalization()(tensors[a]))
+            elif kind == "nested":
+                inner = fk.Sequential([fk.Input((3,)), layers.Dense(3), layers.Dropout(0.5)])
+                tensors.append(inner(tensors[a]))
+            elif kind == "dropout":
+                tensors.append(layers.Dropout(0.5)(tensors[a]))
+            else:
+                tensors.append(tensors[a] * 0.5 + tensors[b])
+        carried = [tensors[index] for index in passed_on]
+        if kept_result is not None:
+            results.append(tensors[kept_result])
+    return fk.Model(outer, [*carried, *results])
+
+
+@few
+@given(repeated_recipes())
+def test_rolled_and_stacked_blocks_compute_what_single_calls_compute(recipe):
+    import jax
+
+    from fkeras.engine.network.stacking import Stacking
+    from fkeras.transforms import roll
+
+    key = jax.random.key(0)
+    model = repeated(recipe).build(key)
+    rolled, state = roll(model), model.init_state()
+    x = [np.float32([[1, -2, 3], [0, 1, 2]]), np.float32([[2, 0, -1], [1, 1, 0]])]
+    options = {"training": True, "key": key}
+    stacking = Stacking(rolled, model)
+    expected = model.apply(x, state=state, **options)
+    out = rolled.apply(x, state=state, **options)
+    stacked = stacking.stack(model).apply(x, state=stacking.stack_state(state), **options)
+    assert jax.tree.structure(out) == jax.tree.structure(expected)
+    updates = stacking.unstack_state(stacked.updates) if stacked.updates else {}
+    stacked_result = (stacked.value, updates, stacked.losses)
+    single_result = (expected.value, expected.updates, expected.losses)
+    assert jax.tree.structure(stacked_result) == jax.tree.structure(single_result)
+    for results in (
+        zip(jax.tree.leaves(out), jax.tree.leaves(expected), strict=True),
+        zip(jax.tree.leaves(stacked_result), jax.tree.leaves(single_result), strict=True),
+    ):
+        for a, b in results:
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
