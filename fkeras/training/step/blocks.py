@@ -39,7 +39,10 @@ def stacking_of(trainer: Any, run: TrainState) -> Stacking | None:
     stacking = _stacking(structure, shapes, trainer.depth, trainer.remat)
     if not stacking.layers or not _is_elementwise(trainer.optimizer, stacking, specs):
         return None
-    return stacking if _matches(trainer.optimizer, stacking, weights, run.opt_state) else None
+    opt_leaves, opt_structure = jax.tree.flatten(run.opt_state)
+    opt_shapes = tuple((leaf.shape, leaf.dtype) for leaf in opt_leaves)
+    matches = _matches(trainer.optimizer, stacking, specs, opt_structure, opt_shapes)
+    return stacking if matches else None
 
 
 def stacked(stacking: Stacking | None, run: TrainState) -> TrainState:
@@ -83,19 +86,21 @@ def _stacking(structure: Any, shapes: tuple, depth: str, remat: Any) -> Stacking
 
 @functools.lru_cache(maxsize=16)
 def _is_elementwise(optimizer: Any, stacking: Stacking, specs: tuple) -> bool:
-    weights = {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
     try:
-        stacks = jax.eval_shape(stacking.stack_weights, weights)
-    except ValueError:
+        stacks = jax.eval_shape(stacking.stack_weights, _weights(specs))
+    except ValueError:  # the weights of the blocks have different dtypes
         return False
     return updates_stacks(optimizer, stacking, stacks)
 
 
-def _matches(optimizer: Any, stacking: Stacking, weights: Any, opt_state: Any) -> bool:
+@functools.lru_cache(maxsize=16)
+def _matches(
+    optimizer: Any, stacking: Stacking, specs: tuple, opt_structure: Any, opt_shapes: tuple
+) -> bool:
     """Returns whether the optimizer's state for stacked weights is the stack of the state."""
-    specs = jax.eval_shape(lambda tree: tree, (weights, opt_state))
+    opt_state = opt_structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in opt_shapes])
     try:
-        weights, opt_state = jax.eval_shape(stacking.stack_weights, specs)
+        weights, opt_state = jax.eval_shape(stacking.stack_weights, (_weights(specs), opt_state))
     except ValueError:  # a rule of the optimizer treats the weights of one block otherwise
         return False
     expected = jax.eval_shape(transformation(optimizer).init, weights)
@@ -104,3 +109,7 @@ def _matches(optimizer: Any, stacking: Stacking, weights: Any, opt_state: Any) -
         a.shape == b.shape
         for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(opt_state), strict=True)
     )
+
+
+def _weights(specs: tuple) -> dict[str, jax.ShapeDtypeStruct]:
+    return {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
