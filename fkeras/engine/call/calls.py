@@ -72,6 +72,8 @@ def run(layer: Any, context: Context, /, *inputs: Any, **options: Any) -> Output
             f"{layer.where}: forward returned {type(out).__name__}. Return fk.Output(value), or "
             "write `call` for a layer that only computes a value."
         )
+    if out.updates and out.updates.keys() != context.state.keys():
+        raise _incomplete_updates(layer, context.state, out.updates)
     regularizer = getattr(layer, "activity_regularizer", None)
     if regularizer is not None:
         # the sum of the penalties over the batch divided by the batch size, as in Keras
@@ -82,6 +84,23 @@ def run(layer: Any, context: Context, /, *inputs: Any, **options: Any) -> Output
         return out
     return dataclasses.replace(
         out, mask=attached.complete(out.value, out.mask if keeps_mask else None)
+    )
+
+
+def _incomplete_updates(
+    layer: Any, state: Mapping[str, Any], updates: Mapping[str, Any]
+) -> FKerasError:
+    missing = [name for name in state if name not in updates]
+    unknown = [name for name in updates if name not in state]
+    difference = [
+        *([f"without {', '.join(map(repr, missing))}"] if missing else ()),
+        *([f"with {', '.join(map(repr, unknown))}, which the state lacks"] if unknown else ()),
+    ]
+    return FKerasError(
+        f"{layer.where}: expected the complete new state in `updates`, received updates "
+        f"{' and '.join(difference)}. Return the entries of init_state, changed or not: "
+        "fk.Output(value, updates={**context.state, ...}).",
+        layer=layer.where,
     )
 
 

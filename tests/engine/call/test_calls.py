@@ -378,3 +378,30 @@ def test_an_error_leaves_no_name_scope():
     assert "failing" not in text
     chex.assert_trees_all_close(tally.apply(X).metrics, {"mean": np.mean(X)}, rtol=1e-5)
     assert as_spec(X).shape == (8, 4)
+
+
+class TwoCounts(fk.Layer):
+    """Counts its training calls twice, and returns the entries of `updated`."""
+
+    updated: tuple = ("a", "b")
+
+    def init_state(self, *specs):
+        return {"a": jnp.zeros(()), "b": jnp.zeros(())}
+
+    def forward(self, context, x):
+        if not context.training:
+            return fk.Output(x)
+        return fk.Output(x, updates={name: jnp.ones(()) for name in self.updated})
+
+
+@pytest.mark.parametrize(
+    ("updated", "message"),
+    [(("a",), "without 'b'"), (("a", "b", "c"), "with 'c', which the state lacks")],
+)
+def test_updates_are_the_complete_state_of_a_layer(updated, message):
+    x = fk.Input((3,))
+    model = fk.Model(x, TwoCounts(name="counts")(x)).build(jax.random.key(0))
+    out = model.apply(jnp.ones((1, 3)), state=model.init_state(), training=True)
+    assert out.updates["counts"].keys() == {"a", "b"}
+    with pytest.raises(fk.FKerasError, match="'counts'.*complete new state.*" + message):
+        fk.Model(x, TwoCounts(updated, name="counts")(x))
