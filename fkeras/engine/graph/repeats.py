@@ -157,7 +157,7 @@ class _Search:
             for _ in range(first + 1, count):
                 if not blocks.extend():
                     break
-            if blocks.count > 1 and blocks.is_consistent():
+            if blocks.is_chain() and blocks.is_consistent():
                 yield blocks
                 first += blocks.count - 1
             else:
@@ -295,6 +295,13 @@ class _Blocks:
         """Returns the slot that the first block reads for each carried `(call, output)`."""
         inputs, first = self.search.inputs, self.place(0).start
         return {place: inputs[first + call][i] for (call, i), place in self.carried.items()}
+
+    def is_chain(self) -> bool:
+        """Returns whether a block reads the block before, and a loop saves more than one call.
+
+        Parallel branches are no chain: a loop would compute one branch after the other.
+        """
+        return bool(self.carried) and self.rank[0] > 1
 
     def is_consistent(self) -> bool:
         """Returns whether the blocks can run as one loop."""

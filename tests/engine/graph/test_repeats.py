@@ -168,3 +168,10 @@ def test_shared_state_and_different_shapes_stay_single_calls():
     for units in (5, 4, 3):
         y = layers.Dense(units)(y)
     assert not repeats(roll(fk.Model(x, y)).graph)
+
+
+def test_parallel_branches_and_pairs_of_calls_stay_single_calls():
+    x = fk.Input((6,))
+    branches = [layers.Dense(6)(x) for _ in range(5)]
+    pair = layers.Dense(4, "relu")(layers.Dense(4, "relu")(layers.Dense(4)(x)))
+    assert not repeats(roll(fk.Model(x, [layers.Add()(branches), pair])).graph)
