@@ -7,7 +7,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.engine.call.building import build_shapes
-from fkeras.engine.tree.axes import ROLES, UNNAMED, weight_axis_roles, weight_letters
+from fkeras.engine.tree.axes import ROLES, UNNAMED, WHOLE, weight_axis_roles, weight_letters
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.layers.quantized.base import Quantized
@@ -62,7 +62,7 @@ def test_every_weight_has_a_letter_for_each_axis(case):
             assert set(owner.axis_names.roles) <= set(sizes), (
                 f"{path}: {dict(owner.axis_names.roles)}"
             )
-        assert set(owner.axis_names.roles.values()) <= set(ROLES)
+        assert set(owner.axis_names.roles.values()) <= {*ROLES, WHOLE}
     assert set(weight_axis_roles(built)) == {
         n for n, a in zip(skeleton_of(built).names, leaves_of(built), strict=True) if a is not None
     }
@@ -116,14 +116,20 @@ def test_projections_of_attention_have_the_letters_of_attention():
         (layers.Dense(4), "i"),
         (layers.Dense(8), "o"),
         (layers.Conv1D(4, 3), "i"),
-        (layers.Conv1D(4, 3, groups=4), "o"),
         (layers.Conv1DTranspose(4, 3), "i"),
         (layers.SeparableConv1D(16, 3), "o"),
     ],
     ids=str,
 )
 def test_the_wider_axis_of_a_kernel_is_hidden(layer, letter):
-    assert dict(build_shapes(layer, (2, 5, 8))[0].axis_names.roles) == {letter: "hidden"}
+    roles = build_shapes(layer, (2, 5, 8))[0].axis_names.roles
+    assert {n: role for n, role in roles.items() if role != WHOLE} == {letter: "hidden"}
+
+
+def test_no_rule_splits_the_kernels_of_grouped_convolutions():
+    for layer in (layers.Conv1D(4, 3, groups=4), layers.DepthwiseConv1D(3)):
+        roles = weight_axis_roles(build_shapes(layer, (2, 5, 8))[0])
+        assert roles["kernel"] == (None, WHOLE, WHOLE)
 
 
 class Scale(fk.Layer):

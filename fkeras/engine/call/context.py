@@ -33,8 +33,9 @@ class Context:
         around_block: a function of functions, such as `jax.checkpoint`, applied to the body of each
             loop over repeated blocks; None for no function.
         where: the caller's name for the layer, for messages.
-        constrain: `(where, output) -> output`, applied to the output of each call inside, or None; a
-            trainer with a mesh lays out activations by this function.
+        around: `(where, layer, inputs, compute) -> output`, which handles each call inside and may call
+            `compute(layer, inputs)`, or None; a trainer with a mesh lays out activations by this
+            function.
 
     Example:
         >>> import fkeras as fk
@@ -43,7 +44,7 @@ class Context:
     """
 
     __slots__ = (
-        *("_key", "_step_mask", "around_block", "attached", "constrain"),
+        *("_key", "_step_mask", "around_block", "around", "attached"),
         *("mask", "state", "training", "where"),
     )
 
@@ -60,7 +61,7 @@ class Context:
         self.mask = mask
         self.where = where
         self.attached: Any = None
-        self.constrain: Callable[[str, Output], Output] | None = None
+        self.around: Callable[[str, Any, tuple, Callable], Output] | None = None
         self.around_block: Any = None
         self._step_mask = _SAME
         self._key = key
@@ -126,8 +127,13 @@ class Context:
             >>> Twice(fk.layers.ReLU())(jnp.array([-1.0, 2.0]))
             Array([0., 4.], dtype=float32)
         """
-        out = layer._checked_forward(self, *inputs, **options)
-        return out if self.constrain is None else self.constrain(self.where, out)
+        if self.around is None:
+            return layer._checked_forward(self, *inputs, **options)
+
+        def compute(layer: Any, inputs: tuple) -> Output:
+            return layer._checked_forward(self, *inputs, **options)
+
+        return self.around(self.where, layer, inputs, compute)
 
     def child(
         self,
@@ -163,7 +169,7 @@ class Context:
             mask=mask,
             where=f"{self.where}/{name}" if self.where else name,
         )
-        context.attached, context.constrain = self.attached, self.constrain
+        context.attached, context.around = self.attached, self.around
         context.around_block = self.around_block
         return context
 

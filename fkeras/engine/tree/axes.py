@@ -19,7 +19,10 @@ from fkeras.engine.values.frozen import FrozenDict
 #: stands for an axis without a name
 UNNAMED = "_"
 
-#: roles of the axes of the catalogue's weights; layers of users may have others
+#: role of an axis that no rule splits; XLA computes wrong numbers from parts of such weights
+WHOLE = "whole"
+
+#: other roles of the axes of the catalogue's weights; layers of users may have others
 ROLES = ("heads", "kv_heads", "hidden", "vocab", "experts")
 
 
@@ -31,6 +34,7 @@ class AxisNames:
         weights: the letters of weights for which `weight(axes=...)` cannot declare them, by name.
             Paths such as "query_dense/kernel" name weights inside of children, and apply there.
         roles: the role of letters: "heads", "kv_heads", "hidden", "vocab", "experts", or another.
+            "whole" keeps an axis whole: grouped convolutions have this role.
         output: the letters of the output, with "..." for any axes and "_" for one without a name,
             such as "...o"; the first axis is the batch. None for an output without names.
 

@@ -35,13 +35,12 @@ def hidden(inputs: str, outputs: str, sizes: Mapping[str, int]) -> Mapping[str, 
     return FrozenDict({wider_side[0]: "hidden"} if wider_side else {})
 
 
-def hidden_of(kernel: object, axes: str, groups: int = 1) -> Mapping[str, str]:
+def hidden_of(kernel: object, axes: str) -> Mapping[str, str]:
     """Returns the role of the axes "i" and "o" of a kernel, which is None before `build`.
 
     Args:
         kernel: the kernel.
         axes: the letters of its axes.
-        groups: number of groups of channels; the channels of one group are not split.
 
     Example:
         >>> import jax.numpy as jnp
@@ -49,8 +48,7 @@ def hidden_of(kernel: object, axes: str, groups: int = 1) -> Mapping[str, str]:
         {'i': 'hidden'}
     """
     shape = getattr(kernel, "shape", ())
-    inputs = "i" if groups == 1 else ""
-    return hidden(inputs, "o", dict(zip(axes, shape, strict=False)))
+    return hidden("i", "o", dict(zip(axes, shape, strict=False)))
 
 
 def window_letters(rank: int) -> str:

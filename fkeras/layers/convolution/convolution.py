@@ -21,7 +21,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
-from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.tree.axes import WHOLE, AxisNames
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
@@ -33,6 +33,8 @@ from fkeras.layers.convolution.sliding import (
 )
 from fkeras.nn.convolution import convolve
 from fkeras.nn.numerics.axes import channel_axis
+
+WHOLE_CHANNELS = FrozenDict({"i": WHOLE, "o": WHOLE})
 
 
 class _Convolution(Layer):
@@ -65,7 +67,7 @@ class _Convolution(Layer):
         kernel = f"{window_letters(self.rank)}io"
         return AxisNames(
             FrozenDict({"kernel": kernel, "bias": "o"}),
-            roles=hidden_of(self.kernel, kernel, self.groups),
+            roles=hidden_of(self.kernel, kernel) if self.groups == 1 else WHOLE_CHANNELS,
             output=output_letters(self.data_format),
         )
 

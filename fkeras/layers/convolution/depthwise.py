@@ -18,7 +18,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
-from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.tree.axes import WHOLE, AxisNames
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import output_letters, window_letters
@@ -58,9 +58,9 @@ class _DepthwiseConvolution(Layer):
 
     @property
     def axis_names(self) -> AxisNames:
-        # a depthwise kernel has few entries: the channels have no role
         return AxisNames(
             FrozenDict({"kernel": f"{window_letters(self.rank)}cm", "bias": "o"}),
+            roles=FrozenDict(dict.fromkeys("cm", WHOLE)),
             output=output_letters(self.data_format),
         )
 

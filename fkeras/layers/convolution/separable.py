@@ -22,7 +22,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
-from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.tree.axes import WHOLE, AxisNames
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
@@ -70,7 +70,9 @@ class _SeparableConvolution(Layer):
         depthwise, pointwise = f"{window_letters(self.rank)}cm", f"{'_' * self.rank}io"
         return AxisNames(
             FrozenDict({"depthwise_kernel": depthwise, "pointwise_kernel": pointwise, "bias": "o"}),
-            roles=hidden_of(self.pointwise_kernel, pointwise),
+            roles=FrozenDict(
+                {**dict.fromkeys("cm", WHOLE), **hidden_of(self.pointwise_kernel, pointwise)}
+            ),
             output=output_letters(self.data_format),
         )
 

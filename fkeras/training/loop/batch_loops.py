@@ -150,18 +150,24 @@ def _reader(names: tuple[str, ...], logs: Mapping[str, Any]) -> Any:
     return lambda: as_floats(names, logs)
 
 
-def predict(run: TrainState, feed: Any, put: Callable[[Any], Any]) -> Any:
+def predict(
+    run: TrainState,
+    feed: Any,
+    put: Callable[[Any], Any],
+    compute: Callable[..., tuple[Any, Any]] = step.compiled_predict,
+) -> Any:
     """Returns the model's outputs on a feed, as NumPy arrays.
 
     Args:
         run: the run; only its model and state are used.
         feed: the inputs.
         put: transfers a batch to the devices.
+        compute: `(model, state, batch) -> (updates, value)`.
     """
     state, pending, parts = run.state, [], []
     for start in range(feed.steps):
         batch = put(feed.batch(start))
-        updates, value = step.compiled_predict(run.model, state, batch)
+        updates, value = compute(run.model, state, batch)
         state = {**state, **updates}
         pending.append((value, int(feed.counts(start, 1)[0])))
         # Fetch with a delay of two batches: the device computes during the transfer, and at most

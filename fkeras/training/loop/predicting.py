@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 from fkeras.training.data import array_feed, host_arrays
 from fkeras.training.inputs import checks, sources
 from fkeras.training.loop import batch_loops
 from fkeras.training.records.state import TrainState
-from fkeras.training.step import sharding
+from fkeras.training.step import sharding, step
 
 
 def predict(trainer: Any, run: TrainState, x: Any, size: int, steps: int | None) -> Any:
@@ -34,4 +35,9 @@ def predict(trainer: Any, run: TrainState, x: Any, size: int, steps: int | None)
     # `feed_of` limits the size to the number of rows; with a mesh the batch must stay a multiple
     # of the number of devices, and the feed fills the batch up.
     feed = dataclasses.replace(feed, size=size)
-    return batch_loops.predict(run, feed, lambda batch: sharding.split_rows(trainer, batch))
+    if trainer.mesh is None:
+        return batch_loops.predict(run, feed, lambda batch: batch)
+    compute = functools.partial(step.compiled_sharded_predict, trainer)
+    return batch_loops.predict(
+        run, feed, lambda batch: sharding.split_rows(trainer, batch), compute
+    )

@@ -3,6 +3,10 @@
 Without constraints XLA chooses the layout of an activation, and may move activations where moving
 weights is cheaper. The output of a layer whose weights are split by role is split like them: its rows
 by the role "batch", its named axes by their roles.
+
+Grouped convolutions compute on whole weights, and on rows split over all devices. XLA's partitioner (in
+JAX 0.7 to 0.10) multiplies the gradients of their kernels by the number of devices with the same rows,
+and computes wrong outputs from parts of their kernels.
 """
 
 from __future__ import annotations
@@ -16,8 +20,8 @@ from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.engine import Context, Layer, Output
-from fkeras.engine.tree.axes import weight_letters
-from fkeras.engine.tree.skeleton import skeleton_of
+from fkeras.engine.tree.axes import WHOLE, weight_letters
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.training.step.sharding_rules import (
@@ -31,6 +35,7 @@ from fkeras.training.step.sharding_rules import (
 from fkeras.transforms.intercepting import Intercepted
 
 _FREE = PartitionSpec.UNCONSTRAINED
+_GROUPED = ("depthwise_conv", "separable_conv")
 
 
 def with_output_layouts(trainer: Any, model: Any, original: Any) -> Any:
@@ -41,10 +46,14 @@ def with_output_layouts(trainer: Any, model: Any, original: Any) -> Any:
         model: the model to compute, which may be rematerialized.
         original: the model itself, whose weights have the paths that the rules name.
     """
-    entries = {} if trainer.mesh is None else output_entries(trainer.sharding, original)
-    if not entries:
+    mesh = trainer.mesh
+    if mesh is None:
         return model
-    mesh, batch = trainer.mesh, batch_entry(trainer.mesh, trainer.sharding)
+    batch, entries = batch_entry(mesh, trainer.sharding), output_entries(trainer.sharding, original)
+    # some devices have the same rows, or a part of the weights
+    spreads = trainer.sharding is not None or mesh.size > parts_of(mesh, batch)
+    if not entries and not spreads:
+        return model
 
     def around(
         _: str, layer: Layer, context: Context, inputs: tuple, options: Mapping[str, Any]
@@ -52,13 +61,17 @@ def with_output_layouts(trainer: Any, model: Any, original: Any) -> Any:
         # calls inside have this prefix in the places that their contexts name
         prefix = f"{context.where}/"
 
-        def constrain(where: str, out: Output) -> Output:
+        def lay_out(where: str, layer: Any, inputs: tuple, compute: Any) -> Output:
             names = entries.get(where.removeprefix(prefix))
+            if spreads and _is_grouped(layer, inputs):
+                out = compute(*_spread_call(mesh, layer, inputs))
+                return dataclasses.replace(out, value=_spread(mesh, out.value))
+            out = compute(layer, inputs)
             if names is None or not isinstance(out.value, Tracer):
                 return out
             return dataclasses.replace(out, value=_constrained(mesh, batch, names, out.value))
 
-        context.constrain = constrain
+        context.around = lay_out
         return context.run(layer, *inputs, **options)
 
     return Intercepted(model, around, name=model.name, trainable=model.trainable, dtype=model.dtype)
@@ -92,6 +105,8 @@ def output_entries(sharding: Any, model: Any) -> dict[str, tuple[tuple, tuple, b
         letters = {join_path(path, name): text for name, text in weight_letters(layer).items()}
         if any(match(sharding, name) is not None for name in letters):
             continue
+        if WHOLE in layer.axis_names.roles.values():
+            continue
         entries: dict[str, Any] = {}
         for name, text in letters.items():
             spec = specs.get(name, PartitionSpec())
@@ -123,3 +138,33 @@ def _constrained(mesh: Any, batch: Any, names: tuple, array: jax.Array) -> jax.A
         if repeated or array.shape[axis] % parts_of(mesh, entry):
             entries[axis] = _FREE
     return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, PartitionSpec(*entries)))
+
+
+def _is_grouped(layer: Any, inputs: tuple) -> bool:
+    """Returns whether a call is a convolution with groups of channels."""
+    operation = getattr(getattr(layer, "op", None), "name", None)
+    if operation == "conv" and len(inputs) > 1:
+        x, kernel = inputs[:2]
+        return kernel.shape[-2] not in (x.shape[1], x.shape[-1])
+    return WHOLE in layer.axis_names.roles.values() or operation in _GROUPED
+
+
+def _spread_call(mesh: Any, layer: Any, inputs: tuple) -> tuple[Any, tuple]:
+    """Returns the layer with whole weights, and its inputs with rows split over all devices."""
+    whole = NamedSharding(mesh, PartitionSpec())
+
+    def gather(leaf: Any) -> Any:
+        return jax.lax.with_sharding_constraint(leaf, whole) if isinstance(leaf, Tracer) else leaf
+
+    leaves = tuple(None if leaf is None else gather(leaf) for leaf in leaves_of(layer))
+    # the kernels of operations are inputs
+    rows, kernels = inputs[:1], jax.tree.map(gather, inputs[1:])
+    return skeleton_of(layer).join(leaves), (*(_spread(mesh, array) for array in rows), *kernels)
+
+
+def _spread(mesh: Any, array: Any) -> Any:
+    """Returns an array with its rows split over all devices, or whole if they cannot share them."""
+    if not isinstance(array, Tracer):
+        return array
+    entry = tuple(mesh.axis_names) if array.shape[0] % mesh.size == 0 else None
+    return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, PartitionSpec(entry)))

@@ -16,7 +16,7 @@ import jax
 from jax.sharding import AxisType, PartitionSpec
 
 from fkeras.engine import FrozenDict, suggest
-from fkeras.engine.tree.axes import ROLES, weight_axis_roles
+from fkeras.engine.tree.axes import ROLES, WHOLE, weight_axis_roles
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 
 #: keys of `sharding` that are no roles of weights
@@ -199,10 +199,11 @@ def weight_specs(mesh: Any, sharding: Any, model: Any) -> dict[str, PartitionSpe
     fsdp = _fsdp_entry(mesh, sharding)
     if fsdp is None:
         return specs
+    roles = weight_axis_roles(model)
     return {
         path: spec
         if match(sharding, path) is not None
-        else _with_largest_split(spec, shapes[path], fsdp, parts_of(mesh, fsdp))
+        else _with_largest_split(spec, shapes[path], roles[path], fsdp, parts_of(mesh, fsdp))
         for path, spec in specs.items()
     }
 
@@ -219,10 +220,11 @@ def _trimmed(entries: Iterable[Any]) -> list[Any]:
     return entries
 
 
-def _with_largest_split(spec: Any, shape: tuple[int, ...], entry: Any, parts: int) -> Any:
+def _with_largest_split(spec: Any, shape: tuple, roles: tuple, entry: Any, parts: int) -> Any:
     """Returns the layout with the largest axis that is free and divides evenly split too."""
     used_names = {name for used in spec for name in names_of(used)}
-    if used_names & set(names_of(entry)):
+    # a weight with one whole axis is not split along others either, such as those of a window
+    if used_names & set(names_of(entry)) or WHOLE in roles:
         return spec
     entries = [*spec, *(None,) * (len(shape) - len(spec))]
     free_axes = [a for a, size in enumerate(shape) if entries[a] is None and size % parts == 0]
@@ -268,7 +270,8 @@ def check_rules(mesh: Any, sharding: Any, model: Any) -> None:
 
 
 def _check_keys(mesh: Any, sharding: Mapping, paths: list[str], roles: Mapping) -> None:
-    all_roles = {role for axis_roles in roles.values() for role in axis_roles if role is not None}
+    all_roles = {role for axis_roles in roles.values() for role in axis_roles}
+    all_roles -= {None, WHOLE}
     for key, rule in sharding.items():
         if is_pattern(key) and not any(fnmatch.fnmatchcase(path, key) for path in paths):
             raise ValueError(

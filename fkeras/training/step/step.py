@@ -224,6 +224,13 @@ def compiled_predict(model: Any, state: Any, x: Any) -> tuple[Any, Any]:
     return out.updates, out.value
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def compiled_sharded_predict(trainer: Any, model: Any, state: Any, x: Any) -> tuple[Any, Any]:
+    """Returns `(updates, value)` of one batch, with activations laid out on the trainer's mesh."""
+    out = with_output_layouts(trainer, model, model).apply(x, state=state)
+    return out.updates, out.value
+
+
 def _repeat(body: Any, carry: Any, steps: jax.Array, mode: str) -> Any:
     if mode != "loop":
         return body(steps, carry)

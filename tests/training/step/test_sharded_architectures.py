@@ -184,4 +184,7 @@ def test_collectives_are_those_of_weights_laid_out_by_hand(name):
         trainer = trainer_of(name, mesh=mesh, sharding=sharding)
         run = trainer.init(model, KEY)
         counts.append((specs_of(run), collectives(trainer, run, (x, y))))
-    assert counts[0] == counts[1]
+    (by_role, ours), (by_hand, theirs) = counts
+    assert by_role == by_hand
+    # constraints on the outputs of the convolutions save XLA some of its moves
+    assert ours == theirs if name == "transformer" else ours.total() <= theirs.total()

@@ -136,3 +136,28 @@ def test_init_places_one_layer_after_the_other():
         assert {len(a.devices()) for a in jax.tree.leaves(run)} == {placed}
     kernel = run.model.layers["inner"].layers["wide"].kernel
     assert kernel.sharding.spec == PartitionSpec(None, "data")
+
+
+GROUPED = {
+    "depthwise": layers.DepthwiseConv2D(3, depth_multiplier=2),
+    "separable": layers.SeparableConv2D(16, 3),
+    "groups": layers.Conv2D(8, 1, groups=4),
+}
+
+
+@pytest.mark.parametrize("name", sorted(GROUPED))
+@pytest.mark.parametrize("rules", [None, {"hidden": "model"}, "fsdp"], ids=str)
+def test_gradients_of_grouped_convolutions_are_those_of_one_device(name, rules):
+    x = fk.Input((6, 6, 8))
+    h = GROUPED[name](layers.Conv2D(8, 1)(x))  # "hidden" splits the channels before
+    h = layers.Conv2D(8, 1, groups=4)(h)
+    network = fk.Model(x, layers.Dense(4)(layers.Flatten()(h))).build(KEY)
+    images = RNG.normal(size=(8, 6, 6, 8)).astype("float32")
+    targets = RNG.normal(size=(8, 4)).astype("float32")
+    grid = jax.make_mesh((4, 2), ("data", "model"))
+    runs = []
+    for options in ({}, {"mesh": grid, "sharding": rules}):
+        one = fk.Trainer("sgd", "mse", **options)
+        run, _ = one.step(one.init(network, KEY), (images, targets))
+        runs.append((run.model, one.predict(run, images)))
+    chex.assert_trees_all_close(*(jax.device_get(run) for run in runs), rtol=1e-4, atol=1e-6)
