@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.planning.attribution import BETWEEN, LOSS, UPDATE, Calls
+from fkeras.planning.layout import Layout
 from fkeras.planning.program.memory import Usage
-from fkeras.planning.program.operations import Operation, Program, item_bytes
+from fkeras.planning.program.operations import Operation, Program
 from fkeras.planning.request import Request
 
 
@@ -23,11 +24,32 @@ class Row(NamedTuple):
     optimizer: int
     activations: int
     flops: float
+    communication: int
 
 
-def tree_bytes(tree: Any) -> int:
-    """Returns the bytes of all arrays of a tree."""
-    return sum(leaf.size * item_bytes(leaf.dtype) for leaf in jax.tree.leaves(tree))
+class ArgumentBytes(NamedTuple):
+    """Bytes on one device for each array of a run: weights, state and optimizer's state."""
+
+    weights: list[int]
+    state: list[int]
+    optimizer: list[int]
+
+
+def argument_bytes(asked: Request, arrays: Layout) -> ArgumentBytes:
+    """Returns the bytes of the arrays of a run on one device.
+
+    Args:
+        asked: the request.
+        arrays: how the devices share the arguments.
+    """
+    run = asked.run
+    state = len(jax.tree.leaves(run.model))
+    optimizer = state + len(jax.tree.leaves(run.state))
+    return ArgumentBytes(
+        arrays.tree_bytes(run.model, 0),
+        arrays.tree_bytes(run.state, state),
+        arrays.tree_bytes(run.opt_state, optimizer),
+    )
 
 
 def outer_bytes(program: Program, run_size: int, donate: bool) -> tuple[int, int]:
@@ -65,35 +87,41 @@ def looped_blocks(calls: Calls, program: Program) -> tuple[tuple[tuple[str, ...]
     return calls.loops(looped)
 
 
-def call_rows(calls: Calls, asked: Request, program: Program, used: Usage) -> list[Row]:
+def call_rows(
+    calls: Calls, asked: Request, arrays: Layout, program: Program, used: Usage
+) -> list[Row]:
     """Returns a row for each call, and for the loss and the update of the weights.
 
     Args:
         calls: the calls of the model.
         asked: the request.
+        arrays: how the devices share the arguments.
         program: the operations of the step.
         used: the arrays that exist at the moment of the largest memory.
     """
     names = [*calls.classes, BETWEEN, LOSS, UPDATE]
     weights, state, optimizer, activations = [dict.fromkeys(names, 0) for _ in range(4)]
-    flops = dict.fromkeys(names, 0.0)
+    flops, communication = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
     run, skeleton = asked.run, skeleton_of(asked.run.model)
-    shapes: dict[str, tuple[int, ...]] = {}
-    for path, leaf in zip(skeleton.names, leaves_of(run.model), strict=True):
-        if leaf is not None:
-            shapes[path] = leaf.shape
-            weights[calls.of_path(path)] += tree_bytes(leaf)
-    for path, leaf in jax.tree_util.tree_flatten_with_path(run.state)[0]:
+    pairs = zip(skeleton.names, leaves_of(run.model), strict=True)
+    paths = [path for path, leaf in pairs if leaf is not None]
+    parts = argument_bytes(asked, arrays)
+    for path, size in zip(paths, parts.weights, strict=True):
+        weights[calls.of_path(path)] += size
+    state_leaves = jax.tree_util.tree_flatten_with_path(run.state)[0]
+    for (path, _), size in zip(state_leaves, parts.state, strict=True):
         keys = "/".join(str(getattr(key, "key", key)) for key in path)
-        state[calls.of_path(keys)] += tree_bytes(leaf)
-    for path, leaf in jax.tree_util.tree_flatten_with_path(run.opt_state)[0]:
+        state[calls.of_path(keys)] += size
+    slots, known = jax.tree_util.tree_flatten_with_path(run.opt_state)[0], set(paths)
+    for (path, _), size in zip(slots, parts.optimizer, strict=True):
         owners = (getattr(key, "key", None) for key in reversed(path))
-        owner = next((name for name in owners if name in shapes), None)
-        optimizer[UPDATE if owner is None else calls.of_path(owner)] += tree_bytes(leaf)
+        owner = next((name for name in owners if name in known), None)
+        optimizer[UPDATE if owner is None else calls.of_path(owner)] += size
     for operation, times in program.flat():
         owners = _owners(calls, operation)
         for owner in owners:
             flops[owner] += operation.costs.flops * times / len(owners)
+            communication[owner] += operation.traffic * times // len(owners)
     for operation, size in used.alive:
         owners = _owners(calls, operation)
         for place, owner in enumerate(owners):
@@ -109,6 +137,7 @@ def call_rows(calls: Calls, asked: Request, program: Program, used: Usage) -> li
             optimizer[name],
             activations[name],
             flops[name],
+            communication[name],
         )
         for name in names
     ]

@@ -56,7 +56,9 @@ def budget_bytes(budget: Any) -> int:
     return int(budget)
 
 
-def largest_rows(peak: Callable[[int], int], start: int, limit: int, open_rows: bool) -> int:
+def largest_rows(
+    peak: Callable[[int], int], start: int, limit: int, open_rows: bool, parts: int = 1
+) -> int:
     """Returns the largest batch size whose peak is within the limit, or 0.
 
     Args:
@@ -64,11 +66,13 @@ def largest_rows(peak: Callable[[int], int], start: int, limit: int, open_rows: 
         start: a batch size to begin with.
         limit: largest number of bytes.
         open_rows: whether the model accepts other batch sizes than `start`.
+        parts: number of parts in which devices divide the rows.
     """
     if not open_rows:
         return start if peak(start) <= limit else 0
     powers = [2**exponent for exponent in range(_MOST_ROWS.bit_length())]
-    sizes = sorted({*powers, *(3 * power // 2 for power in powers[1:]), start})
+    every = {*powers, *(3 * power // 2 for power in powers[1:]), start}
+    sizes = sorted(size for size in every if size % parts == 0)
     # memory is nearly a linear function of the rows: two plans predict the place, others confirm it
     for_each = (peak(2 * start) - peak(start)) / start
     place = len(sizes) - 1

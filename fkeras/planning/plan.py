@@ -9,13 +9,18 @@ import jax
 
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.planning import tables
-from fkeras.planning.accounting import call_rows, looped_blocks, outer_bytes, tree_bytes
+from fkeras.planning.accounting import argument_bytes, call_rows, looped_blocks, outer_bytes
 from fkeras.planning.attribution import Calls
 from fkeras.planning.budget import budget_bytes, largest_rows
+from fkeras.planning.layout import Devices
 from fkeras.planning.program.backends import Backend
 from fkeras.planning.program.memory import usage
 from fkeras.planning.program.reading import read
 from fkeras.planning.request import Request, request
+from fkeras.training.step.sharding_rules import FSDP
+
+# more devices need a plan of their own: which weights to split, and how
+_MOST_DEVICES = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +36,7 @@ class CallPlan:
         optimizer: bytes of the optimizer's state for these weights.
         activations: bytes of the call's intermediate arrays at the moment of the largest memory.
         flops: floating-point operations, forward and backward.
+        communication: bytes that a device receives from other devices.
 
     Example:
         >>> import jax, fkeras as fk
@@ -49,11 +55,14 @@ class CallPlan:
     optimizer: int = 0
     activations: int = 0
     flops: float = 0.0
+    communication: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Memory and operations of a training step on one device, computed from shapes.
+    """Memory and operations of a training step, computed from shapes.
+
+    With a mesh, all bytes and operations are those of one device.
 
     Attributes:
         calls: a row for each call, in running order; then the loss and the update of the weights.
@@ -72,6 +81,9 @@ class Plan:
         results: bytes of the results of the step that do not take the memory of an argument.
         flops: floating-point operations of the step, all steps of its loops included.
         transcendentals: evaluations of functions such as `exp` and `tanh`.
+        communication: bytes of the arrays that collective operations (all-reduce, all-gather) return to
+            a device in a step.
+        devices: number of devices.
         unknown: primitives without a rule for their operations, which count as nothing; "while" stands
             for a loop of unknown length, which counts once.
         donate: whether the results take the memory of the arguments.
@@ -101,6 +113,8 @@ class Plan:
     results: int
     flops: float
     transcendentals: float
+    communication: int
+    devices: int
     unknown: frozenset[str]
     donate: bool
     _request: Request = dataclasses.field(repr=False, compare=False)
@@ -111,10 +125,13 @@ class Plan:
         return self.arguments + self.results + self.activations
 
     def fit_into(self, budget: str | int) -> Advice:
-        """Returns the batch sizes and the rematerialization with which the step fits into a budget.
+        """Returns batch sizes, rematerialization and devices with which the step fits into a budget.
+
+        If the batch of the plan does not fit into one device with any `remat`, the advice also has plans for
+        2, 4, 8, ... devices that split rows and weights (`sharding="fsdp"`).
 
         Args:
-            budget: bytes of a device, as a number or as a text such as "16GB" or "80 GiB".
+            budget: bytes of each device, as a number or as a text such as "16GB" or "80 GiB".
 
         Raises:
             TypeError: for a budget that is neither a number nor a text.
@@ -129,9 +146,19 @@ class Plan:
             (None, True)
         """
         limit = budget_bytes(budget)
+        asked = self._request
         remats = [self.remat, *(each for each in (None, "dots", "full") if each != self.remat)]
-        candidates = [_candidate(self, remat, limit) for remat in remats]
+        candidates = [_candidate(self, asked, remat, limit) for remat in remats]
         candidates.sort(key=lambda each: each.flops_per_row)
+        count = 1
+        while asked.devices is None and count < _MOST_DEVICES:
+            if any(each.rows >= self.rows for each in candidates):
+                break
+            count *= 2
+            if not asked.has_open_rows and self.rows % count:
+                break
+            more = asked._replace(devices=Devices({"data": count}), sharding=FSDP)
+            candidates.append(_candidate(self, more, self.remat, limit))
         return Advice(limit, self.rows, tuple(candidates))
 
     def __str__(self) -> str:
@@ -147,6 +174,8 @@ class Candidate:
 
     Attributes:
         remat: the `remat` of the trainer.
+        devices: number of devices; each has the budget.
+        sharding: the `sharding` of the trainer; "fsdp" splits the weights over the devices.
         rows: the largest batch size that fits, among the powers of two, one and a half times the powers
             of two, and the batch size of the plan; 0 if not even one row fits.
         plan: the plan of this batch size; the plan of one row, if none fits.
@@ -161,13 +190,15 @@ class Candidate:
     """
 
     remat: Any
+    devices: int
+    sharding: Any
     rows: int
     plan: Plan
 
     @property
     def flops_per_row(self) -> float:
-        """Floating-point operations of the step for each row."""
-        return self.plan.flops / self.plan.rows
+        """Floating-point operations of all devices for each row."""
+        return self.plan.flops * self.plan.devices / self.plan.rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +208,8 @@ class Advice:
     Attributes:
         budget: bytes of the device.
         rows: the batch size of the plan.
-        candidates: each with its own plan, in the order of the operations for each row.
+        candidates: each with its own plan: first each `remat`, in the order of the operations for each
+            row; if none fits the batch of a plan for one device, more devices with split weights.
 
     Example:
         >>> import jax, fkeras as fk
@@ -194,7 +226,7 @@ class Advice:
 
     @property
     def best(self) -> Candidate | None:
-        """The candidate with the fewest operations that fits the batch size of the plan, or None."""
+        """The first candidate that fits the batch size of the plan, or None."""
         return next((each for each in self.candidates if each.rows >= self.rows), None)
 
     def __str__(self) -> str:
@@ -250,8 +282,8 @@ def plan_request(asked: Request, donate: bool, backend: str) -> Plan:
         donate: whether the results take the memory of the arguments.
         backend: JAX's name of a backend.
     """
-    rules = Backend(backend)
-    program = read(asked.jaxpr(), rules)
+    rules, arrays = Backend(backend), asked.layout()
+    program = read(asked.jaxpr(), rules, arrays.splits, arrays.mesh)
     run_size = len(jax.tree.leaves(asked.run))
     old, new = program.inputs[:run_size], program.outputs[:run_size]
     pairs = zip(old, new, strict=True) if donate else ()
@@ -259,38 +291,46 @@ def plan_request(asked: Request, donate: bool, backend: str) -> Plan:
     used = usage(program, rules, donated)
     arguments, results = outer_bytes(program, run_size, donate)
     calls, costs = Calls(asked.executed_model()), program.costs()
-    trainable = skeleton_of(asked.run.model).trainable
-    leaves = leaves_of(asked.run.model)
+    sizes = argument_bytes(asked, arrays)
+    model = asked.run.model
+    flags = zip(skeleton_of(model).trainable, leaves_of(model), strict=True)
+    trainable = [flag for flag, leaf in flags if leaf is not None]
     return Plan(
-        calls=tuple(CallPlan(*row) for row in call_rows(calls, asked, program, used)),
+        calls=tuple(CallPlan(*row) for row in call_rows(calls, asked, arrays, program, used)),
         loops=looped_blocks(calls, program),
         rows=asked.rows,
         remat=asked.trainer.remat,
         backend=backend,
-        weights=tree_bytes(asked.run.model),
-        state=tree_bytes(asked.run.state),
-        optimizer=tree_bytes(asked.run.opt_state),
-        gradients=tree_bytes([leaf for leaf, flag in zip(leaves, trainable, strict=True) if flag]),
+        weights=sum(sizes.weights),
+        state=sum(sizes.state),
+        optimizer=sum(sizes.optimizer),
+        gradients=sum(s for s, flag in zip(sizes.weights, trainable, strict=True) if flag),
         activations=used.peak,
         arguments=arguments,
         results=results,
         flops=costs.flops,
         transcendentals=costs.transcendentals,
+        communication=sum(each.traffic * times for each, times in program.flat()),
+        devices=1 if asked.devices is None else asked.devices.count,
         unknown=costs.unknown,
         donate=donate,
         _request=asked,
     )
 
 
-def _candidate(plan: Plan, remat: Any, limit: int) -> Candidate:
-    asked = plan._request
+def _candidate(plan: Plan, asked: Request, remat: Any, limit: int) -> Candidate:
+    own = asked is plan._request and remat == plan.remat
     asked = asked._replace(trainer=dataclasses.replace(asked.trainer, remat=remat))
-    plans: dict[int, Plan] = {plan.rows: plan} if remat == plan.remat else {}
+    plans: dict[int, Plan] = {plan.rows: plan} if own else {}
 
     def planned(rows: int) -> Plan:
         if rows not in plans:
             plans[rows] = plan_request(asked.resized(rows), plan.donate, plan.backend)
         return plans[rows]
 
-    rows = largest_rows(lambda rows: planned(rows).peak, plan.rows, limit, asked.has_open_rows)
-    return Candidate(remat, rows, planned(rows or (1 if asked.has_open_rows else plan.rows)))
+    parts = asked.parts
+    start = -(-plan.rows // parts) * parts
+    is_open = asked.has_open_rows
+    rows = largest_rows(lambda rows: planned(rows).peak, start, limit, is_open, parts)
+    shown = planned(rows or (parts if is_open else plan.rows))
+    return Candidate(remat, shown.devices, asked.sharding, rows, shown)

@@ -12,9 +12,11 @@ import numpy as np
 from fkeras.engine import Layer
 from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.planning.layout import Devices, Layout, layout
 from fkeras.training import Trainer, TrainState
 from fkeras.training.data import batch_parts
 from fkeras.training.step import sharding, step
+from fkeras.training.step.sharding_rules import batch_entry, parts_of
 from fkeras.transforms.depth import with_depth
 
 
@@ -25,11 +27,15 @@ class Request(NamedTuple):
         trainer: the trainer.
         run: a run with shapes in the place of arrays.
         batch: `(x, y, sample_weight)` as shapes; the tree of the objective, if the trainer has one.
+        devices: the mesh, or None for one device.
+        sharding: the checked `sharding` of the trainer.
     """
 
     trainer: Trainer
     run: TrainState
     batch: Any
+    devices: Devices | None = None
+    sharding: Any = None
 
     @property
     def rows(self) -> int:
@@ -61,6 +67,17 @@ class Request(NamedTuple):
         """Returns the model with its repeated blocks as the step computes them."""
         return with_depth(self.run.model, self.trainer.depth, self.trainer.remat)
 
+    @property
+    def parts(self) -> int:
+        """Number of parts in which the devices divide the rows."""
+        if self.devices is None:
+            return 1
+        return parts_of(self.devices, batch_entry(self.devices, self.sharding))
+
+    def layout(self) -> Layout:
+        """Returns how the devices share the arrays."""
+        return layout(self.devices, self.sharding, self.run, self.batch, self.rows)
+
     def jaxpr(self) -> Any:
         """Returns the jaxpr of the step, without the trainer's mesh."""
         trainer = without_mesh(self.trainer)
@@ -88,7 +105,8 @@ def request(model: Any, batch: Any, trainer: Any) -> Request:
         )
     shapes = jax.tree.map(_shape, batch)
     shapes = shapes if trainer.objective is not None else batch_parts.unpack(trainer, shapes)
-    made = Request(trainer, _run(model, trainer, shapes), shapes)
+    devices = None if trainer.mesh is None else Devices(dict(trainer.mesh.shape))
+    made = Request(trainer, _run(model, trainer, shapes), shapes, devices, trainer.sharding)
     _check_rows(made)
     return made
 

@@ -76,17 +76,22 @@ def _plan_rows(plan: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     rows = []
     for call in plan.calls:
         layer = f" ({call.layer})" if call.layer else ""
-        sizes = (call.weights, call.state, call.optimizer, call.activations)
-        rows.append((call.name + layer, *map(size_text, sizes), number_text(call.flops)))
-    sizes = (plan.weights, plan.state, plan.optimizer, plan.activations)
-    rows.append(("total", *map(size_text, sizes), number_text(plan.flops)))
-    return headings, rows
+        rows.append((call.name + layer, *_plan_numbers(call, plan.devices)))
+    rows.append(("total", *_plan_numbers(plan, plan.devices)))
+    return (headings if plan.devices == 1 else (*headings, "Communication")), rows
+
+
+def _plan_numbers(part: Any, devices: int) -> tuple[str, ...]:
+    sizes = (part.weights, part.state, part.optimizer, part.activations)
+    texts = (*map(size_text, sizes), number_text(part.flops))
+    return texts if devices == 1 else (*texts, size_text(part.communication))
 
 
 def _plan_title(plan: Any) -> str:
     rows = f"{plan.rows} row{'s' if plan.rows != 1 else ''}"
     remat = "" if plan.remat is None else f", remat={_policy(plan.remat)}"
-    return f"Plan of a training step on {rows}{remat}, for the backend {plan.backend!r}"
+    devices = "" if plan.devices == 1 else f", one of {plan.devices} devices"
+    return f"Plan of a training step on {rows}{remat}, for the backend {plan.backend!r}{devices}"
 
 
 def _policy(remat: Any) -> str:
@@ -123,13 +128,14 @@ def plan_html(plan: Any) -> str:
     return html_page(_plan_title(plan), headings, rows, _plan_totals(plan))
 
 
-_ADVICE = ("remat", "Largest batch", "Peak memory", "FLOPs for each row")
+_ADVICE = ("remat", "Devices", "Largest batch", "Peak memory", "FLOPs for each row")
 
 
 def _advice_rows(advice: Any) -> list[tuple[str, ...]]:
     return [
         (
             "None" if each.remat is None else _policy(each.remat),
+            str(each.devices) if each.sharding is None else f"{each.devices}, {_sharding(each)}",
             str(each.rows) if each.rows else "none fits",
             size_text(each.plan.peak),
             number_text(each.flops_per_row),
@@ -138,10 +144,16 @@ def _advice_rows(advice: Any) -> list[tuple[str, ...]]:
     ]
 
 
+def _sharding(candidate: Any) -> str:
+    return repr(candidate.sharding) if isinstance(candidate.sharding, str) else "split weights"
+
+
 def _advice_totals(advice: Any) -> list[str]:
     if advice.best is not None:
         remat = "None" if advice.best.remat is None else _policy(advice.best.remat)
-        return [f"A batch of {advice.rows} fits with remat={remat}."]
+        devices = advice.best.devices
+        split = f" on {devices} devices" if devices > 1 else ""
+        return [f"A batch of {advice.rows} fits with remat={remat}{split}."]
     if any(each.rows for each in advice.candidates):
         return [f"A batch of {advice.rows} does not fit: choose a smaller batch."]
     return [
@@ -151,7 +163,7 @@ def _advice_totals(advice: Any) -> list[str]:
 
 def advice_text(advice: Any) -> str:
     """Returns the candidates of `fit_into` as text."""
-    lines = text_table(_ADVICE, _advice_rows(advice), {1, 2, 3})
+    lines = text_table(_ADVICE, _advice_rows(advice), {1, 2, 3, 4})
     title = f"Batches that fit into {size_text(advice.budget)}"
     return "\n".join([title, *lines, *_advice_totals(advice)])
 

@@ -226,7 +226,8 @@ def test_a_plan_fits_into_a_budget():
     small = plan.fit_into(100)
     assert small.best is None and "Not even one row fits" in str(small)
     tight = plan.fit_into(int(0.6 * plan.peak))
-    assert tight.best is None or tight.best.remat is not None
+    assert tight.best.remat is not None or tight.best.devices > 1
+    assert tight.best.plan.peak <= 0.6 * plan.peak and tight.best.rows >= 64
 
 
 def test_a_fixed_batch_size_is_kept():
@@ -236,6 +237,18 @@ def test_a_fixed_batch_size_is_kept():
     )
     assert {candidate.rows for candidate in plan.fit_into("1MB").candidates} == {4}
     assert {candidate.rows for candidate in plan.fit_into(10).candidates} == {0}
+    assert {candidate.devices for candidate in plan.fit_into(10).candidates} == {1, 2, 4}
+
+
+def test_more_devices_are_advised_if_nothing_fits_into_one():
+    x = h = fk.Input((8,))
+    for _ in range(2):
+        h = layers.Dense(512)(h)
+    plan = fk.plan(fk.Model(x, h), (spec(2, 8), spec(2, 512)), fk.Trainer("adam", "mse"))
+    advice = plan.fit_into(int(0.7 * plan.peak))
+    assert advice.best.devices > 1 and advice.best.sharding == "fsdp"
+    assert advice.best.plan.weights < plan.weights
+    assert f"on {advice.best.devices} devices" in str(advice)
 
 
 @pytest.mark.parametrize("limit", [1, 99, 100, 101, 1000, 12345, 10**9])

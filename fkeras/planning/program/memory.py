@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import heapq
 from collections import deque
@@ -9,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from fkeras.planning.program.backends import Backend
-from fkeras.planning.program.donation import with_copies
 from fkeras.planning.program.fusion import fused
 from fkeras.planning.program.library import with_library
 from fkeras.planning.program.operations import Operation, Program
+from fkeras.planning.program.waiting import with_combined_sums, with_copies
 
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 
@@ -43,7 +44,7 @@ def usage(program: Program, backend: Backend, donated: Mapping[int, int] = _NOTH
     """
     kernels = fused(with_library(program) if backend.is_cpu else program)
     if backend.is_cpu:
-        kernels = with_copies(kernels, donated)
+        kernels = with_copies(with_combined_sums(kernels), donated)
     inner = [_inside(operation, backend) for operation in kernels.operations]
     order = (_breadth_first if backend.is_cpu else _smallest_first)(kernels)
     return _simulate(kernels, order, inner, donated)
@@ -181,6 +182,10 @@ def _simulate(
     arguments = set(program.inputs)
     results = {buffer[n] for n in program.outputs if n is not None and n in buffer}
     temporary = [b for b in makers if b not in results and b not in arguments]
+    own_results = [b for b in results if b in makers and b not in arguments]
+    lives = {b: (starts[b], ends[b]) for b in (*temporary, *own_results)}
+    hosted = _inside_results(temporary, own_results, lives, sizes)
+    temporary = [b for b in temporary if b not in hosted]
     change = [0] * (len(order) + 2)
     for held in temporary:
         change[starts[held]] += sizes[held]
@@ -199,6 +204,33 @@ def _simulate(
             scope = f"{outer.scope}/{operation.scope}"
             alive.append((dataclasses.replace(operation, scope=scope), size))
     return Usage(peak, tuple(alive))
+
+
+def _inside_results(
+    temporary: Sequence[int],
+    results: Sequence[int],
+    lives: Mapping[int, tuple[int, int]],
+    sizes: Sequence[int],
+) -> set[int]:
+    """Returns the intermediate arrays that use the memory of a result before the result exists.
+
+    Args:
+        temporary: the intermediate arrays.
+        results: the results with memory of their own.
+        lives: the first and the last time of each array.
+        sizes: bytes of all arrays.
+    """
+    slots = [(sizes[result], [lives[result]]) for result in sorted(results, key=sizes.__getitem__)]
+    bounds = [size for size, _ in slots]
+    hosted: set[int] = set()
+    for number in sorted(temporary, key=lambda each: -sizes[each]):
+        first, last = lives[number]
+        for size, taken in slots[bisect.bisect_left(bounds, sizes[number]) :]:
+            if size and all(last < start or end < first for start, end in taken):
+                taken.append((first, last))
+                hosted.add(number)
+                break
+    return hosted
 
 
 def _maker(operation: Operation, output: int) -> Operation:

@@ -41,6 +41,7 @@ class Operation:
             arrays the last inputs, as far as the backend initializes them.
         result_scopes: for a loop, the name stack of the operation in the body that computes each
             output.
+        traffic: bytes that a device receives from others.
         looped: whether a loop repeats the operation, or the array has a part for each step.
     """
 
@@ -58,6 +59,7 @@ class Operation:
     stacks: int = 0
     result_scopes: tuple[str, ...] = ()
     looped: bool = False
+    traffic: int = 0
 
     def with_outputs(self, needed: set[int]) -> Operation:
         """Returns a loop without the stacked results that nothing reads."""
@@ -85,6 +87,7 @@ class Program:
         elements: number of elements of each value.
         inputs: the values of the arguments.
         outputs: the values of the results; None for a constant.
+        splits: for each result, the mesh axes that divide each axis.
     """
 
     operations: list[Operation] = dataclasses.field(default_factory=list)
@@ -92,6 +95,7 @@ class Program:
     elements: list[int] = dataclasses.field(default_factory=list)
     inputs: tuple[int, ...] = ()
     outputs: tuple[int | None, ...] = ()
+    splits: tuple[tuple[tuple[str, ...], ...], ...] = ()
 
     def value(self, shape: Sequence[int], dtype: Any) -> int:
         """Adds a value and returns its number."""

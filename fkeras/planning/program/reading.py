@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 from jax.extend.core import Literal
 
 from fkeras.engine.costs.counting import Costs
@@ -14,63 +16,191 @@ from fkeras.planning.program.backends import Backend
 from fkeras.planning.program.emitter import Emitter, primitive_costs
 from fkeras.planning.program.kinds import is_floating, kind_of, same_array
 from fkeras.planning.program.operations import Operation, Program
+from fkeras.planning.program.splits import Decision, Mesh, Split, decide, local_shape, whole
 
 _CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
+# the splits of a loop's carry settle after few rounds
+_ROUNDS = 3
 _LOOPS = ("scan", "while", "cond")
 _REMAT = ("remat2", "checkpoint", "remat")
 # elementwise operations without parameters that change their results
 _PLAIN = frozenset({"neg", "exp", "square", "mul", "add", "sub"})
 
-Values = dict[Any, "int | None"]
+
+class Place(NamedTuple):
+    """Where the value of a variable is.
+
+    Attributes:
+        number: the number of the value; None for a constant.
+        split: the split of the variable's array over devices.
+    """
+
+    number: int | None
+    split: Split
 
 
-def read(jaxpr: Any, backend: Backend) -> Program:
-    """Returns the program of a jaxpr, without the operations that no result needs.
+Values = dict[Any, Place]
+
+
+def read(
+    jaxpr: Any, backend: Backend, splits: Sequence[Split] | None = None, mesh: Mesh | None = None
+) -> Program:
+    """Returns the program of a jaxpr on one device, without the operations that no result needs.
 
     Args:
         jaxpr: a closed jaxpr with known sizes.
         backend: how the device's compiler expands operations.
+        splits: the splits of the arguments over the devices of a mesh.
+        mesh: the devices, or None for one device.
     """
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     program = Program()
-    values: Values = dict.fromkeys(inner.constvars)
-    arguments = [program.value(v.aval.shape, v.aval.dtype) for v in inner.invars]
-    values.update(zip(inner.invars, arguments, strict=True))
+    reader = _Reader(program, backend, mesh)
+    values: Values = {v: Place(None, whole(v.aval.shape)) for v in inner.constvars}
+    arguments = []
+    for place, variable in enumerate(inner.invars):
+        aval = variable.aval
+        split = whole(aval.shape) if splits is None else splits[place]
+        arguments.append(program.value(reader.local_shape(aval.shape, split), aval.dtype))
+        values[variable] = Place(arguments[-1], split)
     program.inputs = tuple(arguments)
-    _Reader(program, backend).equations(inner, values, "")
-    program.outputs = tuple(_number(values, variable) for variable in inner.outvars)
+    reader.equations(inner, values, "")
+    results = [_place(values, variable) for variable in inner.outvars]
+    program.outputs = tuple(place.number for place in results)
+    program.splits = tuple(place.split for place in results)
     return program.without_unused()
 
 
-def _number(values: Values, variable: Any) -> int | None:
-    return None if isinstance(variable, Literal) else values[variable]
+def _place(values: Values, variable: Any) -> Place:
+    if isinstance(variable, Literal):
+        return Place(None, whole(variable.aval.shape))
+    return values[variable]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Variable:
+    aval: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _LocalEquation:
+    """An equation with the shapes of one device."""
+
+    primitive: Any
+    params: Mapping[str, Any]
+    invars: tuple[Any, ...]
+    outvars: tuple[Any, ...]
 
 
 class _Reader:
-    def __init__(self, program: Program, backend: Backend):
-        self.program, self.backend = program, backend
+    def __init__(self, program: Program, backend: Backend, mesh: Mesh | None):
+        self.program, self.backend, self.mesh = program, backend, mesh
         self.seen: dict[Any, tuple[int, ...]] = {}
         self.transposed: dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
 
+    def local_shape(self, shape: Sequence[int], split: Split) -> tuple[int, ...]:
+        return tuple(shape) if self.mesh is None else local_shape(shape, split, self.mesh.sizes)
+
     def equations(self, jaxpr: Any, values: Values, outer: str) -> None:
         for equation in jaxpr.eqns:
-            inputs = [_number(values, variable) for variable in equation.invars]
+            places = [_place(values, variable) for variable in equation.invars]
             stack = str(equation.source_info.name_stack)
             scope = f"{outer}/{stack}" if outer and stack else outer or stack
-            results = self.equation(equation, inputs, scope)
+            results = self.equation(equation, places, scope)
             values.update(zip(equation.outvars, results, strict=True))
 
-    def equation(self, equation: Any, inputs: list[int | None], scope: str) -> Sequence[int | None]:
+    def equation(self, equation: Any, places: list[Place], scope: str) -> Sequence[Place]:
         name, params = equation.primitive.name, equation.params
         if name in _LOOPS:
-            return self.loop(equation, inputs, scope)
+            return self.loop(equation, places, scope)
         if name == "optimization_barrier":
-            return self.barrier(inputs, scope)
+            return self.barrier(places, scope)
+        jaxpr = next((params[key] for key in _CALLS if key in params), None)
+        if jaxpr is not None and not same_array(equation) and primitive_count(equation) is None:
+            return self.call(equation, getattr(jaxpr, "jaxpr", jaxpr), places, scope)
+        if self.mesh is None:
+            numbers = self.single(equation, [place.number for place in places], scope)
+            pairs = zip(numbers, equation.outvars, strict=True)
+            return [Place(number, whole(variable.aval.shape)) for number, variable in pairs]
+        return self.on_devices(equation, places, scope)
+
+    def on_devices(self, equation: Any, places: list[Place], scope: str) -> Sequence[Place]:
+        """Adds an equation on split arrays, with the communication that it needs."""
+        decision = decide(equation, [place.split for place in places])
+        decision = self.split_new_rows(equation, places, decision)
+        numbers, inputs = [], []
+        for variable, place, split in zip(equation.invars, places, decision.inputs, strict=True):
+            numbers.append(self.resplit(place, variable.aval, split, scope))
+            inputs.append(variable if isinstance(variable, Literal) else self.part(variable, split))
+        pairs = zip(equation.outvars, decision.outputs, strict=True)
+        outputs = [self.part(variable, split) for variable, split in pairs]
+        local = _LocalEquation(equation.primitive, equation.params, tuple(inputs), tuple(outputs))
+        results = list(self.single(local, numbers, scope))
+        if decision.partial:
+            results = [self.reduced(number, scope) for number in results]
+        return [Place(n, split) for n, split in zip(results, decision.outputs, strict=True)]
+
+    def split_new_rows(self, equation: Any, places: list[Place], decision: Decision) -> Decision:
+        """Splits new arrays with a row for each row of the batch, such as random numbers."""
+        mesh, shape = self.mesh, equation.outvars[0].aval.shape
+        if mesh is None or any(place.split for place in places) or shape[:1] != (mesh.rows,):
+            return decision
+        return decision._replace(outputs=((mesh.batch, *whole(shape[1:])),))
+
+    def part(self, variable: Any, split: Split) -> Any:
+        if not any(split):
+            return variable
+        shape = self.local_shape(variable.aval.shape, split)
+        return _Variable(jax.ShapeDtypeStruct(shape, variable.aval.dtype))
+
+    def resplit(self, place: Place, aval: Any, split: Split, scope: str) -> int | None:
+        """Returns the value with another split: gathered from the devices, or a part of the value."""
+        if place.number is None or split == place.split:
+            return place.number
+        key = ("resplit", place.number, place.split, split)
+        if key not in self.seen:
+            old = {name for names in place.split for name in names}
+            gathers = bool(old - {name for names in split for name in names}) or any(
+                names and names != before
+                for names, before in zip(split, place.split, strict=True)
+                if before
+            )
+            number = self.program.value(self.local_shape(aval.shape, split), aval.dtype)
+            operation = Operation(
+                "call" if gathers else "move",
+                "all_gather" if gathers else "dynamic_slice",
+                (place.number,),
+                (number,),
+                scope,
+                traffic=self.program.sizes[number] if gathers else 0,
+            )
+            self.program.operations.append(operation)
+            self.seen[key] = (number,)
+        return self.seen[key][0]
+
+    def reduced(self, number: int | None, scope: str) -> int | None:
+        """Returns the sum of the values of all devices."""
+        if number is None:
+            return None
+        output = len(self.program.sizes)
+        self.program.sizes.append(self.program.sizes[number])
+        self.program.elements.append(self.program.elements[number])
+        self.program.operations.append(
+            Operation(
+                "call",
+                "all_reduce",
+                (number,),
+                (output,),
+                scope,
+                in_place=True,
+                traffic=self.program.sizes[output],
+            )
+        )
+        return output
+
+    def single(self, equation: Any, inputs: list[int | None], scope: str) -> Sequence[int | None]:
         if same_array(equation):
             return inputs[:1]
-        jaxpr = next((params[key] for key in _CALLS if key in params), None)
-        if jaxpr is not None and primitive_count(equation) is None:
-            return self.call(equation, getattr(jaxpr, "jaxpr", jaxpr), inputs, scope)
         emitter = Emitter(self.program, self.seen, self.transposed, scope)
         expanded = self.backend.expand(emitter, equation, inputs)
         return self.plain(equation, inputs, scope) if expanded is None else expanded
@@ -122,48 +252,77 @@ class _Reader:
         return self.seen[key][0]
 
     def call(
-        self, equation: Any, jaxpr: Any, inputs: list[int | None], scope: str
-    ) -> Sequence[int | None]:
+        self, equation: Any, jaxpr: Any, places: Sequence[Place], scope: str
+    ) -> Sequence[Place]:
         params = equation.params
         again = equation.primitive.name in _REMAT and params.get("differentiated")
         if again and params.get("prevent_cse", True):
-            inputs = list(self.barrier(inputs, scope))
-        inner: Values = dict.fromkeys(jaxpr.constvars)
-        inner.update(zip(jaxpr.invars, inputs[len(inputs) - len(jaxpr.invars) :], strict=True))
+            places = self.barrier(places, scope)
+        inner: Values = {v: Place(None, whole(v.aval.shape)) for v in jaxpr.constvars}
+        inner.update(zip(jaxpr.invars, places[len(places) - len(jaxpr.invars) :], strict=True))
         self.equations(jaxpr, inner, scope)
-        return [_number(inner, variable) for variable in jaxpr.outvars]
+        return [_place(inner, variable) for variable in jaxpr.outvars]
 
-    def barrier(self, inputs: Sequence[int | None], scope: str) -> Sequence[int | None]:
-        known = tuple(dict.fromkeys(number for number in inputs if number is not None))
-        outputs = {}
+    def barrier(self, places: Sequence[Place], scope: str) -> Sequence[Place]:
+        known = tuple(dict.fromkeys(p.number for p in places if p.number is not None))
+        outputs: dict[int | None, int | None] = {None: None}
         for number in known:
             outputs[number] = len(self.program.sizes)
             self.program.sizes.append(self.program.sizes[number])
             self.program.elements.append(self.program.elements[number])
+        made = tuple(number for number in outputs.values() if number is not None)
         self.program.operations.append(
-            Operation("barrier", "optimization_barrier", known, tuple(outputs.values()), scope)
+            Operation("barrier", "optimization_barrier", known, made, scope)
         )
-        return [None if number is None else outputs[number] for number in inputs]
+        return [Place(outputs[place.number], place.split) for place in places]
 
-    def loop(self, equation: Any, inputs: list[int | None], scope: str) -> Sequence[int]:
+    def bodies(self, equation: Any, places: Sequence[Place]) -> tuple[list[Split], list[Program]]:
+        """Returns the splits of a loop's inputs, and the programs of its bodies."""
         name, params = equation.primitive.name, equation.params
+        splits = [place.split for place in places]
+        if name == "cond":
+            branches = params["branches"]
+            return splits, [read(b, self.backend, splits[1:], self.mesh) for b in branches]
+        if name == "while":
+            jaxpr, carry = params["body_jaxpr"], params["cond_nconsts"] + params["body_nconsts"]
+            first, count = params["cond_nconsts"], len(splits) - carry
+        else:
+            jaxpr, carry, first = params["jaxpr"], params["num_consts"], 0
+            count = params["num_carry"]
+        body = Program()
+        # the first step may split what the initial carry does not
+        for _ in range(1 if self.mesh is None else _ROUNDS):
+            inner = [
+                *splits[first : carry + count],
+                *(split[1:] for split in splits[carry + count :]),
+            ]
+            body = read(jaxpr, self.backend, inner, self.mesh)
+            made = list(body.splits[:count])
+            if made == splits[carry : carry + count]:
+                break
+            splits[carry : carry + count] = made
+        return splits, [body]
+
+    def loop(self, equation: Any, places: Sequence[Place], scope: str) -> Sequence[Place]:
+        name, params = equation.primitive.name, equation.params
+        splits, bodies = self.bodies(equation, places)
+        results = bodies[0].splits
         steps, unknown = 1, Costs()
         if name == "scan":
-            bodies = (_scan_body(read(params["jaxpr"], self.backend), params),)
-            steps = params["length"]
+            carried, steps = params["num_carry"], params["length"]
+            results = (*results[:carried], *(((), *split) for split in results[carried:]))
+            bodies = [_scan_body(bodies[0], params)]
         elif name == "while":
-            bodies = (read(params["body_jaxpr"], self.backend),)
             unknown = Costs(unknown=frozenset({name}))
-        else:
-            bodies = tuple(read(branch, self.backend) for branch in params["branches"])
         costs = max((body.costs() for body in bodies), key=lambda total: total.flops)
         outputs = tuple(
-            self.program.value(variable.aval.shape, variable.aval.dtype)
-            for variable in equation.outvars
+            self.program.value(self.local_shape(variable.aval.shape, split), variable.aval.dtype)
+            for variable, split in zip(equation.outvars, results, strict=True)
         )
-        known = tuple(number for number in inputs if number is not None)
+        triples = zip(places, equation.invars, splits, strict=True)
+        inputs = [self.resplit(place, v.aval, split, scope) for place, v, split in triples]
         scopes = [f"{scope}/{inner}" for inner in bodies[0].result_scopes()]
-        stacks = ()
+        stacks: tuple[int, ...] = ()
         if name == "scan" and self.backend.is_cpu:
             carried = params["num_carry"]
             stacks = self.stacks(outputs[carried:], scopes[carried:])
@@ -171,19 +330,19 @@ class _Reader:
             Operation(
                 "loop",
                 name,
-                (*known, *stacks),
+                (*(number for number in inputs if number is not None), *stacks),
                 outputs,
                 scope,
                 costs * steps + unknown,
                 expensive=True,
                 in_place=True,
-                body=bodies,
+                body=tuple(bodies),
                 steps=steps,
                 stacks=len(stacks),
                 result_scopes=tuple(scopes),
             )
         )
-        return outputs
+        return [Place(number, split) for number, split in zip(outputs, results, strict=True)]
 
     def stacks(self, results: Sequence[int], scopes: Sequence[str]) -> tuple[int, ...]:
         """Adds the initial arrays of stacked results, which exist from the start of the program."""

@@ -1,0 +1,162 @@
+"""Plans for meshes: bytes of one device, and the communication of XLA's partitioned program."""
+
+import re
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.planning.program.splits import decide, local_shape
+
+LOGITS = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
+RESULT = re.compile(r"= ([^=]*?) (?:all-reduce|all-gather|reduce-scatter|all-to-all)(?:-start)?\(")
+ARRAY = re.compile(r"(f32|s32|u32|pred)\[([\d,]*)\]")
+
+
+def received(program):
+    """Bytes that the collective operations of a compiled program return."""
+    text = re.sub(r"/\*.*?\*/", "", program)
+    shapes = [shape for result in RESULT.findall(text) for shape in ARRAY.findall(result)]
+    return sum(
+        np.prod([int(size) for size in sizes.split(",") if size], dtype=int)
+        * (1 if dtype == "pred" else 4)
+        for dtype, sizes in shapes
+    )
+
+
+def dense():
+    hidden = [layers.Dense(128, activation="relu") for _ in range(3)]
+    model = fk.Sequential([fk.Input((64,)), *hidden, layers.Dense(16)])
+    return model, (np.zeros((1024, 64), "float32"), np.zeros(1024, "int32"))
+
+
+def images():
+    x = fk.Input((16, 16, 3))
+    h = layers.MaxPooling2D()(layers.Conv2D(16, 3, padding="same", activation="relu")(x))
+    h = layers.Dropout(0.5)(layers.Flatten()(layers.Conv2D(8, 3, padding="same")(h)))
+    return fk.Model(x, layers.Dense(8)(h)), (
+        np.zeros((32, 16, 16, 3), "float32"),
+        np.zeros(32, "int32"),
+    )
+
+
+def attention():
+    x = fk.Input((16,), dtype="int32")
+    h = layers.Embedding(64, 32)(x)
+    h = layers.Add()([h, layers.MultiHeadAttention(4, 8)(h, h)])
+    h = layers.Dense(32)(layers.Dense(128, activation="gelu")(layers.LayerNormalization()(h)))
+    return fk.Model(x, layers.Dense(64)(h)), (
+        np.zeros((32, 16), "int32"),
+        np.zeros((32, 16), "int32"),
+    )
+
+
+COLUMNS = {
+    "dense_1/kernel": PartitionSpec(None, "model"),
+    "dense_1/bias": PartitionSpec("model"),
+    "dense_2/kernel": PartitionSpec("model"),
+}
+ROLES = {"batch": "data", "heads": "model", "hidden": "model"}
+CASES = (
+    pytest.param(dense, {"data": 8}, None, id="dense, rows"),
+    pytest.param(dense, {"data": 8}, "fsdp", id="dense, fsdp"),
+    pytest.param(dense, {"data": 2, "model": 4}, COLUMNS, id="dense, columns"),
+    pytest.param(images, {"data": 8}, None, id="images, rows"),
+    pytest.param(attention, {"data": 8}, "fsdp", id="attention, fsdp"),
+    pytest.param(attention, {"data": 2, "model": 4}, ROLES, id="attention, heads"),
+)
+
+
+@pytest.mark.parametrize(("case", "axes", "sharding"), CASES)
+def test_the_plan_of_a_mesh_is_that_of_xla(case, axes, sharding):
+    model, batch = case()
+    mesh = jax.make_mesh(tuple(axes.values()), tuple(axes))
+    trainer = fk.Trainer("adam", LOGITS, mesh=mesh, sharding=sharding)
+    plan = fk.plan(model, batch, trainer, donate=False)
+    run = trainer.init(model, jax.random.key(0))
+    compiled = jax.jit(trainer.step).lower(run, batch).compile()
+    memory = compiled.memory_analysis()
+    peak = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    assert plan.devices == 8
+    weights = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(run.model))
+    assert plan.weights == weights
+    slots = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(run.opt_state))
+    assert plan.optimizer == slots
+    assert plan.peak == pytest.approx(peak, rel=0.15)
+    assert plan.communication == pytest.approx(received(compiled.as_text()), rel=0.1)
+    assert sum(call.communication for call in plan.calls) == plan.communication
+
+
+def test_the_table_of_a_mesh():
+    model, batch = dense()
+    trainer = fk.Trainer("adam", LOGITS, mesh=jax.make_mesh((8,), ("data",)), sharding="fsdp")
+    plan = fk.plan(model, batch, trainer)
+    text = str(plan)
+    assert "one of 8 devices" in text and "Communication" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    rows = [candidate.rows for candidate in plan.fit_into("4MB").candidates]
+    assert all(each % 8 == 0 for each in rows) and max(rows) >= 1024
+    with pytest.raises(ValueError, match="divisible by the 8 devices"):
+        fk.plan(model, (batch[0][:30], batch[1][:30]), trainer)
+
+
+def test_rows_on_two_devices_need_half_of_the_operations():
+    model, batch = images()
+    alone = fk.plan(model, batch, fk.Trainer("sgd", LOGITS))
+    mesh = jax.make_mesh((2,), ("data",))
+    shared = fk.plan(model, batch, fk.Trainer("sgd", LOGITS, mesh=mesh))
+    assert shared.flops == pytest.approx(alone.flops / 2, rel=0.02)
+    assert shared.weights == alone.weights
+    assert shared.communication == pytest.approx(alone.gradients, rel=0.1)
+
+
+D, M, N = ("data",), ("model",), ()
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "splits", "inputs", "output", "partial"),
+    [
+        (jnp.add, [(4, 6), (4, 6)], [(D, N), (N, M)], [(D, M), (D, M)], (D, M), N),
+        (jnp.add, [(4, 6), (4, 6)], [(D, N), (N, D)], [(D, N), (D, N)], (D, N), N),
+        (lambda x: x.sum(0), [(4, 6)], [(D, M)], [(D, M)], (M,), D),
+        (lambda x: x.T, [(4, 6)], [(D, M)], [(D, M)], (M, D), N),
+        (lambda x: x.reshape(24), [(4, 6)], [(D, N)], [(D, N)], (D,), N),
+        (lambda x: x.reshape(24), [(4, 6)], [(N, D)], [(N, N)], (N,), N),
+        (lambda x: x.reshape(4, 6), [(24,)], [(D,)], [(D,)], (D, N), N),
+        (jnp.matmul, [(4, 6), (6, 8)], [(D, N), (N, M)], [(D, N), (N, M)], (D, M), N),
+        (jnp.matmul, [(4, 6), (6, 8)], [(D, M), (M, N)], [(D, M), (M, N)], (D, N), M),
+        (jnp.matmul, [(4, 6), (6, 8)], [(D, N), (D, N)], [(D, N), (N, N)], (D, N), N),
+        (jnp.matmul, [(4, 6), (6, 8)], [(D, N), (N, D)], [(D, N), (N, N)], (D, N), N),
+        (lambda x: jnp.cumsum(x, 0), [(4, 6)], [(D, M)], [(N, M)], (N, M), N),
+        (lambda x: jnp.sin(x), [(4, 6)], [(N, N)], [(N, N)], (N, N), N),
+    ],
+)
+def test_splits_of_operations(function, shapes, splits, inputs, output, partial):
+    arguments = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+    (equation,) = [
+        e
+        for e in jax.make_jaxpr(function)(*arguments).eqns
+        if e.primitive.name not in ("broadcast_in_dim",)
+    ]
+    if "jaxpr" in equation.params:
+        (equation,) = equation.params["jaxpr"].eqns
+    decision = decide(equation, splits)
+    assert list(decision.inputs) == inputs
+    assert decision.outputs == (output,)
+    assert decision.partial == partial
+
+
+def test_unknown_operations_gather_their_inputs():
+    variable = SimpleNamespace(aval=jax.ShapeDtypeStruct((4, 6), "float32"))
+    result = SimpleNamespace(aval=jax.ShapeDtypeStruct((6,), "float32"))
+    equation = SimpleNamespace(
+        primitive=SimpleNamespace(name="strange"), params={}, invars=[variable], outvars=[result]
+    )
+    decision = decide(equation, [(D, M)])
+    assert decision.inputs == ((N, N),) and decision.outputs == ((N,),)
+    assert local_shape((4, 6), (D, M), {"data": 2, "model": 4}) == (2, 2)
