@@ -100,7 +100,7 @@ def _pays(network: Network) -> bool:
     """Returns whether loops over repeated blocks compile faster and run about as fast.
 
     Measured on a CPU, in steps of 16 or 32 samples: 12 transformer blocks of width 128 compile in 0.4 of
-    the time and run in 0.75 to 0.96; blocks of width 512, with 12 MB of weights each, run in 1.2 to
+    the time and run in 0.72 to 1.02; blocks of width 512, with 12 MB of weights each, run in 1.2 to
     1.3, because the loop copies the weights of each block; convolutions run in 7, recurrent layers in
     1.2.
     """
