@@ -33,6 +33,8 @@ STATES = {
     "Network": "one entry for each layer that has state, by the name of the layer",
 }
 PAGES = DOCS / "reference" / "api"
+# namespaces whose classes are listed with their methods
+_WITH_MEMBERS = ("fkeras", "training", "planning", "engine", "saving")
 # file, namespace, title, text; a public namespace without a row gets a page too
 _LISTED = (
     (
@@ -250,7 +252,7 @@ def _texts(fulls: list[str]) -> Iterator[str]:
         yield from ("```{eval-rst}", f".. currentmodule:: {path}", "")
         if isinstance(value, type):
             yield f".. autoclass:: {name}"
-            if path in ("fkeras", "fkeras.training", "fkeras.engine", "fkeras.saving") or (
+            if path.removeprefix("fkeras.") in _WITH_MEMBERS or (
                 name in ("Callback", "Loss", "Metric", "Optimizer")
             ):
                 yield from ("   :members:", "   :member-order: bysource")

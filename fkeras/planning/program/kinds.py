@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Literal
 
 _SAME = (
     *("reshape", "squeeze", "expand_dims", "copy", "stop_gradient", "copy_p", "name"),
@@ -41,6 +43,9 @@ _REDUCTIONS = frozenset(
         *("reduce_xor", "argmax", "argmin"),
     }
 )
+
+# elementwise operations without parameters that change their results
+_PLAIN = frozenset({"neg", "exp", "square", "mul", "add", "sub"})
 
 
 def same_array(equation: Any) -> bool:
@@ -89,3 +94,20 @@ def kind_of(equation: Any, backend: str) -> tuple[str, bool]:
     if name in _REDUCTIONS:
         return "reduce", True
     return "call", True
+
+
+def equation_key(equation: Any, inputs: Sequence[int | None]) -> Any:
+    """Returns a key of equal operations, or None for operations that are not compared."""
+    parts: list[Any] = []
+    for variable, number in zip(equation.invars, inputs, strict=True):
+        if number is None:
+            if not isinstance(variable, Literal) or getattr(variable.val, "ndim", 0):
+                return None
+            parts.append(("literal", str(variable.val)))
+        else:
+            parts.append(number)
+    name, aval = equation.primitive.name, equation.outvars[0].aval
+    params: tuple = ()
+    if name not in _PLAIN:
+        params = tuple((each, str(value)) for each, value in equation.params.items())
+    return name, aval.shape, str(aval.dtype), params, tuple(parts)

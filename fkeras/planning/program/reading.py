@@ -14,7 +14,7 @@ from fkeras.engine.costs.counting import Costs
 from fkeras.engine.costs.rules import primitive_count
 from fkeras.planning.program.backends import Backend
 from fkeras.planning.program.emitter import Emitter, primitive_costs
-from fkeras.planning.program.kinds import is_floating, kind_of, same_array
+from fkeras.planning.program.kinds import equation_key, is_floating, kind_of, same_array
 from fkeras.planning.program.operations import Operation, Program
 from fkeras.planning.program.splits import Decision, Mesh, Split, decide, local_shape, whole
 
@@ -23,8 +23,6 @@ _CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
 _ROUNDS = 3
 _LOOPS = ("scan", "while", "cond")
 _REMAT = ("remat2", "checkpoint", "remat")
-# elementwise operations without parameters that change their results
-_PLAIN = frozenset({"neg", "exp", "square", "mul", "add", "sub"})
 
 
 class Place(NamedTuple):
@@ -59,7 +57,7 @@ def read(
     values: Values = {v: Place(None, whole(v.aval.shape)) for v in inner.constvars}
     arguments = []
     for place, variable in enumerate(inner.invars):
-        aval = variable.aval
+        aval: Any = variable.aval
         split = whole(aval.shape) if splits is None else splits[place]
         arguments.append(program.value(reader.local_shape(aval.shape, split), aval.dtype))
         values[variable] = Place(arguments[-1], split)
@@ -72,9 +70,8 @@ def read(
 
 
 def _place(values: Values, variable: Any) -> Place:
-    if isinstance(variable, Literal):
-        return Place(None, whole(variable.aval.shape))
-    return values[variable]
+    aval: Any = variable.aval
+    return Place(None, whole(aval.shape)) if isinstance(variable, Literal) else values[variable]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,7 +208,7 @@ class _Reader:
         avals = [variable.aval for variable in equation.outvars]
         if kind == "elementwise":
             inputs = [self.whole(number, avals[0], scope) for number in inputs]
-        key = None if kind == "call" else _key(equation, inputs)
+        key = None if kind == "call" else equation_key(equation, inputs)
         if key is not None and key in self.seen:
             return self.seen[key]
         outputs = tuple(self.program.value(aval.shape, aval.dtype) for aval in avals)
@@ -383,20 +380,3 @@ def _scan_body(body: Program, params: Mapping[str, Any]) -> Program:
         body.inputs[:first],
         tuple(outputs),
     )
-
-
-def _key(equation: Any, inputs: Sequence[int | None]) -> Any:
-    """Returns a key of equal operations, or None for operations that are not compared."""
-    parts: list[Any] = []
-    for variable, number in zip(equation.invars, inputs, strict=True):
-        if number is None:
-            if not isinstance(variable, Literal) or getattr(variable.val, "ndim", 0):
-                return None
-            parts.append(("literal", str(variable.val)))
-        else:
-            parts.append(number)
-    name, aval = equation.primitive.name, equation.outvars[0].aval
-    params: tuple = ()
-    if name not in _PLAIN:
-        params = tuple((each, str(value)) for each, value in equation.params.items())
-    return name, aval.shape, str(aval.dtype), params, tuple(parts)
