@@ -193,7 +193,7 @@ def vit():
         f = layers.Dense(384, activation="relu")(layers.LayerNormalization()(h))
         h = layers.Add()([h, layers.Dense(96)(f)])
     model = fk.Model(x, layers.Dense(10)(layers.GlobalAveragePooling1D()(h)))
-    return Case(model, (48, 32, 32, 3), (48,), trainer("adamw"))
+    return Case(model, (48, 32, 32, 3), (48,), trainer("adamw", depth="unroll"))
 
 
 def vgg():
