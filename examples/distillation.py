@@ -58,9 +58,11 @@ run, history = trainer.fit(  # no labels: a batch consists of images
     run, x_train, epochs=2 * epochs, batch_size=64, validation_data=x_test, callbacks=[stop]
 )
 
-student, teacher = (run.model.layers[name] for name in ("student", "teacher"))
-accuracy = (jnp.argmax(student(x_test), -1) == y_test).mean()
-print(f"The student has {student.count_params()} weights, the teacher {teacher.count_params()}.")
+student_layer, teacher_layer = (run.model.layers[name] for name in ("student", "teacher"))
+accuracy = (jnp.argmax(student_layer(x_test), -1) == y_test).mean()
+print(
+    f"The student has {student_layer.count_params()} weights, the teacher {teacher_layer.count_params()}."
+)
 print(f"Without labels, the student reaches a test accuracy of {accuracy:.1%}")
 print(
     f"and agrees with the teacher on {history.history['val_agreement'][-1]:.1%} of the test digits."

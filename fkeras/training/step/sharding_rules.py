@@ -280,7 +280,8 @@ def _check_keys(mesh: Any, sharding: Mapping, paths: list[str], roles: Mapping) 
             )
         if not is_pattern(key) and key not in (*all_roles, BATCH, FSDP):
             known = ", ".join(sorted(all_roles)) or "none"
-            similar = suggest(key, sorted({*all_roles, *ROLES, BATCH, FSDP}))
+            # a role of other layers is spelled well
+            similar = "" if key in ROLES else suggest(key, sorted({*ROLES, BATCH, FSDP}))
             raise ValueError(
                 f"sharding: no weight of the model has an axis of the role {key!r}.{similar} The roles "
                 f'of its weights are: {known}. "batch" splits the rows, "fsdp" the largest free '
@@ -302,6 +303,12 @@ def _check_spec(mesh: Any, path: str, shape: tuple, roles: tuple, spec: Any) -> 
             f"has the shape {shape}. Pass at most one entry per axis."
         )
     names = [name for entry in spec for name in names_of(entry)]
+    for entry in spec:
+        if len(set(names_of(entry))) < len(names_of(entry)):
+            raise ValueError(
+                f"sharding: the entry {entry!r} for {path!r} has a mesh axis twice. Name each mesh "
+                "axis once."
+            )
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         split_roles = [
