@@ -72,15 +72,19 @@ def layout(devices: Devices | None, sharding: Any, run: Any, batch: Any, rows: i
         rows: the number of rows of the batch.
     """
     leaves = jax.tree.leaves((run, batch))
-    if devices is None:
+    if devices is None or devices.count == 1:
         return Layout(None, tuple(whole(leaf.shape) for leaf in leaves), {})
     specs = weight_specs(devices, sharding, run.model)
     shapes = dict(zip(skeleton_of(run.model).names, leaves_of(run.model), strict=True))
     shapes = {path: leaf.shape for path, leaf in shapes.items() if leaf is not None}
 
+    def parted(entry: Any) -> tuple[str, ...]:
+        # an axis of one device divides nothing, and needs no communication
+        return tuple(name for name in names_of(entry) if devices.shape[name] > 1)
+
     def weight(path: str) -> Split:
         entries = [*specs[path], *(None,) * (len(shapes[path]) - len(specs[path]))]
-        return tuple(names_of(entry) for entry in entries)
+        return tuple(parted(entry) for entry in entries)
 
     def slot(path: tuple, leaf: Any) -> Split:
         # as the trainer places the slots of its optimizer
@@ -97,7 +101,7 @@ def layout(devices: Devices | None, sharding: Any, run: Any, batch: Any, rows: i
     splits += [whole(leaf.shape) for leaf in others[:state]]
     splits += slots
     splits += [whole(leaf.shape) for leaf in others[state + len(slots) :]]
-    names = names_of(batch_entry(devices, sharding))
+    names = parted(batch_entry(devices, sharding))
     for leaf in jax.tree.leaves(batch):
         has_rows = leaf.shape[:1] == (rows,)
         splits.append((names, *whole(leaf.shape[1:])) if has_rows else whole(leaf.shape))

@@ -115,6 +115,20 @@ def test_rows_on_two_devices_need_half_of_the_operations():
     assert shared.communication == pytest.approx(alone.gradients, rel=0.1)
 
 
+@pytest.mark.parametrize("axes", [{"data": 1}, {"data": 1, "model": 1}, {"data": 2, "model": 1}])
+def test_axes_of_one_device_need_no_communication(axes):
+    model, batch = dense()
+    mesh = jax.make_mesh(tuple(axes.values()), tuple(axes))
+    columns = {"dense_1/kernel": PartitionSpec(None, "model")} if "model" in axes else None
+    plan = fk.plan(model, batch, fk.Trainer("sgd", LOGITS, mesh=mesh, sharding=columns))
+    rows = {"data": axes["data"]}
+    other = jax.make_mesh(tuple(rows.values()), tuple(rows))
+    expected = fk.plan(model, batch, fk.Trainer("sgd", LOGITS, mesh=other))
+    assert plan.communication == expected.communication
+    assert bool(plan.communication) == (plan.devices > 1)
+    assert plan.peak == expected.peak
+
+
 D, M, N = ("data",), ("model",), ()
 
 
