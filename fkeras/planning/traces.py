@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -49,8 +50,13 @@ def measure(
                 with jax.profiler.TraceAnnotation(_STEP):
                     jax.block_until_ready(function())
         (path,) = pathlib.Path(folder).rglob("*.xplane.pb")
-        planes = list(jax.profiler.ProfileData.from_file(str(path)).planes)
-        windows, lines = _events(planes)
+        # planes, lines and events are views of this object, which they do not keep alive
+        data = jax.profiler.ProfileData.from_file(str(path))
+        with warnings.catch_warnings():
+            # older versions of JAX warn at the first event, and abort where warnings are errors
+            warnings.simplefilter("ignore", DeprecationWarning)
+            windows, lines = _events(data.planes)
+        del data
     return [divide(lines, start, end, awaited) for start, end, _ in windows]
 
 
