@@ -75,7 +75,7 @@ def _place(values: Values, variable: Any) -> Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Variable:
+class _LocalArray:
     aval: Any
 
 
@@ -148,7 +148,7 @@ class _Reader:
         if not any(split):
             return variable
         shape = self.local_shape(variable.aval.shape, split)
-        return _Variable(jax.ShapeDtypeStruct(shape, variable.aval.dtype))
+        return _LocalArray(jax.ShapeDtypeStruct(shape, variable.aval.dtype))
 
     def resplit(self, place: Place, aval: Any, split: Split, scope: str) -> int | None:
         """Returns the value with another split: gathered from the devices, or a part of the value."""
