@@ -297,11 +297,13 @@ class _Blocks:
         return {place: inputs[first + call][i] for (call, i), place in self.carried.items()}
 
     def is_chain(self) -> bool:
-        """Returns whether a block reads the block before, and a loop saves more than one call.
+        """Returns whether a block reads the block before, and a loop saves more than one simple call.
 
         Parallel branches are no chain: a loop would compute one branch after the other.
         """
-        return bool(self.carried) and self.rank[0] > 1
+        shapes = self.search.graph.shapes
+        has_inner_layers = any(shapes[names[0]][0].children for names in self._names())
+        return bool(self.carried) and (self.rank[0] > 1 or has_inner_layers)
 
     def is_consistent(self) -> bool:
         """Returns whether the blocks can run as one loop."""

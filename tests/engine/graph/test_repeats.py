@@ -175,3 +175,11 @@ def test_parallel_branches_and_pairs_of_calls_stay_single_calls():
     branches = [layers.Dense(6)(x) for _ in range(5)]
     pair = layers.Dense(4, "relu")(layers.Dense(4, "relu")(layers.Dense(4)(x)))
     assert not repeats(roll(fk.Model(x, [layers.Add()(branches), pair])).graph)
+
+
+def test_two_calls_of_nested_models_are_blocks():
+    x = y = fk.Input((6,))
+    for _ in range(2):
+        y = fk.Sequential([fk.Input((6,)), layers.Dense(6), layers.Dense(6)])(y)
+    (repeat,) = repeats(roll(fk.Model(x, y)).graph)
+    assert len(repeat.blocks) == 2
