@@ -8,6 +8,7 @@ from fkeras.training.loop.rescue import run_of
 from fkeras.training.nonfinite.find_nan import find_nan
 from fkeras.training.nonfinite.nan_report import Finding
 from fkeras.training.nonfinite.recovery import NonFiniteError
+from fkeras.training.processes.service import ProcessError
 from fkeras.training.records.history import Fitted, History
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState
@@ -23,6 +24,7 @@ __all__ = (
     "History",
     "Interrupted",
     "NonFiniteError",
+    "ProcessError",
     "Progress",
     "Stop",
     "TrainState",

@@ -6,7 +6,7 @@ Layout of a folder: `latest/<step>` and `best/<step>`, each with arrays in orbax
 the save.
 """
 
-from fkeras.training.checkpoint.compare import compare
+from fkeras.training.records.compare import compare
 from fkeras.training.checkpoint.data_fingerprint import data_fingerprint
 from fkeras.training.checkpoint.files.errors import CheckpointError
 from fkeras.training.checkpoint.fingerprint import model_fingerprint, optimizer_fingerprint

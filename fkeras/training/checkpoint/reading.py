@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import suggest
-from fkeras.training.checkpoint.compare import compare
+from fkeras.training.records.compare import compare
 from fkeras.training.checkpoint.files import arrays as named
 from fkeras.training.checkpoint.files import disk
 from fkeras.training.checkpoint.files.errors import BrokenSaveError, CheckpointError

@@ -1,0 +1,90 @@
+"""Signs of life of this process, which the other processes read.
+
+JAX detects a process that has ended after 100 seconds, and then ends all processes. A thread that
+stores a new number every second tells the same after 20 seconds, so a joint call can raise an error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import socket
+import threading
+from typing import Any
+
+from fkeras.training.processes.service import ProcessError, Service
+
+#: seconds between two signs of life
+INTERVAL = 1.0
+_NAME = "fkeras-pulse"
+
+
+class Pulse(threading.Thread):
+    """Thread that stores a sign of life of this process every second.
+
+    Args:
+        service: the texts of all processes.
+        process: number of this process.
+    """
+
+    def __init__(self, service: Service, process: int):
+        super().__init__(name=_NAME, daemon=True)
+        self._service, self._process = service, process
+        self._end = threading.Event()
+        #: what the main thread waits for, or None
+        self.waits_for: str | None = None
+
+    def run(self) -> None:
+        beat, facts = 0, {"pid": os.getpid(), "host": socket.gethostname(), "space": _pid_space()}
+        while not self._end.wait(INTERVAL if beat else 0):
+            beat += 1
+            text = json.dumps({**facts, "beat": beat, "waits_for": self.waits_for})
+            try:
+                self._service.put(key_of(self._process), text)
+            except ProcessError:  # the program ends, or process 0 has ended
+                return
+
+    def end(self) -> None:
+        """Ends the thread, before Python ends: a thread inside of JAX could end the process."""
+        self._end.set()
+        self.join(5)
+
+
+def start_pulse(service: Service, process: int) -> Pulse:
+    """Returns the running pulse of this process; starts the thread in the first call."""
+    for thread in threading.enumerate():
+        if isinstance(thread, Pulse):
+            return thread
+    pulse = Pulse(service, process)
+    pulse.start()
+    # runs before JAX's own function at exit, which closes the connection
+    atexit.register(pulse.end)
+    return pulse
+
+
+def key_of(process: int) -> str:
+    """Returns the key of the signs of life of a process."""
+    return f"fkeras/pulse/{process}"
+
+
+def _pid_space() -> str | None:
+    """Returns the name of the space of process numbers; None where the system has no such name."""
+    try:
+        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return None
+
+
+def has_ended(facts: dict[str, Any]) -> bool:
+    """Returns whether a process on this machine has ended, from its last sign of life."""
+    if facts["space"] is None or facts["space"] != _pid_space():
+        return False
+    try:
+        with open(f"/proc/{facts['pid']}/stat", encoding="utf-8") as file:
+            # a process that has ended, and whose parent has not noticed, has the state Z
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
