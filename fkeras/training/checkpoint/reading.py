@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import suggest
-from fkeras.training.records.compare import compare
 from fkeras.training.checkpoint.files import arrays as named
 from fkeras.training.checkpoint.files import disk
 from fkeras.training.checkpoint.files.errors import BrokenSaveError, CheckpointError
@@ -21,6 +20,7 @@ from fkeras.training.checkpoint.files.orbax_files import load_orbax, read_arrays
 from fkeras.training.checkpoint.files.record import missing_save, recorded
 from fkeras.training.checkpoint.files.writing import BEST, LATEST
 from fkeras.training.checkpoint.plan import Checkpoint
+from fkeras.training.records.compare import compare
 
 
 @dataclasses.dataclass(frozen=True)

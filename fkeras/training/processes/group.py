@@ -21,9 +21,9 @@ from typing import Any
 import jax
 from jax.errors import JaxRuntimeError
 
-from fkeras.training.records.compare import compare
 from fkeras.training.processes import pulse
 from fkeras.training.processes.service import ProcessError, Service
+from fkeras.training.records.compare import compare
 
 # Seconds without a sign of life after which a process counts as ended.
 _SILENCE = 20.0
