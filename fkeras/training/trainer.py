@@ -7,36 +7,34 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
-import numpy as np
 from jax.core import Tracer
 
 from fkeras import optimizers
-from fkeras.engine import Configurable, Layer, Output, option, trainable_weights, unfreeze
+from fkeras.engine import Configurable, Output, option
 from fkeras.engine.config.converters import choice
 from fkeras.engine.config.field_types import Converted
 from fkeras.engine.migration_hints.arguments import explains_arguments
-from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
 from fkeras.engine.values.argument_types import Arrays, Data
-from fkeras.engine.values.random import check_key
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, sources
-from fkeras.training.inputs.model_state import check_model_state
-from fkeras.training.loop import batch_loops, fitting, predicting, pure
+from fkeras.training.loop import batch_loops, fitting, predicting, pure, starting
+from fkeras.training.loop.agreement import compare_call
 from fkeras.training.loop.rescue import Current
+from fkeras.training.processes.group import together
 from fkeras.training.records.history import Fitted
 from fkeras.training.records.progress import Progress
-from fkeras.training.records.state import M, TrainState, own_copy
+from fkeras.training.records.state import M, TrainState
 from fkeras.training.step import (
     objective,
     objective_call,
-    optimizer_state,
     outputs,
     sharding,
     sharding_rules,
     step,
 )
+from fkeras.training.step.shares import share_of
 from fkeras.training.trainer_fields import (
     Factors,
     LossLike,
@@ -182,36 +180,7 @@ class Trainer(Configurable):
                 output, if the optimizer names an unknown weight, or if the state does not belong to
                 the model.
         """
-        if not isinstance(model, Layer):
-            check_not_keras(model, "Trainer.init")
-            raise TypeError(
-                f"Trainer.init: expected a model, received {type(model).__name__}. Write "
-                "trainer.init(fk.Model(inputs, outputs), jax.random.key(0))."
-            )
-        check_key(key, "Trainer.init")
-        checks.require_loss(self, model)
-        # before the build: an error of the rules takes no memory
-        sharding.check(self, model)
-        built = sharding.build(self, model, key)
-        objective_call.check_model(built)
-        if state is None:
-            state = built.init_state()
-        else:
-            check_model_state(built, state)
-        if isinstance(self.optimizer, optimizers.BaseOptimizer):
-            self.optimizer.check_paths(tuple(trainable_weights(unfreeze(built))))
-        run = TrainState(
-            model=built,
-            state=state,
-            opt_state=optimizer_state.start(self.optimizer, built),
-            metrics=objective.empty(self, built, state, batch),
-            # `device_put` of a NumPy array is strongly typed, and compiles nothing.
-            step=jax.device_put(np.zeros((), "int32")),
-            key=key,
-        )
-        # Donating the run would otherwise delete the caller's key, too.
-        run = run.replace(key_data=own_copy(run.key_data))
-        return sharding.place(self, run)
+        return starting.start(self, model, key, state, batch)
 
     def step(self, run: TrainState[M], batch: Any) -> tuple[TrainState[M], dict[str, jax.Array]]:
         """Returns `(run, logs)` after one step on a batch `(x, y)` or `(x, y, sample_weight)`.
@@ -239,6 +208,15 @@ class Trainer(Configurable):
         # A compiled function returns dictionaries sorted by key: restore the order of the logs.
         names = objective.log_names(outputs.heads(self, run.model), new.metrics)
         return new, {name: logs[name] for name in names}
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """`(index, count)`: the share of the rows of each batch that sources of this process yield.
+
+        `(0, 1)` without a mesh of several processes. Processes that split only weights have the same
+        share.
+        """
+        return share_of(self)
 
     def reset_metrics(self, run: TrainState[M]) -> TrainState[M]:
         """Returns the run with empty metric sums."""
@@ -318,7 +296,7 @@ class Trainer(Configurable):
         the event are called again.
         """
         # Entered before the checks: from the first line on, every exception carries the run.
-        with Current(run) as current:
+        with Current(run) as current, together(self.mesh, "fit") as group:
             checks.check_run(run, "fit")
             checks.check_alive(run, "fit")
             options = fitting.Options(
@@ -336,7 +314,7 @@ class Trainer(Configurable):
                 checkpoint=checkpoint,
             )
             feed, held = sources.training_feeds(
-                self, run, (x, y, sample_weight), class_weight, validation_data, options
+                self, run, (x, y, sample_weight), class_weight, validation_data, options, group
             )
             run, history = fitting.fit(
                 self,
@@ -346,6 +324,7 @@ class Trainer(Configurable):
                 hooks.check_callbacks(callbacks),
                 options,
                 current,
+                group,
             )
             return Fitted(run, history)
 
@@ -379,7 +358,9 @@ class Trainer(Configurable):
         batch_size = arguments.convert("run", "batch_size", batch_size)
         shuffle = arguments.convert("run", "shuffle", shuffle)
         checks.check_alive(run, "run")
-        return pure.run(self, run, data, epochs, batch_size, shuffle)
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((run, data)))
+        with together(None if traced else self.mesh, "run") as group:
+            return pure.run(self, run, data, epochs, batch_size, shuffle, group)
 
     @explains_arguments
     def evaluate(
@@ -412,13 +393,16 @@ class Trainer(Configurable):
         size = arguments.convert("evaluate", "batch_size", 32 if batch_size is None else batch_size)
         steps = arguments.convert("evaluate", "steps", steps)
         verbose = arguments.convert("evaluate", "verbose", verbose)
-        feed = sources.feed(self, run, rows, size, steps, "evaluate")
-        progress = Progress(verbose, 1, feed.steps, title="Evaluation")
-        progress.start(0)
-        logs, done = batch_loops.evaluate(self, run, feed.sums, feed, progress)
-        progress.stop()
-        progress.end(logs, feed.rows(done), done)
-        return logs
+        with together(self.mesh, "evaluate") as group:
+            feed = sources.feed(self, run, rows, size, steps, "evaluate", group)
+            compare_call(group, self, run, {"data": feed}, batch_size=size)
+            run = sharding.place(self, run) if group.count > 1 else run
+            progress = Progress(verbose if group.leads else 0, 1, feed.steps, title="Evaluation")
+            progress.start(0)
+            logs, done = batch_loops.evaluate(self, run, feed.sums, feed, progress, group=group)
+            progress.stop()
+            progress.end(logs, feed.rows(done), done)
+            return logs
 
     @explains_arguments
     def predict(
@@ -449,7 +433,8 @@ class Trainer(Configurable):
             steps = arguments.convert("predict", "steps", steps)
         outputs.require_network(run.model)
         try:
-            return predicting.predict(self, run, x, size, steps)
+            with together(self.mesh, "predict") as group:
+                return predicting.predict(self, run, x, size, steps, group)
         except (RuntimeError, ValueError):  # JAX raises either for a donated array
             checks.check_alive(run, "predict")
             raise

@@ -9,6 +9,7 @@ random sample of the epoch, so the statistics stay unbiased.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.engine.values.arrays import computed_dtype
 from fkeras.training.data import host_arrays
+from fkeras.training.processes.arrays import put
 
 #: largest number of batches, and of bytes, of a chunk of host rows
 CHUNK, CHUNK_BYTES = 32, 1 << 22
@@ -56,6 +58,7 @@ class Feed:
         exact: whether the last batch has only the remaining rows, in a separate call, because
             objectives and losses of layers cannot ignore filled-up rows.
         sums: empty sums of the losses and metrics of these rows.
+        send: moves stacked batches to the devices of several processes; None for one process.
 
     Example:
         >>> feed = feed_of(np.arange(5), 2)
@@ -69,6 +72,7 @@ class Feed:
     resident: Any = None
     exact: bool = False
     sums: Any = None
+    send: Callable[[Any], Any] | None = None
 
     def __len__(self) -> int:
         return host_arrays.length(self.tree)
@@ -160,7 +164,7 @@ class Epoch:
         # Always the full capacity: a chunk of fewer batches would compile another program.
         counts = np.zeros(feed.capacity, "int32")
         counts[:number] = feed.counts(start, number)
-        return (self._chunk(start, number), counts), number
+        return (self._sent(self._chunk(start, number)), counts), number
 
     def state(self) -> Any:
         """Returns None: the index in the order is all that a resumed training needs."""
@@ -170,7 +174,11 @@ class Epoch:
         """Returns the last batch of an exact feed, with the remaining rows only."""
         rows = np.asarray(self.order)[start * self.feed.size : len(self.feed)]
         batch = jax.tree.map(host_arrays.canonical, host_arrays.take(self.feed.tree, rows))
-        return jax.tree.map(lambda a: a[None], batch), np.asarray([len(rows)], "int32")
+        batches = jax.tree.map(lambda a: a[None], batch)
+        return self._sent(batches), np.asarray([len(rows)], "int32")
+
+    def _sent(self, batches: Any) -> Any:
+        return batches if self.feed.send is None else self.feed.send(batches)
 
     def _chunk(self, start: int, number: int) -> Any:
         feed, capacity = self.feed, self.feed.capacity
@@ -205,16 +213,26 @@ def feed_of(tree: Any, size: int, steps: int | None = None) -> Feed:
 
 def placed(feed: Feed, mesh: Any = None) -> Feed:
     """Returns the feed with its arrays on every device, if they take at most a quarter of memory."""
-    size = sum(array.nbytes for array in jax.tree.leaves(feed.tree))
-    if size > device_bytes() // 4:
+    if not is_small(feed):
         return feed
-    layout = None if mesh is None else NamedSharding(mesh, PartitionSpec())
     resident = jax.tree.map(_with_room, feed.tree)
     # The call of the step transfers a single small batch: a separate `device_put` costs more than
     # a step of a small model.
-    if feed.steps > 1 or size > SENT_BYTES or mesh is not None:
-        resident = jax.device_put(resident, layout)
+    if mesh is not None:
+        layout = NamedSharding(mesh, PartitionSpec())
+        resident = jax.tree.map(lambda array: put(array, layout), resident)
+    elif feed.steps > 1 or _bytes(feed) > SENT_BYTES:
+        resident = jax.device_put(resident)
     return dataclasses.replace(feed, resident=resident)
+
+
+def is_small(feed: Feed) -> bool:
+    """Returns whether the arrays take at most a quarter of the memory of a device."""
+    return _bytes(feed) <= device_bytes() // 4
+
+
+def _bytes(feed: Feed) -> int:
+    return sum(array.nbytes for array in jax.tree.leaves(feed.tree))
 
 
 def _with_room(array: np.ndarray) -> np.ndarray:

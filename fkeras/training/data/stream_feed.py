@@ -75,6 +75,13 @@ class Batches:
         return callable(self.source) and not hasattr(self.source, "__iter__")
 
     @property
+    def moves_between_shares(self) -> bool:
+        """Whether the position of the source in one process is valid in any number of processes."""
+        # a function of the step has no position
+        running = None if self._by_step else self._pass_at(0)
+        return running is None or getattr(running, "moves_between_shares", False)
+
+    @property
     def size(self) -> int:
         """Number of rows of a full batch; 0 before the first batch."""
         # After a resume in the last batch of a pass, the first batch received may be a short one.
@@ -91,7 +98,7 @@ class Batches:
         if self.running is None:
             self.running = self._pass_at(int(step or 0))
         elif self.steps is None and not self.positioned:
-            if self._once:
+            if self.once:
                 raise ValueError(
                     f"Trainer.{self.what}: the iterator is exhausted after the first epoch. Pass "
                     "an iterable that starts again, such as a list of batches or an object with "
@@ -106,9 +113,9 @@ class Batches:
         begin = getattr(self.source, "pass_at", None)
         return iter(self.source) if begin is None else begin(step)
 
-    # An iterator that returns itself cannot begin a second pass.
     @property
-    def _once(self) -> bool:
+    def once(self) -> bool:
+        """Whether the source is an iterator, which cannot begin a second pass."""
         return hasattr(self.source, "__next__") and iter(self.source) is self.source
 
     def example(self, step: int = 0) -> Any:
@@ -165,7 +172,7 @@ class Batches:
             return
         # For an iterator, the batch that `example` read is gone and counts as skipped. Another
         # source begins a new pass below, which yields that batch again.
-        batches -= self._once and self.unpeek(0) is not None
+        batches -= self.once and self.unpeek(0) is not None
         self.peeked = None
         running: Any = self._pass_at(step)
         self.running, self.positioned = running, True
@@ -174,6 +181,15 @@ class Batches:
             batches, self.seen = skip, 1
         # `_next` begins a new pass only if `seen` is positive: an empty source must not loop.
         self.seen = max(self.seen, batches)
+        self.skip(batches, step)
+
+    def skip(self, batches: int, step: int) -> None:
+        """Skips batches of the source, over the ends of passes.
+
+        Args:
+            batches: number of batches.
+            step: number of the step at which the pass began.
+        """
         for skipped in range(batches):
             assert self.running is not None  # `again` replaces the iterator at the end of a pass
             if next(self.running, None) is None and self.again(step + skipped) is None:
@@ -181,10 +197,15 @@ class Batches:
 
     def again(self, step: int) -> Any:
         """Begins a new pass and returns its first batch; None for an iterator at its end."""
-        if self._once:
+        if self.once:
             return None
-        running = self.running = self._pass_at(step)
-        return next(running, None)
+        self.begin_pass(step)
+        assert self.running is not None
+        return next(self.running, None)
+
+    def begin_pass(self, step: int) -> None:
+        """Begins a new pass over the source."""
+        self.running = self._pass_at(step)
 
     def read(self, batch: Any, number: int) -> Any:
         """Returns a batch as host arrays, checked against the first batch."""
@@ -225,11 +246,26 @@ class Batches:
 
 
 class BatchEpoch:
-    """Remaining batches of an epoch; `take` returns the next batches."""
+    """Remaining batches of an epoch; `take` returns the next batches.
+
+    Attributes:
+        done: number of batches that are done.
+        failure: exception of the source, which the next `take` raises.
+        holds: whether `take` returns None at the end of a pass even if the epoch needs more batches;
+            `begin_pass` then continues.
+    """
 
     def __init__(self, feed: Batches, iterator: Iterator | None, step: int, done: int):
         self.feed, self.iterator, self.step, self.done = feed, iterator, step, done
         self.failure: BaseException | None = None
+        self.holds = False
+
+    def begin_pass(self) -> None:
+        """Begins the next pass over the source, at the end of a pass."""
+        feed = self.feed
+        if self.iterator is not None and not feed.once:
+            feed.begin_pass(self.step + self.done)
+            self.iterator = feed.running
 
     def take(self, number: int) -> tuple[tuple, int] | None:
         """Returns `(rows, taken)` for `step.batch_at`, or None at the end of the epoch.
@@ -290,14 +326,15 @@ class BatchEpoch:
                 batch = feed.source(self.step + self.done)
             else:
                 batch = next(self.iterator, None)
-                if batch is None and feed.steps is not None and feed.seen:
+                if batch is None and feed.steps is not None and feed.seen and not self.holds:
                     batch = feed.again(self.step + self.done)
                     self.iterator = feed.running
         except Exception as error:
             error.add_note(f"while batch {self.done + 1} of Trainer.{feed.what} was read")
             raise
         if batch is None:
-            self._ended()
+            if not self.holds:
+                self._ended()
             return None
         feed.seen += 1
         return feed.read(batch, self.done)

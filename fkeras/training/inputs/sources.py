@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +12,11 @@ import numpy as np
 
 from fkeras.engine.call.network_inputs import check_ranges
 from fkeras.training.data import array_feed, batch_parts, host_arrays
+from fkeras.training.data.joint_feed import JointBatches
 from fkeras.training.data.stream_feed import Batches, is_batches
 from fkeras.training.inputs import checks, ids
-from fkeras.training.step import objective, outputs, sharding
+from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.step import objective, outputs, sharding, shares
 from fkeras.training.step.objective_call import refuse_class_weight
 
 
@@ -24,8 +27,9 @@ def training_feeds(
     class_weight: Mapping[int, float] | None,
     validation_data: Any,
     options: Any,
+    group: Alone = ALONE,
 ) -> tuple[Any, Any]:
-    """Returns `(feed, validation feed or None)` of a training."""
+    """Returns `(feed, validation feed or None)` of a training, for this process of a group."""
     x, y, sample_weight = rows
     size, steps = options.batch_size, options.steps_per_epoch
     if class_weight is not None and batch_parts.sees_whole_batch(trainer):
@@ -37,7 +41,7 @@ def training_feeds(
             sample_weight=sample_weight,
             validation_split=options.validation_split,
         )
-        feed = _batches(trainer, run.model, x, steps, "fit", class_weight)
+        feed = _batches(trainer, run.model, x, steps, "fit", class_weight, group)
     else:
         host = _host(trainer, x, y, sample_weight, "fit")
         if options.validation_split:
@@ -52,13 +56,15 @@ def training_feeds(
             check_finite_rows(trainer, run.model, host)
         host = host_arrays.in_memory(host)
         checks.check_stateful(run.model, count, min(size, count), options.shuffle)
-        feed = _arrays(trainer, host, size, steps)
+        feed = _arrays(trainer, host, size, steps, group)
     feed = with_sums(trainer, run, feed, True)
     if validation_data is None:
         return feed, None
     size, steps = options.validation_batch_size or size, options.validation_steps
     validation_feed = _validation(trainer, validation_data)
-    validation_feed = _feed(trainer, run, validation_feed, size, steps, "fit: validation_data")
+    validation_feed = _feed(
+        trainer, run, validation_feed, size, steps, "fit: validation_data", group
+    )
     return feed, with_sums(trainer, run, validation_feed, False)
 
 
@@ -75,32 +81,50 @@ def with_sums(trainer: Any, run: Any, feed: Any, training: bool) -> Any:
     return dataclasses.replace(feed, sums=sums)
 
 
-def feed(trainer: Any, run: Any, rows: tuple, size: int, steps: int | None, call: str) -> Any:
-    """Returns the feed of an evaluation."""
-    return with_sums(trainer, run, _feed(trainer, run, rows, size, steps, call), False)
+def feed(
+    trainer: Any,
+    run: Any,
+    rows: tuple,
+    size: int,
+    steps: int | None,
+    call: str,
+    group: Alone = ALONE,
+) -> Any:
+    """Returns the feed of an evaluation, for this process of a group."""
+    return with_sums(trainer, run, _feed(trainer, run, rows, size, steps, call, group), False)
 
 
-def _feed(trainer: Any, run: Any, rows: tuple, size: int, steps: Any, call: str) -> Any:
+def _feed(
+    trainer: Any, run: Any, rows: tuple, size: int, steps: Any, call: str, group: Alone
+) -> Any:
     x, y, sample_weight = rows
     if y is None and is_batches(x):
         _reject_arguments(call, "a source of batches", sample_weight=sample_weight)
-        return _batches(trainer, run.model, x, steps, call, None)
+        return _batches(trainer, run.model, x, steps, call, None, group)
     host = _host(trainer, x, y, sample_weight, call)
     count = check_rows(trainer, run.model, host, size)
     checks.check_stateful(run.model, count, min(size, count), False)
-    return _arrays(trainer, host_arrays.in_memory(host), size, steps)
+    return _arrays(trainer, host_arrays.in_memory(host), size, steps, group)
 
 
-def _arrays(trainer: Any, host: tuple, size: int, steps: int | None) -> array_feed.Feed:
+def _arrays(
+    trainer: Any, host: tuple, size: int, steps: int | None, group: Alone
+) -> array_feed.Feed:
     sharding.check_rows(trainer, size)
     feed = array_feed.feed_of(host, size, steps)
     # An objective cannot ignore filled-up rows, so its batches are never rounded up to a multiple
     # of the number of devices.
     if batch_parts.sees_whole_batch(trainer):
         feed = dataclasses.replace(_check_steps(feed, steps), exact=True)
+    else:
+        feed = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
+        feed = _check_steps(feed, steps)
+    if group.count == 1:
         return array_feed.placed(feed, trainer.mesh)
-    feed = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
-    return array_feed.placed(_check_steps(feed, steps), trainer.mesh)
+    # devices of different memory: the arrays are resident in all processes or in none
+    fits = all(group.agree(array_feed.is_small(feed), "the place of the data"))
+    feed = dataclasses.replace(feed, send=functools.partial(shares.spread, trainer))
+    return array_feed.placed(feed, trainer.mesh) if fits else feed
 
 
 def _check_steps(feed: array_feed.Feed, steps: int | None) -> array_feed.Feed:
@@ -122,18 +146,34 @@ def _reject_arguments(call: str, source_kind: str, **arguments: Any) -> None:
             )
 
 
-def _batches(trainer: Any, model: Any, x: Any, steps: Any, call: str, class_weight: Any) -> Batches:
+def _batches(
+    trainer: Any, model: Any, x: Any, steps: Any, call: str, class_weight: Any, group: Alone
+) -> Batches:
     # NaN in a stream is found by the device (`on_nonfinite`): checking each batch on the host
     # would delay every step.
     def checked(batch: Any) -> Any:
-        sharding.check_rows(trainer, host_arrays.length(batch))
+        if group.count == 1:  # otherwise `joined` checks the rows of all processes
+            sharding.check_rows(trainer, host_arrays.length(batch))
         check_rows(trainer, model, batch, host_arrays.length(batch), finite=False)
         return weighted(trainer, batch, class_weight, model)
 
     def host(batch: Any, what: str) -> Any:
         return _host_batch(trainer, batch, what)
 
-    return Batches(x, steps, call, checked, host, exact=batch_parts.sees_whole_batch(trainer))
+    exact = batch_parts.sees_whole_batch(trainer)
+    if group.count == 1:
+        return Batches(x, steps, call, checked, host, exact)
+    return JointBatches(
+        x,
+        steps,
+        call,
+        checked,
+        host,
+        exact,
+        group=group,
+        shares=shares.share_of(trainer)[1],
+        join=functools.partial(shares.joined, trainer),
+    )
 
 
 def _host(trainer: Any, x: Any, y: Any, sample_weight: Any, call: str) -> Any:

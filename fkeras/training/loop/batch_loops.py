@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step
@@ -99,6 +100,7 @@ def evaluate(
     feed: Any,
     progress: Progress | None = None,
     call_size: CallSize | None = None,
+    group: Alone = ALONE,
 ) -> tuple[dict[str, Any], int]:
     """Evaluates the model on a feed.
 
@@ -109,6 +111,7 @@ def evaluate(
         feed: the evaluation data.
         progress: the progress bar, or None.
         call_size: chooses the number of batches per call; a new `CallSize` if None.
+        group: the processes that evaluate together.
 
     Returns:
         `(logs, batches)`: the logs, and the number of batches.
@@ -120,7 +123,10 @@ def evaluate(
     epoch, logs = feed.epoch(None), {}
     waiting: tuple[int, Any] | None = None  # batches and logs of the call before
     call_size.start()
-    while (chunk := epoch.take(call_size.batches)) is not None:
+    while True:
+        chunk = epoch.take(group.agree(call_size.batches, "the batches of a call")[0])
+        if chunk is None:
+            break
         rows, number = chunk
         if call_size.fresh and progress is not None:
             progress.compile_starts()
@@ -131,17 +137,18 @@ def evaluate(
         steps = np.int32(number if mode == "loop" else 0)
         carry, logs = step.compiled_test(*static, mode, leaves, carry, rows, steps)
         if call_size.fresh:
-            jax.block_until_ready(logs)
+            group.wait(logs)
             call_size.measured(number)
             if progress is not None:
                 progress.compiled()
         elif waiting is not None:
             # Wait for the call before the newest one: the device keeps one call in its queue.
-            jax.block_until_ready(waiting[1])
+            group.wait(waiting[1])
             call_size.measured(waiting[0])
         waiting = (number, logs)
         if progress is not None:
             progress.step(epoch.done, feed.rows(epoch.done), _reader(names, logs))
+    group.wait(logs)
     return as_floats(names, logs), epoch.done
 
 
@@ -155,6 +162,7 @@ def predict(
     feed: Any,
     put: Callable[[Any], Any],
     compute: Callable[..., tuple[Any, Any]] = step.compiled_predict,
+    group: Alone = ALONE,
 ) -> Any:
     """Returns the model's outputs on a feed, as NumPy arrays.
 
@@ -163,6 +171,7 @@ def predict(
         feed: the inputs.
         put: transfers a batch to the devices.
         compute: `(model, state, batch) -> (updates, value)`.
+        group: the processes that predict together.
     """
     state, pending, parts = run.state, [], []
     for start in range(feed.steps):
@@ -173,8 +182,8 @@ def predict(
         # Fetch with a delay of two batches: the device computes during the transfer, and at most
         # three outputs occupy its memory.
         if len(pending) > 2:
-            parts.append(_fetch(*pending.pop(0)))
-    parts.extend(_fetch(*entry) for entry in pending)
+            parts.append(_fetch(group, *pending.pop(0)))
+    parts.extend(_fetch(group, *entry) for entry in pending)
     if len(parts) == 1:
         return parts[0]
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
@@ -186,7 +195,8 @@ def predict_batch(run: TrainState, x: np.ndarray) -> Any:
     return np.asarray(value) if isinstance(value, jax.Array) else jax.tree.map(np.asarray, value)
 
 
-def _fetch(value: Any, count: int) -> Any:
+def _fetch(group: Alone, value: Any, count: int) -> Any:
+    group.wait(value)
     # Sliced on the host: slicing on the device would compile a program for each `count`.
     return jax.tree.map(lambda array: np.asarray(array)[:count], value)
 

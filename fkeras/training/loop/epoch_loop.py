@@ -19,6 +19,7 @@ from fkeras.training.data import array_feed
 from fkeras.training.loop.batch_loops import CallSize, as_floats
 from fkeras.training.loop.rescue import Point, is_usable
 from fkeras.training.nonfinite import recovery
+from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState, join, own_copy, split, strong
 from fkeras.training.step import objective, outputs, step
@@ -90,7 +91,16 @@ class LoopHooks:
     """Hooks between device calls (callbacks, checkpoints); the default does nothing."""
 
     hooks: bool = False  # whether `visit` has an effect
+    group: Alone = ALONE  # the processes that train together
     interrupts: Any = None  # an `Interrupts`, which delays signals while a call donates a run
+
+    def turn(self, number: int) -> int:
+        """Returns the number of batches of the next call; all processes receive the same number.
+
+        Args:
+            number: the number that this process would choose.
+        """
+        return number
 
     def until(self, done: int) -> int | None:
         """Returns the number of batches from batch `done` to the next visit; None if none is due."""
@@ -144,7 +154,8 @@ class EpochLoop:
         self.left_out: list[int] = []
         # Repeating a call after a NaN needs the arrays before the call, which donation destroys:
         # donate only runs that take a large part of the device's memory.
-        self.large = sum(map(_bytes, leaves)) > array_feed.device_bytes() // 16
+        large = sum(map(_bytes, leaves)) > array_feed.device_bytes() // 16
+        self.large = loop_hooks.group.agree(large, "the size of the run")[0]
         if self.large:
             # Set before the first `take`: in mode "once" a call has one batch, so a large run never
             # has to repeat a part of a call.
@@ -187,7 +198,7 @@ class EpochLoop:
             self._call_hooks()
         remaining = self.loop_hooks.until(self.epoch.done)
         while True:
-            number = self.call_size.batches
+            number = self.loop_hooks.turn(self.call_size.batches)
             chunk = self.epoch.take(number if remaining is None else min(number, remaining))
             if chunk is None:
                 break
@@ -231,6 +242,9 @@ class EpochLoop:
             if call.result is None:  # registered, but the dispatch raised or is under way
                 break
             leaves, _, finite = call.result
+            # the computation of several processes may wait for a process that has ended
+            if self.loop_hooks.group.count > 1 and not finite.is_ready():
+                break
             try:
                 finite = bool(finite) or self._applies_nonfinite
             except Exception:  # the computation failed on the device: the arrays have no contents
@@ -271,6 +285,12 @@ class EpochLoop:
             skip=settled.cursor[1],
             pending=not settled.hooked,
         )
+
+    def dispatched(self) -> tuple[int, Any]:
+        """Returns the number of batches whose calls are dispatched, and the results of these calls."""
+        calls = [call for call in (*self.waiting, *self.opened) if call.result is not None]
+        done = calls[-1].done if calls else self.settled.done
+        return done, [call.outcome[2] for call in calls]
 
     def _floats(self) -> dict[str, Any]:
         # A training that resumes after the last batch of an epoch has no call and no logs. The run
@@ -359,6 +379,7 @@ class EpochLoop:
     def _settle(self, calls: list[Call]) -> bool:
         """Waits for calls; returns True if steps were left out, which invalidates later calls."""
         last, number = calls[-1], sum(call.number for call in calls)
+        self.loop_hooks.group.wait(last.outcome[2])
         _, logs, last_finite = last.outcome
         # NaN and infinity never disappear from the weights or the sum of the loss, so the result of
         # the last call is valid for the group: one transfer of a boolean per group.

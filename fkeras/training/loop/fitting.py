@@ -11,10 +11,12 @@ import numpy as np
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint import open_store
 from fkeras.training.inputs import arguments
+from fkeras.training.loop.agreement import compare_call, settings_of
 from fkeras.training.loop.batch_loops import CallSize, evaluate
 from fkeras.training.loop.epoch_loop import EpochLoop, LoopHooks
 from fkeras.training.loop.rescue import Current, Point
 from fkeras.training.loop.saver import Saver, as_checkpoint
+from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.records.history import History
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState
@@ -48,24 +50,43 @@ class Options:
 class _Between(LoopHooks):
     """Hooks of `fit` between device calls: callbacks, checkpoints and signals."""
 
-    def __init__(self, trainer: Any, callbacks: tuple, saver: Saver | None, interrupts: Any):
+    def __init__(
+        self,
+        trainer: Any,
+        callbacks: tuple,
+        saver: Saver | None,
+        interrupts: Any,
+        group: Alone,
+    ):
+        self.group = group
         # Callbacks without `on_batch_end` must not cost a synchronization per batch.
         self.callbacks = tuple(callback for callback in callbacks if callback.watches_batches)
         self.trainer, self.saver, self.interrupts = trainer, saver, interrupts
         self.hooks = bool(self.callbacks)
 
+    def turn(self, number: int) -> int:
+        if self.group.count == 1:
+            return number
+        if self.saver is not None:
+            self.saver.agree()
+        return self.group.agree(number, "the batches of a call")[0]
+
     def until(self, done: int) -> int | None:
         return None if self.saver is None else self.saver.until(done)
 
     def wanted(self) -> bool:
-        if self.hooks or self.interrupts.wanted():
+        if self.hooks:
             return True
-        return self.saver is not None and self.saver.late()
+        if self.group.count > 1:  # what the processes have agreed on before the call
+            return self.saver is not None and self.saver.is_due()
+        return self.interrupts.wanted() or (self.saver is not None and self.saver.late())
 
     def visit(self, run: TrainState, logs: Any) -> tuple[Any, bool]:
         if not self.hooks:
             return run, False
-        new_run, stop = hooks.call(self.callbacks, "on_batch_end", run, int(run.step), logs())
+        new_run, stop = hooks.call(
+            self.callbacks, "on_batch_end", run, int(run.step), logs(), group=self.group
+        )
         # a callback may freeze layers, whose weights then need no optimizer state
         return (run if new_run is run else ready(self.trainer, new_run)), stop
 
@@ -83,6 +104,7 @@ def fit(
     callbacks: tuple,
     options: Options,
     current: Current,
+    group: Alone = ALONE,
 ) -> tuple[TrainState, History]:
     """Trains for some epochs; resumes from a checkpoint if the folder has one.
 
@@ -94,27 +116,33 @@ def fit(
         callbacks: the callbacks.
         options: the arguments of `fit`.
         current: receives the newest point of the training.
+        group: the processes that train together.
 
     Returns:
         `(run, history)` after the last epoch.
     """
     _check_logs(trainer, run, held, callbacks)
+    feeds = {"data": feed, "validation_data": held}
+    compare_call(group, trainer, run, feeds, **settings_of(options, callbacks))
     if options.checkpoint is None:
-        _begin(trainer, run, callbacks, options, current)
-        return _epochs(trainer, feed, held, callbacks, options, current, None)
+        _begin(trainer, run, callbacks, options, current, group)
+        return _epochs(trainer, feed, held, callbacks, options, current, None, group)
     plan = as_checkpoint(options.checkpoint)
-    with open_store(plan) as store:
+    with open_store(plan, group) as store:
         # `on_train_begin` may change the model, and the fingerprint of the checkpoint is that of
         # the changed model: `_begin` comes before the saver compares fingerprints.
-        run = _begin(trainer, run, callbacks, options, current)
-        saver = Saver(store, plan, trainer, run, feed, options.shuffle, current)
+        run = _begin(trainer, run, callbacks, options, current, group)
+        saver = Saver(store, plan, trainer, run, feed, options.shuffle, current, group)
         restored = saver.restore(run)
         if restored is not None:
             _continue_from(trainer, restored, feed, held, options, current)
-        with current.interrupts.armed(saver.save_newest):
+        # one process cannot save the shards of the others from a second thread
+        save_newest = saver.save_newest if group.count == 1 else None
+        with current.interrupts.armed(save_newest):
             try:
-                fitted = _epochs(trainer, feed, held, callbacks, options, current, saver)
+                fitted = _epochs(trainer, feed, held, callbacks, options, current, saver, group)
                 # A signal may arrive after the last visit of the loop.
+                saver.agree()
                 saver.leave(current.point())
                 return fitted
             except BaseException as error:  # KeyboardInterrupt and SystemExit are saved too
@@ -123,11 +151,16 @@ def fit(
 
 
 def _begin(
-    trainer: Any, run: TrainState, callbacks: tuple, options: Options, current: Current
+    trainer: Any,
+    run: TrainState,
+    callbacks: tuple,
+    options: Options,
+    current: Current,
+    group: Alone,
 ) -> TrainState:
     """Calls `on_train_begin` and returns the resulting run, which becomes the newest point."""
     run_of_fit = run
-    run, stop = hooks.call(callbacks, "on_train_begin", run)
+    run, stop = hooks.call(callbacks, "on_train_begin", run, group=group)
     changed = run is not run_of_fit
     sums = objective.emptied(trainer, run) if changed else run.metrics  # `fit` passes empty sums
     run = ready(trainer, run).replace(metrics=sums)
@@ -176,12 +209,13 @@ def _epochs(
     options: Options,
     current: Current,
     saver: Saver | None,
+    group: Alone,
 ) -> tuple[TrainState, History]:
     point = current.point()
     empty_sums = feed.sums  # NumPy arrays, shared by all epochs: a step donates only copies
-    progress = Progress(options.verbose, options.epochs, feed.steps)
+    progress = Progress(options.verbose if group.leads else 0, options.epochs, feed.steps)
     call_size, test_call_size = CallSize(options.steps_per_execution), CallSize()
-    loop_hooks = _Between(trainer, callbacks, saver, current.interrupts)
+    loop_hooks = _Between(trainer, callbacks, saver, current.interrupts, group)
     batches_done = 0
     for epoch in range(int(point.run.position[0]), options.epochs):
         if point.stopped:
@@ -189,7 +223,7 @@ def _epochs(
         progress.start(epoch)
         run, begin = point.run, int(point.run.position[1])
         if begin == 0:  # otherwise the epoch was resumed in its middle: its sums and hooks count
-            run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch)
+            run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch, group=group)
             run = run if run is point.run else ready(trainer, run)
             run = run.replace(metrics=empty_sums)
             run = run.replace(position=np.asarray([epoch, 0], "int32"))
@@ -199,7 +233,7 @@ def _epochs(
         if saver is not None:
             saver.begin(run)
         loop = EpochLoop(trainer, run, batches, call_size, progress, loop_hooks, point)
-        current.follow(loop.point)
+        current.follow(loop.point, loop.dispatched)
         logs = loop.train()
         # If validation or `on_epoch_end` raises, the newest point is before all of them: a
         # resumed training repeats the validation and calls all hooks of the epoch's end again.
@@ -207,16 +241,22 @@ def _epochs(
         current.stand(point)
         batches_done = batches.done
         progress.stop()
-        _warn_left_out(loop.left_out, epoch)
+        if group.leads:
+            _warn_left_out(loop.left_out, epoch)
         run = point.run.replace(position=np.asarray([epoch + 1, 0], "int32"))
         if validation_feed is not None and (epoch + 1) % options.validation_freq == 0:
-            test_run, _ = hooks.call(callbacks, "on_test_begin", run)
+            test_run, _ = hooks.call(callbacks, "on_test_begin", run, group=group)
             validation_logs, _ = evaluate(
-                trainer, test_run, validation_feed.sums, validation_feed, call_size=test_call_size
+                trainer,
+                test_run,
+                validation_feed.sums,
+                validation_feed,
+                call_size=test_call_size,
+                group=group,
             )
             logs |= {f"val_{name}": value for name, value in validation_logs.items()}
         progress.end(logs, feed.rows(batches_done), batches_done)
-        run, stop = hooks.call(callbacks, "on_epoch_end", run, epoch, logs)
+        run, stop = hooks.call(callbacks, "on_epoch_end", run, epoch, logs, group=group)
         # With a fixed number of steps the next epoch continues the same pass over the source.
         same_pass = feed.steps is not None
         point = Point(
@@ -230,18 +270,19 @@ def _epochs(
         # Delivered here, where the newest point includes the epoch, its logs and its hooks.
         current.interrupts.deliver()
         if saver is not None:
+            saver.agree()
             saver.end_epoch(point, logs)
     # The last checkpoint holds the weights before `finalized`: a later call with more epochs must
     # continue from the trained weights, not from their average.
     if saver is not None:
         saver.end(point)
     run = current.final = optimizer_state.finalized(trainer.optimizer, point.run)
-    run, _ = hooks.call(callbacks, "on_train_end", run)
+    run, _ = hooks.call(callbacks, "on_train_end", run, group=group)
     current.final = run
     params = {
         "epochs": options.epochs,
         "steps": batches_done if feed.steps is None else feed.steps,
-        "batch_size": feed.size,
+        "batch_size": feed.rows(1),
         "samples": feed.rows(batches_done) if feed.steps is None else feed.rows(feed.steps),
     }
     history = History(*current.history(point), params)

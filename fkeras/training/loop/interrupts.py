@@ -120,22 +120,22 @@ class Interrupts:
         return self.received
 
     @contextlib.contextmanager
-    def armed(self, save: Callable[[], Any]) -> Iterator[None]:
+    def armed(self, save: Callable[[], Any] | None) -> Iterator[None]:
         """Makes SIGTERM and SIGINT end the training with a save, inside the block.
 
         Args:
             save: saves the newest finished step, waits until the files are written, and returns
-                the folder.
+                the folder; None if only the loop can save.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._save = save
+        self._save = save or _nothing_saved
         added_signals = [number for number in _SIGNALS if number not in self._old]
         for number in added_signals:
             self._old[number] = signal.signal(number, self._handle)
         try:
-            with self._watched():
+            with self._watched() if save is not None else contextlib.nullcontext():
                 yield
         finally:
             self._save = None
@@ -222,3 +222,7 @@ class Interrupts:
         # `sys.exit` would end this thread alone, and the main thread may be blocked in C code.
         # 128 + number is the exit status that a shell shows for a process ended by a signal.
         os._exit(128 + number)
+
+
+def _nothing_saved() -> None:
+    """Marks that the loop saves at a signal, and no second thread."""

@@ -9,11 +9,15 @@ from typing import Any
 from fkeras.training.data import array_feed, host_arrays
 from fkeras.training.inputs import checks, sources
 from fkeras.training.loop import batch_loops
+from fkeras.training.loop.agreement import compare_call
+from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import sharding, step
 
 
-def predict(trainer: Any, run: TrainState, x: Any, size: int, steps: int | None) -> Any:
+def predict(
+    trainer: Any, run: TrainState, x: Any, size: int, steps: int | None, group: Alone = ALONE
+) -> Any:
     """Returns the model's outputs on arrays, as NumPy arrays in the structure of the outputs.
 
     Args:
@@ -22,6 +26,7 @@ def predict(trainer: Any, run: TrainState, x: Any, size: int, steps: int | None)
         x: an array, or a list or dictionary of arrays.
         size: number of rows of a batch.
         steps: largest number of batches, or None for all.
+        group: the processes that predict together.
     """
     # A single batch needs no feed: preparing one costs more than the call of a small model.
     if steps is None and trainer.mesh is None and checks.is_single_batch(run.model, x, size):
@@ -35,9 +40,11 @@ def predict(trainer: Any, run: TrainState, x: Any, size: int, steps: int | None)
     # `feed_of` limits the size to the number of rows; with a mesh the batch must stay a multiple
     # of the number of devices, and the feed fills the batch up.
     feed = dataclasses.replace(feed, size=size)
+    compare_call(group, trainer, run, {"data": feed})
+    run = sharding.place(trainer, run) if group.count > 1 else run
     if trainer.mesh is None:
         return batch_loops.predict(run, feed, lambda batch: batch)
     compute = functools.partial(step.compiled_sharded_predict, trainer)
     return batch_loops.predict(
-        run, feed, lambda batch: sharding.split_rows(trainer, batch), compute
+        run, feed, lambda batch: sharding.split_rows(trainer, batch), compute, group
     )

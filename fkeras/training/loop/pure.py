@@ -9,16 +9,33 @@ import jax.numpy as jnp
 
 from fkeras.training.data import array_feed, batch_parts, host_arrays
 from fkeras.training.inputs import checks
+from fkeras.training.processes.arrays import put
+from fkeras.training.processes.facts import array_facts, run_facts
+from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.records.state import TrainState
-from fkeras.training.step import objective, outputs, step
+from fkeras.training.step import objective, outputs, sharding, step
 from fkeras.training.step.blocks import stacked, stacking_of, unstacked
 
 
 def run(
-    trainer: Any, run: TrainState, rows: tuple, epochs: int, batch_size: int, shuffle: bool
+    trainer: Any,
+    run: TrainState,
+    rows: tuple,
+    epochs: int,
+    batch_size: int,
+    shuffle: bool,
+    group: Alone = ALONE,
 ) -> tuple[TrainState, dict[str, jax.Array]]:
     """Returns `(run, logs)` after `epochs` epochs; see `Trainer.run`."""
-    arrays = jax.tree.map(jnp.asarray, step.as_arrays(trainer, rows, "run"))
+    arrays = step.as_arrays(trainer, rows, "run")
+    if group.count == 1:
+        arrays = jax.tree.map(jnp.asarray, arrays)
+    else:
+        facts = {"data": array_facts(arrays), "run": run_facts(run)}
+        facts["settings"] = {"epochs": epochs, "batch_size": batch_size, "shuffle": shuffle}
+        group.require_equal("arguments", facts)
+        arrays = jax.tree.map(lambda a: put(a, sharding.whole_layout(trainer)), arrays)
+        run = sharding.place(trainer, run)
     count = checks.count_rows(arrays)
     size = min(batch_size, count)
     steps = -(-count // size)
@@ -57,4 +74,6 @@ def run(
     # `scan` returns dictionaries sorted by key: restore the order of the logs.
     names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
     run = unstacked(stacking, run)
+    if group.count > 1:
+        group.wait((run, logs))
     return run.replace(memory=memory), {name: logs[name] for name in names}

@@ -69,6 +69,7 @@ class Current:
         # value: a running epoch computes its newest point only when asked, and replacing the
         # callable is one atomic assignment.
         self.point: Callable[[], Point] = lambda: Point(run)
+        self.dispatched: Callable[[], tuple[int, Any]] = _nothing_dispatched
         self.final: TrainState | None = None
         # While no step was taken and no callback changed the run, exceptions carry the very
         # object that `fit` received, not a copy that was placed on devices.
@@ -79,7 +80,7 @@ class Current:
 
     def stand(self, point: Point) -> None:
         """Makes `point` the newest one."""
-        self.point = lambda: point
+        self.point, self.dispatched = (lambda: point), _nothing_dispatched
 
     def begin(self, point: Point, changed: bool) -> None:
         """Makes the point before the first step the newest one.
@@ -91,9 +92,14 @@ class Current:
         self._untouched = None if changed else point
         self.stand(point)
 
-    def follow(self, point: Callable[[], Point]) -> None:
-        """Makes a running epoch the source of the newest point."""
-        self.point = point
+    def follow(self, point: Callable[[], Point], dispatched: Callable[[], tuple[int, Any]]) -> None:
+        """Makes a running epoch the source of the newest point.
+
+        Args:
+            point: returns the newest point.
+            dispatched: returns the number of batches whose calls are dispatched, and their results.
+        """
+        self.point, self.dispatched = point, dispatched
 
     def end_epoch(self, point: Point, epoch: int, logs: Mapping[str, Any]) -> None:
         """Makes the point after an epoch the newest one, and records the logs of the epoch."""
@@ -157,6 +163,10 @@ class Current:
             # A signal arrived while signals were held: `fit` must not return as if none had.
             message = _CTRL_C if number == signal.SIGINT else f"Trainer.fit: signal {number}."
             raise Interrupted(message, self.run(), number) from error
+
+
+def _nothing_dispatched() -> tuple[int, Any]:
+    return 0, ()
 
 
 def is_usable(tree: Any) -> bool:

@@ -15,12 +15,15 @@ import numpy as np
 
 from fkeras.training.checkpoint import (
     Checkpoint,
+    CheckpointError,
     data_fingerprint,
     model_fingerprint,
     optimizer_fingerprint,
 )
 from fkeras.training.loop.interrupts import Interrupted
 from fkeras.training.loop.rescue import Current, Point, add_note
+from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.service import ProcessError
 from fkeras.training.records.state import TrainState
 
 
@@ -57,6 +60,7 @@ class Saver:
         feed: the data.
         shuffle: whether each epoch shuffles the rows.
         current: the newest point of the training.
+        group: the processes that train together.
     """
 
     def __init__(
@@ -68,7 +72,11 @@ class Saver:
         feed: Any,
         shuffle: bool,
         current: Current,
+        group: Alone = ALONE,
     ):
+        self.group, self._rescue = group, group.channel("rescue")
+        # signal and elapsed interval that the processes have agreed on, in a group
+        self._agreed: tuple[int | None, bool] = (None, False)
         self.store, self.checkpoint, self.current, self.feed = store, checkpoint, current, feed
         # A checkpoint of another model, optimizer or data set would load without an error if the
         # shapes match, and continue with wrong numbers: compare fingerprints first.
@@ -77,6 +85,8 @@ class Saver:
             "optimizer": optimizer_fingerprint(trainer.optimizer),
             "data": data_fingerprint(feed, shuffle=shuffle),
         }
+        # the sources of the processes differ, so the fingerprint is that of the first process
+        self.fingerprint = group.agree(self.fingerprint, "the fingerprints")[0]
         self.begun, self.time = int(run.step), time.monotonic()
         self.saved: tuple[int, int, bool] | None = None  # the order of the newest saved point
         self.best: float | None = None
@@ -94,7 +104,7 @@ class Saver:
         restored = self.store.restore(with_memory, self.fingerprint)
         if restored is None:
             return None
-        for message in restored.messages:
+        for message in restored.messages if self.group.leads else ():
             warnings.warn(message, stacklevel=5)
         info = restored.info
         # `get`: checkpoints of earlier versions lack these entries, and the defaults describe
@@ -103,12 +113,44 @@ class Saver:
             restored.tree,
             stopped=info["stopped"],
             stopping=info.get("stopping", False),
-            loader=_decode(info["loader"]),
+            loader=self._own_loader(info),
             skip=info.get("skip", 0),
             pending=info.get("pending", False),
         )
         self.best, self.saved = info["best"], point.order
         return RestoredTraining(point, info["history"], info["epochs"], info.get("rows", 0))
+
+    def _own_loader(self, info: Mapping[str, Any]) -> Any:
+        """Returns the state of this process's loader, from the states of all processes."""
+        states = info.get("loaders", [info["loader"]])
+        if len(states) == self.group.count:
+            return _decode(states[self.group.index])
+        if states[0] is None or self.feed.moves_between_shares:
+            return _decode(states[0])
+        raise CheckpointError(
+            f"Checkpoint {self.checkpoint.directory!r}: expected {len(states)} processes as in the save, "
+            f"received {self.group.count}: the position of this loader is that of one process's share. "
+            "Start as many processes, or use arrays or a fk.utils Dataset, whose position is valid "
+            "for any number of processes."
+        )
+
+    def agree(self) -> None:
+        """Lets all processes of a group agree on a signal, and on a save that is due.
+
+        A signal that one process receives then ends the training in all processes, at the same step.
+        """
+        if self.group.count > 1:
+            own = [self.current.interrupts.received, self.late()]
+            signals, due = zip(*self.group.agree(own, "signals and intervals"), strict=True)
+            received = next((number for number in signals if number is not None), None)
+            self._agreed = received, any(due)
+
+    def is_due(self) -> bool:
+        """Returns whether the processes of a group agreed to save or to end."""
+        return self._agreed[0] is not None or self._agreed[1]
+
+    def _is_late(self) -> bool:
+        return self.late() if self.group.count == 1 else self._agreed[1]
 
     def begin(self, run: TrainState) -> None:
         """Records the step at which an epoch began; a resumed epoch began before `run.step`."""
@@ -128,12 +170,13 @@ class Saver:
         """Saves in the middle of an epoch if a save is due; raises if a signal arrived."""
         self.leave(point)
         every = self.checkpoint.every
-        if self.late() or (every is not None and int(point.run.step) % every == 0):
+        if self._is_late() or (every is not None and int(point.run.step) % every == 0):
             self.save(point)
 
     def leave(self, point: Point) -> None:
         """Saves the run and raises `Interrupted` if a signal arrived."""
-        number = self.current.interrupts.received
+        alone = self.group.count == 1
+        number = self.current.interrupts.received if alone else self._agreed[0]
         if number is not None:
             self._save_newer(point)
             self.store.wait()  # the process may end right after the exception
@@ -152,7 +195,7 @@ class Saver:
         self.leave(point)
         is_best = self._better(logs)
         plan = self.checkpoint
-        if is_best or (plan.every is None and plan.seconds is None) or self.late():
+        if is_best or (plan.every is None and plan.seconds is None) or self._is_late():
             self.save(point, is_best)
 
     def end(self, point: Point) -> None:
@@ -165,13 +208,15 @@ class Saver:
     def rescue(self, error: BaseException) -> None:
         """Saves the newest finished step before an exception leaves; adds a note on failure."""
         self.current.interrupts.hold()  # a second Ctrl-C would interrupt the save
+        self.group.tell_failure(error)  # the other processes then come here, too
         try:
             if not self.store.wait():
                 self.saved = None
         except Exception:  # an earlier save failed in the background: its point is not on disk
             self.saved = None
         try:
-            self._save_newer(self.current.point())
+            self._require_same_step()
+            self._save_newer(self.current.point(), self._rescue)
             self.store.wait()
         except BaseException as failure:  # never hide the exception that ends the training
             add_note(
@@ -180,6 +225,20 @@ class Saver:
                 f"{type(failure).__name__}: {failure}",
             )
 
+    def _require_same_step(self) -> None:
+        """Raises a `ProcessError` if the processes of a group cannot save the same step together."""
+        if self.group.count == 1:
+            return
+        # No process has dispatched a call that another has not: all results will be there.
+        own, results = self.current.dispatched()
+        dispatched = self._rescue.agree(own, "the last batch")
+        if len(set(dispatched)) > 1:
+            raise ProcessError(f"the processes had computed different batches: {dispatched}")
+        self._rescue.wait(results)
+        orders = self._rescue.agree(list(self.current.point().order), "the last step")
+        if any(order != orders[0] for order in orders):
+            raise ProcessError(f"the processes are at different steps: {orders}")
+
     def _better(self, logs: Mapping[str, Any]) -> bool:
         value = self.checkpoint.watched(logs)
         if value is None or not self.checkpoint.better(value, self.best):
@@ -187,12 +246,19 @@ class Saver:
         self.best = value
         return True
 
-    def _save_newer(self, point: Point) -> None:
+    def _save_newer(self, point: Point, group: Alone | None = None) -> None:
         if self.saved is None or point.order > self.saved:
-            self.save(point)
+            self.save(point, group=group)
 
-    def save(self, point: Point, best: bool = False) -> None:
-        """Saves a point, with the history and the settings that a resumed training needs."""
+    def save(self, point: Point, best: bool = False, group: Alone | None = None) -> None:
+        """Saves a point, with the history and the settings that a resumed training needs.
+
+        Args:
+            point: the point.
+            best: whether the point is the best one so far.
+            group: the processes, with the exchanges to use; the group of the training by default.
+        """
+        loader, group = _encode(point.loader), group or self.group
         # The store checks `fingerprint` before it reads any array.
         history, epochs = self.current.history(point)
         info = {
@@ -200,7 +266,8 @@ class Saver:
             "epochs": epochs,
             "stopped": point.stopped,
             "stopping": point.stopping,
-            "loader": _encode(point.loader),
+            "loader": loader,
+            "loaders": group.agree(loader, "the positions of the loaders"),
             "skip": point.skip,
             "pending": point.pending,
             "rows": self.feed.size,

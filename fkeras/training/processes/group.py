@@ -65,6 +65,10 @@ class Alone:
 
     def wait(self, tree: Any) -> None:
         """Waits until the arrays of a tree are computed."""
+        jax.block_until_ready(tree)
+
+    def tell_failure(self, error: BaseException) -> None:
+        """Tells the other processes that this process leaves the call with an exception."""
 
     def channel(self, name: str) -> Alone:
         """Returns the group with exchanges of their own, for a second thread or a rescue."""
@@ -103,7 +107,9 @@ class Group(Alone):
         self._seen: dict[int, tuple[int, float]] = {}
 
     def channel(self, name: str) -> Group:
-        return Group(self.members, self.call, self.path, self._service, self._beats, name)
+        group = Group(self.members, self.call, self.path, self._service, self._beats, name)
+        group._seen = self._seen
+        return group
 
     def agree(self, value: Any, what: str = "") -> list[Any]:
         self._number += 1
@@ -152,7 +158,9 @@ class Group(Alone):
                         self._check_failures()
 
     def tell_failure(self, error: BaseException) -> None:
-        """Tells the other processes that this process leaves the call with an exception."""
+        # the other processes find the reason of such an error themselves
+        if isinstance(error, ProcessError):
+            return
         text = f"{type(error).__name__}: {error}"
         with contextlib.suppress(ProcessError):
             self._service.put(f"{self.path}/failed/{self._own}", text[:2000])
@@ -191,8 +199,8 @@ class Group(Alone):
     def _check_failures(self) -> None:
         for member in self.members:
             text = None
-            # a rescue exchanges values after a failure
-            if member != self._own and self._channel != "rescue":
+            # a rescue, and a save that is under way, exchange values after a failure
+            if member != self._own and self._channel == "main":
                 text = self._service.peek(f"{self.path}/failed/{member}")
             if text is not None:
                 raise ProcessError(

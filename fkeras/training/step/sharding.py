@@ -15,6 +15,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from fkeras.engine import FrozenDict, Network, replace_weights
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.training.processes.arrays import put
+from fkeras.training.processes.group import members_of
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step.sharding_rules import batch_entry, check_rules, parts_of, weight_specs
 
@@ -85,7 +87,7 @@ def build(trainer: Any, model: M, key: jax.Array) -> M:
             for path, leaf in zip(skeleton_of(built).names, leaves_of(built), strict=True)
             if leaf is not None
         }
-        layers[name] = jax.tree.map(jax.device_put, built, replace_weights(built, layouts))
+        layers[name] = jax.tree.map(put, built, replace_weights(built, layouts))
     return model.replace(layers=FrozenDict(layers))
 
 
@@ -95,7 +97,7 @@ def place_model(trainer: Any, model: M) -> M:
         return model
     specs = weight_specs(trainer.mesh, trainer.sharding, model)
     layouts = {path: NamedSharding(trainer.mesh, spec) for path, spec in specs.items()}
-    return jax.tree.map(jax.device_put, model, replace_weights(model, layouts))
+    return jax.tree.map(put, model, replace_weights(model, layouts))
 
 
 def place(trainer: Any, run: TrainState) -> TrainState:
@@ -104,7 +106,7 @@ def place(trainer: Any, run: TrainState) -> TrainState:
     check_rules(trainer.mesh, trainer.sharding, run.model)
     if trainer.mesh is None:
         return run
-    return jax.tree.map(jax.device_put, run, _layouts(trainer, run))
+    return jax.tree.map(put, run, _layouts(trainer, run))
 
 
 def keep(trainer: Any, run: TrainState) -> TrainState:
@@ -139,9 +141,22 @@ def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
         check_rows(trainer, array.shape[0], parts)
         if isinstance(array, Tracer):
             return jax.lax.with_sharding_constraint(array, layout)
-        return jax.device_put(array, layout)
+        return put(array, layout)
 
     return jax.tree.map(split_array, batch)
+
+
+def whole(trainer: Any, tree: Any) -> Any:
+    """Constrains results of a compiled function to be whole on every device, where processes share them."""
+    if len(members_of(trainer.mesh)) < 2:
+        return tree
+    layout = whole_layout(trainer)
+    return jax.tree.map(lambda a: jax.lax.with_sharding_constraint(a, layout), tree)
+
+
+def whole_layout(trainer: Any) -> NamedSharding:
+    """Returns the layout of an array that every device of the mesh has whole."""
+    return NamedSharding(trainer.mesh, PartitionSpec())
 
 
 def check_rows(trainer: Any, rows: int, parts: int | None = None) -> None:

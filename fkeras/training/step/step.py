@@ -177,7 +177,8 @@ def _train(
     leaves = _repeat(body, leaves, steps, mode)
     run = jax.tree.unflatten(structure, leaves)
     logs = objective.results(outputs.heads(trainer, run.model), run.metrics)
-    return leaves, logs, fine[0] if fine else is_finite(run)
+    logs, fine = sharding.whole(trainer, (logs, fine[0] if fine else is_finite(run)))
+    return leaves, logs, fine
 
 
 compiled_train = jax.jit(_train, static_argnums=(0, 1, 2))
@@ -188,7 +189,9 @@ donating_train = jax.jit(_train, static_argnums=(0, 1, 2), donate_argnums=3)
 def compiled_logs(trainer: Any, structure: Any, leaves: tuple) -> dict[str, jax.Array]:
     """Returns the logs of the sums in a run."""
     run = jax.tree.unflatten(structure, leaves)
-    return objective.results(outputs.heads(trainer, run.model), run.metrics)
+    return sharding.whole(
+        trainer, objective.results(outputs.heads(trainer, run.model), run.metrics)
+    )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -213,7 +216,8 @@ def compiled_test(
         return state | updates, objective.merge(heads, sums, new)
 
     carry = _repeat(body, carry, steps, mode)
-    return carry, objective.results(outputs.heads(trainer, model), carry[1])
+    logs = objective.results(outputs.heads(trainer, model), carry[1])
+    return carry, sharding.whole(trainer, logs)
 
 
 @jax.jit
@@ -228,7 +232,7 @@ def compiled_predict(model: Any, state: Any, x: Any) -> tuple[Any, Any]:
 def compiled_sharded_predict(trainer: Any, model: Any, state: Any, x: Any) -> tuple[Any, Any]:
     """Returns `(updates, value)` of one batch, with activations laid out on the trainer's mesh."""
     out = with_output_layouts(trainer, model, model).apply(x, state=state)
-    return out.updates, out.value
+    return out.updates, sharding.whole(trainer, out.value)
 
 
 def _repeat(body: Any, carry: Any, steps: jax.Array, mode: str) -> Any:
@@ -287,6 +291,8 @@ def batch_at(rows: tuple, number: jax.Array | np.int32) -> tuple[Any, jax.Array]
         batch = jax.tree.map(
             lambda a: jax.lax.dynamic_index_in_dim(a, number, keepdims=False), arrays
         )
+        if counts.ndim == 2:
+            return batch, jax.lax.dynamic_index_in_dim(counts, number, keepdims=False)
         size = jax.tree.leaves(arrays)[0].shape[1]
         return batch, jnp.arange(size, dtype="int32") < counts[number]
     arrays, order, places, first, total = rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -19,6 +19,9 @@ from fkeras.engine import Configurable, option, snake_case
 from fkeras.engine.config.converters import text
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.migration_hints.overrides import check_callback, own_attributes
+from fkeras.training.processes.facts import run_facts
+from fkeras.training.processes.gathering import gathered
+from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.records.state import TrainState
 
 
@@ -64,6 +67,13 @@ class Callback(Configurable):
         >>> history.epoch
         [0]
     """
+
+    #: whether the callback only reports (to a file, a screen, a service). In a training of several
+    #: processes, such a callback runs in process 0 alone; all others run in every process.
+    reports_only: ClassVar[bool] = False
+    #: whether hooks of a reporting callback read weights. In a training of several processes, the run
+    #: that they receive then has whole arrays, which every process gathers before each hook.
+    reads_weights: ClassVar[bool] = False
 
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
@@ -236,29 +246,41 @@ def check_logs(callbacks: Sequence[Callback], names: Sequence[str]) -> None:
 
 
 def call(
-    callbacks: tuple[Callback, ...], hook: str, run: TrainState[Any], *arguments: Any
+    callbacks: tuple[Callback, ...],
+    hook: str,
+    run: TrainState[Any],
+    *arguments: Any,
+    group: Alone = ALONE,
 ) -> tuple[Any, bool]:
     """Calls one hook of each callback in order and returns `(run, stop)`.
 
-    Each callback receives the run that the previous callback returned.
+    Each callback receives the run that the previous callback returned. In a group, a callback that only
+    reports runs in the first process; the other callbacks run in all processes, and must change the
+    run alike. If a callback stops the training in one process, the training stops in all processes.
 
     Args:
         callbacks: the callbacks.
         hook: name of the hook.
         run: the current run.
         *arguments: other arguments of the hook; the first precedes the run.
+        group: the processes that train together.
 
     Raises:
         TypeError: if a hook returns a value other than None, a `TrainState` or a `Stop`.
+        ProcessError: if the callbacks of two processes change the run differently.
 
     Example:
         >>> import fkeras as fk
         >>> call((fk.Callback(),), "on_train_begin", "a run")
         ('a run', False)
     """
-    stop = False
+    stop, run_before = False, run
     for callback in callbacks:
-        hook_arguments = (arguments[0], run, *arguments[1:]) if arguments else (run,)
+        joint = group.count > 1 and callback.reports_only
+        seen_run = gathered(run, group) if joint and callback.reads_weights else run
+        if joint and not group.leads:
+            continue
+        hook_arguments = (arguments[0], seen_run, *arguments[1:]) if arguments else (seen_run,)
         result = getattr(callback, hook)(*hook_arguments)
         # after a `Stop`, the hooks of the other callbacks still run
         if isinstance(result, Stop):
@@ -270,5 +292,11 @@ def call(
                 f"{type(callback).__name__}.{hook}: expected None, a TrainState or a Stop, "
                 f"returned {type(result).__name__}. Return run.replace(...) to change the training."
             )
-        run = result
+        # a reporting callback may remember values, in the process in which it runs
+        run = run.replace(memory=result.memory) if joint else result
+    if group.count > 1 and callbacks:
+        stop = any(group.agree(stop, f"the results of {hook}"))
+        own_memories = {c.name for c in callbacks if c.reports_only}
+        facts = run_facts(run, own_memories) if run is not run_before else {}
+        group.require_equal(f"run after {hook} of the callbacks", facts)
     return run, stop

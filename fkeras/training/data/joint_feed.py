@@ -1,0 +1,186 @@
+"""Feeds of several processes: the batches of all processes are one batch.
+
+Each process reads its own source. The processes agree on the number of batches before each device call.
+A process whose source has ended contributes rows that affect no loss, gradient or metric, until all
+sources have ended; then the pass ends in all processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine.values.arrays import computed_dtype
+from fkeras.training.data import array_feed, host_arrays
+from fkeras.training.data.stream_feed import BatchEpoch, Batches
+from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.service import ProcessError
+
+
+@dataclasses.dataclass
+class JointBatches(Batches):
+    """Feed of the batches of several processes; `Batches` documents the other attributes.
+
+    Attributes:
+        group: the processes.
+        shares: number of processes with different rows.
+        join: makes stacked batches of all processes from those of this process.
+    """
+
+    group: Alone = ALONE
+    shares: int = 1
+    join: Callable[[Any], Any] = jax.device_put
+    compared: bool = False
+
+    def rows(self, steps: int) -> int:
+        return super().rows(steps) * self.shares
+
+    def example(self, step: int = 0) -> Any:
+        def all_rows(spec: Any) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((spec.shape[0] * self.shares, *spec.shape[1:]), spec.dtype)
+
+        return jax.tree.map(all_rows, super().example(step))
+
+    def epoch(self, run: Any, step: Any = 0, begin: int = 0) -> JointEpoch:
+        epoch = super().epoch(run, step, begin)
+        epoch.holds = True
+        return JointEpoch(self, epoch)
+
+    def skip(self, batches: int, step: int) -> None:
+        remaining = batches
+        while remaining > 0:
+            number = 0
+            while number < remaining and next(self._current(), None) is not None:
+                number += 1
+            # A process whose source ends earlier waits for the longest source of the pass.
+            longest = max(self.group.agree(number, "the skipped batches"))
+            remaining -= longest
+            if remaining > 0:
+                if longest == 0 or self.once:
+                    return
+                self.begin_pass(step + batches - remaining)
+
+    def _current(self) -> Any:
+        assert self.running is not None
+        return self.running
+
+    def read_form(self, step: int) -> None:
+        """Reads a batch of another pass, whose form the rows that count nothing need."""
+        # a training that resumes in the last batches of a pass may get no batch in this process
+        batch = None if self.once else next(self._pass_at(step), None)
+        if batch is None:
+            raise self.ended()
+        self.read(batch, 0)
+
+    def compare_first(self) -> None:
+        """Raises a `ProcessError` if the first batches of the processes have different forms."""
+        if self.compared:
+            return
+        specs = [
+            f"{np.dtype(computed_dtype(a.dtype)).name}{[self.size, *a.shape[1:]]}"
+            for a in jax.tree.leaves(self.first)
+        ]
+        facts = {"structure": str(jax.tree.structure(self.first)), "arrays": specs}
+        self.group.require_equal("form of the first batch", facts)
+        self.compared = True
+
+
+class JointEpoch:
+    """Remaining batches of an epoch of several processes; `take` returns the next batches.
+
+    Args:
+        feed: the feed of this process.
+        own: the batches of this process.
+    """
+
+    def __init__(self, feed: JointBatches, own: BatchEpoch):
+        self.feed, self.own, self.done = feed, own, own.done
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Exception of the source, which the next `take` raises."""
+        return self.own.failure
+
+    def state(self) -> Any:
+        """Returns the state of this process's loader."""
+        return self.own.state()
+
+    def take(self, number: int) -> tuple[tuple, int] | None:
+        """Returns `(rows, taken)` for `step.batch_at`, or None at the end of the epoch."""
+        feed = self.feed
+        if feed.steps is not None:
+            number = min(number, feed.steps - self.done)
+        if number <= 0:
+            return None
+        self.own.done = self.done
+        chunk = self.own.take(number)
+        counts = self._agree(chunk)
+        if not any(counts) and feed.steps is not None and self.done:
+            # All sources have ended: all processes begin the next pass together.
+            self.own.begin_pass()
+            chunk = self.own.take(number)
+            counts = self._agree(chunk)
+        taken = max(counts)
+        if taken == 0:
+            self._ended()
+            return None
+        if feed.first is None:
+            feed.read_form(self.own.step + self.done)
+        feed.compare_first()
+        rows = self._filled(chunk, taken)
+        self.done += taken
+        return rows, taken
+
+    def _agree(self, chunk: Any) -> list[int]:
+        return self.feed.group.agree(0 if chunk is None else chunk[1], "the number of batches")
+
+    def _ended(self) -> None:
+        feed = self.feed
+        if self.done == 0:
+            raise feed.ended()
+        if feed.steps is not None:
+            raise ValueError(
+                f"Trainer.{feed.what}: expected {feed.steps} batches per epoch, but the sources of "
+                f"all processes ended after {self.done}. Reduce steps_per_epoch, or pass a longer "
+                "source."
+            )
+
+    def _filled(self, chunk: Any, taken: int) -> tuple:
+        """Returns the rows of all processes, with rows that count nothing where a source ended."""
+        feed = self.feed
+        if feed.exact:
+            self._check_exact(chunk)
+        if chunk is None:
+            row_bytes = sum(a[:1].nbytes for a in jax.tree.leaves(feed.first))
+            capacity = array_feed.capacity_of(row_bytes, feed.size)
+            arrays = jax.tree.map(lambda a: _repeated(a, capacity, feed.size), feed.first)
+            numbers = np.zeros(capacity, "int32")
+        else:
+            (arrays, numbers), own = chunk
+            for array in jax.tree.leaves(arrays) if own < taken else ():
+                array[own:taken] = array[:1]
+        if feed.exact:
+            return feed.join(arrays), np.asarray([numbers[0] * feed.shares], "int32")
+        valid = np.arange(feed.size) < numbers[:, None]
+        return feed.join((arrays, valid))
+
+    def _check_exact(self, chunk: Any) -> None:
+        rows = 0 if chunk is None else int(chunk[0][1][0])
+        all_rows = self.feed.group.agree(rows, "the rows of the batch")
+        if len(set(all_rows)) > 1:
+            process = next(i for i, n in enumerate(all_rows) if n != all_rows[0])
+            raise ProcessError(
+                f"Trainer.{self.feed.what}, batch {self.done + 1}: expected batches of equal numbers of "
+                f"rows from all processes, received {all_rows}. An objective or a loss of a layer "
+                "cannot leave out rows: drop the remaining rows of each pass.",
+                process,
+            )
+
+
+def _repeated(array: np.ndarray, capacity: int, size: int) -> np.ndarray:
+    first = host_arrays.canonical(array[:1])
+    return np.broadcast_to(first, (capacity, size, *array.shape[1:]))

@@ -1,0 +1,53 @@
+"""Compares the arguments of a call in all processes that make the call together."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from fkeras.training.checkpoint import data_fingerprint, model_fingerprint, optimizer_fingerprint
+from fkeras.training.data.stream_feed import Batches
+from fkeras.training.processes.facts import run_facts
+from fkeras.training.processes.group import Alone
+
+
+def compare_call(group: Alone, trainer: Any, run: Any, feeds: Any, **settings: Any) -> None:
+    """Raises a `ProcessError` if the processes pass different arguments.
+
+    Args:
+        group: the processes.
+        trainer: the trainer.
+        run: the run.
+        feeds: the feeds of the data by name; None for missing data.
+        **settings: other arguments, by name.
+    """
+    if group.count == 1:
+        return
+    facts = {
+        "model": model_fingerprint(run.model),
+        "optimizer": optimizer_fingerprint(trainer.optimizer),
+        "run": run_facts(run),
+        **{name: _data(feed) for name, feed in feeds.items()},
+        "settings": {name: repr(value) for name, value in settings.items()},
+    }
+    group.require_equal("arguments", facts)
+
+
+def _data(feed: Any) -> Any:
+    # sources yield other rows in each process
+    if isinstance(feed, Batches):
+        return {"source": "batches", "steps": feed.steps}
+    return None if feed is None else data_fingerprint(feed)
+
+
+def settings_of(options: Any, callbacks: tuple) -> dict[str, Any]:
+    """Returns the arguments of `fit` that all processes must have in common.
+
+    Args:
+        options: the options of `fit`.
+        callbacks: its callbacks.
+    """
+    fields = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
+    del fields["verbose"]
+    # a callback may hold values of its process
+    return {**fields, "callbacks": [type(callback).__name__ for callback in callbacks]}

@@ -1,0 +1,74 @@
+"""Starts a training: builds the model and creates the run before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from fkeras import optimizers
+from fkeras.engine import Layer, trainable_weights, unfreeze
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.values.random import check_key
+from fkeras.training.inputs import checks
+from fkeras.training.inputs.model_state import check_model_state
+from fkeras.training.processes.facts import array_facts
+from fkeras.training.processes.group import Alone, together
+from fkeras.training.records.state import M, TrainState, own_copy
+from fkeras.training.step import objective, objective_call, optimizer_state, sharding
+
+
+def start(
+    trainer: Any, model: M, key: jax.Array, state: Mapping[str, Any] | None, batch: Any
+) -> TrainState[M]:
+    """Returns the run before the first step; see `Trainer.init`."""
+    if not isinstance(model, Layer):
+        check_not_keras(model, "Trainer.init")
+        raise TypeError(
+            f"Trainer.init: expected a model, received {type(model).__name__}. Write "
+            "trainer.init(fk.Model(inputs, outputs), jax.random.key(0))."
+        )
+    check_key(key, "Trainer.init")
+    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((key, model)))
+    with together(None if traced else trainer.mesh, "init") as group:
+        return _start(trainer, model, key, state, batch, group)
+
+
+def _start(
+    trainer: Any,
+    model: M,
+    key: jax.Array,
+    state: Mapping[str, Any] | None,
+    batch: Any,
+    group: Alone,
+) -> TrainState[M]:
+    checks.require_loss(trainer, model)
+    # before the build: an error of the rules takes no memory
+    sharding.check(trainer, model)
+    if group.count > 1:
+        # each process builds its shards from its own values
+        facts = array_facts({"key": key, "model": model, "state": {} if state is None else state})
+        group.require_equal("key, weights and state", facts)
+    built = sharding.build(trainer, model, key)
+    objective_call.check_model(built)
+    if state is None:
+        state = built.init_state()
+    else:
+        check_model_state(built, state)
+    if isinstance(trainer.optimizer, optimizers.BaseOptimizer):
+        trainer.optimizer.check_paths(tuple(trainable_weights(unfreeze(built))))
+    run = TrainState(
+        model=built,
+        state=state,
+        opt_state=optimizer_state.start(trainer.optimizer, built),
+        metrics=objective.empty(trainer, built, state, batch),
+        # `device_put` of a NumPy array is strongly typed, and compiles nothing.
+        step=jax.device_put(np.zeros((), "int32")),
+        key=key,
+    )
+    # Donating the run would otherwise delete the caller's key, too.
+    run = run.replace(key_data=own_copy(run.key_data))
+    return sharding.place(trainer, run)

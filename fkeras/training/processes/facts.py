@@ -1,0 +1,56 @@
+"""Facts of a run and of arguments that all processes of a joint call must have in common."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.training.processes.arrays import is_key
+
+# Larger arrays are compared in evenly spaced elements: the comparison must cost less than a step.
+_SAMPLES = 256
+
+
+def run_facts(run: Any, without_memories: Collection[str] = ()) -> dict[str, str]:
+    """Returns a digest of each array of a run that this process can read, by path.
+
+    Args:
+        run: a run.
+        without_memories: names of the callbacks whose memory exists in one process only.
+    """
+    memory = {name: value for name, value in run.memory.items() if name not in without_memories}
+    return array_facts(run.replace(memory=memory))
+
+
+def array_facts(tree: Any) -> dict[str, str]:
+    """Returns dtype, shape and a digest of each array of a tree, by path.
+
+    An array that is split over processes has no digest: its shards are values of one array already.
+
+    Args:
+        tree: a tree of arrays and numbers.
+
+    Example:
+        >>> array_facts({"w": np.zeros(2, "int8")})
+        {'w': 'int8[2] 41d912ff'}
+    """
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): _fact(leaf) for path, leaf in leaves
+    }
+
+
+def _fact(leaf: Any) -> str:
+    if is_key(leaf):
+        leaf = jax.random.key_data(leaf)
+    leaf = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+    kind = f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+        return kind
+    flat = np.asarray(leaf).reshape(-1)
+    places = np.linspace(0, max(flat.size - 1, 0), min(_SAMPLES, flat.size)).astype("int64")
+    return f"{kind} {zlib.crc32(np.ascontiguousarray(flat[places]).tobytes()):08x}"
