@@ -17,6 +17,7 @@ from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.migration_hints.keras_objects import is_from_keras
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.models import load_model, save_model
+from fkeras.training.processes.gathering import gathered, is_spread
 
 # long names of models would exceed the limits of file systems
 _FILE = "model.keras"
@@ -123,6 +124,9 @@ def to_keras(
             "call; the environment variable KERAS_BACKEND chooses its backend.",
             name="keras",
         )
+    # every process gets its own Keras model
+    if is_spread((model, state)):
+        model, state = gathered((model, state))
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, _FILE)
         save_model(path, model, state)

@@ -22,6 +22,8 @@ from fkeras.saving.keras import keras_file
 from fkeras.saving.trained.compile_config import compiled_parts
 from fkeras.saving.weights.placing import as_layout
 from fkeras.training import Trainer, TrainState
+from fkeras.training.processes.gathering import is_spread
+from fkeras.training.processes.writing import write_together
 
 
 @explains_arguments
@@ -44,7 +46,8 @@ def load_model(
         custom_objects: custom classes and functions by their names in the file.
         mesh: devices to load to, as in `fk.Trainer`; None for the default device.
         sharding: the layout of the weights on the mesh, as in `fk.Trainer`. Each array is moved to its
-            shards when it is read, so that no device holds more than its share.
+            shards when it is read, so that no device holds more than its share. On a mesh of
+            several processes each process reads the file, and keeps its own shards.
         limits: limits on sizes.
 
     Returns:
@@ -113,6 +116,9 @@ def save_model(
     old file intact. A subclass of `fk.Model` is written as its graph, so that the file opens
     without the class.
 
+    If the arrays are spread over several processes, every process makes the call: the first process
+    writes the file, and all processes return when the file is complete.
+
     Args:
         path: path of the file, ending in ".keras".
         model: a built `fk.Model` or `fk.Sequential`.
@@ -126,6 +132,7 @@ def save_model(
         ValueError: for a model without weights or without its state, and for a run of another model
             or without its trainer.
         OSError: if the file cannot be written; an existing file stays unchanged.
+        ProcessError: if another process could not write the file, has ended, or makes another call.
 
     Example:
         >>> import jax, pathlib, tempfile, fkeras as fk
@@ -144,6 +151,14 @@ def save_model(
             f"save_model: expected a path that ends in .keras, received {path!r}. Keras "
             "chooses the format by the suffix. fk.save_weights saves weights alone."
         )
+    arrays = (model, state, run)
+    if is_spread(arrays):
+
+        def write(whole: Any) -> None:
+            save_model(path, *whole[:2], trainer=trainer, run=whole[2])
+
+        write_together("save_model", {"path": path}, arrays, write)
+        return
     if trainer is None and run is None:
         keras_file.write(path, model, state)
     else:

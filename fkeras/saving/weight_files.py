@@ -29,6 +29,8 @@ from fkeras.saving.weights.placing import Transfer, as_layout
 from fkeras.saving.weights.weight_paths import Place, copied_groups, places, with_copies
 from fkeras.saving.weights.weight_reading import open_source
 from fkeras.saving.weights.weight_source import Source, Stored, fits, own_path, own_path_by_kind
+from fkeras.training.processes.gathering import is_spread
+from fkeras.training.processes.writing import write_together
 
 _SUFFIXES = (".h5", ".hdf5", ".safetensors", ".npz")
 
@@ -271,6 +273,9 @@ def save_weights(
 ) -> None:
     """Writes a model's weights and state to a file, atomically.
 
+    If the arrays are spread over several processes, every process makes the call: the first process
+    writes the file, and all processes return when the file is complete.
+
     Args:
         path: path of the file; missing folders are created. `.weights.h5` (or `.h5`) is Keras 3's
             format, which `keras_model.load_weights` opens; `.safetensors` and `.npz` use the
@@ -282,6 +287,7 @@ def save_weights(
     Raises:
         ValueError: for another suffix, a model that is not built, and a missing state.
         OSError: if the file cannot be written; an existing file stays unchanged.
+        ProcessError: if another process could not write the file, has ended, or makes another call.
         ImportError: if h5py is not installed, for `.h5`; safetensors, for `.safetensors`.
 
     Example:
@@ -304,6 +310,11 @@ def save_weights(
     _check(model, state)
     state = {} if state is None else state
     check_donated((model, state), "save_weights", SAVE_THE_NEW)
+    if is_spread((model, state)):
+        write_together(
+            "save_weights", {"path": path}, (model, state), lambda whole: save_weights(path, *whole)
+        )
+        return
     if suffix in (".h5", ".hdf5"):
         with replacing(path) as file, new_store(file) as store:
             write_arrays(store, model, state)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.tree.array_list import ArrayEntry, Keys, arrays_of, replace_leaves
+from fkeras.engine.tree.local_arrays import check_local
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values.arrays import read_array
 
@@ -53,9 +54,14 @@ def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.n
 
     Without `state` the list has only the weights. The list omits the carries of stateful recurrent
     layers, as in Keras.
+
+    Raises:
+        ValueError: for a layer that is not built, and for an array that is split over processes.
     """
     _require_built(layer, "get_weights")
-    return [np.asarray(array.value) for array in _in_keras_order(layer, state or {})]
+    where = f"{layer.where}: get_weights"
+    arrays = _in_keras_order(layer, state or {})
+    return [np.asarray(check_local(array.value, where, array.path)) for array in arrays]
 
 
 def set_weights(

@@ -34,6 +34,8 @@ from fkeras.saving.export import program
 from fkeras.training import TrainState
 from fkeras.training.callbacks.base.snapshot import by_path
 from fkeras.training.data import batch_parts
+from fkeras.training.processes.gathering import is_spread
+from fkeras.training.processes.writing import write_together
 from fkeras.training.step import objective
 from fkeras.training.step.step import train_logs
 
@@ -59,6 +61,9 @@ def export(
     `state`, with `updates=True`. A second file, `<path>.json`, lists inputs and outputs with shapes
     and dtypes, the platforms, the calling convention and the digest of the program.
 
+    If the arrays are spread over several processes, every process makes the call: the first process
+    writes the files, and all processes return when the files are complete.
+
     Args:
         model: a built model, or a built layer with inputs of the given `shapes`.
         state: state of the model; None for a model without state.
@@ -78,6 +83,7 @@ def export(
         FKerasError: for a model that is not built, or a layer that cannot be exported because the
             layer calls back to Python or depends on an unknown size.
         ValueError: for an unknown platform.
+        ProcessError: if another process could not write, has ended, or makes another call.
         ImportError: if the package flatbuffers is not installed.
 
     Example:
@@ -108,6 +114,23 @@ def export(
             "not support. Export the device part: host, device = fk.split_host(model).",
             layer=model.where,
         )
+    if is_spread((model, state)):
+
+        def write(whole: Any) -> None:
+            on_device = jax.tree.map(jnp.asarray, whole)
+            export(
+                *on_device,
+                path,
+                platforms=platforms,
+                shapes=shapes,
+                constraints=constraints,
+                mask=mask,
+                training=training,
+                updates=updates,
+            )
+
+        write_together("export", {"path": as_path(path)}, (model, state), write)
+        return
     names, specs = _inputs(model, shapes)
     impl = str(jax.random.key_impl(jax.random.key(0)))
     key_shape = jax.random.key_data(jax.random.key(0)).shape
@@ -177,6 +200,9 @@ def export_step(
     and step of such a dictionary. Arrays of dtypes that NumPy does not have (bfloat16) are stored
     as unsigned integers of the same size.
 
+    If the arrays are spread over several processes, every process makes the call: the first process
+    writes the files, and all processes return when the files are complete.
+
     Args:
         trainer: a trainer without a mesh.
         run: a run of the trainer, from `init` or `fit`.
@@ -190,6 +216,7 @@ def export_step(
     Raises:
         FKerasError: if a layer, the loss or a metric cannot be exported.
         ValueError: for an unknown platform, or a trainer with a mesh.
+        ProcessError: if another process could not write, has ended, or makes another call.
         ImportError: if the package flatbuffers is not installed.
 
     Example:
@@ -215,9 +242,19 @@ def export_step(
             "export_step: expected a trainer for one device, received one with a mesh. Export the "
             "step of dataclasses.replace(trainer, mesh=None, sharding=None)."
         )
-    parts = batch if isinstance(batch, tuple) else (batch,)
     # the position in the data and the memory of callbacks belong to the loop, not to the step
     core = run.replace(position=None, memory={})
+    if is_spread(core):
+
+        def write(whole: TrainState) -> None:
+            on_device = jax.tree.map(jnp.asarray, whole)
+            export_step(
+                trainer, on_device, batch, path, platforms=platforms, constraints=constraints
+            )
+
+        write_together("export_step", {"path": as_path(path)}, core, write)
+        return
+    parts = batch if isinstance(batch, tuple) else (batch,)
     if trainer.objective is None:
         batch_parts.unpack(trainer, batch)
     else:

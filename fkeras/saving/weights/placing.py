@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.engine import replace_weights
+from fkeras.training.processes.arrays import put
 from fkeras.training.step.sharding_rules import as_mesh, as_rules, check_rules, weight_specs
 
 
@@ -76,7 +77,7 @@ def as_layout(where: str, mesh: Any, sharding: Any) -> Layout | None:
 def _laid_out(leaf: Any, layout: NamedSharding) -> Any:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=layout)
-    return jax.device_put(leaf, layout)
+    return put(leaf, layout)
 
 
 class Transfer:
@@ -106,7 +107,7 @@ class Transfer:
         if layout is None or (isinstance(like, jax.Array) and len(layout.device_set) == 1):
             self._waiting[key] = array
         else:
-            self._moved[key] = jax.device_put(array, layout)
+            self._moved[key] = put(array, layout)
 
     def arrays(self) -> dict[Any, jax.Array]:
         """Returns all arrays on their devices, by key."""

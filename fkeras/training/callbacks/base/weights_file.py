@@ -16,6 +16,8 @@ from fkeras.engine.values.argument_types import FilePath
 from fkeras.files import npz
 from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import snapshot
+from fkeras.training.processes.gathering import is_spread
+from fkeras.training.processes.writing import write_together
 
 _WHERE = "load_weights"
 
@@ -49,6 +51,13 @@ def save_weights(path: FilePath, run: Any, *, weights_only: bool = True) -> None
     }
     if not weights_only:
         leaves["step"] = run.step
+    if is_spread(leaves):
+        write_together("save_weights", {"path": as_path(path)}, leaves, lambda a: _write(path, a))
+        return
+    _write(path, leaves)
+
+
+def _write(path: FilePath, leaves: Mapping[str, Any]) -> None:
     # one transfer for all arrays, not one per array
     arrays = {name: np.asarray(array) for name, array in jax.device_get(leaves).items()}
     npz.write(path, arrays)

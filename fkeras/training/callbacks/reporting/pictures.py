@@ -11,6 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from fkeras.engine import Layer, sublayers, suggest
+from fkeras.engine.tree.local_arrays import check_local
 from fkeras.engine.tree.walk import join_path
 from fkeras.files.atomic import replacing
 from fkeras.layers.core.embedding import Embedding
@@ -99,7 +100,8 @@ def write_projector(folder: str, model: Layer, metadata: Mapping[str, str]) -> N
         # one file for each layer, whatever characters its path has
         name = f"projector/{quote(path, safe='')}.tsv"
         with replacing(os.path.join(folder, *name.split("/"))) as file:
-            np.savetxt(file, np.asarray(layer.embeddings, "float32"), "%.6g", delimiter="\t")
+            vectors = check_local(layer.embeddings, "TensorBoard", join_path(path, "embeddings"))
+            np.savetxt(file, np.asarray(vectors, "float32"), "%.6g", delimiter="\t")
         lines = {"tensor_name": join_path(path, "embeddings"), "tensor_path": name}
         if path in metadata:
             lines["metadata_path"] = metadata[path]

@@ -12,6 +12,7 @@ from fkeras.engine import Network, option, to_mermaid
 from fkeras.engine.config.converters import boolean, choice, either, integer
 from fkeras.engine.config.field_types import Integer, Path
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.tree.local_arrays import check_local
 from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base.callback import Callback, Stop, default_name
@@ -188,7 +189,7 @@ class TensorBoard(Callback):
     def _weights(self, run: TrainState[Any]) -> list[Any]:
         summaries = []
         for path, weight in weights_of(run).items():
-            values = np.asarray(weight, "float64")
+            values = np.asarray(check_local(weight, _WHERE, path), "float64")
             summaries.append(events.histogram(f"{path}/histogram", values))
             image = pictures.picture(values) if self.write_images else None
             if image is not None:
