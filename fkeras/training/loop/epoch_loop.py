@@ -405,7 +405,9 @@ class EpochLoop:
         else:
             # The group only shows that a step has failed: repeat the steps one by one to find it.
             before = calls[0].before
-            repetition = recovery.again(self.trainer, self.structure, before, batches)
+            repetition = recovery.again(
+                self.trainer, self.structure, before, batches, self.loop_hooks.group
+            )
             self.leaves, self.logs = repetition.leaves, repetition.logs
             failed, leaves_before = repetition.wrong, repetition.first
             settled_after = dataclasses.replace(
@@ -426,7 +428,7 @@ class EpochLoop:
                 hooked=settled.hooked or failed[0] > 0,
                 fresh=settled.fresh and failed[0] == 0,
             )
-            batch = recovery.batch_of(*batches[failed[0]])
+            batch = recovery.batch_of(*batches[failed[0]], self.loop_hooks.group)
             epoch = int(settled.outer.position[0])
             raise recovery.error(self.point().run, batch, epoch, first_batch + failed[0])
         self.settled = settled_after

@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.training.processes.gathering import gathered
+from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import step
 
@@ -53,7 +55,9 @@ class Again:
     first: tuple
 
 
-def again(trainer: Any, structure: Any, leaves: tuple, batches: list) -> Again:
+def again(
+    trainer: Any, structure: Any, leaves: tuple, batches: list, group: Alone = ALONE
+) -> Again:
     """Repeats steps one by one, and leaves out those whose results are not finite.
 
     Args:
@@ -61,6 +65,7 @@ def again(trainer: Any, structure: Any, leaves: tuple, batches: list) -> Again:
         structure: the tree structure of the run.
         leaves: the run's arrays before the first step.
         batches: for each step, the rows for `step.batch_at` and the index of the batch in them.
+        group: the processes that train together.
     """
     # Steps can be repeated because they are pure. A step that is left out still increases the step
     # number, so all later steps draw the same keys as before.
@@ -69,6 +74,7 @@ def again(trainer: Any, structure: Any, leaves: tuple, batches: list) -> Again:
         new_leaves, logs, finite = step.compiled_train(
             trainer, structure, "guarded", leaves, rows, np.int32(place)
         )
+        group.wait(finite)
         if not bool(finite):
             leaves_before = leaves_before if failed else leaves
             failed.append(number)
@@ -91,7 +97,7 @@ def error(run: TrainState, batch: Any, epoch: int, number: int) -> NonFiniteErro
     )
 
 
-def batch_of(rows: tuple, number: int) -> Any:
-    """Returns a batch of a call on the host, without filled-up rows."""
-    batch, valid = jax.device_get(step.batch_at(rows, np.int32(number)))
+def batch_of(rows: tuple, number: int, group: Alone = ALONE) -> Any:
+    """Returns a batch of a call on the host, without filled-up rows; of all processes of a group."""
+    batch, valid = jax.device_get(gathered(step.batch_at(rows, np.int32(number)), group))
     return jax.tree.map(lambda array: array[valid], batch)

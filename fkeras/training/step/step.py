@@ -276,6 +276,13 @@ def convolves(program: Any) -> bool:
     )
 
 
+def _filled(array: jax.Array, valid: jax.Array) -> jax.Array:
+    """Returns an array with copies of its first real row in the place of rows that are not real."""
+    # as in the batches of one process: BatchNormalization then computes the same statistics
+    mask = valid.reshape(-1, *[1] * (array.ndim - 1))
+    return jnp.where(mask, array, array[jnp.argmax(valid)])
+
+
 def batch_at(rows: tuple, number: jax.Array | np.int32) -> tuple[Any, jax.Array]:
     """Returns `(batch, valid)`: a batch, and the mask of its real rows.
 
@@ -292,7 +299,8 @@ def batch_at(rows: tuple, number: jax.Array | np.int32) -> tuple[Any, jax.Array]
             lambda a: jax.lax.dynamic_index_in_dim(a, number, keepdims=False), arrays
         )
         if counts.ndim == 2:
-            return batch, jax.lax.dynamic_index_in_dim(counts, number, keepdims=False)
+            valid = jax.lax.dynamic_index_in_dim(counts, number, keepdims=False)
+            return jax.tree.map(lambda a: _filled(a, valid), batch), valid
         size = jax.tree.leaves(arrays)[0].shape[1]
         return batch, jnp.arange(size, dtype="int32") < counts[number]
     arrays, order, places, first, total = rows
