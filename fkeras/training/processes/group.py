@@ -15,7 +15,6 @@ import contextlib
 import functools
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -257,9 +256,8 @@ def members_of(mesh: jax.sharding.Mesh | None) -> tuple[int, ...]:
     return tuple(sorted({device.process_index for device in mesh.devices.flat}))
 
 
-@contextlib.contextmanager
-def together(mesh: jax.sharding.Mesh | None, call: str) -> Iterator[Alone]:
-    """Makes a call together with the other processes of a mesh; yields their group.
+def together(mesh: jax.sharding.Mesh | None, call: str) -> Together:
+    """Returns a context in which all processes of a mesh make a call; yields their group.
 
     Args:
         mesh: the mesh of a trainer, or None.
@@ -268,22 +266,30 @@ def together(mesh: jax.sharding.Mesh | None, call: str) -> Iterator[Alone]:
     Raises:
         ProcessError: if another process makes another call, has ended or leaves with an exception.
     """
-    members = members_of(mesh)
-    if len(members) < 2:
-        yield ALONE
-        return
-    group = _enter(members, call)
-    try:
-        yield group
-    except JaxRuntimeError as error:
-        ended = _ended_process(group, error)
-        group.tell_failure(error)
-        if ended is None:
-            raise
-        raise ended from error
-    except BaseException as error:
-        group.tell_failure(error)
-        raise
+    return Together(members_of(mesh), call)
+
+
+class Together:
+    """Context of a joint call; see `together`."""
+
+    # not a generator, which would set attributes of an exception that passes
+
+    def __init__(self, members: tuple[int, ...], call: str):
+        self._members, self._call = members, call
+        self._group = ALONE
+
+    def __enter__(self) -> Alone:
+        if len(self._members) > 1:
+            self._group = _enter(self._members, self._call)
+        return self._group
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or not isinstance(self._group, Group):
+            return
+        ended = _ended_process(self._group, error) if isinstance(error, JaxRuntimeError) else None
+        if ended is not None:
+            raise ended from error
+        self._group.tell_failure(error)
 
 
 def _enter(members: tuple[int, ...], call: str) -> Group:
