@@ -117,9 +117,10 @@ def export(
     if is_spread((model, state)):
 
         def write(whole: Any) -> None:
-            on_device = jax.tree.map(jnp.asarray, whole)
+            whole_model, whole_state = jax.tree.map(jnp.asarray, whole)
             export(
-                *on_device,
+                whole_model,
+                whole_state,
                 path,
                 platforms=platforms,
                 shapes=shapes,

@@ -62,9 +62,7 @@ def error_of(function, *args, **kwargs):
     return None
 
 
-def run(folder):
-    folder = pathlib.Path(folder)
-    process = jax.process_index()
+def run(process, folder):
     replaced = []
     replace = os.replace
 
