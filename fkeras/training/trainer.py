@@ -296,7 +296,7 @@ class Trainer(Configurable):
         the event are called again.
         """
         # Entered before the checks: from the first line on, every exception carries the run.
-        with Current(run) as current, together(self.mesh, "fit") as group:
+        with Current(run) as current, together(self.mesh, "Trainer.fit") as group:
             checks.check_run(run, "fit")
             checks.check_alive(run, "fit")
             options = fitting.Options(
@@ -359,7 +359,7 @@ class Trainer(Configurable):
         shuffle = arguments.convert("run", "shuffle", shuffle)
         checks.check_alive(run, "run")
         traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((run, data)))
-        with together(None if traced else self.mesh, "run") as group:
+        with together(None if traced else self.mesh, "Trainer.run") as group:
             return pure.run(self, run, data, epochs, batch_size, shuffle, group)
 
     @explains_arguments
@@ -393,7 +393,7 @@ class Trainer(Configurable):
         size = arguments.convert("evaluate", "batch_size", 32 if batch_size is None else batch_size)
         steps = arguments.convert("evaluate", "steps", steps)
         verbose = arguments.convert("evaluate", "verbose", verbose)
-        with together(self.mesh, "evaluate") as group:
+        with together(self.mesh, "Trainer.evaluate") as group:
             feed = sources.feed(self, run, rows, size, steps, "evaluate", group)
             compare_call(group, self, run, {"data": feed}, batch_size=size)
             run = sharding.place(self, run) if group.count > 1 else run
@@ -433,7 +433,7 @@ class Trainer(Configurable):
             steps = arguments.convert("predict", "steps", steps)
         outputs.require_network(run.model)
         try:
-            with together(self.mesh, "predict") as group:
+            with together(self.mesh, "Trainer.predict") as group:
                 return predicting.predict(self, run, x, size, steps, group)
         except (RuntimeError, ValueError):  # JAX raises either for a donated array
             checks.check_alive(run, "predict")

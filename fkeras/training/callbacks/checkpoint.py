@@ -18,6 +18,7 @@ from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.callbacks.base.printing import say
 from fkeras.training.callbacks.base.weights_file import save_weights
 from fkeras.training.records.state import TrainState
 
@@ -185,7 +186,7 @@ class ModelCheckpoint(Callback):
             direction = watch.direction(_WHERE, self.monitor, self.mode)
             if not watch.improves(direction, value, best):
                 if self.verbose:
-                    print(f"Epoch {epoch + 1}: {self.monitor} {value:.5f}, best {best:.5f}.")
+                    say(run, f"Epoch {epoch + 1}: {self.monitor} {value:.5f}, best {best:.5f}.")
                 return self.remember(run, memory)
             memory["best"] = value
             reason = f" {self.monitor} {value:.5f}, before {best:.5f};"
@@ -199,7 +200,7 @@ class ModelCheckpoint(Callback):
                 "pass another filepath."
             ) from error
         if self.verbose:
-            print(f"Epoch {epoch + 1}:{reason} saved {path}.")
+            say(run, f"Epoch {epoch + 1}:{reason} saved {path}.")
         return self.remember(run, memory)
 
     def _path(self, epoch: int, step: int, logs: Mapping[str, float]) -> str:

@@ -14,6 +14,7 @@ from fkeras.engine.config.field_types import Integer, Real
 from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.callbacks.base.printing import say
 from fkeras.training.records.state import TrainState
 
 _WHERE = "ReduceLROnPlateau"
@@ -100,9 +101,10 @@ class ReduceLROnPlateau(Callback):
             return None
         new_rate = max(old_rate * self.factor, self.min_lr)
         if self.verbose:
-            print(
+            say(
+                run,
                 f"Epoch {epoch + 1}: reduced the learning rate from {old_rate:.4g} to "
-                f"{new_rate:.4g}."
+                f"{new_rate:.4g}.",
             )
         return run.replace(opt_state=with_learning_rate(run.opt_state, new_rate))
 

@@ -33,7 +33,7 @@ def start(
         )
     check_key(key, "Trainer.init")
     traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((key, model)))
-    with together(None if traced else trainer.mesh, "init") as group:
+    with together(None if traced else trainer.mesh, "Trainer.init") as group:
         return _start(trainer, model, key, state, batch, group)
 
 

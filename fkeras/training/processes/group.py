@@ -118,7 +118,7 @@ class Group(Alone):
         for member, (subject, _) in zip(self.members, entries, strict=True):
             if subject != what:
                 raise ProcessError(
-                    f"Trainer.{self.call}: process {self._own} exchanges {what!r}, but process "
+                    f"{self.call}: process {self._own} exchanges {what!r}, but process "
                     f"{member} exchanges {subject!r}. Every process must run the same program.",
                     member,
                 )
@@ -135,7 +135,7 @@ class Group(Alone):
             if differences:
                 lines = "".join(f"  {line}\n" for line in differences)
                 raise ProcessError(
-                    f"Trainer.{self.call}: expected the same {what} in every process; process "
+                    f"{self.call}: expected the same {what} in every process; process "
                     f"{self.members[0]} (was) and process {member} (is) differ:\n{lines}Every "
                     "process must make the same call with the same values.",
                     member,
@@ -164,6 +164,14 @@ class Group(Alone):
         with contextlib.suppress(ProcessError):
             self._service.put(f"{self.path}/failed/{self._own}", text[:2000])
 
+    def opened(self) -> None:
+        """Marks that this process is in the call, whose keys must then stay."""
+        self._beats.calls.append(self.path)
+
+    def closed(self) -> None:
+        """Marks that this process has left the call."""
+        self._beats.calls.remove(self.path)
+
     @property
     def _own(self) -> int:
         return self.members[self.index]
@@ -185,7 +193,7 @@ class Group(Alone):
                     self._check_waiting(key, member)
                 if waited > _PATIENCE:
                     raise ProcessError(
-                        f"Trainer.{self.call}: process {member} did not make this call within "
+                        f"{self.call}: process {member} did not make this call within "
                         f"{_PATIENCE:.0f} s. Every process must make the same calls.",
                         member,
                     )
@@ -203,7 +211,7 @@ class Group(Alone):
                 text = self._service.peek(f"{self.path}/failed/{member}")
             if text is not None:
                 raise ProcessError(
-                    f"Trainer.{self.call}: process {member} left the call with an exception: {text}",
+                    f"{self.call}: process {member} left the call with an exception: {text}",
                     member,
                 )
 
@@ -222,7 +230,7 @@ class Group(Alone):
             # without a first sign of life the process may not have started yet
             if text is not None and (now - since > _SILENCE or pulse.has_ended(facts)):
                 raise ProcessError(
-                    f"Trainer.{self.call}: process {member} (pid {facts['pid']} on "
+                    f"{self.call}: process {member} (pid {facts['pid']} on "
                     f"{facts['host']}) has ended, or shows no sign of life for {_SILENCE:.0f} s. "
                     "Start all processes again; with checkpoint=, fit continues from the last save.",
                     member,
@@ -236,7 +244,7 @@ class Group(Alone):
             return
         name = self._service.peek(f"{other.rsplit('/', 2)[0]}/name/{member}") or "another call"
         raise ProcessError(
-            f"Trainer.{self.call}: process {self._own} waits for process {member}, which waits in "
+            f"{self.call}: process {self._own} waits for process {member}, which waits in "
             f"{name}. Every process must make the same calls in the same order.",
             member,
         )
@@ -276,15 +284,19 @@ class Together:
 
     def __init__(self, members: tuple[int, ...], call: str):
         self._members, self._call = members, call
-        self._group = ALONE
+        self._group: Alone = ALONE
 
     def __enter__(self) -> Alone:
         if len(self._members) > 1:
-            self._group = _enter(self._members, self._call)
+            self._group = group = _enter(self._members, self._call)
+            group.opened()
         return self._group
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or not isinstance(self._group, Group):
+        if not isinstance(self._group, Group):
+            return
+        self._group.closed()
+        if error is None:
             return
         ended = _ended_process(self._group, error) if isinstance(error, JaxRuntimeError) else None
         if ended is not None:
@@ -296,7 +308,7 @@ def _enter(members: tuple[int, ...], call: str) -> Group:
     process = jax.process_index()
     if process not in members:
         raise ProcessError(
-            f"Trainer.{call}: expected a mesh with devices of this process, {process}, received a "
+            f"{call}: expected a mesh with devices of this process, {process}, received a "
             f"mesh of the processes {', '.join(map(str, members))}. Make the call in those only."
         )
     service = Service()
@@ -312,12 +324,12 @@ def _enter(members: tuple[int, ...], call: str) -> Group:
     for member, name in zip(members, calls, strict=True):
         if name != call:
             raise ProcessError(
-                f"Trainer.{call}: process {member} calls {name} while process {process} calls "
+                f"{call}: process {member} calls {name} while process {process} calls "
                 f"{call}. Every process must make the same calls in the same order.",
                 member,
             )
-    # Every process has left the call before the last one.
-    if number > 2:
+    # Every process has left the call before the last one, unless that call contains this one.
+    if number > 2 and f"{root}/{number - 2}" not in beats.calls:
         service.remove(f"{root}/{number - 2}")
     return group
 

@@ -34,6 +34,8 @@ class Pulse(threading.Thread):
         self._end = threading.Event()
         #: what the main thread waits for, or None
         self.waits_for: str | None = None
+        #: paths of the joint calls that this process is in, the outer call first
+        self.calls: list[str] = []
 
     def run(self) -> None:
         beat, facts = 0, {"pid": os.getpid(), "host": socket.gethostname(), "space": _pid_space()}

@@ -71,9 +71,6 @@ class Callback(Configurable):
     #: whether the callback only reports (to a file, a screen, a service). In a training of several
     #: processes, such a callback runs in process 0 alone; all others run in every process.
     reports_only: ClassVar[bool] = False
-    #: whether hooks of a reporting callback read weights. In a training of several processes, the run
-    #: that they receive then has whole arrays, which every process gathers before each hook.
-    reads_weights: ClassVar[bool] = False
 
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
@@ -115,6 +112,15 @@ class Callback(Configurable):
     def watches_batches(self) -> bool:
         """Returns whether the loop must call `on_batch_end`, for which the device has to wait."""
         return type(self).on_batch_end is not Callback.on_batch_end
+
+    @property
+    def reads_weights(self) -> bool:
+        """Returns whether the hooks of a reporting callback read weights.
+
+        In a training of several processes, these hooks then receive a run of whole arrays, which the
+        processes gather before each hook except `on_batch_end`.
+        """
+        return False
 
     def recall(self, run: TrainState[Any], default: Any = None) -> Any:
         """Returns the value that `remember` stored in a run, or the default.
@@ -277,7 +283,8 @@ def call(
     stop, run_before = False, run
     for callback in callbacks:
         joint = group.count > 1 and callback.reports_only
-        seen_run = gathered(run, group) if joint and callback.reads_weights else run
+        gathers = joint and callback.reads_weights and hook != "on_batch_end"
+        seen_run = gathered(run, group, only_leader=True) if gathers else run
         if joint and not group.leads:
             continue
         hook_arguments = (arguments[0], seen_run, *arguments[1:]) if arguments else (seen_run,)

@@ -6,7 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean
@@ -58,6 +58,8 @@ class CSVLogger(Callback):
         0,0.0,NA
         1,0.0,NA
     """
+
+    reports_only: ClassVar[bool] = True
 
     filename: Path = option(convert=as_path)
     separator: str = option(default=",", convert=_separator)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class LiveCurves(Callback):
         >>> LiveCurves(["loss", "accuracy"], every=5)
         LiveCurves(('loss', 'accuracy'), 5)
     """
+
+    reports_only: ClassVar[bool] = True
 
     names: Any = option(default=None, convert=_names)
     every: Integer = option(default=1, convert=integer(minimum=1))

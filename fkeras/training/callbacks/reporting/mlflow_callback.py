@@ -24,7 +24,9 @@ class MlflowCallback(Callback):
     MLflow with `mlflow.start_run(run_id=...)`. Requires the package mlflow.
 
     Args:
-        log_every_epoch: whether to log after each epoch, with the epoch as step.
+        reports_only: ClassVar[bool] = True
+
+    log_every_epoch: whether to log after each epoch, with the epoch as step.
         log_every_n_steps: number of steps between logs, with the training's step as step, after the
             device call that completes this number of steps. As in MLflow, either
             `log_every_epoch=True` or this number.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 
@@ -43,6 +43,8 @@ class Profiler(Callback):
         >>> Profiler("logs/profile", first=10, last=20)
         Profiler('logs/profile')
     """
+
+    reports_only: ClassVar[bool] = True
 
     log_dir: Path = option(default="logs", convert=as_path)
     first: Integer = option(default=10, convert=integer(minimum=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import integer
@@ -48,6 +48,8 @@ class ProgressBar(Callback):
         >>> print(stream.getvalue())
         Epoch 1/1  1 step  ...  loss 0.0000
     """
+
+    reports_only: ClassVar[bool] = True
 
     stream: Any = option(default=None, convert=_stream)
     epochs: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))

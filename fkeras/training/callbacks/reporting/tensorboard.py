@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -104,6 +104,8 @@ class TensorBoard(Callback):
         TensorBoard('logs/first', 5)
     """
 
+    reports_only: ClassVar[bool] = True
+
     log_dir: Path = option(default="logs", convert=as_path)
     histogram_freq: Integer = option(default=0, convert=integer(minimum=0))
     write_graph: bool = option(default=True, convert=boolean)
@@ -130,6 +132,11 @@ class TensorBoard(Callback):
     def watches_batches(self) -> bool:
         """Returns whether the callback writes logs or records a trace within an epoch."""
         return self.update_freq != "epoch" or self.profile_batch != 0
+
+    @property
+    def reads_weights(self) -> bool:
+        """Returns whether histograms, images or embeddings of the weights are written."""
+        return bool(self.histogram_freq or self.embeddings_freq)
 
     def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
         events.require(_WHERE)

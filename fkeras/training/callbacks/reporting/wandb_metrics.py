@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import choice, either, integer
@@ -47,6 +47,8 @@ class WandbMetricsLogger(Callback):
         >>> WandbMetricsLogger(log_freq=10)
         WandbMetricsLogger(10)
     """
+
+    reports_only: ClassVar[bool] = True
 
     log_freq: Any = option(default="epoch", convert=_log_freq)
     initial_global_step: Integer = option(default=0, convert=integer(minimum=0))
