@@ -99,11 +99,8 @@ class JointEpoch:
 
     def __init__(self, feed: JointBatches, own: BatchEpoch):
         self.feed, self.own, self.done = feed, own, own.done
-
-    @property
-    def failure(self) -> BaseException | None:
-        """Exception of the source, which the next `take` raises."""
-        return self.own.failure
+        #: exception of the source of a process, after which the loader's state is not known
+        self.failure: BaseException | None = None
 
     def state(self) -> Any:
         """Returns the state of this process's loader."""
@@ -124,7 +121,7 @@ class JointEpoch:
             self.own.begin_pass()
             chunk = self.own.take(number)
             counts = self._agree(chunk)
-        taken = max(counts)
+        taken = max(counts) if self.failure is None else min(counts)
         if taken == 0:
             self._ended()
             return None
@@ -136,7 +133,14 @@ class JointEpoch:
         return rows, taken
 
     def _agree(self, chunk: Any) -> list[int]:
-        return self.feed.group.agree(0 if chunk is None else chunk[1], "the number of batches")
+        """Returns the number of batches of each process; if a source raised, of those processes."""
+        own = [0 if chunk is None else chunk[1], self.own.failure is not None]
+        entries = self.feed.group.agree(own, "the number of batches")
+        if any(failed for _, failed in entries):
+            # The process raises in the next call. The others have read batches that nobody trains on.
+            self.failure = self.own.failure or ProcessError("the source of another process raised")
+            return [number for number, failed in entries if failed]
+        return [number for number, _ in entries]
 
     def _ended(self) -> None:
         feed = self.feed

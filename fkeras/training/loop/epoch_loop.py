@@ -243,7 +243,7 @@ class EpochLoop:
                 break
             leaves, _, finite = call.result
             # the computation of several processes may wait for a process that has ended
-            if self.loop_hooks.group.count > 1 and not finite.is_ready():
+            if not self.loop_hooks.group.is_computed(finite):
                 break
             try:
                 finite = bool(finite) or self._applies_nonfinite

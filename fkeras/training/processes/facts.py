@@ -11,8 +11,9 @@ import numpy as np
 
 from fkeras.training.processes.arrays import is_key
 
-# Larger arrays are compared in evenly spaced elements: the comparison must cost less than a step.
-_SAMPLES = 256
+# Larger arrays are compared in evenly spaced elements, and larger arrays on devices by their shape: the
+# comparison must cost less than a step.
+_SAMPLES, _READ = 256, 1 << 16
 
 
 def run_facts(run: Any, without_memories: Collection[str] = ()) -> dict[str, str]:
@@ -50,7 +51,9 @@ def _fact(leaf: Any) -> str:
     leaf = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
     kind = f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-        return kind
+        if not leaf.is_fully_replicated or leaf.size > _READ:
+            return kind
+        leaf = leaf.addressable_data(0)
     flat = np.asarray(leaf).reshape(-1)
     places = np.linspace(0, max(flat.size - 1, 0), min(_SAMPLES, flat.size)).astype("int64")
     return f"{kind} {zlib.crc32(np.ascontiguousarray(flat[places]).tobytes()):08x}"

@@ -66,6 +66,15 @@ class Alone:
         """Waits until the arrays of a tree are computed."""
         jax.block_until_ready(tree)
 
+    def is_computed(self, array: jax.Array, seconds: float = 2.0) -> bool:
+        """Returns whether an array is computed, or will be within some seconds.
+
+        Args:
+            array: the result of a dispatched computation.
+            seconds: longest time to wait, in a group; a single process waits until the end.
+        """
+        return True
+
     def tell_failure(self, error: BaseException) -> None:
         """Tells the other processes that this process leaves the call with an exception."""
 
@@ -155,6 +164,12 @@ class Group(Alone):
                     self.check_alive()
                     if now - start > _DEADLOCK:
                         self._check_failures()
+
+    def is_computed(self, array: jax.Array, seconds: float = 2.0) -> bool:
+        deadline = time.monotonic() + seconds
+        while not array.is_ready() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return array.is_ready()
 
     def tell_failure(self, error: BaseException) -> None:
         # the other processes find the reason of such an error themselves

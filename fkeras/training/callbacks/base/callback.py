@@ -299,8 +299,11 @@ def call(
                 f"{type(callback).__name__}.{hook}: expected None, a TrainState or a Stop, "
                 f"returned {type(result).__name__}. Return run.replace(...) to change the training."
             )
-        # a reporting callback may remember values, in the process in which it runs
-        run = run.replace(memory=result.memory) if joint else result
+        if joint:
+            # a reporting callback may remember values, in the process in which it runs
+            own = {k: v for k, v in result.memory.items() if k == callback.name}
+            result = run.replace(memory={**run.memory, **own})
+        run = result
     if group.count > 1 and callbacks:
         stop = any(group.agree(stop, f"the results of {hook}"))
         own_memories = {c.name for c in callbacks if c.reports_only}
