@@ -26,7 +26,8 @@ def compare_call(group: Alone, trainer: Any, run: Any, feeds: Any, **settings: A
     facts = {
         "model": model_fingerprint(run.model),
         "optimizer": optimizer_fingerprint(trainer.optimizer),
-        "run": run_facts(run),
+        # the memory of reporting callbacks is in one process
+        "run": run_facts(run.replace(memory={})),
         **{name: _data(feed) for name, feed in feeds.items()},
         "settings": {name: repr(value) for name, value in settings.items()},
     }
