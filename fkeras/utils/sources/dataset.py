@@ -42,17 +42,22 @@ class Dataset:
         count: number of samples.
         read: function of an array of sample numbers (`ids`) that returns a batch: an array, or a
             structure of arrays, with one row for each number. Several threads call the function.
-        batch_size: number of samples of a batch; None for single samples without a batch axis.
+        batch_size: number of samples of a batch, over all shares together; None for single samples
+            without a batch axis, which cannot be shared.
         shuffle: whether to shuffle the samples, in another order in each epoch of `fit`.
         seed: seed of the order; None for 0, so that each run of a program has the same order.
-        shard: `(index, count)`: this process reads share number `index` of `count` equal shares.
+        shard: `(index, count)`: this process reads block number `index` of the `count` equal blocks
+            of each batch. The blocks of all shares after each other are the batches of the dataset
+            without shares, in the same order. The last batch of a pass may have fewer samples: its
+            last blocks are then shorter or empty, and a share whose block is empty has one batch
+            fewer.
         class_names: names of the classes by class number, or None.
         file_paths: the file of each sample, or None.
         functions: functions that are applied to each batch in turn; `map` adds a function.
         limit: maximum number of batches of a pass, or None; `take` sets the limit.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: for arguments out of range, and for a batch_size that the shares cannot divide.
         ImportError: when the dataset is iterated, if grain is missing.
 
     Example:
@@ -64,6 +69,14 @@ class Dataset:
         [4] [16]
         >>> len(squares), [y.tolist() for y in squares.map(lambda x, y: -y).take(1)]
         (3, [[0, -1]])
+
+        Two processes read one sample each of a batch; the last batch has one sample only:
+
+        >>> for index in range(2):
+        ...     share = dataclasses.replace(squares, shard=(index, 2))
+        ...     print([x.tolist() for x, y in share])
+        [[0], [2], [4]]
+        [[1], [3]]
     """
 
     count: int
@@ -88,11 +101,18 @@ class Dataset:
         convert("limit", _SIZE)
         convert("shard", _SHARD)
         index, count = self.shard[0], self.shard[-1]
-        if len(self.shard) != 2 or index >= count or count > self.count:
+        if len(self.shard) != 2 or index >= count:
             raise ValueError(
-                f"Dataset: shard: expected (index, count) with an index below count, and at most "
-                f"{self.count} shares of {self.count} samples, received {self.shard}. Write "
-                "(jax.process_index(), jax.process_count())."
+                f"Dataset: shard: expected (index, count) with an index below count, received "
+                f"{self.shard}. Write (jax.process_index(), jax.process_count())."
+            )
+        # without a batch axis, a share would have no rows to put beside the rows of the others
+        if count > 1 and (self.batch_size is None or self.batch_size % count):
+            fitting = -(-(self.batch_size or 1) // count) * count
+            raise ValueError(
+                f"Dataset: batch_size: expected a multiple of the {count} shares, which divide each "
+                f"batch, received batch_size={self.batch_size} with shard={self.shard}. Write "
+                f"batch_size={fitting}."
             )
         if not callable(self.read):
             raise ValueError(
@@ -135,8 +155,9 @@ class Dataset:
         return dataclasses.replace(self, limit=min(count, self.limit or count))
 
     def __len__(self) -> int:
-        samples = self.count // self.shard[1]
-        batches = -(-samples // (self.batch_size or 1))
+        size = self.batch_size or 1
+        # counts the batches in which the block of this share has a first sample
+        batches = -(-(self.count - self._block_start()) // size)
         return min(batches, self.limit or batches)
 
     def __iter__(self) -> DatasetIterator:
@@ -149,6 +170,9 @@ class Dataset:
     def to_grain(self, step: int = 0) -> Any:
         """Returns the batches as a `grain.MapDataset`, for grain's own transformations.
 
+        The entries of all shares have the same numbers. A share whose block of the last batch is
+        empty has None there, which grain's iterators leave out.
+
         Args:
             step: training step at which the pass begins.
 
@@ -156,18 +180,36 @@ class Dataset:
             ImportError: if grain is missing.
         """
         grain = _grain()
-        index, shard_count = self.shard
         ids = grain.MapDataset.range(self.count)
         if self.shuffle:
             ids = ids.shuffle(seed=self._seed(step))
-        if shard_count > 1:
-            # equal shares: a process with an additional batch would wait for the others forever
-            ids = ids[index : self.count // shard_count * shard_count : shard_count]
-        if self.batch_size is not None:
+        if self.shard[1] > 1:
+            ids = self._blocks(ids)
+        elif self.batch_size is not None:
             ids = ids.batch(self.batch_size)
         if self.limit is not None:
             ids = ids[: self.limit]
         return ids.map(self._load_batch)
+
+    def _block_start(self) -> int:
+        index, shares = self.shard
+        return index * ((self.batch_size or 1) // shares)
+
+    def _blocks(self, ids: Any) -> Any:
+        """Returns the sample numbers of this share's block of each batch, or None for no samples."""
+        size = self.batch_size or 1
+        batches = -(-self.count // size)
+        start, length = self._block_start(), size // self.shard[1]
+
+        # `ids.batch` would compute the numbers of the other shares too, several microseconds each
+        def block(number: int, batch: int) -> np.ndarray | None:
+            first = batch * size + start
+            rows = range(first, min(first + length, self.count))
+            # grain numbers the entries of a repeated dataset on: each repetition has its own order
+            offset = number // batches * self.count
+            return np.array([ids[offset + row] for row in rows]) if rows else None
+
+        return _grain().MapDataset.range(batches).map_with_index(block)
 
     def _seed(self, step: int) -> int:
         seed = self.seed or 0
@@ -183,13 +225,16 @@ class Dataset:
         return batch
 
     def fingerprint(self) -> int:
-        """Returns a checksum of the samples' files and their order, by which checkpoints compare data."""
+        """Returns a checksum of the samples' files and their order, by which checkpoints compare data.
+
+        All shares of a dataset have the same checksum.
+        """
         settings = (
             self.count,
             self.batch_size,
             self.shuffle,
             self.seed or 0,
-            self.shard,
+            (0, 1),  # checkpoints of datasets without shares have this entry
             self.limit,
         )
         names = [os.path.basename(path) for path in self.file_paths or ()]
@@ -205,7 +250,17 @@ def _first_sample(batch: Any) -> Any:
 
 
 class DatasetIterator:
-    """Iterator over one pass of a `Dataset`, whose position can be saved and restored."""
+    """Iterator over one pass of a `Dataset`, whose position can be saved and restored.
+
+    A position counts the batches of all shares together, so the position of one share is valid for
+    all shares, and for any number of shares. For a share with one batch fewer, the position after
+    the last batch is the end of its pass.
+
+    Attributes:
+        moves_between_shares: True: the position of one share is valid for all shares.
+    """
+
+    moves_between_shares = True
 
     def __init__(self, dataset: Dataset, step: int):
         self._dataset, self._step = dataset, step
@@ -218,7 +273,7 @@ class DatasetIterator:
         return next(self._iterator)
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the position as JSON data."""
+        """Returns the position as JSON data; the same for all shares after equally many calls."""
         return {
             "pass": self._step,
             "data": self._dataset.fingerprint(),
@@ -226,7 +281,7 @@ class DatasetIterator:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continues at a position that `get_state` returned, in this process or in another process.
+        """Continues at a position that `get_state` returned, in this share or in another share.
 
         Raises:
             ValueError: if the position belongs to other data.
@@ -234,8 +289,8 @@ class DatasetIterator:
         if state.get("data") != self._dataset.fingerprint():
             raise ValueError(
                 "Dataset: expected the data of the checkpoint, received other files, or another "
-                "batch_size, shuffle, seed, shard or limit. Restore the files and arguments, or "
-                "train with a new checkpoint folder."
+                "batch_size, shuffle, seed or limit. Restore the files and arguments, or train with "
+                "a new checkpoint folder."
             )
         self._step = int(state["pass"])
         self._iterator = _start_pass(self._dataset, self._step)

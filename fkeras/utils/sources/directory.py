@@ -35,14 +35,14 @@ class Options:
         labels: "inferred", None, or a class number for each file.
         label_mode: "int", "categorical", "binary" or None.
         class_names: folder names in the order of their class numbers, or None.
-        batch_size: number of samples of a batch, or None.
+        batch_size: number of samples of a batch, over all shares together, or None.
         shuffle: whether to shuffle.
         seed: seed of the shuffling, or None.
         validation_split: fraction of the files for validation, or None.
         subset: "training", "validation", "both" or None.
         follow_links: whether to enter symbolic links to folders.
         verbose: whether to print the number of files and of classes.
-        shard: `(index, count)` of the share of this process.
+        shard: `(index, count)`: the block of each batch that this process reads.
     """
 
     where: str

@@ -8,7 +8,7 @@ Arguments that all functions share, documented here only:
         "binary" for 0.0 and 1.0 of shape (b, 1), or None for no labels.
     class_names: names of the subfolders in the order of their class numbers; None for the sorted
         names.
-    batch_size: number of samples of a batch; None for single samples.
+    batch_size: number of samples of a batch, over all shares together; None for single samples.
     shuffle: whether to shuffle the files, in another order in each epoch of `fit`.
     seed: seed of the order; None for 0, so that each run of a program has the same order.
     validation_split: fraction of the files for validation, such as 0.2.
@@ -16,8 +16,8 @@ Arguments that all functions share, documented here only:
     follow_links: whether to enter symbolic links to folders.
     format: "grain"; Keras's "tf" is rejected. Sounds have no such argument.
     verbose: whether to print the number of files and of classes.
-    shard: `(index, count)`: the share of this process among several, such as
-        `(jax.process_index(), jax.process_count())`.
+    shard: `(index, count)`: this process reads block number `index` of the `count` equal blocks of
+        each batch, as in `Dataset`; for example `(jax.process_index(), jax.process_count())`.
 """
 
 from __future__ import annotations

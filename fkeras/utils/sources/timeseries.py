@@ -39,19 +39,21 @@ def timeseries_dataset_from_array(
         sequence_length: number of time steps of a window.
         sequence_stride: number of time steps between the starts of two windows.
         sampling_rate: number of time steps between two steps of a window.
-        batch_size: number of windows of a batch; None for single windows.
+        batch_size: number of windows of a batch, over all shares together; None for single windows.
         shuffle: whether to shuffle the windows, in another order in each epoch of `fit`.
         seed: seed of the order; None for 0, so that each run of a program has the same order.
         start_index: first time step of the data; None for 0.
         end_index: time step after the last step of the data; None for the length of the series.
         format: "grain"; Keras's "tf" is rejected.
-        shard: `(index, count)`: the share of this process among several.
+        shard: `(index, count)`: this process reads block number `index` of the `count` equal blocks
+            of each batch, as in `Dataset`.
 
     Returns:
         A `Dataset` of `(windows, targets)`, or of windows: shape (b, sequence_length, ...).
 
     Raises:
-        ValueError: for arguments out of range, and for a series shorter than one window.
+        ValueError: for arguments out of range, for a batch_size that the shares cannot divide, and
+            for a series shorter than one window.
         ImportError: if grain is missing.
 
     Example:

@@ -1,4 +1,4 @@
-"""`Dataset`: order of passes, shares of processes, positions, and resumed training."""
+"""`Dataset`: order of passes, positions, and resumed training."""
 
 import json
 import threading
@@ -51,14 +51,6 @@ def test_background_threads_read_the_batches():
 
     list(fk.utils.Dataset(44, read, 8))
     assert threading.main_thread().name not in names and len(names) == 6
-
-
-def test_processes_read_equal_shares_without_overlap():
-    shares = [_order(_data(shard=(index, 3))) for index in range(3)]
-    assert [len(share) for share in shares] == [14, 14, 14]
-    assert len(_data(shard=(0, 3))) == 2
-    rows = {tuple(row) for share in shares for row in share}
-    assert len(rows) == 42
 
 
 def test_positions_are_json_and_fit_only_their_data():
@@ -159,7 +151,6 @@ def test_an_exception_while_reading_reaches_the_caller():
         (lambda: _data(shard=(1, 1)), "shard: expected"),
         (lambda: _data(shard=(0, 1, 2)), "shard: expected"),
         (lambda: _data(shard=3), "shard: expected"),
-        (lambda: _data(shard=(0, 45)), "at most 44 shares"),
         (lambda: _data(limit=0), "limit: expected"),
         (lambda: _data().map(3), "Dataset.map: expected a function"),
         (lambda: _data().take(0), "Dataset.take: count: expected"),
@@ -174,7 +165,7 @@ def test_repr_is_short():
     names, files = tuple("abcdefg"), tuple(map(str, range(44)))
     data = _data(class_names=names, file_paths=files, shard=(0, 2))
     assert repr(data) == (
-        "<Dataset of 44 samples, 3 batches of 8, shuffled with seed 3, share 0 of 2, "
+        "<Dataset of 44 samples, 6 batches of 8, shuffled with seed 3, share 0 of 2, "
         "7 classes: a, b, c, d, e, ...>"
     )
     assert repr(fk.utils.Dataset(5, _rows, batch_size=None)) == "<Dataset of 5 samples>"
