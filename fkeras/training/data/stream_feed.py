@@ -36,7 +36,8 @@ class Batches:
         source: an iterable of batches, or a function of the step number.
         steps: number of batches of an epoch; None for a whole pass over the source.
         what: name of the call in messages.
-        check: called with every batch; returns the batch with its weights.
+        check: called with every batch and the rows of a full batch; returns the batch with its
+            weights.
         host: `(batch, call) -> tree`: converts a batch to arrays on the host; rejects a batch of
             another structure.
         exact: whether every batch is a separate call with its real rows only.
@@ -52,7 +53,7 @@ class Batches:
     source: Any
     steps: int | None
     what: str
-    check: Callable[[Any], Any]
+    check: Callable[[Any, int], Any]
     host: Callable[[Any, str], Any] = host_arrays.as_host
     exact: bool = False
     sums: Any = None
@@ -214,7 +215,7 @@ class Batches:
         if self.first is not None:
             self._compare(host, what)
         try:
-            batch = jax.tree.map(host_arrays.canonical, self.check(host))
+            batch = jax.tree.map(host_arrays.canonical, self.check(host, self.size))
         except Exception as error:
             error.add_note(f"in batch {number + 1} of Trainer.{self.what}")
             raise

@@ -151,10 +151,12 @@ def _batches(
 ) -> Batches:
     # NaN in a stream is found by the device (`on_nonfinite`): checking each batch on the host
     # would delay every step.
-    def checked(batch: Any) -> Any:
+    def checked(batch: Any, size: int) -> Any:
+        rows = host_arrays.length(batch)
         if group.count == 1:  # otherwise `joined` checks the rows of all processes
-            sharding.check_rows(trainer, host_arrays.length(batch))
-        check_rows(trainer, model, batch, host_arrays.length(batch), finite=False)
+            # a batch with fewer rows than the first is filled up
+            sharding.check_rows(trainer, rows if exact else max(rows, size))
+        check_rows(trainer, model, batch, rows, finite=False)
         return weighted(trainer, batch, class_weight, model)
 
     def host(batch: Any, what: str) -> Any:
