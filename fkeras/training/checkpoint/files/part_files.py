@@ -42,9 +42,9 @@ def file_name(index: int) -> str:
 
     Example:
         >>> file_name(0), file_name(1)
-        ('arrays', 'arrays-1')
+        ('arrays-0', 'arrays-1')
     """
-    return f"arrays-{index}" if index else "arrays"
+    return f"arrays-{index}"
 
 
 def write_parts(path: str, parts: Iterable[Part]) -> dict[str, Any]:

@@ -41,6 +41,17 @@ def own_shards(array: jax.Array, group: Alone) -> list[Any]:
     return [shard for shard in array.addressable_shards if shard.replica_id == 0]
 
 
+def own_slices(sharding: jax.sharding.Sharding, shape: Sequence[int]) -> dict[Any, Bounds]:
+    """Returns the slice of an array that each device of this process holds.
+
+    Args:
+        sharding: the sharding of the array.
+        shape: the shape of the array.
+    """
+    indices = sharding.addressable_devices_indices_map(tuple(shape))
+    return {device: _bounds(index or (), shape) for device, index in indices.items()}
+
+
 def own_parts(tree: Any, group: Alone) -> tuple[dict[str, Any], list[Part]]:
     """Returns host copies of the parts of a tree that this process saves.
 
@@ -53,11 +64,11 @@ def own_parts(tree: Any, group: Alone) -> tuple[dict[str, Any], list[Part]]:
 
     Raises:
         TypeError: for a leaf that is neither an array nor a number.
-        CheckpointError: for a donated array.
+        CheckpointError: for a donated array, or an array of processes outside of the group.
     """
     leaves = named.named_leaves(tree)
     for name, leaf in leaves.items():
-        named.check_leaf(name, leaf, joint=True)
+        named.check_leaf(name, leaf, joint=group.count > 1)
     facts: dict[str, Any] = {}
     sources: list[tuple[str, tuple[int, ...], Any]] = []
     for name, leaf in leaves.items():
@@ -92,7 +103,7 @@ def read_tree(save: str, body: Mapping[str, Any], like: Any) -> Any:
     leaves = []
     for name, leaf in named.named_leaves(like).items():
         facts = body["arrays"][name]
-        target = _Target(leaf, facts)
+        target = Target(leaf, facts)
         for part in source.parts[name]:
             if target.overlaps(part):
                 target.fill(part, source.read(name, part))
@@ -162,8 +173,13 @@ class _Whole:
         return int(np.prod(facts["shape"])) * named.dtype_of(facts["dtype"]).itemsize
 
 
-class _Target:
-    """One leaf of a restored tree while its parts are read."""
+class Target:
+    """One leaf of a restored tree while its parts are read.
+
+    Args:
+        like: the requested leaf.
+        facts: shape and dtype of the saved array.
+    """
 
     def __init__(self, like: Any, facts: Mapping[str, Any]):
         self.like, self.shape = like, tuple(facts["shape"])
@@ -171,8 +187,7 @@ class _Target:
         self.sharding = self._sharding()
         self.devices: dict[Any, Bounds] = {}
         if self.sharding is not None:
-            indices = self.sharding.addressable_devices_indices_map(self.shape)
-            self.devices = {d: _bounds(index, self.shape) for d, index in indices.items()}
+            self.devices = own_slices(self.sharding, self.shape)
         all_bounds = set(self.devices.values())
         if self.sharding is None:
             all_bounds = {tuple((0, size) for size in self.shape)}
@@ -193,9 +208,11 @@ class _Target:
         return sharding
 
     def overlaps(self, part: Mapping[str, Any]) -> bool:
+        """Returns whether a device of this process needs a part."""
         return any(_overlap(bounds, part) is not None for bounds in self.slices)
 
     def fill(self, part: Mapping[str, Any], data: np.ndarray) -> None:
+        """Copies a part into the slices that the part overlaps."""
         for bounds, array in self.slices.items():
             overlap = _overlap(bounds, part)
             if overlap is None:
@@ -208,16 +225,19 @@ class _Target:
             array[_within(overlap, [a for a, _ in bounds])] = data[_within(overlap, part["start"])]
 
     def leaf(self) -> Any:
-        for bounds, array in self.slices.items():
-            if array is None:  # an empty array has no part
-                self.slices[bounds] = np.empty([b - a for a, b in bounds], self.dtype)
+        """Returns the complete leaf."""
+        # an empty array has no part
+        slices = {
+            bounds: np.empty([b - a for a, b in bounds], self.dtype) if array is None else array
+            for bounds, array in self.slices.items()
+        }
         if self.sharding is None:
-            [array] = self.slices.values()
+            [array] = slices.values()
             return named.put_leaf(self.like, array)
         memory = self.sharding.memory_kind
         pieces = [
             jax.device_put(
-                self.slices[bounds],
+                slices[bounds],
                 jax.sharding.SingleDeviceSharding(device, memory_kind=memory),
                 may_alias=False,  # a step may donate the array
             )
