@@ -14,12 +14,15 @@ import numpy as np
 from fkeras.engine import suggest
 from fkeras.training.checkpoint.files import arrays as named
 from fkeras.training.checkpoint.files import disk
+from fkeras.training.checkpoint.files.agreement import do_together
 from fkeras.training.checkpoint.files.errors import BrokenSaveError, CheckpointError
-from fkeras.training.checkpoint.files.manifest import read_manifest
+from fkeras.training.checkpoint.files.manifest import in_parts, read_manifest
 from fkeras.training.checkpoint.files.orbax_files import load_orbax, read_arrays
 from fkeras.training.checkpoint.files.record import missing_save, recorded
+from fkeras.training.checkpoint.files.shards import read_tree
 from fkeras.training.checkpoint.files.writing import BEST, LATEST
 from fkeras.training.checkpoint.plan import Checkpoint
+from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.records.compare import compare
 
 
@@ -80,6 +83,25 @@ def restore(
         >>> found.step, found.info, found.tree
         (7, {'epoch': 1}, {'w': array([1., 2.], dtype=float32)})
     """
+    return restore_together(directory, like, kind, fingerprint, ALONE)
+
+
+def restore_together(
+    directory: Any,
+    like: Any,
+    kind: str,
+    fingerprint: Mapping[str, Any] | None,
+    group: Alone,
+) -> Restored | None:
+    """Reads the newest save that no process of a group finds damaged; see `restore`.
+
+    Args:
+        directory: the folder of a `Checkpoint`, or the `Checkpoint`.
+        like: a tree, or a function that returns a tree.
+        kind: "latest" or "best".
+        fingerprint: facts to compare, or None.
+        group: the processes that call this function together.
+    """
     if kind not in (LATEST, BEST):
         raise ValueError(
             f"restore: expected {LATEST!r} or {BEST!r} as kind, received {kind!r}."
@@ -92,19 +114,23 @@ def restore(
     # Read the record before listing the saves: a run that writes at the same time only adds newer
     # saves, so no save seems to be missing.
     record = recorded(directory.directory) if kind == LATEST else None
-    missing = missing_save(directory.directory, record, disk.saves(folder))
+    # Process 0 looks at the folder for all: a network file system may show an older list elsewhere.
+    missing = group.agree(
+        missing_save(directory.directory, record, disk.saves(folder)), "the recorded save"
+    )[0]
     reasons: dict[str, str] = {}
     # List the folder again after each failure: a running training publishes and removes saves.
     while True:
         candidates = [save for save in disk.saves(folder) if save.path not in reasons]
-        if not candidates:
+        candidate = group.agree(candidates[0] if candidates else None, "the newest save")[0]
+        if candidate is None:
             break
-        save = candidates[0]
-        try:
-            tree, info = _read(save, like, fingerprint)
-        except BrokenSaveError as error:
-            if os.path.isdir(save.path):  # otherwise a running training has removed the save
-                reasons[save.path] = str(error)
+        save = disk.Save(*candidate)
+        tree, info, reason = _read_together(save, like, fingerprint, group)
+        if reason is not None:
+            # otherwise a running training has removed the save
+            if group.agree(os.path.isdir(save.path), "a damaged save")[0]:
+                reasons[save.path] = reason
             continue
         messages = [
             f"Skipped the damaged checkpoint {path}: {reason}. Using step {save.step} in "
@@ -122,12 +148,30 @@ def restore(
             f"{lines}Remove the folder to start from step 0, or restore a save from a backup."
         )
     if missing is not None:
-        warnings.warn(f"{missing} No other save exists: training starts from step 0.", stacklevel=2)
+        warnings.warn(f"{missing} No other save exists: training starts from step 0.", stacklevel=3)
     return None
 
 
+def _read_together(
+    save: disk.Save, like: Any, fingerprint: Mapping[str, Any] | None, group: Alone
+) -> tuple[Any, Any, str | None]:
+    """Returns tree, info and None; or the reason why a process finds the save damaged, as the third."""
+    tree = info = None
+
+    def read() -> str | None:
+        nonlocal tree, info
+        try:
+            tree, info = _read(save, like, fingerprint, group)
+        except BrokenSaveError as error:
+            return str(error)
+        return None
+
+    reasons = [text for text in do_together(group, "a restored save", read) if text is not None]
+    return tree, info, reasons[0] if reasons else None
+
+
 def _read(
-    save: disk.Save, like: Any, fingerprint: Mapping[str, Any] | None
+    save: disk.Save, like: Any, fingerprint: Mapping[str, Any] | None, group: Alone
 ) -> tuple[Any, dict[str, Any]]:
     body = read_manifest(save.path)
     where = f"Checkpoint {save.path!r}"
@@ -137,6 +181,8 @@ def _read(
     if isinstance(like, types.FunctionType):
         like = like(body["info"], saved)
     named.check_structure(where, saved, like)
+    if group.count > 1 or in_parts(body):
+        return read_tree(save.path, body, like), body["info"]
     # Check all files before orbax reads any: orbax trusts the sizes and offsets in its files, and
     # does not detect every damage.
     for name, facts in body["files"].items():

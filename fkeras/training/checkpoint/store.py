@@ -1,4 +1,4 @@
-"""`Store`: a folder of checkpoints to which only this process writes."""
+"""`Store`: a folder of checkpoints to which only this process, or its group of processes, writes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,27 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
+import jax
+
 from fkeras.training.checkpoint.background import Background
 from fkeras.training.checkpoint.files import disk
 from fkeras.training.checkpoint.files.arrays import host_arrays
-from fkeras.training.checkpoint.files.errors import CheckpointError, is_disk_full
-from fkeras.training.checkpoint.files.lock import Lock
+from fkeras.training.checkpoint.files.errors import (
+    CheckpointError,
+    JointSaveError,
+    is_disk_full,
+)
+from fkeras.training.checkpoint.files.joint_writing import write_joint_save
+from fkeras.training.checkpoint.files.lock import Lock, SharedLock
 from fkeras.training.checkpoint.files.manifest import as_json
 from fkeras.training.checkpoint.files.orbax_files import load_orbax
-from fkeras.training.checkpoint.files.writing import BEST, LATEST, PARTIAL, write_save
+from fkeras.training.checkpoint.files.shards import own_parts
+from fkeras.training.checkpoint.files.writing import BEST, LATEST, write_save
+from fkeras.training.checkpoint.opening import open_folder, open_together
 from fkeras.training.checkpoint.plan import Checkpoint
-from fkeras.training.checkpoint.reading import Restored, restore
+from fkeras.training.checkpoint.reading import Restored, restore_together
+from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.service import ProcessError
 
 
 class Store:
@@ -36,9 +47,16 @@ class Store:
         {'w': Array([1., 1.], dtype=float32)}
     """
 
-    def __init__(self, checkpoint: Checkpoint, directory: str, lock: Lock):
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        directory: str,
+        lock: Lock | SharedLock,
+        group: Alone = ALONE,
+        writers: Alone = ALONE,
+    ):
         self.checkpoint, self.directory = checkpoint, directory
-        self._lock = lock
+        self._lock, self._group, self._writers = lock, group, writers
         self._background = Background()
         # Reentrant, because `save` and `restore` call `wait`. The thread that watches signals may
         # save while the main thread does.
@@ -83,18 +101,18 @@ class Store:
         with self._guard:
             self._opened("save")
             self.wait()
-            # `host_arrays` copies here, in the calling thread: the next step of a large run
-            # donates the arrays.
-            write = functools.partial(
-                write_save,
-                self.directory,
-                int(step),
-                host_arrays(tree),
-                as_json(info),
-                best,
-                self.checkpoint.keep,
-                self._broken,
-            )
+            options = (as_json(info), best, self.checkpoint.keep, self._broken)
+            # `host_arrays` and `own_parts` copy here, in the calling thread: the next step of a
+            # large run donates the arrays.
+            if self._in_parts:
+                parts = own_parts(tree, self._writers)
+                write = functools.partial(
+                    write_joint_save, self._writers, self.directory, int(step), parts, *options
+                )
+            else:
+                write = functools.partial(
+                    write_save, self.directory, int(step), host_arrays(tree), *options
+                )
             self._background.start(write)
             if not self.checkpoint.asynchronous:
                 self.wait()
@@ -109,23 +127,26 @@ class Store:
         Raises:
             CheckpointError: if writing failed; a full disk is an error only with
                 `on_disk_full="stop"`, otherwise a warning.
+            ProcessError: if another process of the group has ended.
         """
         with self._guard:
             error = self._background.wait()
             if error is None:
                 return True
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) or isinstance(error, ProcessError):
                 raise error
-            older_saves = disk.saves(os.path.join(self.directory, LATEST))
+            if isinstance(error, JointSaveError):
+                newest, text = error.newest, str(error)
+            else:
+                older_saves = disk.saves(os.path.join(self.directory, LATEST))
+                newest = older_saves[0].step if older_saves else None
+                text = f"{type(error).__name__}: {error}"
             fallback = (
-                f"the save of step {older_saves[0].step} remains"
-                if older_saves
-                else "no earlier save exists"
+                "no earlier save exists" if newest is None else f"the save of step {newest} remains"
             )
             if not is_disk_full(error):
                 raise CheckpointError(
-                    f"Checkpoint {self.directory!r}: a save could not be written, {fallback}: "
-                    f"{type(error).__name__}: {error}"
+                    f"Checkpoint {self.directory!r}: a save could not be written, {fallback}: {text}"
                 ) from error
             message = (
                 f"Checkpoint {self.directory!r}: the disk is full, {fallback}. Free disk space, or "
@@ -149,11 +170,16 @@ class Store:
         """Returns the best save as a `Restored`, or None; the arguments are those of `restore`."""
         return self._restore(like, BEST, fingerprint)
 
+    @property
+    def _in_parts(self) -> bool:
+        # Orbax saves NumPy arrays in process 0 only, even if the processes train separately.
+        return self._group.count > 1 or jax.process_count() > 1
+
     def _restore(self, like: Any, kind: str, fingerprint: Any) -> Restored | None:
         with self._guard:
             self._opened("restore")
             self.wait()
-            restored = restore(self.directory, like, kind=kind, fingerprint=fingerprint)
+            restored = restore_together(self.directory, like, kind, fingerprint, self._group)
             # Damaged saves must not count towards `keep`, or the undamaged ones would be removed.
             if restored is not None and kind == LATEST:
                 self._broken = restored.broken
@@ -179,16 +205,19 @@ class Store:
             )
 
 
-def open_store(checkpoint: Checkpoint) -> Store:
+def open_store(checkpoint: Checkpoint, group: Alone = ALONE) -> Store:
     """Creates the folder of a `Checkpoint`, locks it, and removes incomplete saves.
 
     Use the store in a `with` block, which waits for the last save and releases the lock.
 
     Args:
         checkpoint: a `Checkpoint`, or a folder's name.
+        group: the processes that save and restore together. Every process must then call `save`,
+            `wait`, `restore` and `best` in the same order.
 
     Raises:
-        CheckpointError: if another run uses the folder, or the folder is not writable.
+        CheckpointError: if another run uses the folder, the folder is not writable, or a process of
+            the group does not see the folder.
         ImportError: if orbax is not installed.
 
     Example:
@@ -200,29 +229,11 @@ def open_store(checkpoint: Checkpoint) -> Store:
     """
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(checkpoint)
-    load_orbax()
     # An absolute path, since a program may change its working folder during the training.
     directory = os.path.abspath(checkpoint.directory)
-    try:
-        os.makedirs(directory, exist_ok=True)
-        lock = Lock(directory)
-    except OSError as error:
-        raise CheckpointError(_unusable(directory, error)) from error
-    try:
-        disk.empty(os.path.join(directory, PARTIAL))
-        for kind in (LATEST, BEST):
-            os.makedirs(os.path.join(directory, kind), exist_ok=True)
-        disk.flush(directory)
-        return Store(checkpoint, directory, lock)
-    except BaseException as error:
-        lock.release()
-        if isinstance(error, OSError):
-            raise CheckpointError(_unusable(directory, error)) from error
-        raise
-
-
-def _unusable(directory: str, error: OSError) -> str:
-    return (
-        f"Checkpoint: expected a writable folder, but {directory!r} is not writable: "
-        f"{error.strerror or error}. Choose another directory."
-    )
+    if group.count > 1:
+        directory, shared_lock, token = open_together(directory, group)
+        # exchanges of its own for the thread that writes
+        return Store(checkpoint, directory, shared_lock, group, group.channel(f"save-{token}"))
+    load_orbax()
+    return Store(checkpoint, directory, open_folder(directory))

@@ -44,22 +44,29 @@ def host_arrays(tree: Any) -> dict[str, np.ndarray]:
     """
     leaves = named_leaves(tree)
     for name, leaf in leaves.items():
-        _check_leaf(name, leaf)
-    leaf_data = {name: _plain(leaf) for name, leaf in leaves.items()}
+        check_leaf(name, leaf)
+    leaf_data = {name: plain(leaf) for name, leaf in leaves.items()}
     # Start all transfers before waiting for the first one, so that the transfers overlap.
     for leaf in leaf_data.values():
         if isinstance(leaf, jax.Array):
             leaf.copy_to_host_async()
-    return {name: _copy(leaf) for name, leaf in leaf_data.items()}
+    return {name: host_copy(leaf) for name, leaf in leaf_data.items()}
 
 
-def _check_leaf(name: str, leaf: Any) -> None:
+def check_leaf(name: str, leaf: Any, joint: bool = False) -> None:
+    """Rejects a leaf that cannot be saved.
+
+    Args:
+        name: name of the leaf, for messages.
+        leaf: the leaf.
+        joint: whether the other processes save the rest of an array that several processes hold.
+    """
     if isinstance(leaf, jax.Array):
         if isinstance(leaf, Tracer):
             problem = "is being traced. Save outside of jit, grad and vmap"
         elif leaf.is_deleted():
             problem = "was donated to a compiled function. Save the result of that function"
-        elif not leaf.is_fully_addressable:
+        elif not joint and not leaf.is_fully_addressable:
             problem = "is spread over several processes. Gather the array in a single process first"
         else:
             return
@@ -73,16 +80,17 @@ def _check_leaf(name: str, leaf: Any) -> None:
         )
 
 
-def _plain(leaf: Any) -> Any:
+def plain(leaf: Any) -> Any:
     """Returns the leaf; for a typed key, the data of the key."""
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
-def _is_key(leaf: Any) -> bool:
+def is_key(leaf: Any) -> bool:
+    """Returns whether a leaf is a typed key, or the spec of a typed key."""
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _generator(leaf: Any) -> Any:
+def generator(leaf: Any) -> Any:
     """Returns the generator of a typed key, or of the spec of a typed key."""
     if isinstance(leaf, jax.Array):
         return jax.random.key_impl(leaf)
@@ -90,7 +98,8 @@ def _generator(leaf: Any) -> Any:
     return next(name for name in names if jax.random.key(0, impl=name).dtype == leaf.dtype)
 
 
-def _copy(leaf: Any) -> np.ndarray:
+def host_copy(leaf: Any) -> np.ndarray:
+    """Returns a copy of a leaf as a NumPy array in C order, in the byte order of the machine."""
     # A copy even of NumPy arrays: the caller may change them while the save is written.
     array = np.array(leaf, order="C")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
@@ -125,9 +134,9 @@ def array_checksum(array: np.ndarray) -> int:
     return checksum(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
-def _kind(leaf: Any) -> tuple[str, list[int]]:
+def kind_of(leaf: Any) -> tuple[str, list[int]]:
     """Returns `(dtype, shape)` of the array that is stored for a leaf."""
-    if _is_key(leaf):
+    if is_key(leaf):
         leaf = jax.eval_shape(jax.random.key_data, leaf)
     elif not hasattr(leaf, "dtype"):
         leaf = np.asarray(leaf)
@@ -145,7 +154,7 @@ def check_structure(where: str, saved: Mapping[str, Any], like: Any) -> None:
     Raises:
         CheckpointError: with the missing, unexpected and different arrays.
     """
-    expected_kinds = {name: _kind(leaf) for name, leaf in named_leaves(like).items()}
+    expected_kinds = {name: kind_of(leaf) for name, leaf in named_leaves(like).items()}
     saved_kinds = {name: (facts["dtype"], facts["shape"]) for name, facts in saved.items()}
     differences = [
         f"{name} is {_text(saved_kinds[name])}, expected {_text(kind)}"
@@ -176,32 +185,43 @@ def _listed(what: str, entries: Sequence[str]) -> str:
     return f"{what} ({len(entries)}): {', '.join(entries[:_SHOWN])}{more}"
 
 
+def loses_bits(dtype: np.dtype) -> bool:
+    """Returns whether a JAX array would lose bits of a dtype: 64 bits without x64 mode."""
+    return jax.dtypes.canonicalize_dtype(dtype) != dtype
+
+
+def sharding_of(leaf: Any) -> Any:
+    """Returns the sharding that a restored leaf must have, or None."""
+    # An uncommitted array must stay uncommitted: a committed one could not be combined with arrays
+    # on other devices.
+    committed = not isinstance(leaf, jax.Array) or leaf.committed
+    return getattr(leaf, "sharding", None) if committed else None
+
+
 def put_into(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
     """Returns the tree `like` with these arrays as leaves.
 
     Each leaf keeps its type: a JAX array on the same devices, a NumPy array or a Python number. A
     `ShapeDtypeStruct` becomes a JAX array, with the sharding of the struct, if any.
     """
-    leaves = [_as(leaf, arrays[name]) for name, leaf in named_leaves(like).items()]
+    leaves = [put_leaf(leaf, arrays[name]) for name, leaf in named_leaves(like).items()]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-def _as(leaf: Any, array: np.ndarray) -> Any:
+def put_leaf(leaf: Any, array: np.ndarray) -> Any:
+    """Returns an array as the type of a leaf and on its devices, see `put_into`."""
     if isinstance(leaf, bool | int | float | complex) and not isinstance(leaf, np.generic):
         return type(leaf)(array.item())
     if isinstance(leaf, np.generic):
         return array[()]
     if isinstance(leaf, np.ndarray):
         return array.astype(leaf.dtype, copy=False)  # the same dtype, in the leaf's byte order
-    if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-        return array  # 64 bits without x64 mode: a JAX array would lose bits
-    # An uncommitted array must stay uncommitted: a committed one could not be combined with arrays
-    # on other devices.
-    committed = not isinstance(leaf, jax.Array) or leaf.committed
-    sharding = getattr(leaf, "sharding", None) if committed else None
-    if _is_key(leaf):
+    if loses_bits(array.dtype):
+        return array
+    sharding = sharding_of(leaf)
+    if is_key(leaf):
         data = jax.device_put(array)
-        key = jax.random.wrap_key_data(data, impl=_generator(leaf))
+        key = jax.random.wrap_key_data(data, impl=generator(leaf))
         return key if sharding is None else jax.device_put(key, sharding)
     # A separate buffer: a step may donate the array.
     return jax.device_put(array, sharding, may_alias=False)

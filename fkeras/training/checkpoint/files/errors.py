@@ -23,6 +23,19 @@ class BrokenSaveError(Exception):
     """Exception for a damaged save; the reader then tries an older save."""
 
 
+class JointSaveError(Exception):
+    """Exception of a save of several processes; every process of the group raises the same.
+
+    Attributes:
+        full: whether the disk of a process is full.
+        newest: the step of the newest save that remains, or None.
+    """
+
+    def __init__(self, message: str, full: bool, newest: int | None):
+        super().__init__(message)
+        self.full, self.newest = full, newest
+
+
 def is_disk_full(error: BaseException | None) -> bool:
     """Returns whether an error, or its cause, reports a full disk.
 
@@ -33,6 +46,8 @@ def is_disk_full(error: BaseException | None) -> bool:
         (True, False)
     """
     while error is not None:
+        if isinstance(error, JointSaveError):
+            return error.full
         if isinstance(error, OSError):
             if error.errno in _FULL:
                 return True

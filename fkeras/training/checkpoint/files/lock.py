@@ -114,6 +114,22 @@ class Lock:
         self._leave()
 
 
+class SharedLock:
+    """Stands for the lock that process 0 of a group holds, in the other processes."""
+
+    def __init__(self) -> None:
+        self._process: int | None = os.getpid()
+
+    @property
+    def held(self) -> bool:
+        """Whether the lock is not released; a forked child does not hold the lock."""
+        return self._process == os.getpid()
+
+    def release(self) -> None:
+        """Ends the use of the lock in this process."""
+        self._process = None
+
+
 def _description() -> bytes:
     facts = {
         "pid": os.getpid(),

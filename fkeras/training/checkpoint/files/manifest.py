@@ -18,7 +18,10 @@ from fkeras.training.checkpoint.files.errors import BrokenSaveError, CheckpointE
 from fkeras.training.checkpoint.files.orbax_files import load_orbax
 
 NAME = "manifest.json"
-_FORMAT = 1
+#: arrays in orbax's format, written by one process
+_WHOLE = 1
+#: parts of arrays in files of `part_files`, written by several processes
+_PARTS = 2
 
 
 def as_json(info: Any) -> dict[str, Any]:
@@ -55,8 +58,44 @@ def write_manifest(
     for name, path in disk.files_of(folder):
         size, value = disk.file_checksum(path)
         files[name] = {"bytes": size, "crc32": f"{value:08x}"}
+    array_facts = {name: facts_of(array) for name, array in arrays.items()}
+    _write(folder, _WHOLE, step, array_facts, files, info)
+
+
+def write_joint_manifest(
+    folder: str,
+    step: int,
+    arrays: Mapping[str, Any],
+    files: Mapping[str, Any],
+    info: Mapping[str, Any],
+) -> None:
+    """Writes the manifest of a save of several processes.
+
+    Args:
+        folder: the folder of the save.
+        step: the step of the save.
+        arrays: shape, dtype and parts of each array, by name.
+        files: facts of each file, by name.
+        info: JSON data.
+    """
+    _write(folder, _PARTS, step, arrays, files, info)
+
+
+def in_parts(body: Mapping[str, Any]) -> bool:
+    """Returns whether a manifest describes a save of several processes."""
+    return body["format"] == _PARTS
+
+
+def _write(
+    folder: str,
+    number: int,
+    step: int,
+    arrays: Mapping[str, Any],
+    files: Mapping[str, Any],
+    info: Mapping[str, Any],
+) -> None:
     body = {
-        "format": _FORMAT,
+        "format": number,
         "step": step,
         "saved": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": {
@@ -65,7 +104,7 @@ def write_manifest(
             "orbax-checkpoint": load_orbax().__version__,
         },
         "info": info,
-        "arrays": {name: facts_of(array) for name, array in arrays.items()},
+        "arrays": arrays,
         "files": files,
     }
     with open(os.path.join(folder, NAME), "w", encoding="utf-8") as file:
@@ -92,9 +131,9 @@ def read_manifest(folder: str) -> dict[str, Any]:
         raise BrokenSaveError(
             f"{NAME} has the checksum {computed_checksum}, expected {saved_checksum}"
         )
-    if body["format"] != _FORMAT:
+    if body["format"] not in (_WHOLE, _PARTS):
         raise CheckpointError(
-            f"Checkpoint {folder!r}: expected a manifest of format {_FORMAT}, received format "
+            f"Checkpoint {folder!r}: expected a manifest of format {_WHOLE} or {_PARTS}, received format "
             f"{body['format']}, of fkeras {body['versions']['fkeras']}. Install that version."
         )
     return body

@@ -51,8 +51,22 @@ def write_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
             handler.close()
 
 
+def read_some_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Reads some of the arrays of a folder of `write_arrays`; the arguments are those of `read_arrays`."""
+    return _read(folder, names, {"item": dict.fromkeys(names, 0), "partial_restore": True})
+
+
 def read_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Reads the arrays of these names from a folder of `write_arrays`."""
+    """Reads all arrays from a folder of `write_arrays`.
+
+    Args:
+        folder: the folder.
+        names: names of the arrays.
+    """
+    return _read(folder, names, {})
+
+
+def _read(folder: str, names: Sequence[str], options: Mapping[str, Any]) -> dict[str, np.ndarray]:
     orbax = load_orbax()
     if not names:
         return {}
@@ -60,7 +74,8 @@ def read_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]:
     with _quiet():
         handler = orbax.PyTreeCheckpointHandler(use_compression=False)
         arrays = handler.restore(
-            _path(folder), args=orbax.args.PyTreeRestore(restore_args=restore_options)
+            _path(folder),
+            args=orbax.args.PyTreeRestore(restore_args=restore_options, **options),
         )
         handler.close()
     return arrays

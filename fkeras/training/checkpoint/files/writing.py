@@ -16,6 +16,7 @@ from fkeras.training.checkpoint.files.orbax_files import write_arrays
 from fkeras.training.checkpoint.files.record import write_record
 
 LATEST, BEST, PARTIAL = "latest", "best", "partial"
+SAVE = "save"
 
 
 def write_save(
@@ -38,28 +39,55 @@ def write_save(
         keep: number of latest saves to keep.
         broken: folders of damaged saves, which do not count towards `keep`.
     """
+    aside = start_save(directory, step)
+    try:
+        save = os.path.join(aside, SAVE)
+        os.mkdir(save)
+        write_arrays(os.path.join(save, "arrays"), arrays)
+        write_manifest(save, step, arrays, info)
+        finish_save(directory, step, aside, best, keep, broken)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def start_save(directory: str, step: int) -> str:
+    """Creates and returns a folder for an incomplete save.
+
+    Args:
+        directory: the folder of the checkpoints.
+        step: the step of the save.
+    """
     partial = os.path.join(directory, PARTIAL)
     # Orbax's threads may write files after orbax has raised, so a failed save may leave files.
     for name in os.listdir(partial):
         shutil.rmtree(os.path.join(partial, name), ignore_errors=True)
-    aside = tempfile.mkdtemp(prefix=f"{step}-", dir=partial)
-    try:
-        save, second = os.path.join(aside, "save"), os.path.join(aside, "best")
-        os.mkdir(save)
-        write_arrays(os.path.join(save, "arrays"), arrays)
-        write_manifest(save, step, arrays, info)
-        disk.flush_all(save)
-        if best:
-            disk.twin(save, second)
-            # Publish `best` first: a run that is killed between the two renames resumes from an
-            # older step, reaches this step again, and saves both.
-            published = disk.publish(second, os.path.join(directory, BEST), step)
-            _forget(os.path.join(directory, BEST), published, 1, (), aside)
-        published = disk.publish(save, os.path.join(directory, LATEST), step)
-        write_record(directory, published, aside)
-        _forget(os.path.join(directory, LATEST), published, keep, broken, aside)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{step}-", dir=partial)
+
+
+def finish_save(
+    directory: str, step: int, aside: str, best: bool, keep: int, broken: Iterable[str]
+) -> None:
+    """Flushes and publishes a save that has all its files, and removes older saves.
+
+    Args:
+        directory: the folder of the checkpoints.
+        step: the step of the arrays.
+        aside: the result of `start_save`, with the files in its folder `save`.
+        best: whether the save is the best one, too.
+        keep: number of latest saves to keep.
+        broken: folders of damaged saves, which do not count towards `keep`.
+    """
+    save, second = os.path.join(aside, SAVE), os.path.join(aside, "best")
+    disk.flush_all(save)
+    if best:
+        disk.twin(save, second)
+        # Publish `best` first: a run that is killed between the two renames resumes from an
+        # older step, reaches this step again, and saves both.
+        published = disk.publish(second, os.path.join(directory, BEST), step)
+        _forget(os.path.join(directory, BEST), published, 1, (), aside)
+    published = disk.publish(save, os.path.join(directory, LATEST), step)
+    write_record(directory, published, aside)
+    _forget(os.path.join(directory, LATEST), published, keep, broken, aside)
 
 
 def _forget(folder: str, newest: disk.Save, keep: int, broken: Iterable[str], aside: str) -> None:

@@ -1,0 +1,270 @@
+"""Divides arrays that several processes hold into parts, and puts arrays together from parts.
+
+A process saves the shards of which it has the first replica, so each element is saved once. A process
+that restores an array needs only the parts that overlap the slices of its own devices; the number of
+processes and devices may differ from those of the save.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.training.checkpoint.files import arrays as named
+from fkeras.training.checkpoint.files import disk
+from fkeras.training.checkpoint.files.errors import BrokenSaveError
+from fkeras.training.checkpoint.files.manifest import in_parts
+from fkeras.training.checkpoint.files.orbax_files import read_some_arrays
+from fkeras.training.checkpoint.files.part_files import Part, check_size, read_part
+from fkeras.training.processes.group import Alone
+
+#: bytes of small arrays that orbax reads in one call
+_BATCH = 1 << 26
+
+Bounds = tuple[tuple[int, int], ...]
+
+
+def own_shards(array: jax.Array, group: Alone) -> list[Any]:
+    """Returns the shards of an array that this process saves.
+
+    Args:
+        array: the array.
+        group: the processes that save together.
+    """
+    # each process has a local array of its own: process 0 saves for all
+    if array.is_fully_addressable and not group.leads:
+        return []
+    return [shard for shard in array.addressable_shards if shard.replica_id == 0]
+
+
+def own_slices(sharding: jax.sharding.Sharding, shape: Sequence[int]) -> dict[Any, Bounds]:
+    """Returns the slice of an array that each device of this process holds.
+
+    Args:
+        sharding: the sharding of the array.
+        shape: the shape of the array.
+    """
+    indices = sharding.addressable_devices_indices_map(tuple(shape))
+    return {device: _bounds(index or (), shape) for device, index in indices.items()}
+
+
+def own_parts(tree: Any, group: Alone) -> tuple[dict[str, Any], list[Part]]:
+    """Returns host copies of the parts of a tree that this process saves.
+
+    Args:
+        tree: any pytree of arrays and numbers.
+        group: the processes that save together.
+
+    Returns:
+        Shape and dtype of all arrays by name, and the parts. The arrays may then be donated.
+
+    Raises:
+        TypeError: for a leaf that is neither an array nor a number.
+        CheckpointError: for a donated array, or an array of processes outside of the group.
+    """
+    leaves = named.named_leaves(tree)
+    for name, leaf in leaves.items():
+        named.check_leaf(name, leaf, joint=group.count > 1)
+    facts: dict[str, Any] = {}
+    sources: list[tuple[str, tuple[int, ...], Any]] = []
+    for name, leaf in leaves.items():
+        dtype, shape = named.kind_of(leaf)
+        facts[name] = {"shape": shape, "dtype": dtype}
+        if isinstance(leaf, jax.Array):
+            for shard in own_shards(named.plain(leaf), group):
+                bounds = _bounds(shard.index, shape)
+                sources.append((name, tuple(start for start, _ in bounds), shard.data))
+        elif group.leads:
+            sources.append((name, (0,) * len(shape), leaf))
+    # start all transfers before waiting for the first one, so that the transfers overlap
+    for _, _, data in sources:
+        if isinstance(data, jax.Array):
+            data.copy_to_host_async()
+    parts = [Part(name, start, named.host_copy(data)) for name, start, data in sources]
+    return facts, [part for part in parts if part.data.size]
+
+
+def read_tree(save: str, body: Mapping[str, Any], like: Any) -> Any:
+    """Returns the arrays of a save as a tree; reads only what the devices of this process need.
+
+    Args:
+        save: the folder of the save.
+        body: the manifest of the save.
+        like: the tree of arrays or specs, whose structure fits the save.
+
+    Raises:
+        BrokenSaveError: if a file is damaged.
+    """
+    source = _Parts(save, body) if in_parts(body) else _Whole(save, body)
+    leaves = []
+    for name, leaf in named.named_leaves(like).items():
+        facts = body["arrays"][name]
+        target = Target(leaf, facts)
+        for part in source.parts[name]:
+            if target.overlaps(part):
+                target.fill(part, source.read(name, part))
+        leaves.append(target.leaf())
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+class _Parts:
+    """The files of a save of several processes."""
+
+    def __init__(self, save: str, body: Mapping[str, Any]):
+        self.save, self.arrays = save, body["arrays"]
+        self.parts = {name: facts["parts"] for name, facts in self.arrays.items()}
+        for name, facts in body["files"].items():
+            check_size(save, name, facts["bytes"])
+
+    def read(self, name: str, part: Mapping[str, Any]) -> np.ndarray:
+        return read_part(self.save, name, part, self.arrays[name]["dtype"])
+
+
+class _Whole:
+    """The files of a save of one process: each array is one part."""
+
+    def __init__(self, save: str, body: Mapping[str, Any]):
+        self.save, self.arrays = save, body["arrays"]
+        self.parts = {
+            name: [{"start": [0] * len(facts["shape"]), "shape": facts["shape"]}]
+            for name, facts in self.arrays.items()
+            if 0 not in facts["shape"]
+        }
+        self.names = list(self.parts)
+        self.parts |= {name: [] for name in self.arrays if name not in self.parts}
+        self.batch: dict[str, np.ndarray] = {}
+        # before orbax reads any: orbax does not detect every damage
+        for name, facts in body["files"].items():
+            path = os.path.join(save, *name.split("/"))
+            disk.check_file(path, name, facts["bytes"], int(facts["crc32"], 16))
+
+    def read(self, name: str, part: Mapping[str, Any]) -> np.ndarray:
+        if name not in self.batch:
+            self.batch.clear()
+            names = self._next_names(name)
+            try:
+                self.batch = read_some_arrays(os.path.join(self.save, "arrays"), names)
+            except Exception as error:
+                # Orbax and its libraries raise any class of exception for a damaged file.
+                text = str(error).splitlines() or [""]
+                raise BrokenSaveError(
+                    f"arrays cannot be read by orbax ({type(error).__name__}: {text[0]:.200})"
+                ) from error
+        array = self.batch.pop(name)
+        if named.facts_of(array) != self.arrays[name]:
+            raise BrokenSaveError(f"the array {name} in arrays differs from the saved array")
+        return array
+
+    def _next_names(self, name: str) -> list[str]:
+        names, size = [name], self._size(name)
+        for other in self.names[self.names.index(name) + 1 :]:
+            size += self._size(other)
+            if size > _BATCH:
+                break
+            names.append(other)
+        return names
+
+    def _size(self, name: str) -> int:
+        facts = self.arrays[name]
+        return int(np.prod(facts["shape"])) * named.dtype_of(facts["dtype"]).itemsize
+
+
+class Target:
+    """One leaf of a restored tree while its parts are read.
+
+    Args:
+        like: the requested leaf.
+        facts: shape and dtype of the saved array.
+    """
+
+    def __init__(self, like: Any, facts: Mapping[str, Any]):
+        self.like, self.shape = like, tuple(facts["shape"])
+        self.dtype = named.dtype_of(facts["dtype"])
+        self.sharding = self._sharding()
+        self.devices: dict[Any, Bounds] = {}
+        if self.sharding is not None:
+            self.devices = own_slices(self.sharding, self.shape)
+        all_bounds = set(self.devices.values())
+        if self.sharding is None:
+            all_bounds = {tuple((0, size) for size in self.shape)}
+        self.slices: dict[Bounds, np.ndarray | None] = dict.fromkeys(all_bounds)
+
+    def _sharding(self) -> Any:
+        """Returns the sharding if each device gets a slice of its own; None for a whole array."""
+        sharding = None
+        is_spec = isinstance(self.like, jax.Array | jax.ShapeDtypeStruct)
+        if is_spec and not named.loses_bits(self.dtype):
+            sharding = named.sharding_of(self.like)
+        if sharding is not None and named.is_key(self.like):
+            if isinstance(self.like, jax.Array):
+                return jax.random.key_data(self.like).sharding
+            # the data of keys have one more axis, which these shardings do not split
+            kinds = (jax.sharding.NamedSharding, jax.sharding.SingleDeviceSharding)
+            return sharding if isinstance(sharding, kinds) else None
+        return sharding
+
+    def overlaps(self, part: Mapping[str, Any]) -> bool:
+        """Returns whether a device of this process needs a part."""
+        return any(_overlap(bounds, part) is not None for bounds in self.slices)
+
+    def fill(self, part: Mapping[str, Any], data: np.ndarray) -> None:
+        """Copies a part into the slices that the part overlaps."""
+        for bounds, array in self.slices.items():
+            overlap = _overlap(bounds, part)
+            if overlap is None:
+                continue
+            if array is None:
+                if _bounds_of(part) == bounds:  # usual: the layout of the save
+                    self.slices[bounds] = data
+                    continue
+                array = self.slices[bounds] = np.empty([b - a for a, b in bounds], self.dtype)
+            array[_within(overlap, [a for a, _ in bounds])] = data[_within(overlap, part["start"])]
+
+    def leaf(self) -> Any:
+        """Returns the complete leaf."""
+        # an empty array has no part
+        slices = {
+            bounds: np.empty([b - a for a, b in bounds], self.dtype) if array is None else array
+            for bounds, array in self.slices.items()
+        }
+        if self.sharding is None:
+            [array] = slices.values()
+            return named.put_leaf(self.like, array)
+        memory = self.sharding.memory_kind
+        pieces = [
+            jax.device_put(
+                slices[bounds],
+                jax.sharding.SingleDeviceSharding(device, memory_kind=memory),
+                may_alias=False,  # a step may donate the array
+            )
+            for device, bounds in self.devices.items()
+        ]
+        array = jax.make_array_from_single_device_arrays(self.shape, self.sharding, pieces)
+        if named.is_key(self.like):
+            return jax.random.wrap_key_data(array, impl=named.generator(self.like))
+        return array
+
+
+def _bounds(index: Sequence[slice], shape: Sequence[int]) -> Bounds:
+    """Returns the first and the last index (exclusive) of slices, for each axis."""
+    return tuple(s.indices(size)[:2] for s, size in zip(index, shape, strict=True))
+
+
+def _bounds_of(part: Mapping[str, Any]) -> Bounds:
+    pairs = zip(part["start"], part["shape"], strict=True)
+    return tuple((start, start + size) for start, size in pairs)
+
+
+def _overlap(bounds: Bounds, part: Mapping[str, Any]) -> Bounds | None:
+    pairs = zip(bounds, _bounds_of(part), strict=True)
+    overlap = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in pairs)
+    return overlap if all(a < b for a, b in overlap) else None
+
+
+def _within(bounds: Bounds, origin: Sequence[int]) -> tuple[slice, ...]:
+    """Returns the slices of bounds in an array that begins at `origin`."""
+    return tuple(slice(a - o, b - o) for (a, b), o in zip(bounds, origin, strict=True))
