@@ -128,7 +128,7 @@ def fit(
         _begin(trainer, run, callbacks, options, current, group)
         return _epochs(trainer, feed, held, callbacks, options, current, None, group)
     plan = as_checkpoint(options.checkpoint)
-    with open_store(plan) as store:
+    with open_store(plan, group) as store:
         # `on_train_begin` may change the model, and the fingerprint of the checkpoint is that of
         # the changed model: `_begin` comes before the saver compares fingerprints.
         run = _begin(trainer, run, callbacks, options, current, group)

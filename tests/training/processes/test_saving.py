@@ -1,0 +1,78 @@
+"""Checkpoints of several processes continue in any number of processes."""
+
+import shutil
+
+import pytest
+
+from tests.support.processes import run_processes
+from tests.training.processes.cases.saving import KINDS
+from tests.training.processes.test_fitting import assert_close
+
+CASES = "tests.training.processes.cases.saving"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("saves")
+
+
+@pytest.fixture(scope="module")
+def early(folder):
+    results = run_processes(f"{CASES}:early_and_bits", 2, 2, arguments=(str(folder),))
+    return [result.get() for result in results]
+
+
+@pytest.fixture(scope="module")
+def one():
+    [result] = run_processes(f"{CASES}:continued", 1, 4, arguments=(None, ("arrays", "dataset", "split")))
+    return result.get()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_that_ends_early_saves_its_last_step_in_all_processes(early, kind):
+    first, second = (result["early"][kind] for result in early)
+    assert first["step"] == second["step"] >= 9
+    assert not any("could not be saved" in note for note in first["notes"] + second["notes"])
+    kinds = ("Interrupted", "Interrupted") if kind == "split" else ("ProcessError", "OSError")
+    assert (first["type"], second["type"]) == kinds
+
+
+def test_a_signal_in_one_process_saves_in_all_and_the_training_continues_bit_for_bit(early):
+    for result in early:
+        assert result["bits"]["end"]["type"] == "Interrupted"
+        assert result["bits"]["same"] == [True, True]
+    assert early[0]["bits"]["files"] == early[1]["bits"]["files"]
+
+
+def _continue(folder, target, count, devices):
+    shutil.copytree(folder, target)
+    results = run_processes(f"{CASES}:continued", count, devices, arguments=(str(target),))
+    return [result.get() for result in results]
+
+
+def _check(values, one):
+    for value in values:
+        for kind in ("arrays", "dataset", "split"):
+            assert_close(value[kind], one[kind])
+        # the position of a list is that of one share
+        assert "another training" in value["list"] or "processes" in value["list"]
+
+
+def test_one_process_continues_the_training_of_two(early, one, folder, tmp_path):
+    _check(_continue(folder, tmp_path / "saves", 1, 4), one)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("count", "devices"), [(4, 1), (4, 2), (1, 8)])
+def test_other_numbers_of_processes_continue_the_training_of_two(
+    early, one, folder, tmp_path, count, devices
+):
+    _check(_continue(folder, tmp_path / "saves", count, devices), one)
+
+
+@pytest.mark.exhaustive
+def test_two_processes_continue_the_training_of_one(one, tmp_path):
+    [result] = run_processes(f"{CASES}:ended_early", 1, 4, arguments=(str(tmp_path / "saves"),))
+    result.get()
+    results = run_processes(f"{CASES}:continued", 2, 2, arguments=(str(tmp_path / "saves"),))
+    _check([result.get() for result in results], one)
