@@ -2,9 +2,8 @@
 
 Layout of a folder: `latest/<step>` and `best/<step>`, each with arrays in orbax's format, or files
 with the parts of the arrays that each of several processes holds, and a `manifest.json` with
-checksums of all arrays; `last.json`, a record of the newest save;
-`lock`, held by one run at a time; and `partial`, where a save is written before a rename publishes
-the save.
+checksums of all arrays; `last.json`, a record of the newest save; `lock`, held by one run at a
+time; and `partial`, where a save is written before a rename publishes the save.
 """
 
 from fkeras.training.checkpoint.data_fingerprint import data_fingerprint

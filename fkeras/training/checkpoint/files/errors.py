@@ -31,7 +31,7 @@ class JointSaveError(Exception):
         newest: the step of the newest save that remains, or None.
     """
 
-    def __init__(self, message: str, full: bool, newest: int | None):
+    def __init__(self, message: str, full: bool = False, newest: int | None = None):
         super().__init__(message)
         self.full, self.newest = full, newest
 

@@ -243,7 +243,12 @@ class Target:
             )
             for device, bounds in self.devices.items()
         ]
-        array = jax.make_array_from_single_device_arrays(self.shape, self.sharding, pieces)
+        array = jax.make_array_from_single_device_arrays(
+            self.shape,
+            self.sharding,
+            pieces,
+            dtype=self.dtype,  # a process without devices of the array has no pieces
+        )
         if named.is_key(self.like):
             return jax.random.wrap_key_data(array, impl=named.generator(self.like))
         return array
