@@ -50,6 +50,10 @@ class JointBatches(Batches):
         epoch.holds = True
         return JointEpoch(self, epoch)
 
+    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0, step: int = 0) -> None:
+        # the rows of a full batch are those of all processes, whose number may have changed
+        super().go_on(state, batches, skip, rows // self.shares, step)
+
     def skip(self, batches: int, step: int) -> None:
         remaining = batches
         while remaining > 0:

@@ -31,8 +31,8 @@ def run(
     if group.count == 1:
         arrays = jax.tree.map(jnp.asarray, arrays)
     else:
-        facts = {"data": array_facts(arrays), "run": run_facts(run)}
-        facts["settings"] = {"epochs": epochs, "batch_size": batch_size, "shuffle": shuffle}
+        settings = {"epochs": epochs, "batch_size": batch_size, "shuffle": shuffle}
+        facts = {"data": array_facts(arrays), "run": run_facts(run), "settings": settings}
         group.require_equal("arguments", facts)
         arrays = jax.tree.map(lambda a: put(a, sharding.whole_layout(trainer)), arrays)
         run = sharding.place(trainer, run)

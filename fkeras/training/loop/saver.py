@@ -270,7 +270,7 @@ class Saver:
             "loaders": group.agree(loader, "the positions of the loaders"),
             "skip": point.skip,
             "pending": point.pending,
-            "rows": self.feed.size,
+            "rows": self.feed.rows(1),
             "memory": _memory_keys(point.run.memory),
             "best": self.best,
             "fingerprint": self.fingerprint,

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from fkeras.training.processes.arrays import put
 from fkeras.training.processes.group import members_of
 from fkeras.training.step.sharding import check_rows
 from fkeras.training.step.sharding_rules import batch_entry, parts_of
@@ -75,7 +76,7 @@ def joined(trainer: Any, tree: Any) -> Any:
         check_rows(trainer, array.shape[1] * (parts // len(own_blocks)))
         block = array.shape[1] // len(own_blocks)
 
-        def rows(index: tuple) -> np.ndarray:
+        def rows(index: Any) -> np.ndarray:
             start, stop, _ = index[1].indices(block * parts)
             # a device may hold several blocks, which are then neighbours
             first = own_blocks.index(start // block) * block
@@ -101,6 +102,6 @@ def spread(trainer: Any, tree: Any) -> Any:
     def split(array: np.ndarray) -> jax.Array:
         even = array.shape[1] % parts == 0
         layout = NamedSharding(trainer.mesh, PartitionSpec(None, entry if even else None))
-        return jax.make_array_from_callback(array.shape, layout, lambda index: array[index])
+        return put(array, layout)
 
     return jax.tree.map(split, tree)

@@ -24,7 +24,9 @@ def early(folder):
 
 @pytest.fixture(scope="module")
 def one():
-    [result] = run_processes(f"{CASES}:continued", 1, 4, arguments=(None, ("arrays", "dataset", "split")))
+    [result] = run_processes(
+        f"{CASES}:continued", 1, 4, arguments=(None, ("arrays", "dataset", "split"))
+    )
     return result.get()
 
 

@@ -306,7 +306,7 @@ def call(
         run = result
     if group.count > 1 and callbacks:
         stop = any(group.agree(stop, f"the results of {hook}"))
-        own_memories = {c.name for c in callbacks if c.reports_only}
+        own_memories = {str(c.name) for c in callbacks if c.reports_only}
         facts = run_facts(run, own_memories) if run is not run_before else {}
         group.require_equal(f"run after {hook} of the callbacks", facts)
     return run, stop

@@ -111,7 +111,10 @@ def bits(rank, folder):
     end_of_first = _end(lambda: fit("arrays", folder, callbacks=_at(9, end)))
     again = fit("arrays", folder)
     files = sorted(os.listdir(os.path.join(folder, "arrays", "latest")))
-    same = [np.array_equal(whole["outputs"], again["outputs"]), whole["history"] == again["history"]]
+    same = [
+        np.array_equal(whole["outputs"], again["outputs"]),
+        whole["history"] == again["history"],
+    ]
     return {"end": end_of_first, "same": same, "files": files}
 
 
