@@ -175,7 +175,13 @@ def own_copy(tree: Any) -> Any:
 
     def copy(leaf: Any) -> jax.Array:
         array = strong(leaf)
-        return jax.device_put(array, may_alias=False) if array is leaf else array
+        if array is not leaf:
+            return array
+        if array.is_fully_addressable:
+            return jax.device_put(array, may_alias=False)
+        # each process copies its shards of an array of several processes
+        shards = [jax.device_put(s.data, may_alias=False) for s in array.addressable_shards]
+        return jax.make_array_from_single_device_arrays(array.shape, array.sharding, shards)
 
     return jax.tree.map(copy, tree)
 

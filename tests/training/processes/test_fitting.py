@@ -34,7 +34,7 @@ def two(folders):
     return run_processes(f"{CASES}:everything", 2, 2, arguments=(str(folders[1]),))
 
 
-@pytest.mark.parametrize("part", ["arrays", "sources", "roles", "callbacks"])
+@pytest.mark.parametrize("part", ["arrays", "sources", "roles", "callbacks", "little_memory"])
 def test_two_processes_compute_what_one_process_computes(one, two, part):
     first, second = (result.get()[part] for result in two)
     assert_close(second, first)

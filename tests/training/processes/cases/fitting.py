@@ -1,12 +1,14 @@
 """Trainings, evaluations and predictions that any number of processes computes alike."""
 
 import os
+from unittest import mock
 
 import jax
 import numpy as np
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.training.data import array_feed
 from fkeras.utils.sources.dataset import Dataset
 
 ROWS, SIZE = 50, 8
@@ -163,8 +165,22 @@ def callbacks(rank, folder):
     }
 
 
+def little_memory(rank):
+    """Data in chunks, and calls that donate the run."""
+    with mock.patch.object(array_feed, "MEMORY", 1 << 10):
+        x, y = data()
+        results = {}
+        for mode in ("raise", "skip"):
+            train = trainer(on_nonfinite=mode)
+            run = train.init(network(), jax.random.key(0))
+            run, history = train.fit(run, x, y, SIZE, epochs=2, verbose=0)
+            results[mode] = {"history": history.history, "predict": train.predict(run, x, SIZE)}
+        return results
+
+
 def everything(rank, folder):
     return {
+        "little_memory": little_memory(rank),
         "arrays": arrays(rank),
         "sources": sources(rank),
         "roles": roles(rank),
