@@ -14,13 +14,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import threading
 import time
 from typing import Any
 
 import jax
 from jax.errors import JaxRuntimeError
 
-from fkeras.training.processes import pulse
+from fkeras.training.processes import deadlock, pulse
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError, Service
 from fkeras.training.records.compare import compare
 
@@ -35,68 +37,22 @@ _SLICE = 1.0
 _LOST = ("gloo", "connection", "unavailable", "socket", "timed out", "deadline")
 
 
-class Alone:
-    """The group of a single process: nothing is exchanged.
-
-    Attributes:
-        index: position of this process in the group.
-        count: number of processes.
-    """
-
-    index, count = 0, 1
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process writes files and prints for the group."""
-        return self.index == 0
-
-    def agree(self, value: Any, what: str = "") -> list[Any]:
-        """Returns the values that all processes pass, in the order of the processes.
-
-        Args:
-            value: JSON data.
-            what: the subject of the exchange, for messages.
-        """
-        return [value]
-
-    def require_equal(self, what: str, facts: Any) -> None:
-        """Raises a `ProcessError` with the differences if the processes pass different facts."""
-
-    def wait(self, tree: Any) -> None:
-        """Waits until the arrays of a tree are computed."""
-        jax.block_until_ready(tree)
-
-    def is_computed(self, array: jax.Array, seconds: float = 2.0) -> bool:
-        """Returns whether an array is computed, or will be within some seconds.
-
-        Args:
-            array: the result of a dispatched computation.
-            seconds: longest time to wait, in a group; a single process waits until the end.
-        """
-        return True
-
-    def tell_failure(self, error: BaseException) -> None:
-        """Tells the other processes that this process leaves the call with an exception."""
-
-    def channel(self, name: str) -> Alone:
-        """Returns the group with exchanges of their own, for a second thread or a rescue."""
-        return self
-
-
-#: the group of a trainer without a mesh of several processes
-ALONE = Alone()
-
-
 class Group(Alone):
     """The processes of a mesh in one joint call; `together` returns the group.
+
+    Keys of the service, below the path of the call: `name/0` is the name of the call in process 0,
+    `main/3/0` is the value of process 0 in the third exchange of the channel "main", and `end/0` tells
+    how process 0 left the call. The calls within a call have their paths below its path: if one
+    process alone makes such a call, the next calls of all processes still match.
 
     Args:
         members: numbers of the processes.
         call: name of the call, for messages.
         path: prefix of the keys of the call.
-        service: the texts of all processes.
         beats: the pulse of this process.
+        outer: the call that this call is a part of.
         channel: name of the sequence of exchanges.
+        channels: the groups of the call by channel.
     """
 
     def __init__(
@@ -104,26 +60,39 @@ class Group(Alone):
         members: tuple[int, ...],
         call: str,
         path: str,
-        service: Service,
         beats: pulse.Pulse,
+        outer: Group | None = None,
         channel: str = "main",
+        channels: dict[str, Group] | None = None,
     ):
-        self.members, self.call, self.path = members, call, path
+        self.members, self.call, self.path, self.outer = members, call, path, outer
         self.index, self.count = members.index(jax.process_index()), len(members)
-        self._service, self._beats, self._channel = service, beats, channel
+        self.thread = threading.get_ident()
+        self._service, self._beats, self._channel = beats.service, beats, channel
+        self._channels = {} if channels is None else channels
+        self._channels[channel] = self
         self._number = 0
         self._seen: dict[int, tuple[int, float]] = {}
 
     def channel(self, name: str) -> Group:
-        group = Group(self.members, self.call, self.path, self._service, self._beats, name)
-        group._seen = self._seen
+        # A second group of a channel would count from 1 again, and read old values.
+        if name in self._channels:
+            return self._channels[name]
+        group = Group(
+            self.members, self.call, self.path, self._beats, self.outer, name, self._channels
+        )
+        group.thread, group._seen = self.thread, self._seen
         return group
 
     def agree(self, value: Any, what: str = "") -> list[Any]:
         self._number += 1
         key = f"{self.path}/{self._channel}/{self._number}"
-        self._service.put(f"{key}/{self.members[self.index]}", json.dumps([what, value]))
-        entries = [json.loads(self._get(key, member)) for member in self.members]
+        text = json.dumps([what, value])
+        self._service.put(f"{key}/{self._own}", text)
+        entries = [
+            json.loads(text if member == self._own else self._get(key, member))
+            for member in self.members
+        ]
         for member, (subject, _) in zip(self.members, entries, strict=True):
             if subject != what:
                 raise ProcessError(
@@ -133,14 +102,13 @@ class Group(Alone):
                 )
         # Every process has finished the exchange before the last one.
         if self._number > 2:
-            old_key = f"{self.path}/{self._channel}/{self._number - 2}/{self.members[self.index]}"
-            self._service.remove(old_key)
+            self._service.remove(f"{self.path}/{self._channel}/{self._number - 2}/{self._own}")
         return [value for _, value in entries]
 
     def require_equal(self, what: str, facts: Any) -> None:
         all_facts = self.agree(facts, what)
         for member, other in zip(self.members, all_facts, strict=True):
-            differences = [] if other == all_facts[0] else _differences(all_facts[0], other)
+            differences = _differences(all_facts[0], other)
             if differences:
                 lines = "".join(f"  {line}\n" for line in differences)
                 raise ProcessError(
@@ -154,8 +122,9 @@ class Group(Alone):
         # A computation waits forever for a process that has ended, and Python cannot interrupt
         # JAX's own waiting.
         pause, start, checked = 2e-5, time.monotonic(), time.monotonic()
-        for leaf in jax.tree.leaves(tree):
-            while isinstance(leaf, jax.Array) and not leaf.is_ready():
+        arrays: list[Any] = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+        for array in arrays:
+            while not array.is_ready():
                 time.sleep(pause)
                 pause = min(pause * 1.3, 2e-3)
                 now = time.monotonic()
@@ -167,68 +136,108 @@ class Group(Alone):
 
     def is_computed(self, array: jax.Array, seconds: float = 2.0) -> bool:
         deadline = time.monotonic() + seconds
-        while not array.is_ready() and time.monotonic() < deadline:
+        ready: Any = array
+        while not ready.is_ready() and time.monotonic() < deadline:
             time.sleep(0.01)
-        return array.is_ready()
+        return ready.is_ready()
 
     def tell_failure(self, error: BaseException) -> None:
-        # the other processes find the reason of such an error themselves
+        self._tell(error, left=False)
+
+    def begin(self) -> None:
+        """Makes sure that all processes make this call.
+
+        Raises:
+            ProcessError: if a process makes another call, or has left this call already.
+        """
+        self._check_failures()
+        self._service.put(f"{self.path}/name/{self._own}", self.call)
+        calls = self.agree(self.call, "the name of the call")
+        for member, name in zip(self.members, calls, strict=True):
+            if name != self.call:
+                raise ProcessError(
+                    f"{self.call}: process {member} calls {name} while process {self._own} "
+                    f"calls {self.call}. Every process must make the same calls in the same order.",
+                    member,
+                )
+        # Every process has left the call before the last one.
+        parent, _, number = self.path.rpartition("/")
+        if int(number) > 2:
+            self._service.remove(f"{parent}/{int(number) - 2}")
+
+    def leave(self, error: BaseException | None) -> None:
+        """Tells the other processes that this process leaves the call."""
+        self._tell(error, left=True)
+
+    def _tell(self, error: BaseException | None, left: bool) -> None:
+        text = None if error is None else f"{type(error).__name__}: {error}"[:2000]
+        cause = None
         if isinstance(error, ProcessError):
-            return
-        text = f"{type(error).__name__}: {error}"
+            text, cause = str(error), error.process
         with contextlib.suppress(ProcessError):
-            self._service.put(f"{self.path}/failed/{self._own}", text[:2000])
-
-    def opened(self) -> None:
-        """Marks that this process is in the call, whose keys must then stay."""
-        self._beats.calls.append(self.path)
-
-    def closed(self) -> None:
-        """Marks that this process has left the call."""
-        self._beats.calls.remove(self.path)
+            end = json.dumps({"text": text, "cause": cause, "left": left})
+            self._service.put(f"{self.path}/end/{self._own}", end)
 
     @property
     def _own(self) -> int:
         return self.members[self.index]
 
     def _get(self, key: str, member: int) -> str:
-        text = self._service.get(f"{key}/{member}", _SLICE)
-        if text is not None:
-            return text
-        start = time.monotonic()
-        main = self._channel == "main"
-        if main:
+        key = f"{key}/{member}"
+        text: str | None = self._service.get(key, _SLICE)
+        start, cycle = time.monotonic(), None
+        # a background thread waits while the program goes on
+        main = threading.get_ident() == self.thread
+        if main and text is None:
             self._beats.waits_for = key
         try:
             while text is None:
-                self._check_failures()
-                self.check_alive()
-                waited = time.monotonic() - start
-                if main and waited > _DEADLOCK:
-                    self._check_waiting(key, member)
-                if waited > _PATIENCE:
-                    raise ProcessError(
-                        f"{self.call}: process {member} did not make this call within "
-                        f"{_PATIENCE:.0f} s. Every process must make the same calls.",
-                        member,
-                    )
-                text = self._service.get(f"{key}/{member}", _SLICE)
+                try:
+                    self._check_failures(member)
+                    self.check_alive()
+                    if main:
+                        cycle = self._check_waiting(key, cycle, time.monotonic() - start)
+                    self._check_patience(member, time.monotonic() - start)
+                except ProcessError:
+                    # a process that has left the call may have stored the text before
+                    text = self._service.peek(key)
+                    if text is None:
+                        raise
+                else:
+                    text = self._service.get(key, _SLICE)
             return text
         finally:
             if main:
                 self._beats.waits_for = None
 
-    def _check_failures(self) -> None:
-        for member in self.members:
-            text = None
-            # a rescue, and a save that is under way, exchange values after a failure
-            if member != self._own and self._channel == "main":
-                text = self._service.peek(f"{self.path}/failed/{member}")
-            if text is not None:
-                raise ProcessError(
-                    f"{self.call}: process {member} left the call with an exception: {text}",
-                    member,
-                )
+    def _check_failures(self, awaited: int | None = None) -> None:
+        """Raises an error if a process has failed, or if the process that is waited for has left."""
+        group = self
+        while group is not None:
+            texts = self._service.entries(f"{group.path}/end")
+            ends = {int(member): json.loads(text) for member, text in texts.items()}
+            ends.pop(self._own, None)
+            # A process that fails because another has failed reports a ProcessError: the other is
+            # the reason.
+            for member in sorted(
+                ends, key=lambda member: (ends[member]["cause"] is not None, member)
+            ):
+                text, cause, left = (ends[member][name] for name in ("text", "cause", "left"))
+                if text is not None and (left or self._channel == "main"):
+                    if cause not in (None, self._own):
+                        raise ProcessError(text, cause)
+                    raise ProcessError(
+                        f"{self.call}: process {member} left the call with an exception: {text}",
+                        member,
+                    )
+                if left and member == awaited:
+                    raise ProcessError(
+                        f"{self.call}: process {member} has finished the call, "
+                        f"while process {self._own} waits for it. Every process must run the same "
+                        "program.",
+                        member,
+                    )
+            group = group.outer
 
     def check_alive(self) -> None:
         """Raises a `ProcessError` if a process of the group has ended."""
@@ -237,13 +246,15 @@ class Group(Alone):
             if member == self._own:
                 continue
             text = self._service.peek(pulse.key_of(member))
-            facts = {"beat": 0, "space": None} if text is None else json.loads(text)
+            # without a first sign of life the process may not have started yet
+            if text is None:
+                continue
+            facts = json.loads(text)
             beat, since = self._seen.get(member, (-1, now))
             if facts["beat"] != beat:
                 self._seen[member] = (facts["beat"], now)
                 since = now
-            # without a first sign of life the process may not have started yet
-            if text is not None and (now - since > _SILENCE or pulse.has_ended(facts)):
+            if now - since > _SILENCE or pulse.has_ended(facts):
                 raise ProcessError(
                     f"{self.call}: process {member} (pid {facts['pid']} on "
                     f"{facts['host']}) has ended, or shows no sign of life for {_SILENCE:.0f} s. "
@@ -251,21 +262,54 @@ class Group(Alone):
                     member,
                 )
 
-    def _check_waiting(self, key: str, member: int) -> None:
-        """Raises an error if a process waits for another exchange, which can never end."""
-        text = self._service.peek(pulse.key_of(member))
-        other = None if text is None else json.loads(text)["waits_for"]
-        if other is None or other == key or self._service.peek(f"{key}/{member}") is not None:
-            return
-        name = self._service.peek(f"{other.rsplit('/', 2)[0]}/name/{member}") or "another call"
-        raise ProcessError(
-            f"{self.call}: process {self._own} waits for process {member}, which waits in "
-            f"{name}. Every process must make the same calls in the same order.",
-            member,
+    def _check_waiting(
+        self, key: str, earlier: list[deadlock.Waiting] | None, waited: float
+    ) -> list[deadlock.Waiting] | None:
+        """Raises an error if processes wait for each other in different exchanges.
+
+        Args:
+            key: the text that this process waits for.
+            earlier: the result of the last check.
+            waited: seconds since this process began to wait.
+
+        Returns:
+            The processes that seem to wait for each other, when they first did; or None.
+        """
+        cycle = deadlock.find_cycle(self._service, self._own, key)
+        if waited < _DEADLOCK or not deadlock.is_deadlock(earlier, cycle):
+            same = cycle and earlier and deadlock.same_cycle(earlier, cycle)
+            return earlier if same else cycle
+        member = int(key.rpartition("/")[2])
+        path = next(waiting.path for waiting in cycle or () if waiting.process == member)
+        name = self._service.peek(f"{path}/name/{member}") or "another call"
+        processes = path.split("/")[-2].replace("-", ", ")
+        if processes != ", ".join(map(str, self.members)):
+            name += f" with a mesh of the processes {processes}"
+        text = (
+            f"{self.call}: process {self._own} waits for process {member}, which waits in {name}. "
+            "Every process must make the same calls in the same order."
         )
+        for waiting in cycle or ():
+            # The others may check after this process has ceased to wait.
+            end = {"text": text, "cause": waiting.awaited}
+            end_key = f"{waiting.path}/end/{waiting.awaited}"
+            if self._service.peek(end_key) is None:
+                self._service.put(end_key, json.dumps({**end, "left": True}))
+        raise ProcessError(text, member)
+
+    def _check_patience(self, member: int, waited: float) -> None:
+        if waited > _PATIENCE:
+            raise ProcessError(
+                f"{self.call}: process {member} did not make this call within "
+                f"{_PATIENCE:.0f} s. Every process must make the same calls.",
+                member,
+            )
 
 
 def _differences(first: Any, other: Any) -> list[str]:
+    # as text, NaN equals NaN
+    if json.dumps(first, sort_keys=True) == json.dumps(other, sort_keys=True):
+        return []
     if isinstance(first, dict) and isinstance(other, dict):
         return compare(first, other)
     return [f"was {first!r:.200}, is {other!r:.200}"]
@@ -300,56 +344,59 @@ class Together:
     def __init__(self, members: tuple[int, ...], call: str):
         self._members, self._call = members, call
         self._group: Alone = ALONE
+        self._calls: list[Any] = []
 
     def __enter__(self) -> Alone:
-        if len(self._members) > 1:
-            self._group = group = _enter(self._members, self._call)
-            group.opened()
-        return self._group
+        if not self._members or self._members == (jax.process_index(),):
+            return ALONE
+        self._group, self._calls = group, _ = _open(self._members, self._call)
+        self._calls.append(group)
+        try:
+            group.begin()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return group
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if not isinstance(self._group, Group):
+        group = self._group
+        if not isinstance(group, Group):
             return
-        self._group.closed()
-        if error is None:
-            return
-        ended = _ended_process(self._group, error) if isinstance(error, JaxRuntimeError) else None
+        self._calls.remove(group)
+        ended = _ended_process(group, error) if isinstance(error, JaxRuntimeError) else None
+        group.leave(ended or error)
         if ended is not None:
             raise ended from error
-        self._group.tell_failure(error)
 
 
-def _enter(members: tuple[int, ...], call: str) -> Group:
+def _open(members: tuple[int, ...], call: str) -> tuple[Group, list[Group]]:
+    """Returns the group of the next call of the processes, and the calls that it is a part of."""
     process = jax.process_index()
     if process not in members:
         raise ProcessError(
             f"{call}: expected a mesh with devices of this process, {process}, received a "
             f"mesh of the processes {', '.join(map(str, members))}. Make the call in those only."
         )
-    service = Service()
-    root = f"fkeras/{'-'.join(map(str, members))}"
+    beats = pulse.start_pulse(Service(), process)
+    thread = threading.get_ident()
+    outer_calls = [
+        outer
+        for outer in beats.calls
+        if outer.thread == thread and set(members) <= set(outer.members)
+    ]
+    outer = outer_calls[-1] if outer_calls else None
+    root = f"{'fkeras' if outer is None else outer.path}/{'-'.join(map(str, members))}"
     # The number of the call is kept by the service: a call counts even if an exception left it.
     counter = f"{root}/calls/{process}"
-    number = int(service.peek(counter) or 0) + 1
-    service.put(counter, str(number))
-    beats = pulse.start_pulse(service, process)
-    group = Group(members, call, f"{root}/{number}", service, beats)
-    service.put(f"{group.path}/name/{process}", call)
-    calls = group.agree(call, "the name of the call")
-    for member, name in zip(members, calls, strict=True):
-        if name != call:
-            raise ProcessError(
-                f"{call}: process {member} calls {name} while process {process} calls "
-                f"{call}. Every process must make the same calls in the same order.",
-                member,
-            )
-    # Every process has left the call before the last one, unless that call contains this one.
-    if number > 2 and f"{root}/{number - 2}" not in beats.calls:
-        service.remove(f"{root}/{number - 2}")
-    return group
+    number = int(beats.service.peek(counter) or 0) + 1
+    # The others have given up the calls for which they waited while this process made another call.
+    while str(process) in beats.service.entries(f"{root}/{number}/end"):
+        number += 1
+    beats.service.put(counter, str(number))
+    return Group(members, call, f"{root}/{number}", beats, outer), beats.calls
 
 
-def _ended_process(group: Group, error: JaxRuntimeError) -> ProcessError | None:
+def _ended_process(group: Group, error: BaseException) -> ProcessError | None:
     """Returns the error for a process that has ended, if an error of JAX reports a lost connection."""
     text = str(error).lower()
     if not any(word in text for word in _LOST):

@@ -30,21 +30,24 @@ class Pulse(threading.Thread):
 
     def __init__(self, service: Service, process: int):
         super().__init__(name=_NAME, daemon=True)
-        self._service, self._process = service, process
+        self.service, self._process = service, process
         self._end = threading.Event()
-        #: what the main thread waits for, or None
+        #: key of the text that the program waits for, or None
         self.waits_for: str | None = None
-        #: paths of the joint calls that this process is in, the outer call first
-        self.calls: list[str] = []
+        #: joint calls that have not returned, the innermost last
+        self.calls: list[Any] = []
 
     def run(self) -> None:
         beat, facts = 0, {"pid": os.getpid(), "host": socket.gethostname(), "space": _pid_space()}
-        while not self._end.wait(INTERVAL if beat else 0):
+        ended = False
+        # the last sign of life tells that the program ends
+        while not ended:
+            ended = self._end.wait(INTERVAL if beat else 0)
             beat += 1
-            text = json.dumps({**facts, "beat": beat, "waits_for": self.waits_for})
+            text = {**facts, "beat": beat, "waits_for": self.waits_for, "ended": ended}
             try:
-                self._service.put(key_of(self._process), text)
-            except ProcessError:  # the program ends, or process 0 has ended
+                self.service.put(key_of(self._process), json.dumps(text))
+            except ProcessError:  # JAX has ended the connection, or process 0 has ended
                 return
 
     def end(self) -> None:
@@ -56,7 +59,7 @@ class Pulse(threading.Thread):
 def start_pulse(service: Service, process: int) -> Pulse:
     """Returns the running pulse of this process; starts the thread in the first call."""
     for thread in threading.enumerate():
-        if isinstance(thread, Pulse):
+        if isinstance(thread, Pulse) and thread.service.is_same(service):
             return thread
     pulse = Pulse(service, process)
     pulse.start()
@@ -73,13 +76,17 @@ def key_of(process: int) -> str:
 def _pid_space() -> str | None:
     """Returns the name of the space of process numbers; None where the system has no such name."""
     try:
-        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
+        # the first space of each machine has the same number, and machines may share a name
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return None
 
 
 def has_ended(facts: dict[str, Any]) -> bool:
-    """Returns whether a process on this machine has ended, from its last sign of life."""
+    """Returns whether a process has ended by itself or on this machine, from its last sign of life."""
+    if facts["ended"]:
+        return True
     if facts["space"] is None or facts["space"] != _pid_space():
         return False
     try:

@@ -38,6 +38,10 @@ class Service:
                 "received no connection to the other processes."
             )
 
+    def is_same(self, other: Service) -> bool:
+        """Returns whether both use one connection; `jax.distributed.shutdown` ends a connection."""
+        return self._client is other._client
+
     def put(self, key: str, text: str) -> None:
         """Stores a text, and replaces an older text of the key."""
         try:
@@ -62,6 +66,14 @@ class Service:
             if "NOT_FOUND" in str(error):
                 return None
             raise _gone(error) from error
+
+    def entries(self, key: str) -> dict[str, str]:
+        """Returns the texts of all keys that begin with the key and a slash, by the rest of the key."""
+        try:
+            pairs = self._client.key_value_dir_get(key)
+        except JaxRuntimeError as error:
+            raise _gone(error) from error
+        return {name.removeprefix(f"{key}/"): text for name, text in pairs}
 
     def remove(self, key: str) -> None:
         """Removes a key, and all keys that begin with the key and a slash."""

@@ -1,0 +1,63 @@
+"""`Alone`: the group of a single process, which exchanges nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+
+class Alone:
+    """The group of a single process: nothing is exchanged.
+
+    Attributes:
+        index: position of this process in the group.
+        count: number of processes.
+    """
+
+    index, count = 0, 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and prints for the group."""
+        return self.index == 0
+
+    def agree(self, value: Any, what: str = "") -> list[Any]:
+        """Returns the values that all processes pass, in the order of the processes.
+
+        Args:
+            value: JSON data.
+            what: the subject of the exchange, for messages.
+        """
+        return [value]
+
+    def require_equal(self, what: str, facts: Any) -> None:
+        """Raises a `ProcessError` with the differences if the processes pass different facts."""
+
+    def wait(self, tree: Any) -> None:
+        """Waits until the arrays of a tree are computed."""
+        jax.block_until_ready(tree)
+
+    def is_computed(self, array: jax.Array, seconds: float = 2.0) -> bool:
+        """Returns whether an array is computed, or will be within some seconds.
+
+        Args:
+            array: the result of a dispatched computation.
+            seconds: longest time to wait, in a group; a single process waits until the end.
+        """
+        return True
+
+    def tell_failure(self, error: BaseException) -> None:
+        """Tells the other processes that this process makes no more exchanges of the main channel.
+
+        The exchanges of other channels, as of a rescue or of a save that is under way, go on until the
+        process leaves the call.
+        """
+
+    def channel(self, name: str) -> Alone:
+        """Returns the group with exchanges of their own, for a second thread or a rescue."""
+        return self
+
+
+#: the group of a trainer without a mesh of several processes
+ALONE = Alone()
