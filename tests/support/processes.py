@@ -57,7 +57,7 @@ class Result:
         return self.value
 
 
-def run_processes(case, count, devices=2, *, arguments=(), timeout=120):
+def run_processes(case, count, devices=2, *, arguments=(), timeout=300):
     """Runs a case in several processes and returns their results, in the order of the processes.
 
     Args:
@@ -159,7 +159,7 @@ class Processes:
         """
         self._await(pathlib.Path(path), timeout)
 
-    def wait(self, timeout=120):
+    def wait(self, timeout=300):
         """Waits until all processes have ended, and returns their results.
 
         Raises:

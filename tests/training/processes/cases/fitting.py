@@ -169,13 +169,10 @@ def little_memory(rank):
     """Data in chunks, and calls that donate the run."""
     with mock.patch.object(array_feed, "MEMORY", 1 << 10):
         x, y = data()
-        results = {}
-        for mode in ("raise", "skip"):
-            train = trainer(on_nonfinite=mode)
-            run = train.init(network(), jax.random.key(0))
-            run, history = train.fit(run, x, y, SIZE, epochs=2, verbose=0)
-            results[mode] = {"history": history.history, "predict": train.predict(run, x, SIZE)}
-        return results
+        train = trainer()
+        run = train.init(network(), jax.random.key(0))
+        run, history = train.fit(run, x, y, SIZE, epochs=2, verbose=0)
+        return {"history": history.history}
 
 
 def everything(rank, folder):
