@@ -349,7 +349,8 @@ class Together:
     def __enter__(self) -> Alone:
         if not self._members or self._members == (jax.process_index(),):
             return ALONE
-        self._group, self._calls = group, _ = _open(self._members, self._call)
+        group, self._calls = _open(self._members, self._call)
+        self._group = group
         self._calls.append(group)
         try:
             group.begin()
@@ -363,7 +364,9 @@ class Together:
         if not isinstance(group, Group):
             return
         self._calls.remove(group)
-        ended = _ended_process(group, error) if isinstance(error, JaxRuntimeError) else None
+        ended = None
+        if error is not None and isinstance(error, JaxRuntimeError):
+            ended = _ended_process(group, error)
         group.leave(ended or error)
         if ended is not None:
             raise ended from error

@@ -177,7 +177,7 @@ def own_copy(tree: Any) -> Any:
         array = strong(leaf)
         if array is not leaf:
             return array
-        if array.is_fully_addressable:
+        if isinstance(array, Tracer) or array.is_fully_addressable:
             return jax.device_put(array, may_alias=False)
         # each process copies its shards of an array of several processes
         shards = [jax.device_put(s.data, may_alias=False) for s in array.addressable_shards]
