@@ -7,6 +7,7 @@ itself (a fork) for each process that a line on its standard input asks for. It 
 process that has computed cannot be copied safely. The end of the standard input ends all processes.
 """
 
+import faulthandler
 import importlib
 import json
 import os
@@ -72,12 +73,16 @@ def _run(request, folder, rank):
         # the files of the parent stay with the parent: the end of its input is the end of all
         _redirect("/dev/null", os.O_RDONLY, 0)
         _redirect(folder / f"{rank}.log", os.O_WRONLY | os.O_CREAT, 1, 2)
+        # a process that does not end in time shows what it does
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
         os.environ.update(request["environment"])
         jax.config.update("jax_numpy_dtype_promotion", "strict")
         jax.config.update("jax_numpy_rank_promotion", "raise")
         if count > 1:
             address = f"localhost:{request['port']}"
             jax.distributed.initialize(address, count, rank, initialization_timeout=CONNECT)
+            # also waits for the others, and two minutes for a process that has been killed
+            jax.devices()
         _write(folder / f"{rank}.started", b"")
         arguments = pickle.loads((folder / "arguments").read_bytes())
         module, _, function = request["case"].partition(":")

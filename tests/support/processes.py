@@ -169,6 +169,9 @@ class Processes:
         while len(self.ended()) < self.count:
             if time.monotonic() > deadline:
                 living = sorted(set(range(self.count)) - set(self.ended()))
+                for rank in living:  # each writes the lines that its threads are at
+                    self.kill(rank, signal.SIGUSR1)
+                time.sleep(1)
                 self._kill_all()
                 raise AssertionError(
                     f"{self.case}: after {timeout} s, these of {self.count} processes still ran: "
