@@ -39,11 +39,13 @@ def test_a_training_that_ends_early_saves_its_last_step_in_all_processes(early, 
     assert (first["type"], second["type"]) == kinds
 
 
-def test_a_signal_in_one_process_saves_in_all_and_the_training_continues_bit_for_bit(early):
-    for result in early:
-        assert result["bits"]["end"]["type"] == "Interrupted"
-        assert result["bits"]["same"] == [True, True]
-    assert early[0]["bits"]["files"] == early[1]["bits"]["files"]
+@pytest.mark.parametrize("kind", ["arrays", "grain"])
+def test_a_signal_in_one_process_saves_in_all_and_the_training_continues_bit_for_bit(early, kind):
+    first, second = (result["bits"][kind] for result in early)
+    for result in (first, second):
+        assert result["end"]["type"] == "Interrupted"
+        assert result["same"] == [True, True]
+    assert first["files"] == second["files"]
 
 
 def _continue(folder, target, count, devices):
@@ -56,8 +58,9 @@ def _check(values, one):
     for value in values:
         for kind in ("arrays", "dataset", "split"):
             assert_close(value[kind], one[kind])
-        # the position of a list is that of one share
-        assert "another training" in value["list"] or "processes" in value["list"]
+        # these sources have a position, or rows, of one share
+        for kind in ("list", "grain"):
+            assert "another training" in value[kind] or "processes as in the save" in value[kind]
 
 
 def test_one_process_continues_the_training_of_two(early, one, folder, tmp_path):

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import grain
 import jax
 import numpy as np
 
@@ -10,7 +11,7 @@ import fkeras as fk
 from fkeras.utils.sources.dataset import Dataset
 from tests.training.processes.cases.fitting import ROWS, SIZE, data, network, trainer
 
-KINDS = ("arrays", "dataset", "list", "split")
+KINDS = ("arrays", "dataset", "list", "split", "grain")
 EPOCHS = 3
 
 
@@ -30,6 +31,9 @@ def _setting(kind):
         return train, run, (rows,)
     index, count = train.share
     block = SIZE // count
+    if kind == "grain":
+        ids = grain.MapDataset.range(48).shuffle(seed=5)[index::count].batch(block)
+        return train, run, (ids.map(lambda ids: (x[ids], y[ids])).to_iter_dataset(),)
     starts = range(index * block, 48, SIZE)
     return train, run, ([(x[s : s + block], y[s : s + block]) for s in starts],)
 
@@ -100,22 +104,24 @@ def continued(rank, folder, kinds=KINDS):
 
 
 def bits(rank, folder):
-    """An uninterrupted training, and a training that ends by a signal and continues."""
-    whole = fit("arrays", None)
+    """Uninterrupted trainings, and trainings that end by a signal and continue."""
 
     def end():
         if rank == 0:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    folder = os.path.join(folder, "bits")
-    end_of_first = _end(lambda: fit("arrays", folder, callbacks=_at(9, end)))
-    again = fit("arrays", folder)
-    files = sorted(os.listdir(os.path.join(folder, "arrays", "latest")))
-    same = [
-        np.array_equal(whole["outputs"], again["outputs"]),
-        whole["history"] == again["history"],
-    ]
-    return {"end": end_of_first, "same": same, "files": files}
+    folder, results = os.path.join(folder, "bits"), {}
+    for kind in ("arrays", "grain"):
+        whole = fit(kind, None)
+        first = _end(lambda: fit(kind, folder, callbacks=_at(9, end)))  # noqa: B023
+        again = fit(kind, folder)
+        same = np.array_equal(whole["outputs"], again["outputs"])
+        results[kind] = {
+            "end": first,
+            "same": [same, whole["history"] == again["history"]],
+            "files": sorted(os.listdir(os.path.join(folder, kind, "latest"))),
+        }
+    return results
 
 
 def early_and_bits(rank, folder):
