@@ -60,8 +60,8 @@ def write_joint_save(
 
     def write() -> None:
         arrays, parts = tree
-        path = os.path.join(folder, SAVE, part_files.file_name(group.index))
-        facts = part_files.write_parts(path, parts)
+        path = os.path.join(folder, SAVE, part_files.folder_name(group.index))
+        facts = part_files.write_parts(path, arrays, parts)
         part_files.write_facts(_facts_path(folder, group.index), arrays, facts)
 
     def finish() -> None:
@@ -84,7 +84,7 @@ def write_joint_save(
 
 
 def _facts_path(folder: str, index: int) -> str:
-    return os.path.join(folder, f"{part_files.file_name(index)}.json")
+    return os.path.join(folder, f"{part_files.folder_name(index)}.json")
 
 
 def _do(group: Alone, directory: str, what: str, function: Callable[[], Any]) -> Any:
