@@ -271,8 +271,15 @@ def test_one_process_and_several_continue_each_others_folders(tmp_path):
     assert steps_in(tmp_path) == ["3", "2"]
 
 
-def test_small_batches_of_arrays_of_one_process(tmp_path, monkeypatch):
+@pytest.mark.parametrize("several", [False, True])
+def test_small_batches_of_arrays(tmp_path, monkeypatch, several):
     monkeypatch.setattr(shards, "_BATCH", 100)
+    if several:
+        save(tmp_path, 1)
+        for layout in LAYOUTS[:2]:
+            like = tree_of(0, mesh_of(*layout))
+            same(tree_of(1, mesh_of(*layout)), restore(tmp_path, like).tree)
+        return
     with open_store(Checkpoint(tmp_path)) as store:
         store.save(1, everything(), {})
 
