@@ -8,7 +8,6 @@ not compressed: compression saves 8 % for random bits, and writing takes five ti
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,9 +85,9 @@ def _own_type_handler(orbax: Any) -> Any:
     # the caller flushes all files of a save to disk, once
     context = tensorstore.Context({"file_io_sync": False})
 
-    async def write(array: np.ndarray, info: Any) -> None:
+    def create(array: np.ndarray, info: Any) -> Any:
         base = {"driver": "file", "path": f"{info.parent_dir}/"}
-        store = await tensorstore.open(
+        return tensorstore.open(
             {
                 "driver": "zarr",
                 "kvstore": {"driver": "ocdbt", "base": base, "path": info.name},
@@ -100,11 +99,17 @@ def _own_type_handler(orbax: Any) -> Any:
             create=True,
             context=context,
         )
-        await store.write(array, can_reference_source_data_indefinitely=True)
 
     class Handler(orbax.type_handlers.NumpyHandler):
         async def serialize(self, values: Any, infos: Any, args: Any = None) -> Any:
-            await asyncio.gather(*map(write, values, infos))
+            # Tensorstore's own threads work; to wait in the event loop would take longer.
+            stores = [new.result() for new in list(map(create, values, infos))]
+            writes = [
+                store.write(array, can_reference_source_data_indefinitely=True)
+                for store, array in zip(stores, values, strict=True)
+            ]
+            for write in writes:
+                write.result()
             return []  # nothing to wait for
 
     return Handler()
