@@ -10,7 +10,7 @@ from typing import Any
 from fkeras.training.checkpoint.files import disk, part_files
 from fkeras.training.checkpoint.files.agreement import describe
 from fkeras.training.checkpoint.files.errors import JointSaveError, is_disk_full
-from fkeras.training.checkpoint.files.manifest import write_joint_manifest
+from fkeras.training.checkpoint.files.manifest import NAME, write_joint_manifest
 from fkeras.training.checkpoint.files.part_files import Part
 from fkeras.training.checkpoint.files.writing import (
     LATEST,
@@ -71,6 +71,9 @@ def write_joint_save(
         paths = [_facts_path(folder, index) for index in range(group.count)]
         arrays, files = part_files.join_facts(save, paths)
         write_joint_manifest(save, step, arrays, files, info)
+        # each process has flushed the files in its folder
+        disk.flush(os.path.join(save, NAME))
+        disk.flush(save)
         finish_save(directory, step, folder, best, keep, broken)
 
     try:
