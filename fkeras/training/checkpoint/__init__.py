@@ -1,8 +1,8 @@
 """Checkpoints: atomic saves of a training on disk, and fingerprints of what they belong to.
 
-Layout of a folder: `latest/<step>` and `best/<step>`, each with arrays in orbax's format, or files
-with the parts of the arrays that each of several processes holds, and a `manifest.json` with
-checksums of all arrays; `last.json`, a record of the newest save; `lock`, held by one run at a
+Layout of a folder: `latest/<step>` and `best/<step>`, each with a folder `arrays` in
+orbax's format, or such a folder for each of several processes, `arrays`, `arrays-1`, with the parts
+of the arrays that the process holds, and a `manifest.json` with checksums of all arrays and files; `last.json`, a record of the newest save; `lock`, held by one run at a
 time; and `partial`, where a save is written before a rename publishes the save.
 """
 

@@ -172,7 +172,7 @@ class Store:
 
     @property
     def _in_parts(self) -> bool:
-        # Orbax saves NumPy arrays in process 0 only, even if the processes train separately.
+        # Orbax's handler for one process writes in process 0 only, even if the processes train separately.
         return self._group.count > 1 or jax.process_count() > 1
 
     def _restore(self, like: Any, kind: str, fingerprint: Any) -> Restored | None:

@@ -12,11 +12,12 @@ import threading
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fkeras.training.checkpoint import Checkpoint, CheckpointError, open_store, opening, restore
-from fkeras.training.checkpoint.files import joint_writing, part_files, shards
+from fkeras.training.checkpoint.files import disk, joint_writing, part_files, shards
 from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
 from tests.training.checkpoint.test_store import DAMAGES, everything, same, steps_in
@@ -125,7 +126,8 @@ def save(folder, *steps, count=2, tree=tree_of, **options):
 def test_any_layout_and_one_process_restore_the_parts(tmp_path, count):
     save(tmp_path, 1, 2, 3, count=count)
     assert sorted(os.listdir(tmp_path / "latest/3")) == [
-        *(f"arrays-{index}" for index in range(count)),
+        "arrays",
+        *(f"arrays-{index}" for index in range(1, count)),
         "manifest.json",
     ]
     for layout in LAYOUTS:
@@ -175,7 +177,8 @@ def test_parts_restore_into_specs_and_onto_one_device(tmp_path):
 def test_every_kind_of_leaf_comes_back_bit_identical(tmp_path):
     save(tmp_path, 3, tree=lambda step: everything())
     same(everything(), restore(tmp_path, everything()).tree)
-    assert os.path.getsize(tmp_path / "latest/3/arrays-1") == 0  # local: process 0 saves for all
+    # local: process 0 saves for all
+    assert sorted(os.listdir(tmp_path / "latest/3")) == ["arrays", "manifest.json"]
 
 
 def test_every_element_is_saved_once_and_by_its_owner(tmp_path):
@@ -188,14 +191,42 @@ def test_every_element_is_saved_once_and_by_its_owner(tmp_path):
             ranges = zip(part["start"], part["shape"], strict=True)
             seen[tuple(slice(start, start + size) for start, size in ranges)] += 1
         assert (seen == 1).all(), name
-    files = {name: {p["file"] for p in f["parts"]} for name, f in body["arrays"].items()}
-    assert files["grid"] == files["rows"] == {"arrays-0", "arrays-1"}
-    assert files["copies"] == files["local"] == files["n/step"] == {"arrays-0"}
+    folders = {name: {p["folder"] for p in f["parts"]} for name, f in body["arrays"].items()}
+    assert folders["grid"] == folders["rows"] == {"arrays", "arrays-1"}
+    assert folders["copies"] == folders["local"] == folders["n/step"] == {"arrays"}
     assert body["arrays"]["grid"]["parts"][0]["shape"] == [8, 4]
-    for name, facts in body["files"].items():
-        parts = [p for f in body["arrays"].values() for p in f["parts"] if p["file"] == name]
-        assert facts["bytes"] == os.path.getsize(tmp_path / "latest/1" / name)
-        assert len({p["offset"] for p in parts}) == len(parts) > 3
+    files = {name for name, _ in disk.files_of(tmp_path / "latest/1")}
+    assert files == {*body["files"], "manifest.json"}
+
+
+def test_orbax_alone_reads_the_folder_of_each_process(tmp_path):
+    save(tmp_path, 1)
+    save_path = tmp_path / "latest/1"
+    body = json.loads((save_path / "manifest.json").read_text())
+    tree = tree_of(1)
+    folders = {"arrays": {}, "arrays-1": {}}
+    for name, facts in body["arrays"].items():
+        for part in facts["parts"]:
+            folders[part["folder"]][part["name"]] = name, part
+    assert {"copies", "local", "n/step", "grid[0:8,4:8]"} <= folders["arrays"].keys()
+    assert "grid[8:16,4:8]" in folders["arrays-1"]
+    for folder, parts in folders.items():
+        arrays = orbax.checkpoint.PyTreeCheckpointer().restore(save_path / folder)
+        assert arrays.keys() == parts.keys()
+        for key, (name, part) in parts.items():
+            if name in ("grid", "rows", "columns", "local"):
+                ranges = zip(part["start"], part["shape"], strict=True)
+                index = tuple(slice(start, start + size) for start, size in ranges)
+                np.testing.assert_array_equal(arrays[key], np.asarray(tree[name])[index])
+
+
+def test_parts_and_arrays_of_the_same_name(tmp_path):
+    def names(step):
+        grid = tree_of(step)["grid"]
+        return {"grid": grid, "grid[0:8,0:4]": np.arange(3), "grid[0:8,0:4]'": np.arange(4)}
+
+    save(tmp_path, 1, tree=names)
+    same(names(1), restore(tmp_path, names(2)).tree)
 
 
 def test_a_process_reads_only_parts_of_its_own_devices(monkeypatch):
@@ -240,8 +271,15 @@ def test_one_process_and_several_continue_each_others_folders(tmp_path):
     assert steps_in(tmp_path) == ["3", "2"]
 
 
-def test_small_batches_of_arrays_of_one_process(tmp_path, monkeypatch):
+@pytest.mark.parametrize("several", [False, True])
+def test_small_batches_of_arrays(tmp_path, monkeypatch, several):
     monkeypatch.setattr(shards, "_BATCH", 100)
+    if several:
+        save(tmp_path, 1)
+        for layout in LAYOUTS[:2]:
+            like = tree_of(0, mesh_of(*layout))
+            same(tree_of(1, mesh_of(*layout)), restore(tmp_path, like).tree)
+        return
     with open_store(Checkpoint(tmp_path)) as store:
         store.save(1, everything(), {})
 
@@ -275,7 +313,9 @@ def test_the_buffers_may_be_donated_as_soon_as_save_returns(tmp_path, monkeypatc
 def test_any_damaged_file_is_named_and_the_save_before_is_used(tmp_path, damage):
     save(tmp_path, 1, 2)
     newest = tmp_path / "latest/2"
-    for name in ("arrays-0", "arrays-1", "manifest.json"):
+    names = [name for name, _ in disk.files_of(newest)]
+    assert {name.split("/")[0] for name in names} == {"arrays", "arrays-1", "manifest.json"}
+    for name in names:
         contents = (newest / name).read_bytes()
         DAMAGES[damage](newest / name)
 
@@ -295,14 +335,14 @@ def test_any_damaged_file_is_named_and_the_save_before_is_used(tmp_path, damage)
 
 def test_damage_that_one_process_sees_counts_for_all(tmp_path, monkeypatch):
     save(tmp_path, 1, 2)
-    real = part_files.read_part
+    real = shards.read_some_arrays
 
-    def read_part(save, name, part, dtype):
-        if threading.current_thread().name == "p1" and save.endswith("2"):
-            raise part_files.BrokenSaveError("arrays-1 cannot be read (bad sector)")
-        return real(save, name, part, dtype)
+    def read_arrays(folder, names):
+        if threading.current_thread().name == "p1" and folder.endswith("2/arrays-1"):
+            raise OSError("bad sector")
+        return real(folder, names)
 
-    monkeypatch.setattr(shards, "read_part", read_part)
+    monkeypatch.setattr(shards, "read_some_arrays", read_arrays)
 
     def read(group):
         with open_store(Checkpoint(tmp_path), group) as store:
@@ -316,11 +356,24 @@ def test_damage_that_one_process_sees_counts_for_all(tmp_path, monkeypatch):
     assert steps_in(tmp_path) == ["2.1", "1"]
 
     def fail(*_):
-        raise part_files.BrokenSaveError("gone")
+        raise KeyError("gone")
 
-    monkeypatch.setattr(shards, "read_part", fail)
+    monkeypatch.setattr(shards, "read_some_arrays", fail)
     errors = together(read)
     assert all("all 2 saves are damaged" in str(error) for error in errors)
+    assert all("arrays cannot be read by orbax (KeyError" in str(error) for error in errors)
+
+
+def test_parts_that_orbax_reads_differently_are_detected(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+    real = shards.read_some_arrays
+
+    def change(folder, names):
+        return {name: np.flip(array) for name, array in real(folder, names).items()}
+
+    monkeypatch.setattr(shards, "read_some_arrays", change)
+    with pytest.raises(CheckpointError, match=r"the array columns.* in arrays differs"):
+        restore(tmp_path, tree_of())
 
 
 def test_a_save_that_fits_one_process_only_is_an_error_in_all(tmp_path):
@@ -503,12 +556,12 @@ def test_a_closed_store_rejects_calls(tmp_path):
 
 
 def test_separate_trainings_of_several_processes_save_in_parts(tmp_path, monkeypatch):
-    # orbax would write nothing in process 1
+    # orbax's own handler would write nothing in process 1
     with monkeypatch.context() as patch, open_store(Checkpoint(tmp_path)) as store:
         patch.setattr(jax, "process_count", lambda: 2)
         store.save(1, tree_of(), {})
         same(tree_of(), store.restore(tree_of()).tree)
-    assert sorted(os.listdir(tmp_path / "latest/1")) == ["arrays-0", "manifest.json"]
+    assert sorted(os.listdir(tmp_path / "latest/1")) == ["arrays", "manifest.json"]
     same(tree_of(), restore(tmp_path, tree_of()).tree)
 
 

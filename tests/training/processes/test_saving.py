@@ -1,7 +1,9 @@
 """Checkpoints of several processes continue in any number of processes."""
 
+import json
 import shutil
 
+import orbax.checkpoint
 import pytest
 
 from tests.support.processes import run_processes
@@ -46,6 +48,17 @@ def test_a_signal_in_one_process_saves_in_all_and_the_training_continues_bit_for
         assert result["end"]["type"] == "Interrupted"
         assert result["same"] == [True, True]
     assert first["files"] == second["files"]
+
+
+def test_orbax_alone_reads_the_folder_of_each_process(early, folder):
+    [save] = (folder / "split" / "latest").glob(str(early[0]["early"]["split"]["step"]))
+    arrays = json.loads((save / "manifest.json").read_text())["arrays"]
+    parts = [part for facts in arrays.values() for part in facts["parts"]]
+    assert {part["folder"] for part in parts} == {"arrays", "arrays-1"}
+    for name in ("arrays", "arrays-1"):
+        restored = orbax.checkpoint.PyTreeCheckpointer().restore(save / name)
+        shapes = {part["name"]: tuple(part["shape"]) for part in parts if part["folder"] == name}
+        assert {key: array.shape for key, array in restored.items()} == shapes
 
 
 def _continue(folder, target, count, devices):

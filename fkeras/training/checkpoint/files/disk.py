@@ -78,6 +78,15 @@ def file_checksum(path: str) -> tuple[int, int]:
     return size, value
 
 
+def checksums(folder: str) -> dict[str, dict[str, Any]]:
+    """Returns size and checksum of every file in a folder, by relative name, for the manifest."""
+    facts = {}
+    for name, path in files_of(folder):
+        size, value = file_checksum(path)
+        facts[name] = {"bytes": size, "crc32": f"{value:08x}"}
+    return facts
+
+
 def check_file(path: str, name: str, size: int, value: int) -> None:
     """Rejects a file that differs from the file that was written.
 

@@ -10,7 +10,7 @@ from typing import Any
 from fkeras.training.checkpoint.files import disk, part_files
 from fkeras.training.checkpoint.files.agreement import describe
 from fkeras.training.checkpoint.files.errors import JointSaveError, is_disk_full
-from fkeras.training.checkpoint.files.manifest import write_joint_manifest
+from fkeras.training.checkpoint.files.manifest import NAME, write_joint_manifest
 from fkeras.training.checkpoint.files.part_files import Part
 from fkeras.training.checkpoint.files.writing import (
     LATEST,
@@ -60,8 +60,8 @@ def write_joint_save(
 
     def write() -> None:
         arrays, parts = tree
-        path = os.path.join(folder, SAVE, part_files.file_name(group.index))
-        facts = part_files.write_parts(path, parts)
+        path = os.path.join(folder, SAVE, part_files.folder_name(group.index))
+        facts = part_files.write_parts(path, arrays, parts)
         part_files.write_facts(_facts_path(folder, group.index), arrays, facts)
 
     def finish() -> None:
@@ -71,6 +71,9 @@ def write_joint_save(
         paths = [_facts_path(folder, index) for index in range(group.count)]
         arrays, files = part_files.join_facts(save, paths)
         write_joint_manifest(save, step, arrays, files, info)
+        # each process has flushed the files in its folder
+        disk.flush(os.path.join(save, NAME))
+        disk.flush(save)
         finish_save(directory, step, folder, best, keep, broken)
 
     try:
@@ -84,7 +87,7 @@ def write_joint_save(
 
 
 def _facts_path(folder: str, index: int) -> str:
-    return os.path.join(folder, f"{part_files.file_name(index)}.json")
+    return os.path.join(folder, f"{part_files.folder_name(index)}.json")
 
 
 def _do(group: Alone, directory: str, what: str, function: Callable[[], Any]) -> Any:

@@ -20,7 +20,7 @@ from fkeras.training.checkpoint.files.orbax_files import load_orbax
 NAME = "manifest.json"
 #: arrays in orbax's format, written by one process
 _WHOLE = 1
-#: parts of arrays in files of `part_files`, written by several processes
+#: parts of arrays in folders in orbax's format, written by several processes (`part_files`)
 _PARTS = 2
 
 
@@ -54,12 +54,8 @@ def write_manifest(
     folder: str, step: int, arrays: Mapping[str, np.ndarray], info: Mapping[str, Any]
 ) -> None:
     """Writes the manifest of a save; all other files of the save must exist already."""
-    files = {}
-    for name, path in disk.files_of(folder):
-        size, value = disk.file_checksum(path)
-        files[name] = {"bytes": size, "crc32": f"{value:08x}"}
     array_facts = {name: facts_of(array) for name, array in arrays.items()}
-    _write(folder, _WHOLE, step, array_facts, files, info)
+    _write(folder, _WHOLE, step, array_facts, disk.checksums(folder), info)
 
 
 def write_joint_manifest(

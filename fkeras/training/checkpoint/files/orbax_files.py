@@ -1,4 +1,4 @@
-"""Writes and reads arrays by name with orbax.
+"""Writes and reads arrays by name with orbax; each of several processes can write a folder.
 
 The module uses orbax's handler for arrays without orbax's checkpointers, which create, commit and
 delete folders by other rules; here one rename publishes a save with all its files. The arrays are
@@ -49,6 +49,70 @@ def write_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
             handler.save(path, args=orbax.args.PyTreeSave(nonempty))
             handler.finalize(path)
             handler.close()
+
+
+def write_own_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays of this process, whatever its number, into a new folder that `read_arrays` reads.
+
+    The function waits for no other process.
+
+    Args:
+        folder: the folder to create.
+        arrays: NumPy arrays by name, at least one; none is empty.
+    """
+    orbax, path = load_orbax(), _path(folder)
+    path.mkdir()
+    with _quiet():
+        handler = orbax.PyTreeCheckpointHandler(
+            use_compression=False,
+            type_handler_registry=orbax.type_handlers.create_type_handler_registry(
+                (np.ndarray, _own_type_handler(orbax))
+            ),
+            # every process writes the tree's structure, for its own folder
+            multiprocessing_options=orbax.options.MultiprocessingOptions(primary_host=None),
+        )
+        handler.save(path, args=orbax.args.PyTreeSave(dict(arrays)))
+        handler.close()
+
+
+def _own_type_handler(orbax: Any) -> Any:
+    """Returns orbax's handler of NumPy arrays, but one that writes in every process.
+
+    Orbax's own handler writes in process 0 only: it takes NumPy arrays as copies of one array.
+    """
+    import tensorstore  # orbax's storage library
+
+    # the caller flushes all files of a save to disk, once
+    context = tensorstore.Context({"file_io_sync": False})
+
+    def create(array: np.ndarray, info: Any) -> Any:
+        base = {"driver": "file", "path": f"{info.parent_dir}/"}
+        return tensorstore.open(
+            {
+                "driver": "zarr",
+                "kvstore": {"driver": "ocdbt", "base": base, "path": info.name},
+                "metadata": {"shape": array.shape, "chunks": array.shape, "compressor": None},
+                "dtype": array.dtype.name,
+                # some versions of orbax take missing data for damage
+                "store_data_equal_to_fill_value": True,
+            },
+            create=True,
+            context=context,
+        )
+
+    class Handler(orbax.type_handlers.NumpyHandler):
+        async def serialize(self, values: Any, infos: Any, args: Any = None) -> Any:
+            # Tensorstore's own threads work; to wait in the event loop would take longer.
+            stores = [new.result() for new in list(map(create, values, infos))]
+            writes = [
+                store.write(array, can_reference_source_data_indefinitely=True)
+                for store, array in zip(stores, values, strict=True)
+            ]
+            for write in writes:
+                write.result()
+            return []  # nothing to wait for
+
+    return Handler()
 
 
 def read_some_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -1,8 +1,7 @@
-"""Files with parts of arrays, of a save that several processes write.
+"""Folders with parts of arrays, of a save that several processes write.
 
-Each process writes one file: the bytes of its parts one after the other, each in C order. The manifest
-has position, shape, dtype and checksum of each part; every byte belongs to one part. Orbax is not
-used: orbax writes NumPy arrays in process 0 only, and reads an array into memory as a whole.
+Each process writes one folder in orbax's format, with its parts as arrays. The manifest has folder,
+name, position, shape and checksum of each part. A process without parts writes no folder.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fkeras.training.checkpoint.files import disk
-from fkeras.training.checkpoint.files.arrays import array_checksum, dtype_of
+from fkeras.training.checkpoint.files.arrays import array_checksum
 from fkeras.training.checkpoint.files.errors import BrokenSaveError
+from fkeras.training.checkpoint.files.orbax_files import write_own_arrays
 
 
 class Part(NamedTuple):
@@ -34,36 +34,66 @@ class Part(NamedTuple):
     data: np.ndarray
 
 
-def file_name(index: int) -> str:
-    """Returns the name of the file of a process.
+def folder_name(index: int) -> str:
+    """Returns the name of the folder of a process.
 
     Args:
         index: position of the process in its group.
 
     Example:
-        >>> file_name(0), file_name(1)
-        ('arrays-0', 'arrays-1')
+        >>> folder_name(0), folder_name(1)
+        ('arrays', 'arrays-1')
     """
-    return f"arrays-{index}"
+    return f"arrays-{index}" if index else "arrays"
 
 
-def write_parts(path: str, parts: Iterable[Part]) -> dict[str, Any]:
-    """Writes parts into a new file, flushes the file to disk, and returns the facts of the file."""
-    name, offset, facts = os.path.basename(path), 0, []
-    with open(path, "xb") as file:
-        for part in parts:
-            file.write(_bytes_of(part.data))
-            position = {"start": list(part.start), "shape": list(part.data.shape)}
-            value = f"{array_checksum(part.data):08x}"
-            place = {"file": name, "offset": offset, "crc32": value}
-            facts.append({"array": part.name, **position, **place})
-            offset += part.data.nbytes
-    disk.flush(path)
-    return {"file": name, "bytes": offset, "parts": facts}
+def part_name(part: Part, shape: Sequence[int]) -> str:
+    """Returns the name of a part: the array's name, with the slices if the part is not the whole.
+
+    Args:
+        part: the part.
+        shape: the shape of the whole array.
+
+    Example:
+        >>> part_name(Part("w", (2, 0), np.zeros((2, 3))), (4, 3))
+        'w[2:4,0:3]'
+        >>> part_name(Part("w", (0, 0), np.zeros((4, 3))), (4, 3))
+        'w'
+    """
+    if tuple(shape) == part.data.shape:
+        return part.name
+    pairs = zip(part.start, part.data.shape, strict=True)
+    return f"{part.name}[{','.join(f'{start}:{start + size}' for start, size in pairs)}]"
+
+
+def write_parts(path: str, arrays: Mapping[str, Any], parts: Iterable[Part]) -> dict[str, Any]:
+    """Writes parts into a new folder, flushes it to disk, and returns the facts of parts and files.
+
+    Args:
+        path: the folder to create.
+        arrays: shape and dtype of all arrays of the tree, by name.
+        parts: the parts; none is empty.
+    """
+    folder, named_parts, facts = os.path.basename(path), {}, []
+    for part in parts:
+        name = part_name(part, arrays[part.name]["shape"])
+        while name in named_parts:  # another array has a name like this part
+            name += "'"
+        named_parts[name] = part.data
+        place = {"folder": folder, "name": name}
+        position = {"start": list(part.start), "shape": list(part.data.shape)}
+        value = f"{array_checksum(part.data):08x}"
+        facts.append({"array": part.name, **place, **position, "crc32": value})
+    files = {}
+    if named_parts:
+        write_own_arrays(path, named_parts)
+        disk.flush_all(path)
+        files = {f"{folder}/{name}": entry for name, entry in disk.checksums(path).items()}
+    return {"files": files, "parts": facts}
 
 
 def write_facts(path: str, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Writes what process 0 needs to know of a file, beside the save.
+    """Writes what process 0 needs to know of a folder, beside the save.
 
     Args:
         path: the path for the JSON data.
@@ -78,7 +108,7 @@ def join_facts(save: str, paths: Sequence[str]) -> tuple[dict[str, Any], dict[st
     """Returns the arrays and the files of a save, for the manifest.
 
     Args:
-        save: the folder of the files.
+        save: the folder of the save.
         paths: the JSON data of all processes, in their order.
 
     Raises:
@@ -98,10 +128,11 @@ def join_facts(save: str, paths: Sequence[str]) -> tuple[dict[str, Any], dict[st
                 f"the tree of process {number} of the group has other arrays than the tree of "
                 "process 0. Save the same tree in every process"
             )
-        size = os.path.getsize(os.path.join(save, facts["file"]))
-        if size != facts["bytes"]:
-            raise OSError(f"{facts['file']} has {size} bytes, expected {facts['bytes']}")
-        files[facts["file"]] = {"bytes": size}
+        for name, entry in facts["files"].items():
+            size = os.path.getsize(os.path.join(save, *name.split("/")))
+            if size != entry["bytes"]:
+                raise OSError(f"{name} has {size} bytes, expected {entry['bytes']}")
+        files |= facts["files"]
         for part in facts["parts"]:
             arrays[part.pop("array")]["parts"].append(part)
     for name, entry in arrays.items():
@@ -113,45 +144,37 @@ def join_facts(save: str, paths: Sequence[str]) -> tuple[dict[str, Any], dict[st
     return arrays, files
 
 
-def check_size(save: str, name: str, size: int) -> None:
-    """Rejects a file of another size; the checksums of the parts cover all its bytes."""
-    try:
-        read_size = os.path.getsize(os.path.join(save, name))
-    except OSError as error:
-        raise BrokenSaveError(f"{name} cannot be read ({error.strerror or error})") from error
-    if read_size != size:
-        raise BrokenSaveError(f"{name} has {read_size} bytes, expected {size}")
-
-
-def read_part(save: str, name: str, part: Mapping[str, Any], dtype: str) -> np.ndarray:
-    """Reads one part of an array.
+def check_files(save: str, files: Mapping[str, Any], folder: str) -> None:
+    """Rejects a folder of a save whose files differ from those that were written.
 
     Args:
         save: the folder of the save.
-        name: name of the array, for messages.
-        part: the part's entry in the manifest.
-        dtype: name of the array's dtype.
+        files: size and checksum of all files of the save, by name.
+        folder: name of the folder in the save.
 
     Raises:
-        BrokenSaveError: if the file cannot be read, or the checksum differs.
+        BrokenSaveError: with the file and the reason.
     """
-    data = np.empty(part["shape"], dtype_of(dtype))
-    try:
-        with open(os.path.join(save, part["file"]), "rb") as file:
-            file.seek(part["offset"])
-            count = file.readinto(_bytes_of(data))
-    except OSError as error:
-        reason = error.strerror or error
-        raise BrokenSaveError(f"{part['file']} cannot be read ({reason})") from error
-    value = f"{array_checksum(data):08x}"
-    if count != data.nbytes or value != part["crc32"]:
-        raise BrokenSaveError(
-            f"{part['file']} has the checksum {value} in the array {name} from byte "
-            f"{part['offset']}, expected {part['crc32']}"
-        )
-    return data
+    for name, facts in files.items():
+        if name.split("/")[0] == folder:
+            path = os.path.join(save, *name.split("/"))
+            disk.check_file(path, name, facts["bytes"], int(facts["crc32"], 16))
 
 
-def _bytes_of(array: np.ndarray) -> Any:
-    """Returns a view of the bytes of a C-ordered array."""
-    return array.reshape(-1).view(np.uint8)
+def check_sizes(save: str, files: Mapping[str, Any]) -> None:
+    """Rejects a save with a file that is missing or has another size; reads no file.
+
+    Args:
+        save: the folder of the save.
+        files: size and checksum of all files of the save, by name.
+
+    Raises:
+        BrokenSaveError: with the file and the reason.
+    """
+    for name, facts in files.items():
+        try:
+            size = os.path.getsize(os.path.join(save, *name.split("/")))
+        except OSError as error:
+            raise BrokenSaveError(f"{name} cannot be read ({error.strerror or error})") from error
+        if size != facts["bytes"]:
+            raise BrokenSaveError(f"{name} has {size} bytes, expected {facts['bytes']}")

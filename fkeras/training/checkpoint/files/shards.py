@@ -7,6 +7,7 @@ processes and devices may differ from those of the save.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,14 +16,18 @@ import jax
 import numpy as np
 
 from fkeras.training.checkpoint.files import arrays as named
-from fkeras.training.checkpoint.files import disk
 from fkeras.training.checkpoint.files.errors import BrokenSaveError
 from fkeras.training.checkpoint.files.manifest import in_parts
 from fkeras.training.checkpoint.files.orbax_files import read_some_arrays
-from fkeras.training.checkpoint.files.part_files import Part, check_size, read_part
+from fkeras.training.checkpoint.files.part_files import (
+    Part,
+    check_files,
+    check_sizes,
+    folder_name,
+)
 from fkeras.training.processes.group import Alone
 
-#: bytes of small arrays that orbax reads in one call
+#: bytes of small arrays that orbax reads in one call from each folder, together
 _BATCH = 1 << 26
 
 Bounds = tuple[tuple[int, int], ...]
@@ -99,78 +104,96 @@ def read_tree(save: str, body: Mapping[str, Any], like: Any) -> Any:
     Raises:
         BrokenSaveError: if a file is damaged.
     """
-    source = _Parts(save, body) if in_parts(body) else _Whole(save, body)
-    leaves = []
-    for name, leaf in named.named_leaves(like).items():
-        facts = body["arrays"][name]
-        target = Target(leaf, facts)
-        for part in source.parts[name]:
-            if target.overlaps(part):
-                target.fill(part, source.read(name, part))
+    source = _Source(save, body)
+    targets = {
+        name: Target(leaf, body["arrays"][name]) for name, leaf in named.named_leaves(like).items()
+    }
+    needed = [
+        (name, part)
+        for name, target in targets.items()
+        for part in source.parts[name]
+        if target.overlaps(part)
+    ]
+    source.expect(needed)
+    leaves, position = [], 0
+    for name, target in targets.items():
+        while position < len(needed) and needed[position][0] == name:
+            target.fill(needed[position][1], source.read(*needed[position]))
+            position += 1
         leaves.append(target.leaf())
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-class _Parts:
-    """The files of a save of several processes."""
+class _Source:
+    """The folders of a save; a save of one process has one folder, where each array is one part.
+
+    Args:
+        save: the folder of the save.
+        body: the manifest of the save.
+
+    Attributes:
+        parts: the parts of each array, by the array's name.
+    """
 
     def __init__(self, save: str, body: Mapping[str, Any]):
-        self.save, self.arrays = save, body["arrays"]
-        self.parts = {name: facts["parts"] for name, facts in self.arrays.items()}
-        for name, facts in body["files"].items():
-            check_size(save, name, facts["bytes"])
-
-    def read(self, name: str, part: Mapping[str, Any]) -> np.ndarray:
-        return read_part(self.save, name, part, self.arrays[name]["dtype"])
-
-
-class _Whole:
-    """The files of a save of one process: each array is one part."""
-
-    def __init__(self, save: str, body: Mapping[str, Any]):
-        self.save, self.arrays = save, body["arrays"]
+        self.save, self.arrays, self.files = save, body["arrays"], body["files"]
         self.parts = {
-            name: [{"start": [0] * len(facts["shape"]), "shape": facts["shape"]}]
+            name: facts["parts"] if in_parts(body) else _only_part(name, facts)
             for name, facts in self.arrays.items()
-            if 0 not in facts["shape"]
         }
-        self.names = list(self.parts)
-        self.parts |= {name: [] for name in self.arrays if name not in self.parts}
-        self.batch: dict[str, np.ndarray] = {}
-        # before orbax reads any: orbax does not detect every damage
-        for name, facts in body["files"].items():
-            path = os.path.join(save, *name.split("/"))
-            disk.check_file(path, name, facts["bytes"], int(facts["crc32"], 16))
+        self._expected: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+        self._batches: dict[str, dict[str, np.ndarray]] = {}
+        check_sizes(save, self.files)
+
+    def expect(self, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Announces the arrays and parts that `read` will read, in their order."""
+        for name, part in parts:
+            self._expected.setdefault(part["folder"], []).append((name, part))
+        for folder, entries in self._expected.items():
+            entries.reverse()  # `_next_names` takes entries from the end
+            # before orbax reads any: orbax does not detect every damage
+            check_files(self.save, self.files, folder)
 
     def read(self, name: str, part: Mapping[str, Any]) -> np.ndarray:
-        if name not in self.batch:
-            self.batch.clear()
-            names = self._next_names(name)
+        """Returns the next announced part."""
+        folder = part["folder"]
+        if not self._batches.get(folder):
             try:
-                self.batch = read_some_arrays(os.path.join(self.save, "arrays"), names)
+                self._batches[folder] = read_some_arrays(
+                    os.path.join(self.save, folder), self._next_names(folder)
+                )
             except Exception as error:
                 # Orbax and its libraries raise any class of exception for a damaged file.
                 text = str(error).splitlines() or [""]
                 raise BrokenSaveError(
-                    f"arrays cannot be read by orbax ({type(error).__name__}: {text[0]:.200})"
+                    f"{folder} cannot be read by orbax ({type(error).__name__}: {text[0]:.200})"
                 ) from error
-        array = self.batch.pop(name)
-        if named.facts_of(array) != self.arrays[name]:
-            raise BrokenSaveError(f"the array {name} in arrays differs from the saved array")
+        array = self._batches[folder].pop(part["name"])
+        facts = {"shape": part["shape"], "dtype": self.arrays[name]["dtype"]}
+        if named.facts_of(array) != {**facts, "crc32": part["crc32"]}:
+            raise BrokenSaveError(
+                f"the array {part['name']} in {folder} differs from the saved array"
+            )
         return array
 
-    def _next_names(self, name: str) -> list[str]:
-        names, size = [name], self._size(name)
-        for other in self.names[self.names.index(name) + 1 :]:
-            size += self._size(other)
-            if size > _BATCH:
+    def _next_names(self, folder: str) -> list[str]:
+        entries, names, size = self._expected[folder], [], 0
+        while entries:
+            name, part = entries[-1]
+            size += math.prod(part["shape"]) * named.dtype_of(self.arrays[name]["dtype"]).itemsize
+            if names and size > _BATCH // len(self._expected):
                 break
-            names.append(other)
+            names.append(part["name"])
+            entries.pop()
         return names
 
-    def _size(self, name: str) -> int:
-        facts = self.arrays[name]
-        return int(np.prod(facts["shape"])) * named.dtype_of(facts["dtype"]).itemsize
+
+def _only_part(name: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the part that is a whole array; an empty array has no part."""
+    if 0 in facts["shape"]:
+        return []
+    place = {"folder": folder_name(0), "name": name, "start": [0] * len(facts["shape"])}
+    return [{**place, "shape": facts["shape"], "crc32": facts["crc32"]}]
 
 
 class Target:

@@ -45,6 +45,7 @@ def write_save(
         os.mkdir(save)
         write_arrays(os.path.join(save, "arrays"), arrays)
         write_manifest(save, step, arrays, info)
+        disk.flush_all(save)
         finish_save(directory, step, aside, best, keep, broken)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -67,7 +68,7 @@ def start_save(directory: str, step: int) -> str:
 def finish_save(
     directory: str, step: int, aside: str, best: bool, keep: int, broken: Iterable[str]
 ) -> None:
-    """Flushes and publishes a save that has all its files, and removes older saves.
+    """Publishes a save that has all its files and is flushed to disk, and removes older saves.
 
     Args:
         directory: the folder of the checkpoints.
@@ -78,7 +79,6 @@ def finish_save(
         broken: folders of damaged saves, which do not count towards `keep`.
     """
     save, second = os.path.join(aside, SAVE), os.path.join(aside, "best")
-    disk.flush_all(save)
     if best:
         disk.twin(save, second)
         # Publish `best` first: a run that is killed between the two renames resumes from an
