@@ -40,10 +40,10 @@ LIMIT, LONG = 60, 300
 
 def train(rank, folder):
     """Trains, or continues, in each process; returns history and arrays by kind of data."""
-    return {kind: _fit(kind, folder) for kind in KINDS}
+    return {kind: _fit(kind, folder, rank) for kind in KINDS}
 
 
-def _fit(kind, folder):
+def _fit(kind, folder, rank):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(ROWS, 6)).astype("float32")
     y = (x[:, 0] > 0).astype("int32") + (x[:, 1] > 0)
@@ -57,6 +57,9 @@ def _fit(kind, folder):
         mesh=jax.make_mesh((jax.device_count(),), ("data",)),
     )
     run = trainer.init(model, jax.random.key(7))
+    if folder is not None:
+        pathlib.Path(folder).mkdir(exist_ok=True)
+        pathlib.Path(folder, f"begun-{rank}").touch()
     # a callback makes the training slow enough for kills between its steps
     pause = fk.callbacks.LambdaCallback(on_batch_end=lambda step, run, logs: time.sleep(0.02))
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": [pause]}
@@ -119,12 +122,21 @@ def unpublished(folder):
     return {path for kind in KINDS for path in pathlib.Path(folder, kind).glob("partial/*")}
 
 
-def await_moment(processes, draw, folder, seconds):
+def begun(folder):
+    """The files of the processes that have made their first call."""
+    return list(pathlib.Path(folder).glob("begun-*"))
+
+
+def await_moment(processes, count, draw, folder, seconds):
     """Waits until a random moment, or until the next save after it.
+
+    Before the first call of the trainer only JAX could notice a lost process, after 100 seconds.
 
     Returns:
         Whether the processes still run, and whether they save.
     """
+    while not processes.ended() and len(begun(folder)) < count:
+        time.sleep(0.01)
     left = unpublished(folder)
     deadline = time.monotonic() + draw.uniform(0, seconds)
     in_save = draw.random() < 0.5
@@ -171,10 +183,12 @@ def main():
             folder = str(home / f"saves{number}")
             layout = draw.choice(LAYOUTS) if options.change else LAYOUT
             counts["starts"] += 1
+            for path in begun(folder):
+                path.unlink()
             with start_processes(CASE, *layout, arguments=(folder,)) as processes:
                 runs, saves = False, False
                 if counts["kills"] < options.kills:
-                    runs, saves = await_moment(processes, draw, folder, seconds)
+                    runs, saves = await_moment(processes, layout[0], draw, folder, seconds)
                 if runs:
                     ranks = range(layout[0])
                     every = options.all or draw.random() < 0.25
