@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # dependencies of optional packages
-BROUGHT = {"etils": "orbax-checkpoint"}
+BROUGHT = {"etils": "orbax-checkpoint", "tensorstore": "orbax-checkpoint"}
 IMPORTED_AS = {"orbax-checkpoint": "orbax", "pillow": "PIL"}
 
 
