@@ -67,7 +67,8 @@ class Trainer(Configurable):
         loss_weights: the factor of each output's loss.
         weighted_metrics: metrics that apply the sample weights.
         mesh: the devices to train on, as `jax.make_mesh` returns them; the mesh axis "data" (or
-            "batch", or the first axis) splits the rows of a batch.
+            "batch", or the first axis) splits the rows of a batch. With devices of several
+            processes, all of them make the same calls: see the guide "Train in several processes".
         sharding: the layout of the weights on the mesh: roles of axes, `{"heads": "model", "hidden":
             "model"}`, also "batch" for rows and "fsdp" for the largest free axis of each weight;
             patterns of weight paths, which contain "/" or "*" and go before roles,
@@ -285,6 +286,7 @@ class Trainer(Configurable):
             NonFiniteError: if a step returns NaN or infinity; `error.run` is the run before it.
             CheckpointError: if another run uses the folder, or the folder holds another training.
             Interrupted: if Ctrl-C or SIGTERM ended the training.
+            ProcessError: in several processes, if another process has ended or makes another call.
 
         Every exception carries the run after the last finished step as `error.run`: also an
         exception of a callback, a data source, a metric or the file system, and SystemExit.

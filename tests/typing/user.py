@@ -276,6 +276,7 @@ def batch_at(step: int) -> tuple[np.ndarray, np.ndarray]:
 fitted = trainer.fit(run, Batches(), epochs=1, validation_data=(images, labels), verbose=0)
 fitted = trainer.fit(run, [(images, labels), (images, labels)], epochs=1, verbose=0)
 fitted = trainer.fit(run, batch_at, steps_per_epoch=1, epochs=1, verbose=0)
+assert_type(trainer.share, tuple[int, int])
 print(fk.Trainer(optax.sgd(0.1), "mse"), fk.Trainer("adam", loss={"a": "mse", "b": "mae"}))
 
 
