@@ -28,8 +28,8 @@ from fkeras.training.records.compare import compare
 
 # Seconds without a sign of life after which a process counts as ended.
 _SILENCE = 20.0
-# Seconds to wait for a process that lives but does not make the call.
-_PATIENCE = 600.0
+# Seconds to wait for a process that lives but does not make the call: a callback or a file may take long.
+_PATIENCE = 3600.0
 # Seconds after which two processes that wait for different things are an error.
 _DEADLOCK = 6.0
 _SLICE = 1.0
