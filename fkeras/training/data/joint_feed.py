@@ -29,12 +29,15 @@ class JointBatches(Batches):
         group: the processes.
         shares: number of processes with different rows.
         join: makes stacked batches of all processes from those of this process.
+        compared: whether the forms of the first batches are compared.
+        received: whether a process has received a batch.
     """
 
     group: Alone = ALONE
     shares: int = 1
     join: Callable[[Any], Any] = jax.device_put
     compared: bool = False
+    received: bool = False
 
     def rows(self, steps: int) -> int:
         return super().rows(steps) * self.shares
@@ -51,6 +54,7 @@ class JointBatches(Batches):
         return JointEpoch(self, epoch)
 
     def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0, step: int = 0) -> None:
+        self.received = state is not None or batches > 0
         # the rows of a full batch are those of all processes, whose number may have changed
         super().go_on(state, batches, skip, rows // self.shares, step)
 
@@ -120,7 +124,7 @@ class JointEpoch:
         self.own.done = self.done
         chunk = self.own.take(number)
         counts = self._agree(chunk)
-        if not any(counts) and feed.steps is not None and self.done:
+        if not any(counts) and feed.steps is not None and feed.received:
             # All sources have ended: all processes begin the next pass together.
             self.own.begin_pass()
             chunk = self.own.take(number)
@@ -132,6 +136,7 @@ class JointEpoch:
         if feed.first is None:
             feed.read_form(self.own.step + self.done)
         feed.compare_first()
+        feed.received = True
         rows = self._filled(chunk, taken)
         self.done += taken
         return rows, taken

@@ -87,6 +87,8 @@ def sources(rank):
     keep("iterable", Rows(train.share), epochs=2)
     # epochs that end within a pass
     keep("steps", Rows(train.share), epochs=2, steps_per_epoch=9)
+    # epochs that end with a pass
+    keep("passes", Rows(train.share), epochs=2, steps_per_epoch=7)
     rows = slice(index * block, (index + 1) * block)
     keep("function", lambda step: (x[rows] * (step % 3), y[rows]), epochs=2, steps_per_epoch=3)
     dataset = Dataset(
