@@ -2,10 +2,11 @@
 
     python benchmarks/processes.py [rounds]
 
-Each round trains in 1 x 4, 2 x 2 and 4 x 1 processes and devices in turn, and each training compiles before
-its epochs are measured. The program prints seconds per epoch as ratios to one process, the median and
-the quartiles over the rounds. All trainings must compute the same losses to 1e-5. The times are those of
-the clock, since the processes wait for each other: measure on a machine without other work.
+Each round trains in 1 x 4, 2 x 2 and 4 x 1 processes and devices in turn, with `fit` and with a loop of JAX
+alone: one jitted `lax.scan` over the batches of an epoch. Each training compiles before its epochs are
+measured. The program prints seconds per epoch, as ratios to one process and to the loop of JAX: the median
+and the quartiles over the rounds. All trainings must compute the same losses to 1e-5. The times are those
+of the clock, since the processes wait for each other: measure on a machine without other work.
 """
 
 import argparse
@@ -22,11 +23,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax
 import numpy as np
+import optax
+from jax.sharding import NamedSharding, PartitionSpec
 
 import fkeras as fk
 from fkeras import layers
 
-DEVICES, EPOCHS = 4, 3
+DEVICES, EPOCHS, RATE = 4, 3, 1e-2
+LOOPS = ("jax", "fit")
 LAYOUTS = (1, 2, 4)  # numbers of processes
 TIMEOUT = 600  # seconds for one training
 
@@ -60,17 +64,64 @@ def work(options):
     model, x, batch_size = NETWORKS[options.network]()
     x = x.astype("float32")
     y = x.reshape(len(x), -1)[:, :10].argmax(1).astype("int32")
-    loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
-    mesh = jax.make_mesh((DEVICES,), ("data",))
-    trainer = fk.Trainer(fk.optimizers.SGD(1e-2), loss, mesh=mesh)
-    run = trainer.init(model, jax.random.key(0))
-    settings = {"batch_size": batch_size, "verbose": 0}
-    trainer.fit(run, x, y, epochs=EPOCHS, **settings)  # compiles
+    loop = jax_loop if options.loop == "jax" else fit_loop
+    epochs = loop(model, x, y, batch_size, jax.make_mesh((DEVICES,), ("data",)))
+    epochs()  # compiles
     start = time.perf_counter()
-    _, history = trainer.fit(run, x, y, epochs=EPOCHS, **settings)
+    losses = epochs()
     seconds = (time.perf_counter() - start) / EPOCHS
     if jax.process_index() == 0:
-        print(json.dumps({"losses": list(history["loss"]), "seconds": seconds}), flush=True)
+        print(json.dumps({"losses": losses, "seconds": seconds}), flush=True)
+
+
+def fit_loop(model, x, y, batch_size, mesh):
+    """Returns a function that trains with `fit` from the start, and returns the losses of the epochs."""
+    loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
+    trainer = fk.Trainer(fk.optimizers.SGD(RATE), loss, mesh=mesh)
+    run = trainer.init(model, jax.random.key(0))
+
+    def epochs():
+        _, history = trainer.fit(run, x, y, batch_size, epochs=EPOCHS, shuffle=False, verbose=0)
+        return list(history["loss"])
+
+    return epochs
+
+
+def jax_loop(model, x, y, batch_size, mesh):
+    """Returns a function that trains with a loop of JAX, and returns the losses of the epochs."""
+    # the weights of the run of `fit_loop`
+    model = fk.Trainer("sgd", "mse").init(model, jax.random.key(0)).model
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    rows = NamedSharding(mesh, PartitionSpec(None, "data"))
+
+    def put(array, layout):
+        array = np.asarray(array)
+        return jax.make_array_from_callback(array.shape, layout, lambda index: array[index])
+
+    weights, layers_of = jax.tree.flatten(model)
+    start = [put(weight, everywhere) for weight in weights]
+    data = tuple(put(a.reshape(-1, batch_size, *a.shape[1:]), rows) for a in (x, y))
+
+    def loss_of(weights, rows, labels):
+        logits = layers_of.unflatten(weights)(rows)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+    def step(weights, batch):
+        loss, slopes = jax.value_and_grad(loss_of)(weights, *batch)
+        return [w - RATE * slope for w, slope in zip(weights, slopes, strict=True)], loss
+
+    @jax.jit
+    def epoch(weights, data):
+        return jax.lax.scan(step, weights, data)
+
+    def epochs():
+        weights, losses = start, []
+        for _ in range(EPOCHS):
+            weights, steps = epoch(weights, data)
+            losses.append(float(steps.mean()))
+        return losses
+
+    return epochs
 
 
 def free_port():
@@ -80,10 +131,10 @@ def free_port():
         return server.getsockname()[1]
 
 
-def measure(network, count):
+def measure(network, loop, count):
     """Starts the processes of a training; returns the results that process 0 prints."""
-    command = [sys.executable, __file__, "--network", network, "--count", str(count)]
-    command += ["--port", str(free_port())]
+    command = [sys.executable, __file__, "--network", network, "--loop", loop]
+    command += ["--count", str(count), "--port", str(free_port())]
     processes = [
         subprocess.Popen(
             [*command, "--process", str(i)],
@@ -103,23 +154,31 @@ def measure(network, count):
     return json.loads(output.splitlines()[-1])
 
 
+def quartiles(seconds, others):
+    """Returns the ratios of measurements of the same rounds, as text: median, first and last quartile."""
+    ratios = sorted(a / b for a, b in zip(seconds, others, strict=True))
+    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    return f"{statistics.median(ratios):6.2f} [{low:.2f}, {high:.2f}]"
+
+
 def report(network, rounds):
     """Measures one network in all layouts and prints ratios with their spread."""
-    seconds = {count: [] for count in LAYOUTS}
+    places = [(loop, count) for count in LAYOUTS for loop in LOOPS]
+    seconds = {place: [] for place in places}
     losses = []
     for number in range(rounds):
-        for count in LAYOUTS if number % 2 == 0 else reversed(LAYOUTS):
-            result = measure(network, count)
-            seconds[count].append(result["seconds"])
+        for place in places if number % 2 == 0 else reversed(places):
+            result = measure(network, *place)
+            seconds[place].append(result["seconds"])
             losses.append(result["losses"])
     np.testing.assert_allclose(losses, np.tile(losses[0], (len(losses), 1)), rtol=1e-5)
     print(f"\n{network}: seconds per epoch, {rounds} rounds; equal losses to 1e-5")
-    for count in LAYOUTS:
-        ratios = sorted(a / b for a, b in zip(seconds[count], seconds[1], strict=True))
-        low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    for loop, count in places:
+        own = seconds[loop, count]
         print(
-            f"  {count} processes x {DEVICES // count} devices {statistics.median(seconds[count]):8.3f} s"
-            f"   ratio {statistics.median(ratios):.2f} [{low:.2f}, {high:.2f}]"
+            f"  {loop:3} in {count} x {DEVICES // count}  {statistics.median(own):7.3f} s"
+            f"   to one process {quartiles(own, seconds[loop, 1])}"
+            f"   to the loop of JAX {quartiles(own, seconds['jax', count])}"
         )
 
 
@@ -128,6 +187,7 @@ def main():
     parser.add_argument("rounds", type=int, nargs="?", default=5)
     worker = parser.add_argument_group("arguments of the processes that the program starts")
     worker.add_argument("--network", choices=NETWORKS)
+    worker.add_argument("--loop", choices=LOOPS)
     worker.add_argument("--process", type=int)
     worker.add_argument("--count", type=int)
     worker.add_argument("--port", type=int)
