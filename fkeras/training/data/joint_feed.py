@@ -8,7 +8,8 @@ sources have ended; then the pass ends in all processes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import numpy as np
 from fkeras.engine.values.arrays import computed_dtype
 from fkeras.training.data import array_feed, host_arrays
 from fkeras.training.data.stream_feed import BatchEpoch, Batches
+from fkeras.training.processes.facts import digest
 from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
 
@@ -27,17 +29,32 @@ class JointBatches(Batches):
 
     Attributes:
         group: the processes.
-        shares: number of processes with different rows.
+        share: `(index, count)`: the share of this process in the rows of a batch.
         join: makes stacked batches of all processes from those of this process.
         compared: whether the forms of the first batches are compared.
         received: whether a process has received a batch.
     """
 
     group: Alone = ALONE
-    shares: int = 1
+    share: tuple[int, int] = (0, 1)
     join: Callable[[Any], Any] = jax.device_put
     compared: bool = False
     received: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shard = getattr(self.source, "shard", None)
+        if isinstance(shard, tuple) and shard != self.share:
+            raise ValueError(
+                f"Trainer.{self.what}: expected a dataset with the rows of this process, "
+                f"shard={self.share}, received a dataset with shard={shard}. Make the dataset "
+                "with shard=trainer.share."
+            )
+
+    @property
+    def shares(self) -> int:
+        """Number of processes with different rows."""
+        return self.share[1]
 
     def rows(self, steps: int) -> int:
         return super().rows(steps) * self.shares
@@ -96,6 +113,40 @@ class JointBatches(Batches):
         self.group.require_equal("form of the first batch", facts)
         self.compared = True
 
+    def compare_rows(self, shares: Sequence[int], digests: Sequence[int]) -> None:
+        """Compares the rows of the next device call between the processes.
+
+        Args:
+            shares: index of the share of each process.
+            digests: checksum of the rows of each process; 0 for no rows.
+
+        Raises:
+            ProcessError: if processes with the same share have different rows.
+        """
+        first: dict[int, int] = {}
+        for position, share in enumerate(shares):
+            other = first.setdefault(share, position)
+            if digests[other] != digests[position]:
+                one, process = (self.group.members[i] for i in (other, position))
+                raise ProcessError(
+                    f"Trainer.{self.what}: expected the same rows from the processes {one} and "
+                    f"{process}, which have the same share of each batch and split only the weights; "
+                    "received different rows. Shuffle with a seed that is the same in all processes.",
+                    process,
+                )
+        owners: dict[int, int] = {}
+        for position in () if self.received else first.values():
+            other = owners.setdefault(digests[position], position)
+            if digests[position] and other != position and self.group.leads:
+                one, process = (self.group.members[i] for i in (other, position))
+                warnings.warn(
+                    f"Trainer.{self.what}: the processes {one} and {process} begin with the same rows, "
+                    "so examples may count several times. A source yields the rows of one share "
+                    "only, trainer.share.",
+                    stacklevel=2,
+                )
+                return
+
 
 class JointEpoch:
     """Remaining batches of an epoch of several processes; `take` returns the next batches.
@@ -143,13 +194,22 @@ class JointEpoch:
 
     def _agree(self, chunk: Any) -> list[int]:
         """Returns the number of batches of each process; if a source raised, of those processes."""
-        own = [0 if chunk is None else chunk[1], self.own.failure is not None]
-        entries = self.feed.group.agree(own, "the number of batches")
-        if any(failed for _, failed in entries):
+        feed = self.feed
+        number = 0 if chunk is None else chunk[1]
+        # all rows of processes with one share must be equal; the others are compared once
+        compares = not feed.received or feed.shares < feed.group.count
+        value = digest(_batches_of(chunk)) if compares else 0
+        own = [number, self.own.failure is not None, feed.share[0], value]
+        numbers, failed, shares, digests = zip(
+            *feed.group.agree(own, "the number of batches"), strict=True
+        )
+        if any(failed):
             # The process raises in the next call. The others have read batches that nobody trains on.
             self.failure = self.own.failure or ProcessError("the source of another process raised")
-            return [number for number, failed in entries if failed]
-        return [number for number, _ in entries]
+            return [number for number, fails in zip(numbers, failed, strict=True) if fails]
+        if compares:
+            feed.compare_rows(shares, digests)
+        return list(numbers)
 
     def _ended(self) -> None:
         feed = self.feed
@@ -185,13 +245,22 @@ class JointEpoch:
         rows = 0 if chunk is None else int(chunk[0][1][0])
         all_rows = self.feed.group.agree(rows, "the rows of the batch")
         if len(set(all_rows)) > 1:
-            process = next(i for i, n in enumerate(all_rows) if n != all_rows[0])
+            position = next(i for i, n in enumerate(all_rows) if n != all_rows[0])
+            process = self.feed.group.members[position]
             raise ProcessError(
                 f"Trainer.{self.feed.what}, batch {self.done + 1}: expected batches of equal numbers of "
                 f"rows from all processes, received {all_rows}. An objective or a loss of a layer "
                 "cannot leave out rows: drop the remaining rows of each pass.",
                 process,
             )
+
+
+def _batches_of(chunk: Any) -> Any:
+    """Returns the arrays of a chunk without the places that no batch has filled."""
+    if chunk is None:
+        return ()
+    (arrays, _), taken = chunk
+    return jax.tree.map(lambda array: array[:taken], arrays)
 
 
 def _repeated(array: np.ndarray, capacity: int, size: int) -> np.ndarray:

@@ -173,7 +173,7 @@ def _batches(
         host,
         exact,
         group=group,
-        shares=shares.share_of(trainer)[1],
+        share=shares.share_of(trainer),
         join=functools.partial(shares.joined, trainer),
     )
 

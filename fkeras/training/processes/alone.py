@@ -13,9 +13,11 @@ class Alone:
     Attributes:
         index: position of this process in the group.
         count: number of processes.
+        members: numbers of the processes; (0,) for a single process.
     """
 
     index, count = 0, 1
+    members: tuple[int, ...] = (0,)
 
     @property
     def leads(self) -> bool:

@@ -84,6 +84,11 @@ def mistakes():
         ("key", "expected the same key, weights and state in every process", None),
         ("source", "process 1 left the call with an exception: ValueError: bad file", 4),
         ("empty", "expected batches, received an empty source", 0),
+        (
+            "shuffled",
+            "expected the same rows from the processes 0 and 1, which have the same share",
+            0,
+        ),
         ("calls", "process 1 calls Trainer.predict while process 0 calls Trainer.evaluate", None),
     ],
 )
@@ -99,6 +104,25 @@ def test_the_process_that_fails_has_its_own_error_and_the_same_run(mistakes):
     for name, kind in {"hook": "OSError", "source": "ValueError", "empty": "ValueError"}.items():
         assert second[name]["type"] == kind
         assert second[name]["step"] == first[name]["step"]
+
+
+def test_a_dataset_without_the_share_of_the_process_is_an_error(mistakes):
+    for process, problems in enumerate(mistakes):
+        assert problems["shard"]["type"] == "ValueError"
+        assert (
+            f"shard=({process}, 2), received a dataset with shard=(0, 1)"
+            in problems["shard"]["text"]
+        )
+
+
+def test_processes_with_equal_rows_are_warned_about_once(mistakes):
+    first, second = (problems["all_rows"] for problems in mistakes)
+    assert len(first) == 2 and not second
+    assert "the processes 0 and 1 begin with the same rows" in first[0]
+
+
+def test_processes_that_split_only_weights_train_on_equal_rows(mistakes):
+    assert all(problems["equal"] is None for problems in mistakes)
 
 
 def test_a_step_that_is_not_finite_is_the_same_error_in_all_processes(mistakes):

@@ -1,6 +1,7 @@
 """Trainings, evaluations and predictions that any number of processes computes alike."""
 
 import os
+import warnings
 from unittest import mock
 
 import jax
@@ -218,16 +219,33 @@ def mistakes(rank):
     def change(epoch, run, logs):
         return run.replace(step=run.step + rank)
 
+    index, count = train.share
+    block = slice(index * SIZE // count, (index + 1) * SIZE // count)
+
     def source():
-        index, count = train.share
         for number in range(6):
             if last and number == 4:
                 raise ValueError("bad file")
-            yield x[: SIZE // count], y[: SIZE // count]
+            yield x[block], y[block]
 
     def overflow(step):
-        rows = SIZE // train.share[1]
-        return x[:rows] * (np.inf if step == 7 else 1), y[:rows]
+        return x[block] * (np.inf if step == 7 else 1), y[block]
+
+    def all_rows():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):  # only the first calls of a source are compared
+                train.fit(run, lambda step: (x[:SIZE], y[:SIZE]), steps_per_epoch=2, verbose=0)
+        return [str(warning.message) for warning in caught]
+
+    # the processes split the weights only: both have all rows
+    mesh = jax.make_mesh((2, jax.device_count() // 2), ("model", "data"))
+    split = trainer(mesh=mesh, sharding={"hidden": "model"})
+    split_run = split.init(network(), jax.random.key(0))
+    order = np.random.default_rng(rank).permutation(ROWS)
+    equal, shuffled = (
+        Dataset(ROWS, lambda i, n=n: (x[n[i]], y[n[i]]), SIZE) for n in (np.arange(ROWS), order)
+    )
 
     hook = fk.callbacks.LambdaCallback
     return {
@@ -238,6 +256,10 @@ def mistakes(rank):
         "key": _problem(lambda: train.init(network(), jax.random.key(rank))),
         "source": _problem(fit(source())),
         "empty": _problem(fit(iter(()) if last else source())),
+        "shard": _problem(fit(Dataset(ROWS, lambda ids: (x[ids], y[ids]), SIZE))),
+        "all_rows": all_rows(),
+        "equal": _problem(lambda: split.fit(split_run, equal, verbose=0)),
+        "shuffled": _problem(lambda: split.fit(split_run, shuffled, verbose=0)),
         "nan": _problem(fit(overflow, steps_per_epoch=12)),
         "calls": _problem(
             lambda: train.predict(run, x) if last else train.evaluate(run, x, y, verbose=0)
