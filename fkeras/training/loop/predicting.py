@@ -7,6 +7,7 @@ import functools
 from typing import Any
 
 from fkeras.training.data import array_feed, host_arrays
+from fkeras.training.data.stream_feed import is_batches
 from fkeras.training.inputs import checks, sources
 from fkeras.training.loop import batch_loops
 from fkeras.training.loop.agreement import compare_call
@@ -31,7 +32,7 @@ def predict(
     # A single batch needs no feed: preparing one costs more than the call of a small model.
     if steps is None and trainer.mesh is None and checks.is_single_batch(run.model, x, size):
         return batch_loops.predict_batch(run, x)
-    rows = host_arrays.as_host(x, "predict: x")
+    rows = _on_host(x)
     count = checks.check_lengths(rows)
     size = sharding.rows_for(trainer, min(size, count))
     sources.check_x(run.model, rows, size)
@@ -48,3 +49,16 @@ def predict(
     return batch_loops.predict(
         run, feed, lambda batch: sharding.split_rows(trainer, batch), compute, group
     )
+
+
+def _on_host(x: Any) -> Any:
+    try:
+        return host_arrays.as_host(x, "predict: x")
+    except TypeError:
+        if not is_batches(x):
+            raise
+        # without the first error, whose remedy is that of an array
+        raise TypeError(
+            f"Trainer.predict: x: expected arrays, received a source of batches ({type(x).__name__}). "
+            "Predict batch by batch: [trainer.predict(run, x) for x, *_ in batches]."
+        ) from None

@@ -101,6 +101,7 @@ CASES = (
     (lambda: TRAINER.evaluate(RUN, X, Y, steps=0), r"steps: expected"),
     (lambda: TRAINER.fit(X, Y), r"run = trainer\.init\(model, jax\.random\.key\(0\)\)"),
     (lambda: TRAINER.predict(RUN.model, X), r"trainer\.predict\(run, \.\.\.\)"),
+    (lambda: TRAINER.predict(RUN, iter([X])), r"a source of batches \(list_iterator\).*batch by"),
     (lambda: jax.jit(lambda x: TRAINER.predict(RUN, x))(X), r"tracer.*trainer\.step"),
 )
 
