@@ -123,3 +123,11 @@ def test_memory_of_a_run_too_large_to_keep_twice(monkeypatch, tmp_path):
     assert len(stream.getvalue().splitlines()) == 12
     assert int(run.memory["early_stopping"]["best_epoch"]) == 0
     fit(*callbacks, run=pickled(run), epochs=4, initial_epoch=3)
+
+
+def test_all_callbacks_of_the_package_reporting_run_in_one_process():
+    classes = [getattr(hooks, name) for name in hooks.__all__]
+    kinds = [c for c in classes if isinstance(c, type) and issubclass(c, Callback)]
+    only = {c.__name__ for c in kinds if c.reports_only}
+    assert only == {c.__name__ for c in kinds if ".reporting." in c.__module__}
+    assert {"CSVLogger", "MlflowCallback", "ProgressBar"} <= only

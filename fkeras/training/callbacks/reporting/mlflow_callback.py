@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fkeras.engine import Network, option
 from fkeras.engine.config.converters import boolean, integer
@@ -24,9 +24,7 @@ class MlflowCallback(Callback):
     MLflow with `mlflow.start_run(run_id=...)`. Requires the package mlflow.
 
     Args:
-        reports_only: ClassVar[bool] = True
-
-    log_every_epoch: whether to log after each epoch, with the epoch as step.
+        log_every_epoch: whether to log after each epoch, with the epoch as step.
         log_every_n_steps: number of steps between logs, with the training's step as step, after the
             device call that completes this number of steps. As in MLflow, either
             `log_every_epoch=True` or this number.
@@ -43,6 +41,8 @@ class MlflowCallback(Callback):
         >>> MlflowCallback(log_every_epoch=False, log_every_n_steps=10)
         MlflowCallback(False, 10)
     """
+
+    reports_only: ClassVar[bool] = True
 
     log_every_epoch: bool = option(default=True, convert=boolean)
     log_every_n_steps: OptionalInteger = option(
