@@ -18,7 +18,7 @@ from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base.callback import Callback, Stop
-from fkeras.training.callbacks.base.printing import say
+from fkeras.training.callbacks.base.printing import print_once
 from fkeras.training.callbacks.base.weights_file import save_weights
 from fkeras.training.records.state import TrainState
 
@@ -186,7 +186,9 @@ class ModelCheckpoint(Callback):
             direction = watch.direction(_WHERE, self.monitor, self.mode)
             if not watch.improves(direction, value, best):
                 if self.verbose:
-                    say(run, f"Epoch {epoch + 1}: {self.monitor} {value:.5f}, best {best:.5f}.")
+                    print_once(
+                        run, f"Epoch {epoch + 1}: {self.monitor} {value:.5f}, best {best:.5f}."
+                    )
                 return self.remember(run, memory)
             memory["best"] = value
             reason = f" {self.monitor} {value:.5f}, before {best:.5f};"
@@ -200,7 +202,7 @@ class ModelCheckpoint(Callback):
                 "pass another filepath."
             ) from error
         if self.verbose:
-            say(run, f"Epoch {epoch + 1}:{reason} saved {path}.")
+            print_once(run, f"Epoch {epoch + 1}:{reason} saved {path}.")
         return self.remember(run, memory)
 
     def _path(self, epoch: int, step: int, logs: Mapping[str, float]) -> str:

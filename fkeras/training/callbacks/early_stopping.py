@@ -12,7 +12,7 @@ from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base import snapshot
 from fkeras.training.callbacks.base.callback import Callback, Stop
-from fkeras.training.callbacks.base.printing import say
+from fkeras.training.callbacks.base.printing import print_once
 from fkeras.training.records.state import TrainState
 
 _WHERE = "EarlyStopping"
@@ -95,7 +95,7 @@ class EarlyStopping(Callback):
         if memory["wait"] < self.patience or epoch == 0:
             return run
         if self.verbose:
-            say(
+            print_once(
                 run,
                 f"Epoch {epoch + 1}: stopped, {self.monitor} has not improved since epoch "
                 f"{int(memory['best_epoch']) + 1}.",
@@ -111,7 +111,7 @@ class EarlyStopping(Callback):
         if not self.restore_best_weights or "weights" not in memory:
             return None
         if self.verbose:
-            say(
+            print_once(
                 run,
                 f"Restored weights and state of the best epoch, {int(memory['best_epoch']) + 1}.",
             )

@@ -14,7 +14,7 @@ from fkeras.engine.config.field_types import Integer, Real
 from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base.callback import Callback, Stop
-from fkeras.training.callbacks.base.printing import say
+from fkeras.training.callbacks.base.printing import print_once
 from fkeras.training.records.state import TrainState
 
 _WHERE = "ReduceLROnPlateau"
@@ -101,7 +101,7 @@ class ReduceLROnPlateau(Callback):
             return None
         new_rate = max(old_rate * self.factor, self.min_lr)
         if self.verbose:
-            say(
+            print_once(
                 run,
                 f"Epoch {epoch + 1}: reduced the learning rate from {old_rate:.4g} to "
                 f"{new_rate:.4g}.",

@@ -12,7 +12,7 @@ from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, either, function, integer
 from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
 from fkeras.training.callbacks.base.callback import Callback, Stop
-from fkeras.training.callbacks.base.printing import say
+from fkeras.training.callbacks.base.printing import print_once
 from fkeras.training.records.state import TrainState
 
 _WHERE = "LearningRateScheduler"
@@ -60,7 +60,7 @@ class LearningRateScheduler(Callback):
         old_rate = float(learning_rate(run.opt_state))
         new_rate = _number(self.schedule(epoch, old_rate), epoch)
         if self.verbose:
-            say(run, f"Epoch {epoch + 1}: the learning rate is {new_rate:.4g}.")
+            print_once(run, f"Epoch {epoch + 1}: the learning rate is {new_rate:.4g}.")
         run = run.replace(opt_state=with_learning_rate(run.opt_state, new_rate))
         return self.remember(run, {"epoch": epoch})
 

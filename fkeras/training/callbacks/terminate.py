@@ -9,7 +9,7 @@ from typing import Any
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean
 from fkeras.training.callbacks.base.callback import Callback, Stop
-from fkeras.training.callbacks.base.printing import say
+from fkeras.training.callbacks.base.printing import print_once
 from fkeras.training.nonfinite.recovery import NonFiniteError
 from fkeras.training.records.state import TrainState
 
@@ -49,5 +49,5 @@ class TerminateOnNaN(Callback):
         )
         if self.raise_error:
             raise NonFiniteError(message, run)
-        say(run, message)
+        print_once(run, message)
         return Stop()

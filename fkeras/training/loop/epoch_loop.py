@@ -94,7 +94,7 @@ class LoopHooks:
     group: Alone = ALONE  # the processes that train together
     interrupts: Any = None  # an `Interrupts`, which delays signals while a call donates a run
 
-    def turn(self, number: int) -> int:
+    def agreed_number(self, number: int) -> int:
         """Returns the number of batches of the next call; all processes receive the same number.
 
         Args:
@@ -198,7 +198,7 @@ class EpochLoop:
             self._call_hooks()
         remaining = self.loop_hooks.until(self.epoch.done)
         while True:
-            number = self.loop_hooks.turn(self.call_size.batches)
+            number = self.loop_hooks.agreed_number(self.call_size.batches)
             chunk = self.epoch.take(number if remaining is None else min(number, remaining))
             if chunk is None:
                 break

@@ -64,7 +64,7 @@ class _Between(LoopHooks):
         self.trainer, self.saver, self.interrupts = trainer, saver, interrupts
         self.hooks = bool(self.callbacks)
 
-    def turn(self, number: int) -> int:
+    def agreed_number(self, number: int) -> int:
         if self.group.count == 1:
             return number
         if self.saver is not None:
@@ -77,7 +77,7 @@ class _Between(LoopHooks):
     def wanted(self) -> bool:
         if self.hooks:
             return True
-        if self.group.count > 1:  # what the processes have agreed on before the call
+        if self.group.count > 1:  # the processes have agreed on this before the call
             return self.saver is not None and self.saver.is_due()
         return self.interrupts.wanted() or (self.saver is not None and self.saver.late())
 

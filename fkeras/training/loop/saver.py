@@ -208,7 +208,7 @@ class Saver:
     def rescue(self, error: BaseException) -> None:
         """Saves the newest finished step before an exception leaves; adds a note on failure."""
         self.current.interrupts.hold()  # a second Ctrl-C would interrupt the save
-        self.group.tell_failure(error)  # the other processes then come here, too
+        self.group.report_failure(error)  # the other processes then come here, too
         try:
             if not self.store.wait():
                 self.saved = None

@@ -49,10 +49,10 @@ class Alone:
         """
         return True
 
-    def tell_failure(self, error: BaseException) -> None:
-        """Tells the other processes that this process makes no more exchanges of the main channel.
+    def report_failure(self, error: BaseException) -> None:
+        """Reports to the other processes that this process makes no more exchanges of the main channel.
 
-        The exchanges of other channels, as of a rescue or of a save that is under way, go on until the
+        The exchanges of other channels, for a rescue or for a save in progress, continue until the
         process leaves the call.
         """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from fkeras.training.processes import pulse
+from fkeras.training.processes import heartbeat
 from fkeras.training.processes.service import Service
 
 
@@ -16,7 +16,7 @@ class Waiting(NamedTuple):
         process: number of the process.
         key: key of the text that the process waits for; the last part is the number of the process
             that stores the text.
-        beat: number of the sign of life that tells so.
+        beat: number of the heartbeat that reported the waiting.
     """
 
     process: int
@@ -47,7 +47,7 @@ def find_cycle(service: Service, process: int, key: str) -> list[Waiting] | None
         follower = cycle[-1].awaited
         if follower in [waiting.process for waiting in cycle]:
             return cycle
-        text = service.peek(pulse.key_of(follower))
+        text = service.peek(heartbeat.key_of(follower))
         if text is None or (facts := json.loads(text))["waits_for"] is None:
             return None
         cycle.append(Waiting(follower, facts["waits_for"], facts["beat"]))
@@ -58,7 +58,7 @@ def is_deadlock(earlier: list[Waiting] | None, cycle: list[Waiting] | None) -> b
     """Returns whether processes waited for each other all the time between two results."""
     if earlier is None or cycle is None or not same_cycle(earlier, cycle):
         return False
-    # A sign of life is up to a second old: only the second one after the earlier result tells that
+    # A heartbeat is up to a second old: only the second heartbeat after the earlier result shows that
     # the process waited at the time of the earlier result, and still does.
     return all(now.beat >= then.beat + 2 for now, then in zip(cycle[1:], earlier[1:], strict=True))
 

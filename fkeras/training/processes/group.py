@@ -1,10 +1,10 @@
-"""`Group`: the processes of a mesh in one joint call, and what they exchange.
+"""`Group`: the processes of a mesh in a joint call, and their exchanges of JSON values.
 
 Every process makes the same calls of a trainer in the same order. Within a call, the processes exchange
 small JSON values at fixed places: whether to stop, whether a signal arrived, how many batches the next
 device call has. All processes then take the same decision from the same values.
 
-A process that waits never waits in silence: it reads the signs of life of the others, and raises a
+A process that waits never waits in silence: it reads the heartbeats of the others, and raises a
 `ProcessError` that names the process that has ended, left the call with an exception, or makes
 another call.
 """
@@ -21,12 +21,12 @@ from typing import Any
 import jax
 from jax.errors import JaxRuntimeError
 
-from fkeras.training.processes import deadlock, pulse
+from fkeras.training.processes import deadlock, heartbeat
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError, Service
 from fkeras.training.records.compare import compare
 
-# Seconds without a sign of life after which a process counts as ended.
+# Seconds without a heartbeat after which a process counts as ended.
 _SILENCE = 20.0
 # Seconds to wait for a process that lives but does not make the call: a callback or a file may take long.
 _PATIENCE = 3600.0
@@ -41,7 +41,7 @@ class Group(Alone):
     """The processes of a mesh in one joint call; `together` returns the group.
 
     Keys of the service, below the path of the call: `name/0` is the name of the call in process 0,
-    `main/3/0` is the value of process 0 in the third exchange of the channel "main", and `end/0` tells
+    `main/3/0` is the value of process 0 in the third exchange of the channel "main", and `end/0` states
     how process 0 left the call. The calls within a call have their paths below its path: if one
     process alone makes such a call, the next calls of all processes still match.
 
@@ -49,7 +49,7 @@ class Group(Alone):
         members: numbers of the processes.
         call: name of the call, for messages.
         path: prefix of the keys of the call.
-        beats: the pulse of this process.
+        beats: the heartbeat of this process.
         outer: the call that this call is a part of.
         channel: name of the sequence of exchanges.
         channels: the groups of the call by channel.
@@ -60,7 +60,7 @@ class Group(Alone):
         members: tuple[int, ...],
         call: str,
         path: str,
-        beats: pulse.Pulse,
+        beats: heartbeat.Heartbeat,
         outer: Group | None = None,
         channel: str = "main",
         channels: dict[str, Group] | None = None,
@@ -141,8 +141,8 @@ class Group(Alone):
             time.sleep(0.01)
         return ready.is_ready()
 
-    def tell_failure(self, error: BaseException) -> None:
-        self._tell(error, left=False)
+    def report_failure(self, error: BaseException) -> None:
+        self._report(error, left=False)
 
     def begin(self) -> None:
         """Makes sure that all processes make this call.
@@ -166,10 +166,10 @@ class Group(Alone):
             self._service.remove(f"{parent}/{int(number) - 2}")
 
     def leave(self, error: BaseException | None) -> None:
-        """Tells the other processes that this process leaves the call."""
-        self._tell(error, left=True)
+        """Reports to the other processes that this process leaves the call."""
+        self._report(error, left=True)
 
-    def _tell(self, error: BaseException | None, left: bool) -> None:
+    def _report(self, error: BaseException | None, left: bool) -> None:
         text = None if error is None else f"{type(error).__name__}: {error}"[:2000]
         cause = None
         if isinstance(error, ProcessError):
@@ -186,7 +186,7 @@ class Group(Alone):
         key = f"{key}/{member}"
         text: str | None = self._service.get(key, _SLICE)
         start, cycle = time.monotonic(), None
-        # a background thread waits while the program goes on
+        # a background thread waits while the program continues
         main = threading.get_ident() == self.thread
         if main and text is None:
             self._beats.waits_for = key
@@ -245,8 +245,8 @@ class Group(Alone):
         for member in self.members:
             if member == self._own:
                 continue
-            text = self._service.peek(pulse.key_of(member))
-            # without a first sign of life the process may not have started yet
+            text = self._service.peek(heartbeat.key_of(member))
+            # without a first heartbeat the process may not have started yet
             if text is None:
                 continue
             facts = json.loads(text)
@@ -254,10 +254,10 @@ class Group(Alone):
             if facts["beat"] != beat:
                 self._seen[member] = (facts["beat"], now)
                 since = now
-            if now - since > _SILENCE or pulse.has_ended(facts):
+            if now - since > _SILENCE or heartbeat.has_ended(facts):
                 raise ProcessError(
                     f"{self.call}: process {member} (pid {facts['pid']} on "
-                    f"{facts['host']}) has ended, or shows no sign of life for {_SILENCE:.0f} s. "
+                    f"{facts['host']}) has ended, or has sent no heartbeat for {_SILENCE:.0f} s. "
                     "Start all processes again; with checkpoint=, fit continues from the last save.",
                     member,
                 )
@@ -380,7 +380,7 @@ def _open(members: tuple[int, ...], call: str) -> tuple[Group, list[Group]]:
             f"{call}: expected a mesh with devices of this process, {process}, received a "
             f"mesh of the processes {', '.join(map(str, members))}. Make the call in those only."
         )
-    beats = pulse.start_pulse(Service(), process)
+    beats = heartbeat.start_heartbeat(Service(), process)
     thread = threading.get_ident()
     outer_calls = [
         outer

@@ -1,4 +1,4 @@
-"""Files of arrays that are spread over several processes: one process writes, all know the outcome."""
+"""Files of arrays that are spread over several processes: one process writes, all receive the outcome."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from fkeras.training.processes.service import ProcessError, Service
 from tests.support.processes import run_processes, start_processes
 
 CASES = "tests.training.processes.cases.group"
-# seconds of two reads of the signs of life, on a machine that does other work, too
+# seconds of two reads of the heartbeats, on a machine that does other work, too
 SOON = 30
 
 

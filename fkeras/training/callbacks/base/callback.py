@@ -69,7 +69,7 @@ class Callback(Configurable):
     """
 
     #: whether the callback only reports (to a file, a screen, a service). In a training of several
-    #: processes, such a callback runs in process 0 alone; all others run in every process.
+    #: processes, these callbacks run in process 0 only; all other callbacks run in every process.
     reports_only: ClassVar[bool] = False
 
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
@@ -261,8 +261,8 @@ def call(
     """Calls one hook of each callback in order and returns `(run, stop)`.
 
     Each callback receives the run that the previous callback returned. In a group, a callback that only
-    reports runs in the first process; the other callbacks run in all processes, and must change the
-    run alike. If a callback stops the training in one process, the training stops in all processes.
+    reports runs in the first process; the other callbacks run in all processes, and must make
+    the same changes to the run. If a callback stops the training in one process, the training stops in all processes.
 
     Args:
         callbacks: the callbacks.

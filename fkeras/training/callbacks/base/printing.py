@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 
-def say(run: Any, text: str) -> None:
+def print_once(run: Any, text: str) -> None:
     """Prints a text in the first process of a run.
 
     Args:
@@ -15,7 +15,7 @@ def say(run: Any, text: str) -> None:
         text: the line.
 
     Example:
-        >>> say(None, "Epoch 1: stopped.")
+        >>> print_once(None, "Epoch 1: stopped.")
         Epoch 1: stopped.
     """
     step = getattr(run, "step", None)

@@ -76,7 +76,7 @@ def write_own_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _own_type_handler(orbax: Any) -> Any:
-    """Returns orbax's handler of NumPy arrays, but one that writes in every process.
+    """Returns orbax's handler of NumPy arrays, changed to write in every process.
 
     Orbax's own handler writes in process 0 only: it takes NumPy arrays as copies of one array.
     """

@@ -93,7 +93,7 @@ def write_parts(path: str, arrays: Mapping[str, Any], parts: Iterable[Part]) -> 
 
 
 def write_facts(path: str, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Writes what process 0 needs to know of a folder, beside the save.
+    """Writes the facts of a folder, for process 0, beside the save.
 
     Args:
         path: the path for the JSON data.

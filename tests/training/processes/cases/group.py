@@ -109,7 +109,7 @@ def failures(rank):
         try:
             raising(group)
         except (ValueError, ProcessError) as error:
-            group.tell_failure(error)
+            group.report_failure(error)
             results["rescued"] = group.channel("rescue").agree(rank)
             raise
 

@@ -1,7 +1,7 @@
-"""Signs of life of this process, which the other processes read.
+"""Heartbeats of this process, which the other processes read.
 
-JAX detects a process that has ended after 100 seconds, and then ends all processes. A thread that
-stores a new number every second tells the same after 20 seconds, so a joint call can raise an error.
+JAX detects a process that has ended after 100 seconds, and then ends all processes. A thread stores a
+heartbeat every second: after 20 seconds without a heartbeat, a joint call raises an error.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 from fkeras.training.processes.service import ProcessError, Service
 
-#: seconds between two signs of life
+#: seconds between two heartbeats
 INTERVAL = 1.0
-_NAME = "fkeras-pulse"
+_NAME = "fkeras-heartbeat"
 
 
-class Pulse(threading.Thread):
-    """Thread that stores a sign of life of this process every second.
+class Heartbeat(threading.Thread):
+    """Thread that stores a heartbeat of this process every second.
 
     Args:
         service: the texts of all processes.
@@ -40,7 +40,7 @@ class Pulse(threading.Thread):
     def run(self) -> None:
         beat, facts = 0, {"pid": os.getpid(), "host": socket.gethostname(), "space": _pid_space()}
         ended = False
-        # the last sign of life tells that the program ends
+        # the last heartbeat reports the end of the program
         while not ended:
             ended = self._end.wait(INTERVAL if beat else 0)
             beat += 1
@@ -56,21 +56,21 @@ class Pulse(threading.Thread):
         self.join(5)
 
 
-def start_pulse(service: Service, process: int) -> Pulse:
-    """Returns the running pulse of this process; starts the thread in the first call."""
+def start_heartbeat(service: Service, process: int) -> Heartbeat:
+    """Returns the running heartbeat of this process; starts the thread in the first call."""
     for thread in threading.enumerate():
-        if isinstance(thread, Pulse) and thread.service.is_same(service):
+        if isinstance(thread, Heartbeat) and thread.service.is_same(service):
             return thread
-    pulse = Pulse(service, process)
-    pulse.start()
+    heartbeat = Heartbeat(service, process)
+    heartbeat.start()
     # runs before JAX's own function at exit, which closes the connection
-    atexit.register(pulse.end)
-    return pulse
+    atexit.register(heartbeat.end)
+    return heartbeat
 
 
 def key_of(process: int) -> str:
-    """Returns the key of the signs of life of a process."""
-    return f"fkeras/pulse/{process}"
+    """Returns the key of the heartbeats of a process."""
+    return f"fkeras/heartbeat/{process}"
 
 
 def _pid_space() -> str | None:
@@ -84,7 +84,7 @@ def _pid_space() -> str | None:
 
 
 def has_ended(facts: dict[str, Any]) -> bool:
-    """Returns whether a process has ended by itself or on this machine, from its last sign of life."""
+    """Returns whether a process has reported its end, or no longer runs on this machine."""
     if facts["ended"]:
         return True
     if facts["space"] is None or facts["space"] != _pid_space():

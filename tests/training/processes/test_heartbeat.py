@@ -1,4 +1,4 @@
-"""Signs of life: what they tell, and when a process counts as ended."""
+"""Heartbeats: their contents, and when a process counts as ended."""
 
 import json
 import os
@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from fkeras.training.processes import deadlock, pulse
+from fkeras.training.processes import deadlock, heartbeat
 from fkeras.training.processes.service import ProcessError, _gone
 
-SPACE = pulse._pid_space()
+SPACE = heartbeat._pid_space()
 linux = pytest.mark.skipif(SPACE is None, reason="the system does not name its processes' space")
 
 
@@ -45,20 +45,20 @@ def service():
     yield texts
     texts.lost = True
     for thread in threading.enumerate():
-        if isinstance(thread, pulse.Pulse) and thread.service is texts:
+        if isinstance(thread, heartbeat.Heartbeat) and thread.service is texts:
             thread.end()
 
 
-def test_a_pulse_tells_what_the_program_waits_for(service, monkeypatch):
-    monkeypatch.setattr(pulse, "INTERVAL", 0.01)
-    beats = pulse.start_pulse(service, 3)
+def test_a_heartbeat_reports_the_awaited_text(service, monkeypatch):
+    monkeypatch.setattr(heartbeat, "INTERVAL", 0.01)
+    beats = heartbeat.start_heartbeat(service, 3)
     beats.waits_for = "main/1/0"
     deadline = time.monotonic() + 10
     while len(service.history) < 3 and time.monotonic() < deadline:
         time.sleep(0.005)
     beats.end()
     assert not beats.is_alive()
-    assert list(service.texts) == [pulse.key_of(3)]
+    assert list(service.texts) == [heartbeat.key_of(3)]
     assert [facts["beat"] for facts in service.history[:3]] == [1, 2, 3]
     last = service.history[-1]
     assert (last["waits_for"], last["pid"]) == ("main/1/0", os.getpid())
@@ -68,13 +68,13 @@ def test_a_pulse_tells_what_the_program_waits_for(service, monkeypatch):
     ]
 
 
-def test_a_connection_has_one_pulse(service, monkeypatch):
-    monkeypatch.setattr(pulse, "INTERVAL", 0.01)
-    first = pulse.start_pulse(service, 0)
-    assert pulse.start_pulse(service, 0) is first
+def test_a_connection_has_one_heartbeat(service, monkeypatch):
+    monkeypatch.setattr(heartbeat, "INTERVAL", 0.01)
+    first = heartbeat.start_heartbeat(service, 0)
+    assert heartbeat.start_heartbeat(service, 0) is first
     # a second jax.distributed.initialize
     other = Texts()
-    second = pulse.start_pulse(other, 0)
+    second = heartbeat.start_heartbeat(other, 0)
     assert second is not first
     second.end()
     # the thread of a lost connection ends by itself
@@ -85,20 +85,20 @@ def test_a_connection_has_one_pulse(service, monkeypatch):
 
 @linux
 def test_processes_of_this_machine_end():
-    assert not pulse.has_ended(facts())
+    assert not heartbeat.has_ended(facts())
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         deadline = time.monotonic() + 30
         # the child has ended, but this process has not noticed: it keeps its number
-        while not pulse.has_ended(facts(pid=child.pid)) and time.monotonic() < deadline:
+        while not heartbeat.has_ended(facts(pid=child.pid)) and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert pulse.has_ended(facts(pid=child.pid))
-    assert pulse.has_ended(facts(pid=child.pid))
+        assert heartbeat.has_ended(facts(pid=child.pid))
+    assert heartbeat.has_ended(facts(pid=child.pid))
 
 
 def test_processes_of_other_machines_end_by_silence_alone():
-    assert not pulse.has_ended(facts(pid=1 << 30, space="another machine"))
-    assert not pulse.has_ended(facts(pid=1 << 30, space=None))
-    assert pulse.has_ended(facts(space=None, ended=True))
+    assert not heartbeat.has_ended(facts(pid=1 << 30, space="another machine"))
+    assert not heartbeat.has_ended(facts(pid=1 << 30, space=None))
+    assert heartbeat.has_ended(facts(space=None, ended=True))
 
 
 def test_errors_of_the_service_name_process_0():
@@ -109,7 +109,7 @@ def test_errors_of_the_service_name_process_0():
 
 
 class TestDeadlock:
-    """Process 0 waits for process 1; the signs of life of the others vary."""
+    """Process 0 waits for process 1; the heartbeats of the others vary."""
 
     KEY = "fkeras/0-1-2/7/main/2/1"
 
@@ -117,7 +117,7 @@ class TestDeadlock:
         service = Texts()
         for process, key in waiting.items():
             text = json.dumps({"waits_for": key, "beat": beat})
-            service.texts[pulse.key_of(process)] = text
+            service.texts[heartbeat.key_of(process)] = text
         service.texts.update(dict.fromkeys(texts, "[]"))
         return deadlock.find_cycle(service, 0, self.KEY)
 
