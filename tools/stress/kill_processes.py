@@ -26,11 +26,10 @@ import jax
 import numpy as np
 
 import fkeras as fk
-from fkeras import layers
 from fkeras.utils.sources.dataset import Dataset
 from tests.support.processes import run_processes, start_processes
+from tools.stress.small_training import BATCH, EPOCHS, ROWS, small_training
 
-EPOCHS, ROWS, BATCH = 3, 76, 8
 KINDS = ("arrays", "dataset")
 LAYOUT, ONE = (2, 2), (1, 4)
 LAYOUTS = (LAYOUT, ONE, (4, 1))
@@ -44,18 +43,8 @@ def train(rank, folder):
 
 
 def _fit(kind, folder, rank):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(ROWS, 6)).astype("float32")
-    y = (x[:, 0] > 0).astype("int32") + (x[:, 1] > 0)
-    inputs = fk.Input((6,))
-    h = layers.BatchNormalization()(layers.Dropout(0.3)(layers.Dense(12, "relu")(inputs)))
-    model = fk.Model(inputs, layers.Dense(3, "softmax")(h))
-    trainer = fk.Trainer(
-        "adam",
-        "sparse_categorical_crossentropy",
-        metrics=["accuracy"],
-        mesh=jax.make_mesh((jax.device_count(),), ("data",)),
-    )
+    mesh = jax.make_mesh((jax.device_count(),), ("data",))
+    trainer, model, x, y = small_training(mesh)
     run = trainer.init(model, jax.random.key(7))
     if folder is not None:
         pathlib.Path(folder).mkdir(exist_ok=True)

@@ -22,6 +22,8 @@ import tempfile
 import time
 import warnings
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
 # one core a training; what is compiled is kept for the next process
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -31,26 +33,12 @@ import numpy as np
 import orbax.checkpoint  # noqa: F401  (once, before the processes part)
 
 import fkeras as fk
-from fkeras import layers
-
-EPOCHS, ROWS, BATCH = 3, 76, 8
-
-
-def training():
-    """The trainer, its model and the rows that it is trained on."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(ROWS, 6)).astype("float32")
-    y = (x[:, 0] > 0).astype("int32") + (x[:, 1] > 0)
-    inputs = fk.Input((6,))
-    h = layers.BatchNormalization()(layers.Dropout(0.3)(layers.Dense(12, "relu")(inputs)))
-    model = fk.Model(inputs, layers.Dense(3, "softmax")(h))
-    trainer = fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return trainer, model, x, y
+from tools.stress.small_training import BATCH, EPOCHS, small_training
 
 
 def warm():
     """Traces a training, so that children find what JAX remembers of it; it computes nothing."""
-    trainer, model, *rows = training()
+    trainer, model, *rows = small_training()
     key = jax.random.key
     jax.eval_shape(lambda *rows: trainer.run(trainer.init(model, key(7)), rows, 1, BATCH), *rows)
     gc.collect()
@@ -60,7 +48,7 @@ def warm():
 
 def train(folder):
     """Trains, or goes on, and returns a digest of all that is left."""
-    trainer, model, x, y = training()
+    trainer, model, x, y = small_training()
     run = trainer.init(model, jax.random.key(7))
     checkpoint = None if folder is None else fk.Checkpoint(str(folder), every=3)
     run, history = trainer.fit(
