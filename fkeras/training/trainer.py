@@ -22,7 +22,7 @@ from fkeras.training.inputs import arguments, checks, sources
 from fkeras.training.loop import batch_loops, fitting, predicting, pure, starting
 from fkeras.training.loop.agreement import compare_call
 from fkeras.training.loop.rescue import Current
-from fkeras.training.processes.group import together
+from fkeras.training.processes.calls import together
 from fkeras.training.records.history import Fitted
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import M, TrainState

@@ -13,7 +13,7 @@ from fkeras.training.checkpoint.files.errors import CheckpointError
 from fkeras.training.checkpoint.files.lock import Lock, SharedLock
 from fkeras.training.checkpoint.files.orbax_files import load_orbax
 from fkeras.training.checkpoint.files.writing import BEST, LATEST, PARTIAL
-from fkeras.training.processes.group import Alone
+from fkeras.training.processes.alone import Alone
 
 
 def open_folder(directory: str) -> Lock:

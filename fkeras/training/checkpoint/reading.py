@@ -22,7 +22,7 @@ from fkeras.training.checkpoint.files.record import missing_save, recorded
 from fkeras.training.checkpoint.files.shards import read_tree
 from fkeras.training.checkpoint.files.writing import BEST, LATEST
 from fkeras.training.checkpoint.plan import Checkpoint
-from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.compare import compare
 
 

@@ -28,7 +28,7 @@ from fkeras.training.checkpoint.files.writing import BEST, LATEST, write_save
 from fkeras.training.checkpoint.opening import open_folder, open_together
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.checkpoint.reading import Restored, restore_together
-from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from fkeras.engine.values.arrays import computed_dtype
 from fkeras.training.data import array_feed, host_arrays
 from fkeras.training.data.stream_feed import BatchEpoch, Batches
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.facts import digest
-from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
 
 

@@ -15,7 +15,7 @@ from fkeras.training.data import array_feed, batch_parts, host_arrays
 from fkeras.training.data.joint_feed import JointBatches
 from fkeras.training.data.stream_feed import Batches, is_batches
 from fkeras.training.inputs import checks, ids
-from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.step import objective, outputs, sharding, shares
 from fkeras.training.step.objective_call import refuse_class_weight
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fkeras.training.checkpoint import data_fingerprint, model_fingerprint, optimizer_fingerprint
 from fkeras.training.data.stream_feed import Batches
+from fkeras.training.processes.alone import Alone
 from fkeras.training.processes.facts import run_facts
-from fkeras.training.processes.group import Alone
 
 
 def compare_call(group: Alone, trainer: Any, run: Any, feeds: Any, **settings: Any) -> None:

@@ -19,7 +19,7 @@ from fkeras.training.data import array_feed
 from fkeras.training.loop.batch_loops import CallSize, as_floats
 from fkeras.training.loop.rescue import Point, is_usable
 from fkeras.training.nonfinite import recovery
-from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState, join, own_copy, split, strong
 from fkeras.training.step import objective, outputs, step

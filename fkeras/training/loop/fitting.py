@@ -16,7 +16,7 @@ from fkeras.training.loop.batch_loops import CallSize, evaluate
 from fkeras.training.loop.epoch_loop import EpochLoop, LoopHooks
 from fkeras.training.loop.rescue import Current, Point
 from fkeras.training.loop.saver import Saver, as_checkpoint
-from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.history import History
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState

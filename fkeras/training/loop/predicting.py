@@ -11,7 +11,7 @@ from fkeras.training.data.stream_feed import is_batches
 from fkeras.training.inputs import checks, sources
 from fkeras.training.loop import batch_loops
 from fkeras.training.loop.agreement import compare_call
-from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import sharding, step
 

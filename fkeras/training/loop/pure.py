@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from fkeras.training.data import array_feed, batch_parts, host_arrays
 from fkeras.training.inputs import checks
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.arrays import put
 from fkeras.training.processes.facts import array_facts, run_facts
-from fkeras.training.processes.group import ALONE, Alone
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, sharding, step
 from fkeras.training.step.blocks import stacked, stacking_of, unstacked

@@ -22,7 +22,7 @@ from fkeras.training.checkpoint import (
 )
 from fkeras.training.loop.interrupts import Interrupted
 from fkeras.training.loop.rescue import Current, Point, add_note
-from fkeras.training.processes.group import ALONE, Alone
+from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
 from fkeras.training.records.state import TrainState
 

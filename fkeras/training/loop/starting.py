@@ -15,8 +15,9 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.random import check_key
 from fkeras.training.inputs import checks
 from fkeras.training.inputs.model_state import check_model_state
+from fkeras.training.processes.alone import Alone
+from fkeras.training.processes.calls import together
 from fkeras.training.processes.facts import array_facts
-from fkeras.training.processes.group import Alone, together
 from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, sharding
 

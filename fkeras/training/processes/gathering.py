@@ -13,8 +13,9 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from fkeras.training.processes.alone import Alone
 from fkeras.training.processes.arrays import is_key, put
-from fkeras.training.processes.group import Alone, together
+from fkeras.training.processes.calls import together
 
 
 def is_spread(tree: Any) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fkeras.training.processes.calls import together
 from fkeras.training.processes.gathering import gathered, processes_of
-from fkeras.training.processes.group import together
 from fkeras.training.processes.service import ProcessError
 
 

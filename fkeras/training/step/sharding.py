@@ -16,7 +16,7 @@ from fkeras.engine import FrozenDict, Network, replace_weights
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.training.processes.arrays import put
-from fkeras.training.processes.group import members_of
+from fkeras.training.processes.calls import members_of
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step.sharding_rules import batch_entry, check_rules, parts_of, weight_specs
 

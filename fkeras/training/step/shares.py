@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.training.processes.arrays import put
-from fkeras.training.processes.group import members_of
+from fkeras.training.processes.calls import members_of
 from fkeras.training.step.sharding import check_rows
 from fkeras.training.step.sharding_rules import batch_entry, parts_of
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from fkeras.training.processes.group import ALONE
+from fkeras.training.processes.alone import ALONE
 from fkeras.training.processes.service import ProcessError, Service
 from tests.support.processes import run_processes, start_processes
 

@@ -19,7 +19,7 @@ from fkeras.training.checkpoint.files.writing import (
     finish_save,
     start_save,
 )
-from fkeras.training.processes.group import Alone
+from fkeras.training.processes.alone import Alone
 
 
 def write_joint_save(

@@ -25,7 +25,7 @@ from fkeras.training.checkpoint.files.part_files import (
     check_sizes,
     folder_name,
 )
-from fkeras.training.processes.group import Alone
+from fkeras.training.processes.alone import Alone
 
 #: bytes of small arrays that orbax reads in one call from each folder, together
 _BATCH = 1 << 26

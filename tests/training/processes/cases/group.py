@@ -1,4 +1,4 @@
-"""Cases of `fkeras.training.processes.group`: functions that processes run together."""
+"""Cases of `fkeras.training.processes`: functions that processes run together."""
 
 import pathlib
 import re
@@ -9,7 +9,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from fkeras.training.processes.group import ALONE, members_of, together
+from fkeras.training.processes.alone import ALONE
+from fkeras.training.processes.calls import members_of, together
 from fkeras.training.processes.service import ProcessError, Service
 
 
