@@ -17,18 +17,9 @@ import jax
 import numpy as np
 from jax.tree_util import DictKey
 
+from fkeras.engine.rows.elementwise import ELEMENTWISE
 from fkeras.optimizers import Optimizer, get, transformation
 
-#: primitives that compute each element of the result from one element of each operand
-_ELEMENTWISE = frozenset(
-    (
-        *("add", "sub", "mul", "div", "rem", "neg", "abs", "sign", "square", "integer_pow", "pow"),
-        *("sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log1p", "logistic", "erf"),
-        *("sin", "cos", "tan", "sinh", "cosh", "tanh", "atan2", "max", "min", "clamp"),
-        *("ceil", "floor", "round", "nextafter", "eq", "ne", "lt", "le", "gt", "ge", "is_finite"),
-        *("and", "or", "xor", "not", "select_n", "convert_element_type", "copy", "stop_gradient"),
-    )
-)
 #: primitives that call a program, by the name of the parameter that holds the program
 _CALLS = MappingProxyType(
     {
@@ -213,7 +204,7 @@ class _Program:
             return [_Value((_REDUCTIONS[name], frozenset([term])), "part", (), owners)]
         uniform = all(value.kind in ("stack", "uniform") for value in operands)
         equal_shapes = len({value.shape for value in stacks}) == 1
-        if name not in _ELEMENTWISE or not uniform or not equal_shapes or len(owners) > 1:
+        if name not in ELEMENTWISE or not uniform or not equal_shapes or len(owners) > 1:
             raise _NotElementwiseError
         expression = (name, _options(params), expressions)
         return [_Value(expression, "stack", stacks[0].shape, owners)]
@@ -225,7 +216,7 @@ class _Program:
         is_uniform = all(value.kind == "uniform" for value in operands)
         if name == "broadcast_in_dim" and is_uniform:
             return [_Value(expressions[0], "uniform")]
-        if name in _ELEMENTWISE and is_uniform:
+        if name in ELEMENTWISE and is_uniform:
             return [_Value((name, _options(equation.params), expressions), "uniform")]
         return [
             _Value(
