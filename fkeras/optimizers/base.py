@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import optax
@@ -42,6 +42,19 @@ class BaseOptimizer(Configurable):
         init: Any = self._init
         update: Any = self._update
         return optax.GradientTransformation(init, update)
+
+    def canonical(self) -> Self:
+        """Returns the optimizer without the numbers that its state holds, such as the learning rate.
+
+        Both compute the same updates from the same state. Optimizers that differ in these numbers
+        alone have equal canonical forms, and share compiled programs.
+
+        Example:
+            >>> import fkeras as fk
+            >>> fk.optimizers.Adam(0.1).canonical() == fk.optimizers.Adam(0.2).canonical()
+            True
+        """
+        return self
 
     def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
         """Returns the scaled loss to differentiate; `update` divides the gradients by the factor.

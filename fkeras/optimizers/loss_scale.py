@@ -95,6 +95,11 @@ class LossScaleOptimizer(BaseOptimizer):
     dynamic_growth_steps: Integer = option(default=2000, convert=integer(minimum=1))
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
+    def canonical(self) -> Self:
+        inner = self.inner_optimizer
+        inner = inner.canonical() if isinstance(inner, BaseOptimizer) else inner
+        return dataclasses.replace(self, inner_optimizer=inner, initial_scale=1.0, name=None)
+
     def scale_loss(self, loss: jax.Array, opt_state: LossScaleState) -> jax.Array:
         return scaled(loss, opt_state.scale)
 

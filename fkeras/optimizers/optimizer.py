@@ -6,6 +6,7 @@ common options are declared here; `updates.apply` implements them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -163,6 +164,14 @@ class Optimizer(BaseOptimizer):
         """
         excluded = any(mentions(pattern, path) for pattern in self.exclude_from_weight_decay)
         return None if excluded else decay
+
+    def canonical(self) -> Self:
+        # the `step` of a user may read the learning rate from the optimizer
+        if not type(self).__module__.startswith("fkeras."):
+            return self
+        rate = self.learning_rate if callable(self.learning_rate) else 0.0
+        decay = None if self.weight_decay is None else 0.0
+        return dataclasses.replace(self, learning_rate=rate, weight_decay=decay, name=None)
 
     def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
         return loss if self.loss_scale_factor is None else scaled(loss, self.loss_scale_factor)

@@ -86,7 +86,7 @@ class Trainer(Configurable):
             changed entries of the state; the scalars in `metrics` are logged. A log is the mean
             over the batches of an epoch, weighted by their rows. The batch has the structure of
             the data: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or the tree that a source
-            yields. The last batch of arrays has only the remaining rows. In an evaluation
+            yields. The last batch has only the remaining rows. In an evaluation
             `training` is False, and the key depends only on the number of rows before the batch.
         on_nonfinite: reaction of `fit` to a step that returns NaN or infinity: "raise" an error
             with the run and the batch, "skip" the update with a warning at the end of the epoch,
@@ -202,7 +202,8 @@ class Trainer(Configurable):
         # Inside a transformation the step becomes a part of the outer program.
         traced = any(isinstance(a, Tracer) for a in jax.tree.leaves((run, batch)))
         try:
-            new, logs = (step.train_logs if traced else step.compiled_step)(self, run, batch)
+            compute = step.train_logs if traced else step.compiled_step
+            new, logs = compute(step.training_form(self), run, batch)
         except (RuntimeError, ValueError):  # JAX raises either for a donated array
             checks.check_alive(run, "step")
             raise
@@ -260,8 +261,10 @@ class Trainer(Configurable):
                 grain, or a function of the step number.
             y: the targets, in the same forms; None for an objective of `x` alone, or for a model
                 whose layers return their losses.
-            batch_size: rows of a step, 32 by default. The last batch is filled up with rows that
-                affect no loss, gradient or metric; see `fkeras.training.data.array_feed`.
+            batch_size: rows of a step, 32 by default. The last batch has the remaining rows:
+                results equal those of `step` on batches of exactly these rows. If the rows of a
+                batch depend on each other, as in BatchNormalization, a short last batch compiles
+                a second program; see "What fit guarantees".
             epochs: the number of the last epoch.
             verbose: 0, 1, 2 or "auto"; see `Progress`.
             callbacks: values of `Callback`.
@@ -420,7 +423,8 @@ class Trainer(Configurable):
         Args:
             run: the run; only its model and state are used.
             x: an array, or a list or dictionary of arrays.
-            batch_size: rows of a batch, 32 by default.
+            batch_size: rows of a batch, 32 by default. Fewer rows are filled up to a power of
+                two, if the outputs of a row depend on no other row.
             verbose: accepted as in `fit`; `predict` writes no output.
             steps: largest number of batches.
         """

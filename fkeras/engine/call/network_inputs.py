@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,50 +25,51 @@ def match_inputs(network: Any, arguments: tuple, noun: str = "inputs") -> list[A
     Raises:
         FKerasError: for inputs in another structure.
     """
-    # as in Keras, a list of one array serves a single input, and one array a list of one input
     template = network.graph.inputs
-    if isinstance(template, Ref):
-        if (
-            len(arguments) == 1
-            and isinstance(arguments[0], list | tuple)
-            and len(arguments[0]) == 1
-        ):
-            arguments = tuple(arguments[0])
-        if len(arguments) == 1 and not isinstance(arguments[0], list | tuple | Mapping):
-            return list(arguments)
-    else:
-        tree = arguments[0] if len(arguments) == 1 else list(arguments)
-        leaves = structure.match(template, tree)
-        if leaves is None and not isinstance(tree, list | tuple | Mapping):
-            leaves = structure.match(template, [tree])  # one array serves a list of one input
-        if leaves is not None:
-            return leaves
-        if isinstance(tree, Mapping):
-            if template.kind == "dict":
-                _raise_keys(network, template, tree, noun)
-            expected = structure.draw(template, lambda slot: network.graph.coords[slot].layer)
-            raise FKerasError(
-                f"{network.where}: expected {noun} as {expected}, received a dictionary with the keys "
-                f"{', '.join(map(str, list(tree)[:12]))}. Pass the {noun} in that structure; a model "
-                "closed over a dictionary, fk.Model({'a': a, 'b': b}, outputs), takes a dictionary.",
-                layer=network.where,
-            )
+    tree = arguments[0] if len(arguments) == 1 else list(arguments)
+    values = in_order(network.graph, tree)
+    if values is None and not isinstance(tree, list | tuple | Mapping):
+        values = structure.match(template, [tree])  # one array serves a list of one input
+    if values is not None:
+        return values
+    if isinstance(tree, Mapping):
+        is_dict = isinstance(template, Branch) and template.kind == "dict"
+        _raise_keys(network, template.keys if is_dict else network.graph.input_names, tree, noun)
     names = network.graph.input_names
     expected = structure.draw(template, lambda slot: network.graph.coords[slot].layer)
     count = len(jax.tree.leaves(arguments, is_leaf=lambda v: isinstance(v, Spec)))
+    is_list = len(arguments) == 1 and isinstance(tree, list | tuple)
+    received = f"a {type(tree).__name__} of {count}" if is_list else count
     raise FKerasError(
-        f"{network.where}: expected {len(names)} {noun} as {expected}, received {count}. Pass "
+        f"{network.where}: expected {len(names)} {noun} as {expected}, received {received}. Pass "
         "them in that structure.",
         layer=network.where,
     )
 
 
-def _raise_keys(network: Any, template: Branch, tree: Mapping, noun: str) -> None:
-    missing_keys = [k for k in template.keys if k not in tree]
-    unknown_keys = [k for k in tree if k not in template.keys]
-    hint = suggest(str(unknown_keys[0]), map(str, template.keys)) if unknown_keys else ""
+def in_order(graph: Any, x: Any) -> list[Any] | None:
+    """The arrays of `x` in the order of the graph's inputs; None for another structure.
+
+    As in Keras, a list of one array serves a single input, and a dictionary by the names of the inputs
+    serves a single input or a list of inputs.
+    """
+    template = graph.inputs
+    is_dict = isinstance(template, Branch) and template.kind == "dict"
+    if isinstance(x, Mapping) and not is_dict:
+        names = graph.input_names
+        return [x[name] for name in names] if {*x} == {*names} else None
+    if isinstance(template, Ref):
+        x = x[0] if isinstance(x, list | tuple) and len(x) == 1 else x
+        return None if isinstance(x, list | tuple) else [x]
+    return structure.match(template, x)
+
+
+def _raise_keys(network: Any, names: Sequence[Any], tree: Mapping, noun: str) -> None:
+    missing_keys = [k for k in names if k not in tree]
+    unknown_keys = [k for k in tree if k not in names]
+    hint = suggest(str(unknown_keys[0]), map(str, names)) if unknown_keys else ""
     raise FKerasError(
-        f"{network.where}: expected {noun} by the names {', '.join(map(str, template.keys))}; "
+        f"{network.where}: expected {noun} by the names {', '.join(map(str, names))}; "
         f"missing: {', '.join(map(str, missing_keys)) or 'none'}; unknown: "
         f"{', '.join(map(str, unknown_keys)) or 'none'}.{hint} Pass a dictionary with these names.",
         layer=network.where,
@@ -146,15 +147,9 @@ def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
     return jnp.asarray(value, dtype=spec.dtype)
 
 
-def alone(graph: Any, x: Any) -> Any:
-    """`x`, or its only entry: a list of one array serves a graph of one input."""
-    is_single = isinstance(graph.inputs, Ref) and isinstance(x, list | tuple) and len(x) == 1
-    return x[0] if is_single else x
-
-
 def inputs_of(graph: Any, x: Any) -> tuple:
     """The arrays of `x` in the order of the graph's inputs; empty for another structure."""
-    return tuple(structure.match(graph.inputs, alone(graph, x)) or ())
+    return tuple(in_order(graph, x) or ())
 
 
 def check_ranges(network: Any, x: Any, where: str) -> None:

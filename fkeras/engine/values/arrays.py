@@ -102,11 +102,11 @@ def read_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
         array = _convert(value, where)
         if isinstance(array, jax.Array):
             return array
-        array = _unbox_numbers(array) if array.dtype == object else array
     else:
         raise TypeError(
             f"{where}: expected arrays, received {kind.__name__}. Convert it: np.asarray(x)."
         )
+    array = _unbox_numbers(array) if array.dtype == object else array
     dtype = array.dtype
     if dtype in TAKEN:
         return array
@@ -154,8 +154,13 @@ def _convert(value: Any, where: str) -> Any:
 
 
 def _unbox_numbers(array: np.ndarray) -> np.ndarray:
-    """Returns an object array of Python numbers, as tables with mixed columns give, as numbers."""
+    """Returns an object array of Python numbers, as tables with mixed columns give, as numbers.
+
+    Strings come back as an array of strings, for the message.
+    """
     values = array.ravel().tolist()
+    if values and all(isinstance(v, str) for v in values[:100]):
+        return array.astype(str)
     if not all(isinstance(v, bool | int | float | np.number | np.bool) for v in values):
         return array
     return np.array(values).reshape(array.shape)

@@ -136,6 +136,13 @@ class MultiOptimizer(BaseOptimizer):
     loss_scale_factor: OptionalReal = option(default=None, convert=real(above=0, optional=True))
     name: str | None = option(default=None, convert=text(optional=True))
 
+    def canonical(self) -> Self:
+        pairs = tuple(
+            (pattern, o.canonical() if isinstance(o, BaseOptimizer) else o)
+            for pattern, o in self.optimizer_map
+        )
+        return dataclasses.replace(self, optimizer_map=pairs, name=None)
+
     def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
         return loss if self.loss_scale_factor is None else scaled(loss, self.loss_scale_factor)
 

@@ -1,9 +1,7 @@
 """Splits arrays into batches: resident on the device if they fit, otherwise sent in chunks.
 
-Every batch has the full size, so that one compiled program serves all batches. The rows that fill
-up the last batch come from the beginning of the same order, and affect no loss, gradient or metric.
-In training, BatchNormalization includes these rows in its statistics; with shuffling they are a
-random sample of the epoch, so the statistics stay unbiased.
+Every batch has the full size, so that one compiled program serves all batches: copies of the last row
+fill up the last batch. If these rows would change a result, the last batch is a call of its own.
 """
 
 from __future__ import annotations
@@ -55,8 +53,7 @@ class Feed:
         steps: number of batches of an epoch.
         resident: the padded arrays from which a compiled step gathers rows, on the device (on the
             host for a single small batch); None if the arrays do not fit.
-        exact: whether the last batch has only the remaining rows, in a separate call, because
-            objectives and losses of layers cannot ignore filled-up rows.
+        exact: whether the last batch has only the remaining rows, in a call of its own.
         sums: empty sums of the losses and metrics of these rows.
         send: moves stacked batches to the devices of several processes; None for one process.
 
@@ -103,7 +100,7 @@ class Feed:
         """
         padded_count = order_room(len(self), self.size)
         if run is None:
-            order = np.arange(padded_count, dtype="int32") % np.int32(len(self))
+            order = np.minimum(np.arange(padded_count, dtype="int32"), np.int32(len(self) - 1))
             return order if self.resident is None else jax.device_put(order)
         count, step = np.int32(len(self)), np.int32(step)
         order = host_arrays.compiled_order(count, padded_count, run.key_data, step, run.impl)
@@ -126,9 +123,11 @@ class Feed:
         return jax.tree.map(spec, self.tree)
 
     def batch(self, number: int) -> Any:
-        """Returns a batch on the host in the original order; the last batch is filled up."""
+        """Returns a batch on the host in the original order; the last batch as in an epoch."""
         start, stop = number * self.size, (number + 1) * self.size
-        rows = slice(start, stop) if stop <= len(self) else np.arange(start, stop) % len(self)
+        rows = slice(start, stop)
+        if stop > len(self) and not self.exact:
+            rows = np.minimum(np.arange(start, stop), len(self) - 1)
         return jax.tree.map(host_arrays.canonical, host_arrays.take(self.tree, rows))
 
 
@@ -143,7 +142,7 @@ class Epoch:
 
     def __init__(self, feed: Feed, order: Any, done: int):
         self.feed, self.order, self.done = feed, order, done
-        self.failure: BaseException | None = None  # as of `BatchEpoch`; arrays never fail
+        self.is_at_state = True  # as of `BatchEpoch`; an order of rows has no state
 
     def take(self, number: int) -> tuple[tuple, int] | None:
         """Returns `(rows, taken)` for `step.batch_at`, or None at the end of the epoch."""

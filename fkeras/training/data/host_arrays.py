@@ -19,7 +19,7 @@ _BLOCK = 1 << 24  # bytes of a part of an array that a check casts at once
 def as_host(tree: Any, what: str) -> Any:
     """Returns the tree with its leaves as NumPy arrays, without casting.
 
-    Labels and ids are checked in their original dtypes; `canonical` casts later. A memory-mapped
+    A list of numbers, or of such lists, is one array. Labels and ids are checked in their original dtypes; `canonical` casts later. A memory-mapped
     array stays memory-mapped: its rows are cast when a batch reads them.
 
     Raises:
@@ -33,12 +33,12 @@ def as_host(tree: Any, what: str) -> Any:
                 "Inside jit, grad or vmap use trainer.run(run, (x, y), epochs), or "
                 "trainer.step(run, (x, y))."
             )
-        array = arrays.read_array(leaf, what)
+        array = arrays.read_array(listed(leaf, what), what)
         if isinstance(array, jax.Array):
             array = arrays.read_array(np.asarray(array), what)
         return array
 
-    return jax.tree.map(convert, tree, is_leaf=_is_leaf)
+    return jax.tree.map(convert, tree, is_leaf=is_leaf)
 
 
 def check_fits(tree: Any, what: str) -> None:
@@ -77,8 +77,38 @@ def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield start, array[start : start + size]
 
 
-def _is_leaf(value: Any) -> bool:
-    return value is not None and not isinstance(value, Mapping | list | tuple)
+def is_leaf(value: Any) -> bool:
+    """Returns whether a part of a batch is one array: no tree, or a list of numbers.
+
+    Example:
+        >>> is_leaf([[1.0, 2.0], [3.0, 4.0]]), is_leaf([np.ones(2)]), is_leaf({"x": [1.0]})
+        (True, False, False)
+    """
+    first = value
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    is_number = isinstance(first, bool | int | float | np.number)
+    is_tree = isinstance(value, Mapping | list | tuple)
+    return is_number if is_tree else value is not None
+
+
+def listed(leaf: Any, what: str) -> Any:
+    """Returns a list of numbers, or of such lists, as an array; other values unchanged.
+
+    Raises:
+        TypeError: for lists of different lengths, or of other values.
+    """
+    if not isinstance(leaf, list | tuple):
+        return leaf
+    try:
+        array = np.asarray(leaf)
+    except (ValueError, OverflowError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise TypeError(
+            f"{what}: expected numbers in rows of one length, received a list that cannot be "
+            f"converted: {reason:.200}. Pad the rows to one length: fk.utils.pad_sequences(rows)."
+        ) from error
+    return array
 
 
 def length(tree: Any) -> int:
@@ -121,7 +151,7 @@ def order_of(count: Any, room: int, key: jax.Array, step: Any) -> jax.Array:
 
     Args:
         count: number of rows, at most `room`.
-        room: length of the result; entries after `count` repeat the order from its beginning.
+        room: length of the result; entries after `count` repeat the last row of the order.
         key: a typed key.
         step: number of steps before the epoch.
 
@@ -139,7 +169,7 @@ def order_of(count: Any, room: int, key: jax.Array, step: Any) -> jax.Array:
     # `jax.random.permutation` needs a static count, so data sets of each length would compile.
     # Sorting random draws works with a traced `count`: `is_padding` moves the padding to the end.
     _, _, order = jax.lax.sort((is_padding, draws, indices), num_keys=2)
-    return jnp.take(order, indices % jnp.asarray(count, "int32"))
+    return jnp.take(order, jnp.minimum(indices, jnp.asarray(count, "int32") - 1))
 
 
 @functools.partial(jax.jit, static_argnums=(1, 4))

@@ -1,15 +1,17 @@
 """Feeds of several processes: the batches of all processes are one batch.
 
-Each process reads its own source. The processes agree on the number of batches before each device call.
-A process whose source has ended contributes rows that affect no loss, gradient or metric, until all
-sources have ended; then the pass ends in all processes.
+Each process reads its own source. The processes agree on the batches, and on the rows of each, before a
+device call. A process whose source has ended contributes no rows until all sources have ended; then the
+pass ends in all processes. Missing rows are filled up where this changes no result; otherwise the batch
+is a call of its own with the rows that exist.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +19,8 @@ import numpy as np
 
 from fkeras.engine.values.arrays import computed_dtype
 from fkeras.training.data import array_feed, host_arrays
-from fkeras.training.data.stream_feed import BatchEpoch, Batches
+from fkeras.training.data.stream_epoch import END, BatchEpoch
+from fkeras.training.data.stream_feed import Batches, specs
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.facts import digest
 from fkeras.training.processes.service import ProcessError
@@ -59,6 +62,15 @@ class JointBatches(Batches):
     def rows(self, steps: int) -> int:
         return super().rows(steps) * self.shares
 
+    def is_alone(self, batch: Any) -> bool:
+        """Returns False: the rows of all processes decide, in `JointEpoch`."""
+        return False
+
+    def fills_joint(self, count: int) -> bool:
+        """Returns whether a batch of `count` rows of all processes may be filled up."""
+        size = self.size * self.shares
+        return count == size or self.fills(specs(self.first, size), count)
+
     def example(self, step: int = 0) -> Any:
         def all_rows(spec: Any) -> jax.ShapeDtypeStruct:
             return jax.ShapeDtypeStruct((spec.shape[0] * self.shares, *spec.shape[1:]), spec.dtype)
@@ -79,7 +91,7 @@ class JointBatches(Batches):
         remaining = batches
         while remaining > 0:
             number = 0
-            while number < remaining and next(self._current(), None) is not None:
+            while number < remaining and next(self._current(), END) is not END:
                 number += 1
             # A process whose source ends earlier waits for the longest source of the pass.
             longest = max(self.group.agree(number, "the skipped batches"))
@@ -96,8 +108,8 @@ class JointBatches(Batches):
     def read_form(self, step: int) -> None:
         """Reads a batch of another pass, whose form the rows that count nothing need."""
         # a training that resumes in the last batches of a pass may get no batch in this process
-        batch = None if self.once else next(self._pass_at(step), None)
-        if batch is None:
+        batch = END if self.once else next(self._pass_at(step), END)
+        if batch is END:
             raise self.ended()
         self.read(batch, 0)
 
@@ -160,6 +172,13 @@ class JointEpoch:
         self.feed, self.own, self.done = feed, own, own.done
         #: exception of the source of a process, after which the loader's state is not known
         self.failure: BaseException | None = None
+        #: calls of batches that the processes have read: `(rows, batches)`
+        self.waiting: list[tuple[tuple, int]] = []
+
+    @property
+    def is_at_state(self) -> bool:
+        """Whether the loader's state is that after the taken batches."""
+        return self.failure is None and not self.waiting
 
     def state(self) -> Any:
         """Returns the state of this process's loader."""
@@ -167,49 +186,59 @@ class JointEpoch:
 
     def take(self, number: int) -> tuple[tuple, int] | None:
         """Returns `(rows, taken)` for `step.batch_at`, or None at the end of the epoch."""
+        if not self.waiting:
+            self._read(number)
+        if not self.waiting:
+            return None
+        rows, taken = self.waiting.pop(0)
+        self.done += taken
+        return rows, taken
+
+    def _read(self, number: int) -> None:
+        """Reads up to `number` batches in all processes."""
         feed = self.feed
         if feed.steps is not None:
             number = min(number, feed.steps - self.done)
         if number <= 0:
-            return None
+            return
         self.own.done = self.done
         chunk = self.own.take(number)
-        counts = self._agree(chunk)
-        if not any(counts) and feed.steps is not None and feed.received:
+        counts, limit = self._agree(chunk)
+        if not any(counts.values()) and feed.steps is not None and feed.received:
             # All sources have ended: all processes begin the next pass together.
             self.own.begin_pass()
             chunk = self.own.take(number)
-            counts = self._agree(chunk)
-        taken = max(counts) if self.failure is None else min(counts)
+            counts, limit = self._agree(chunk)
+        taken = min(max(map(len, counts.values())), limit)
         if taken == 0:
             self._ended()
-            return None
+            return
         if feed.first is None:
             feed.read_form(self.own.step + self.done)
         feed.compare_first()
         feed.received = True
-        rows = self._filled(chunk, taken)
-        self.done += taken
-        return rows, taken
+        rows = [sum(r[index] for r in counts.values() if index < len(r)) for index in range(taken)]
+        self.waiting = list(self._calls(chunk, rows))
 
-    def _agree(self, chunk: Any) -> list[int]:
-        """Returns the number of batches of each process; if a source raised, of those processes."""
-        feed = self.feed
-        number = 0 if chunk is None else chunk[1]
+    def _agree(self, chunk: Any) -> tuple[dict[int, list[int]], int]:
+        """Returns `(counts, limit)`: rows of each batch by share, and the number of usable batches."""
+        feed, group = self.feed, self.feed.group
+        rows = [] if chunk is None else chunk[0][1][: chunk[1]].tolist()
         # all rows of processes with one share must be equal; the others are compared once
-        compares = not feed.received or feed.shares < feed.group.count
+        compares = not feed.received or feed.shares < group.count
         value = digest(_batches_of(chunk)) if compares else 0
-        own = [number, self.own.failure is not None, feed.share[0], value]
-        numbers, failed, shares, digests = zip(
-            *feed.group.agree(own, "the number of batches"), strict=True
+        own = [rows, self.own.failure is not None, feed.share[0], value]
+        counts, failed, shares, digests = zip(
+            *group.agree(own, "the batches of a call"), strict=True
         )
+        limit = max(map(len, counts))
         if any(failed):
             # The process raises in the next call. The others have read batches that nobody trains on.
             self.failure = self.own.failure or ProcessError("the source of another process raised")
-            return [number for number, fails in zip(numbers, failed, strict=True) if fails]
-        if compares:
+            limit = min(len(rows) for rows, fails in zip(counts, failed, strict=True) if fails)
+        elif compares:
             feed.compare_rows(shares, digests)
-        return list(numbers)
+        return dict(zip(shares, counts, strict=True)), limit
 
     def _ended(self) -> None:
         feed = self.feed
@@ -222,37 +251,34 @@ class JointEpoch:
                 "source."
             )
 
-    def _filled(self, chunk: Any, taken: int) -> tuple:
-        """Returns the rows of all processes, with rows that count nothing where a source ended."""
+    def _calls(self, chunk: Any, rows: list[int]) -> Iterator[tuple[tuple, int]]:
+        """Yields `(rows, batches)` of the device calls for some batches.
+
+        Args:
+            chunk: the batches of this process, or None.
+            rows: the number of rows that all processes have of each batch.
+        """
         feed = self.feed
-        if feed.exact:
-            self._check_exact(chunk)
         if chunk is None:
             row_bytes = sum(a[:1].nbytes for a in jax.tree.leaves(feed.first))
             capacity = array_feed.capacity_of(row_bytes, feed.size)
             arrays = jax.tree.map(lambda a: _repeated(a, capacity, feed.size), feed.first)
-            numbers = np.zeros(capacity, "int32")
+            counts = np.zeros(capacity, "int32")
         else:
-            (arrays, numbers), own = chunk
-            for array in jax.tree.leaves(arrays) if own < taken else ():
-                array[own:taken] = array[:1]
-        if feed.exact:
-            return feed.join(arrays), np.asarray([numbers[0] * feed.shares], "int32")
-        valid = np.arange(feed.size) < numbers[:, None]
-        return feed.join((arrays, valid))
-
-    def _check_exact(self, chunk: Any) -> None:
-        rows = 0 if chunk is None else int(chunk[0][1][0])
-        all_rows = self.feed.group.agree(rows, "the rows of the batch")
-        if len(set(all_rows)) > 1:
-            position = next(i for i, n in enumerate(all_rows) if n != all_rows[0])
-            process = self.feed.group.members[position]
-            raise ProcessError(
-                f"Trainer.{self.feed.what}, batch {self.done + 1}: expected batches of equal numbers of "
-                f"rows from all processes, received {all_rows}. An objective or a loss of a layer "
-                "cannot leave out rows: drop the remaining rows of each pass.",
-                process,
-            )
+            (arrays, counts), own = chunk
+            for array in jax.tree.leaves(arrays) if own < len(rows) else ():
+                array[own : len(rows)] = array[:1]
+        stacked = arrays, np.arange(feed.size) < counts[:, None]
+        start = 0
+        for fills, group in itertools.groupby(rows, feed.fills_joint):
+            numbers = list(group)
+            if fills:
+                batches = jax.tree.map(lambda a, n=start: np.roll(a, -n, axis=0), stacked)
+                yield feed.join(batches), len(numbers)
+            for index, number in enumerate(() if fills else numbers, start):
+                batch = jax.tree.map(lambda a, n=index: a[n : n + 1], stacked)
+                yield (*feed.join(batch), np.arange(number, dtype="int32")), 1
+            start += len(numbers)
 
 
 def _batches_of(chunk: Any) -> Any:

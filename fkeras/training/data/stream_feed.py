@@ -1,26 +1,32 @@
 """Feeds batches from an iterable, a generator, a loader or a function of the step.
 
 The batches of a chunk are stacked, so that one device call takes several. A batch with fewer rows
-than the first batch is filled up with copies of its first row, which affect no loss or metric.
+than the first batch is filled up with copies of its first row where these change no result; otherwise
+the batch is a call of its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import numpy as np
 
 from fkeras.engine.values.arrays import computed_dtype, is_array_like
-from fkeras.training.data import array_feed, host_arrays
+from fkeras.training.data import host_arrays
+from fkeras.training.data.stream_epoch import END, BatchEpoch, copied
+
+#: seconds after which a source without a known length may be endless
+_LONG = 60.0
 
 
 def is_batches(x: Any) -> bool:
     """Returns whether `x` yields batches: an iterator, a function, or an iterable of batches."""
-    # A list of tuples is a list of batches; any other list is a list of inputs, as in Keras.
-    if isinstance(x, list) and x and all(isinstance(batch, tuple) for batch in x):
+    # A list that begins with a tuple is a list of batches; any other list is a list of inputs, as in
+    # Keras.
+    if isinstance(x, list) and x and isinstance(x[0], tuple):
         return True
     array = hasattr(x, "shape") or is_array_like(x)
     if array or isinstance(x, dict | list | tuple | str | bytes):
@@ -40,7 +46,7 @@ class Batches:
             weights.
         host: `(batch, call) -> tree`: converts a batch to arrays on the host; rejects a batch of
             another structure.
-        exact: whether every batch is a separate call with its real rows only.
+        fills: `(full batch, count) -> bool`: whether a batch of `count` rows may be filled up.
         sums: empty sums of the losses and metrics of the batches.
         first: the first batch, on the host; all batches must have its shapes and dtypes.
         running: the iterator of the current pass.
@@ -48,6 +54,7 @@ class Batches:
         full: number of rows of a full batch, if a checkpoint knows it.
         positioned: whether `running` is at the right batch already, after a resume or a peek.
         peeked: `(step, batch)` if `example` read the first batch before the first epoch.
+        may_be_endless: whether no pass over the source has ended yet.
     """
 
     source: Any
@@ -55,7 +62,7 @@ class Batches:
     what: str
     check: Callable[[Any, int], Any]
     host: Callable[[Any, str], Any] = host_arrays.as_host
-    exact: bool = False
+    fills: Callable[[Any, int], bool] = lambda batch, count: True
     sums: Any = None
     first: Any = None
     running: Iterator[Any] | None = None
@@ -63,6 +70,7 @@ class Batches:
     full: int = 0
     positioned: bool = False
     peeked: tuple[int, Any] | None = None
+    may_be_endless: bool = True
 
     def __post_init__(self) -> None:
         if self._by_step and self.steps is None:
@@ -91,6 +99,11 @@ class Batches:
     def rows(self, steps: int) -> int:
         """Returns the number of rows in `steps` batches, if all are full."""
         return steps * self.size
+
+    def is_alone(self, batch: Any) -> bool:
+        """Returns whether a batch is a call of its own: a short batch that may not be filled up."""
+        count = host_arrays.length(batch)
+        return count < self.size and not self.fills(specs(batch, self.size), count)
 
     def epoch(self, run: Any, step: Any = 0, begin: int = 0) -> BatchEpoch:
         """Returns the batches of the epoch that began at `step`, from batch `begin` on."""
@@ -126,10 +139,9 @@ class Batches:
             step: the number of the first step, for a source that is a function of the step.
         """
         if self.first is None and self.peeked is None:
-            self.peeked = (step, self._first(step))
-        _, batch = self.peeked or (step, None)
-        host = self.first if batch is None else self.host(batch, f"{self.what}, batch 1")
-        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, computed_dtype(a.dtype)), host)
+            self.peeked = (step, copied(self._host(self._first(step), 0)))
+        host = self.first if self.peeked is None else self.peeked[1]
+        return specs(host, host_arrays.length(host))
 
     def _first(self, step: int) -> Any:
         try:
@@ -137,19 +149,19 @@ class Batches:
                 return self.source(step)
             running = self._pass_at(step)
             self.running, self.positioned = running, True
-            batch = next(running, None)
+            batch = next(running, END)
         except Exception as error:
             error.add_note(f"while batch 1 of Trainer.{self.what} was read")
             raise
-        if batch is None:
+        if batch is END:
             raise self.ended()
         return batch
 
     def unpeek(self, step: int) -> Any:
-        """Returns the batch that `example` read, if it is the batch of this step; None otherwise."""
-        peeked_step, batch = self.peeked or (step, None)
+        """Returns the batch that `example` read, if it is the batch of this step; `END` otherwise."""
+        peeked_step, batch = self.peeked or (step, END)
         self.peeked = None
-        return batch if peeked_step == step or not self._by_step else None
+        return batch if peeked_step == step or not self._by_step else END
 
     def ended(self) -> ValueError:
         """Returns the error for a source without batches."""
@@ -173,7 +185,7 @@ class Batches:
             return
         # For an iterator, the batch that `example` read is gone and counts as skipped. Another
         # source begins a new pass below, which yields that batch again.
-        batches -= self.once and self.unpeek(0) is not None
+        batches -= self.once and self.unpeek(0) is not END
         self.peeked = None
         running: Any = self._pass_at(step)
         self.running, self.positioned = running, True
@@ -193,16 +205,36 @@ class Batches:
         """
         for skipped in range(batches):
             assert self.running is not None  # `again` replaces the iterator at the end of a pass
-            if next(self.running, None) is None and self.again(step + skipped) is None:
+            if next(self.running, END) is END and self.again(step + skipped) is END:
                 return
 
     def again(self, step: int) -> Any:
-        """Begins a new pass and returns its first batch; None for an iterator at its end."""
+        """Begins a new pass and returns its first batch; `END` for an iterator at its end."""
         if self.once:
-            return None
+            return END
         self.begin_pass(step)
         assert self.running is not None
-        return next(self.running, None)
+        return next(self.running, END)
+
+    def warn_if_endless(self, seconds: float, batches: int) -> None:
+        """Warns once if an epoch that ends with its source does not end.
+
+        Args:
+            seconds: the time since the epoch began.
+            batches: the number of batches since then.
+        """
+        has_length = hasattr(type(self.source), "__len__")
+        if seconds < _LONG or self.steps is not None or has_length or not self.may_be_endless:
+            return
+        self.may_be_endless = False
+        call, _, part = self.what.partition(": ")
+        name = "validation_steps" if part else {"fit": "steps_per_epoch"}.get(call, "steps")
+        warnings.warn(
+            f"Trainer.{self.what}: the source has yielded {batches} batches in {seconds:.0f} seconds "
+            f"and has not ended. Without {name} the source has to end; for an endless source pass "
+            f"{name}, the number of batches.",
+            stacklevel=2,
+        )
 
     def begin_pass(self, step: int) -> None:
         """Begins a new pass over the source."""
@@ -210,10 +242,9 @@ class Batches:
 
     def read(self, batch: Any, number: int) -> Any:
         """Returns a batch as host arrays, checked against the first batch."""
-        what = f"{self.what}, batch {number + 1}"
-        host = self.host(batch, what)
+        host = self._host(batch, number)
         if self.first is not None:
-            self._compare(host, what)
+            self._compare(host, f"{self.what}, batch {number + 1}")
         try:
             batch = jax.tree.map(host_arrays.canonical, self.check(host, self.size))
         except Exception as error:
@@ -222,6 +253,16 @@ class Batches:
         if self.first is None:
             self.first = jax.tree.map(host_arrays.canonical, host)
         return batch
+
+    def _host(self, batch: Any, number: int) -> Any:
+        what = f"{self.what}, batch {number + 1}"
+        if batch is None:
+            raise TypeError(
+                f"Trainer.{what}: expected a batch, received None. Let the source end after its last "
+                "batch, or skip entries that are None: (batch for batch in source if batch is not "
+                "None)."
+            )
+        return self.host(batch, what)
 
     def _compare(self, batch: Any, what: str) -> None:
         first_leaves, structure = jax.tree_util.tree_flatten_with_path(self.first)
@@ -246,106 +287,15 @@ class Batches:
                 )
 
 
-class BatchEpoch:
-    """Remaining batches of an epoch; `take` returns the next batches.
+def specs(batch: Any, count: int) -> Any:
+    """Returns the specs of a batch with `count` rows.
 
-    Attributes:
-        done: number of batches that are done.
-        failure: exception of the source, which the next `take` raises.
-        holds: whether `take` returns None at the end of a pass even if the epoch needs more batches;
-            `begin_pass` then continues.
+    Example:
+        >>> specs((np.zeros((3, 2)), None), 8)
+        (ShapeDtypeStruct(shape=(8, 2), dtype=float32), None)
     """
 
-    def __init__(self, feed: Batches, iterator: Iterator | None, step: int, done: int):
-        self.feed, self.iterator, self.step, self.done = feed, iterator, step, done
-        self.failure: BaseException | None = None
-        self.holds = False
+    def spec(array: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((count, *array.shape[1:]), computed_dtype(array.dtype))
 
-    def begin_pass(self) -> None:
-        """Begins the next pass over the source, at the end of a pass."""
-        feed = self.feed
-        if self.iterator is not None and not feed.once:
-            feed.begin_pass(self.step + self.done)
-            self.iterator = feed.running
-
-    def take(self, number: int) -> tuple[tuple, int] | None:
-        """Returns `(rows, taken)` for `step.batch_at`, or None at the end of the epoch.
-
-        If the source raises, the method returns the batches before; the next call raises.
-        """
-        # The delay lets the loop train on those batches, and the checkpoint counts them.
-        if self.failure is not None:
-            raise self.failure
-        feed, batches, capacity = self.feed, [], 1
-        if feed.steps is not None:
-            number = min(number, feed.steps - self.done)
-        number = min(number, 1) if feed.exact else number
-        while len(batches) < number:
-            try:
-                batch = self._next()
-            except BaseException as error:  # KeyboardInterrupt must not lose batches, either
-                self.failure = error
-                if not batches:
-                    raise
-                break
-            if batch is None:
-                break
-            batches.append(batch)
-            self.done += 1
-            row_bytes = sum(a[:1].nbytes for a in jax.tree.leaves(batch))
-            capacity = 1 if feed.exact else array_feed.capacity_of(row_bytes, feed.size)
-            number = min(number, capacity)
-        if not batches:
-            return None
-        # Stacked to the full capacity, so that chunks of fewer batches use the same program.
-        counts = np.zeros(capacity, "int32")
-        counts[: len(batches)] = [host_arrays.length(b) for b in batches]
-        size = int(counts[0]) if feed.exact else feed.size
-
-        def stack(*arrays: np.ndarray) -> np.ndarray:
-            out = np.empty((capacity, size, *arrays[0].shape[1:]), arrays[0].dtype)
-            for index, array in enumerate(arrays):
-                out[index, : len(array)] = array
-                # A copy of a real row: zeros could give NaN in a layer (a division by a norm).
-                out[index, len(array) :] = array[:1]
-            return out
-
-        return (jax.tree.map(stack, *batches), counts), len(batches)
-
-    def state(self) -> Any:
-        """Returns the loader's state after the taken batches; None for a source without state."""
-        get_state = getattr(self.iterator, "get_state", None)
-        return None if get_state is None else get_state()
-
-    def _next(self) -> Any:
-        feed = self.feed
-        try:
-            batch = feed.unpeek(self.step + self.done)
-            if batch is not None:
-                pass
-            elif self.iterator is None:
-                batch = feed.source(self.step + self.done)
-            else:
-                batch = next(self.iterator, None)
-                if batch is None and feed.steps is not None and feed.seen and not self.holds:
-                    batch = feed.again(self.step + self.done)
-                    self.iterator = feed.running
-        except Exception as error:
-            error.add_note(f"while batch {self.done + 1} of Trainer.{feed.what} was read")
-            raise
-        if batch is None:
-            if not self.holds:
-                self._ended()
-            return None
-        feed.seen += 1
-        return feed.read(batch, self.done)
-
-    def _ended(self) -> None:
-        feed = self.feed
-        if self.done == 0:
-            raise feed.ended()
-        if feed.steps is not None and self.done < feed.steps:
-            raise ValueError(
-                f"Trainer.{feed.what}: expected {feed.steps} batches per epoch, but the source "
-                f"ended after {self.done}. Reduce steps_per_epoch, or pass a longer source."
-            )
+    return jax.tree.map(spec, batch)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import sublayers
-from fkeras.engine.call.network_inputs import alone
+from fkeras.engine.call.network_inputs import in_order
 from fkeras.engine.config.converters import integer, real
 from fkeras.engine.tree.donated import check_donated
 from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
@@ -133,7 +133,7 @@ def _nonfinite_mask(block: np.ndarray, start: int, removed: np.ndarray | None) -
 def check_inputs(model: Any, x: Any, size: int) -> None:
     """Rejects batches of `size` rows that do not fit the model, before any compilation."""
     graph = model.graph
-    values = structure.match(graph.inputs, alone(graph, x))
+    values = in_order(graph, x)
     if values is not None:
         pairs = zip((graph.specs[slot] for slot in graph.input_slots), values, strict=True)
         if all(_fits(spec, value, size) for spec, value in pairs):

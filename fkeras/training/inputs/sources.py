@@ -15,6 +15,7 @@ from fkeras.training.data import array_feed, batch_parts, host_arrays
 from fkeras.training.data.joint_feed import JointBatches
 from fkeras.training.data.stream_feed import Batches, is_batches
 from fkeras.training.inputs import checks, ids
+from fkeras.training.inputs.padding import fills_up
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.step import objective, outputs, sharding, shares
 from fkeras.training.step.objective_call import refuse_class_weight
@@ -41,7 +42,7 @@ def training_feeds(
             sample_weight=sample_weight,
             validation_split=options.validation_split,
         )
-        feed = _batches(trainer, run.model, x, steps, "fit", class_weight, group)
+        feed = _batches(trainer, run, x, steps, "fit", class_weight, True, group)
     else:
         host = _host(trainer, x, y, sample_weight, "fit")
         if options.validation_split:
@@ -56,7 +57,7 @@ def training_feeds(
             check_finite_rows(trainer, run.model, host)
         host = host_arrays.in_memory(host)
         checks.check_stateful(run.model, count, min(size, count), options.shuffle)
-        feed = _arrays(trainer, host, size, steps, group)
+        feed = _arrays(trainer, run, host, size, steps, True, group)
     feed = with_sums(trainer, run, feed, True)
     if validation_data is None:
         return feed, None
@@ -100,25 +101,33 @@ def _feed(
     x, y, sample_weight = rows
     if y is None and is_batches(x):
         _reject_arguments(call, "a source of batches", sample_weight=sample_weight)
-        return _batches(trainer, run.model, x, steps, call, None, group)
+        return _batches(trainer, run, x, steps, call, None, False, group)
     host = _host(trainer, x, y, sample_weight, call)
     count = check_rows(trainer, run.model, host, size)
     checks.check_stateful(run.model, count, min(size, count), False)
-    return _arrays(trainer, host_arrays.in_memory(host), size, steps, group)
+    return _arrays(trainer, run, host_arrays.in_memory(host), size, steps, False, group)
 
 
 def _arrays(
-    trainer: Any, host: tuple, size: int, steps: int | None, group: Alone
+    trainer: Any,
+    run: Any,
+    host: tuple,
+    size: int,
+    steps: int | None,
+    training: bool,
+    group: Alone,
 ) -> array_feed.Feed:
     sharding.check_rows(trainer, size)
     feed = array_feed.feed_of(host, size, steps)
-    # An objective cannot ignore filled-up rows, so its batches are never rounded up to a multiple
-    # of the number of devices.
-    if batch_parts.sees_whole_batch(trainer):
-        feed = dataclasses.replace(_check_steps(feed, steps), exact=True)
+    # the devices of a mesh share full batches evenly
+    padded = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
+    short = len(feed) % padded.size
+    reaches_short = short and (steps is None or steps * padded.size > len(feed))
+    if reaches_short and not fills_up(trainer, run, padded.example(), short, training):
+        feed = dataclasses.replace(feed, exact=True)
     else:
-        feed = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
-        feed = _check_steps(feed, steps)
+        feed = padded
+    feed = _check_steps(feed, steps)
     if group.count == 1:
         return array_feed.placed(feed, trainer.mesh)
     # devices of different memory: the arrays are resident in all processes or in none
@@ -147,31 +156,39 @@ def _reject_arguments(call: str, source_kind: str, **arguments: Any) -> None:
 
 
 def _batches(
-    trainer: Any, model: Any, x: Any, steps: Any, call: str, class_weight: Any, group: Alone
+    trainer: Any,
+    run: Any,
+    x: Any,
+    steps: Any,
+    call: str,
+    class_weight: Any,
+    training: bool,
+    group: Alone,
 ) -> Batches:
-    # NaN in a stream is found by the device (`on_nonfinite`): checking each batch on the host
-    # would delay every step.
+    # In a training the device finds NaN (`on_nonfinite`): checking each batch on the host would
+    # delay every step. An evaluation has no such reaction.
     def checked(batch: Any, size: int) -> Any:
         rows = host_arrays.length(batch)
         if group.count == 1:  # otherwise `joined` checks the rows of all processes
-            # a batch with fewer rows than the first is filled up
-            sharding.check_rows(trainer, rows if exact else max(rows, size))
-        check_rows(trainer, model, batch, rows, finite=False)
-        return weighted(trainer, batch, class_weight, model)
+            sharding.check_rows(trainer, max(rows, size))
+        check_rows(trainer, run.model, batch, rows, finite=not training)
+        return weighted(trainer, batch, class_weight, run.model)
 
     def host(batch: Any, what: str) -> Any:
         return _host_batch(trainer, batch, what)
 
-    exact = batch_parts.sees_whole_batch(trainer)
+    def fills(batch: Any, count: int) -> bool:
+        return fills_up(trainer, run, batch, count, training, ordered=group.count == 1)
+
     if group.count == 1:
-        return Batches(x, steps, call, checked, host, exact)
+        return Batches(x, steps, call, checked, host, fills)
     return JointBatches(
         x,
         steps,
         call,
         checked,
         host,
-        exact,
+        fills,
         group=group,
         share=shares.share_of(trainer),
         join=functools.partial(shares.joined, trainer),
@@ -211,11 +228,11 @@ def _host_batch(trainer: Any, batch: Any, what: str) -> Any:
 
 def _three(x: Any, y: Any, sample_weight: Any, call: str) -> tuple:
     """Returns `(x, y, sample_weight)` on the host; None for missing entries."""
-    weights = None
-    if sample_weight is not None:
-        weights = host_arrays.as_weights(sample_weight, f"{call}: sample_weight")
+    inputs = host_arrays.as_host(x, f"{call}: x")
     targets = None if y is None else host_arrays.as_host(y, f"{call}: y")
-    return host_arrays.as_host(x, f"{call}: x"), targets, weights
+    if sample_weight is None:
+        return inputs, targets, None
+    return inputs, targets, host_arrays.as_weights(sample_weight, f"{call}: sample_weight")
 
 
 def _validation(trainer: Any, data: Any) -> tuple:

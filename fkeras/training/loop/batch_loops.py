@@ -130,7 +130,7 @@ def evaluate(
         rows, number = chunk
         if call_size.fresh and progress is not None:
             progress.compile_starts()
-        static = (trainer, structure)
+        static = (step.evaluation_form(trainer), structure)
         arguments = (leaves, carry, rows, np.int32(number))
         mode = call_size.choose(False, step.compiled_test, (*static, "loop"), arguments)
         # In mode "once" the argument is the index of the batch in `rows`, otherwise the count.
@@ -189,10 +189,15 @@ def predict(
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
-def predict_batch(run: TrainState, x: np.ndarray) -> Any:
-    """Returns the model's outputs on one batch, as NumPy arrays."""
+def predict_batch(run: TrainState, x: np.ndarray, size: int) -> Any:
+    """Returns the model's outputs on one batch, filled up to `size` rows, as NumPy arrays."""
+    count = len(x)
+    if count < size:
+        x = np.concatenate([x, np.broadcast_to(x[-1:], (size - count, *x.shape[1:]))])
     _, value = step.compiled_predict(run.model, run.state, x)
-    return np.asarray(value) if isinstance(value, jax.Array) else jax.tree.map(np.asarray, value)
+    if isinstance(value, jax.Array):
+        return np.asarray(value)[:count]
+    return jax.tree.map(lambda array: np.asarray(array)[:count], value)
 
 
 def _fetch(group: Alone, value: Any, count: int) -> Any:

@@ -141,14 +141,14 @@ class EpochLoop:
         loop_hooks: LoopHooks,
         begin: Point,
     ):
-        self.trainer = trainer
+        self.trainer, self.form = trainer, step.training_form(trainer)
         self.epoch = epoch
         self.call_size = call_size
         self.progress = progress
         self.loop_hooks = loop_hooks
         self.begin = begin
         self.names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
-        self.stacking = stacking_of(trainer, run)
+        self.stacking = stacking_of(self.form, run)
         self.structure, leaves = split(stacked(self.stacking, run))
         self.logs: Mapping[str, Any] = {}
         self.left_out: list[int] = []
@@ -295,7 +295,7 @@ class EpochLoop:
     def _floats(self) -> dict[str, Any]:
         # A training that resumes after the last batch of an epoch has no call and no logs. The run
         # holds the sums from which the logs are computed.
-        logs = self.logs or step.compiled_logs(self.trainer, self.structure, self.leaves)
+        logs = self.logs or step.compiled_logs(self.form, self.structure, self.leaves)
         return as_floats(self.names, logs)
 
     def _call_hooks(self) -> None:
@@ -305,7 +305,7 @@ class EpochLoop:
         new_run, stop = self.loop_hooks.visit(run, self._floats)
         structure, leaves = settled.structure, settled.leaves
         if new_run is not run:
-            self.stacking = stacking_of(self.trainer, new_run)
+            self.stacking = stacking_of(self.form, new_run)
             structure, leaves = split(stacked(self.stacking, new_run))
             leaves = self._owned_leaves(leaves)
             self.next_step = int(new_run.step) if self.large else 0
@@ -328,7 +328,7 @@ class EpochLoop:
             self.progress.compile_starts()
         before, batches = self.leaves, np.int32(number)
         arguments = (before, rows, batches)
-        static = (self.trainer, self.structure, "loop")
+        static = (self.form, self.structure, "loop")
         mode = self.call_size.choose(self.large, step.compiled_train, static, arguments)
         if mode != "loop":
             arguments = (before, rows, np.int32(0))
@@ -340,7 +340,7 @@ class EpochLoop:
             # the expected number and change nothing: the arrays remain those before the NaN.
             mode, arguments = "halting", (before, rows, np.int32(self.next_step))
             self.next_step += 1
-        call_arguments = (self.trainer, self.structure, mode, *arguments)
+        call_arguments = (self.form, self.structure, mode, *arguments)
         function = self.call_size.function(self.large, *call_arguments)
         call = self._open_call(rows, number) if repeated_call is None else repeated_call
         call.before = before
@@ -355,13 +355,13 @@ class EpochLoop:
             call.result = function(*call_arguments)
         self.leaves = call.outcome[0]
         # The cursor of a repeated call stays: the loader has already passed the batches of the call.
-        if repeated_call is None and self.epoch.failure is None:
+        if repeated_call is None and self.epoch.is_at_state:
             self.cursor = call.cursor = (self.epoch.state(), 0)
         return call
 
     def _open_call(self, rows: tuple, number: int) -> Call:
-        # If the loader raised, its state after these batches is unknown: count the batches from
-        # the last known state instead, and skip them when resuming.
+        # If the loader raised or has been read further, its state after these batches is unknown:
+        # count the batches from the last known state instead, and skip them when resuming.
         self.cursor = (self.cursor[0], self.cursor[1] + number)
         return Call((), rows, number, self.epoch.done, self.cursor)
 

@@ -9,6 +9,7 @@ from typing import Any
 from fkeras.training.data import array_feed, host_arrays
 from fkeras.training.data.stream_feed import is_batches
 from fkeras.training.inputs import checks, sources
+from fkeras.training.inputs.padding import predicts_by_row
 from fkeras.training.loop import batch_loops
 from fkeras.training.loop.agreement import compare_call
 from fkeras.training.processes.alone import ALONE, Alone
@@ -30,25 +31,42 @@ def predict(
         group: the processes that predict together.
     """
     # A single batch needs no feed: preparing one costs more than the call of a small model.
-    if steps is None and trainer.mesh is None and checks.is_single_batch(run.model, x, size):
-        return batch_loops.predict_batch(run, x)
+    single = steps is None and trainer.mesh is None and checks.is_single_batch(run.model, x, size)
+    if single:
+        largest = rounded(len(x), size)
+        fills = len(x) == largest or predicts_by_row(run.model, run.state, x, largest)
+        return batch_loops.predict_batch(run, x, largest if fills else len(x))
     rows = _on_host(x)
     count = checks.check_lengths(rows)
-    size = sharding.rows_for(trainer, min(size, count))
-    sources.check_x(run.model, rows, size)
-    checks.check_stateful(run.model, count, size, False)
+    largest = sharding.rows_for(trainer, rounded(count, size))
+    sources.check_x(run.model, rows, largest)
+    checks.check_stateful(run.model, count, min(size, count), False)
+    # `feed_of` limits the size to the number of rows, and the feed fills the last batch up.
     feed = array_feed.feed_of(host_arrays.in_memory(rows), size, steps)
-    # `feed_of` limits the size to the number of rows; with a mesh the batch must stay a multiple
-    # of the number of devices, and the feed fills the batch up.
-    feed = dataclasses.replace(feed, size=size)
+    if count % largest and not predicts_by_row(run.model, run.state, rows, largest):
+        feed = dataclasses.replace(feed, exact=True)
+    else:
+        feed = dataclasses.replace(feed, size=largest)
     compare_call(group, trainer, run, {"data": feed})
     run = sharding.place(trainer, run) if group.count > 1 else run
     if trainer.mesh is None:
         return batch_loops.predict(run, feed, lambda batch: batch)
-    compute = functools.partial(step.compiled_sharded_predict, trainer)
+    compute = functools.partial(step.compiled_sharded_predict, step.evaluation_form(trainer))
     return batch_loops.predict(
-        run, feed, lambda batch: sharding.split_rows(trainer, batch), compute, group
+        run, feed, lambda batch: sharding.split_rows(trainer, batch, even=False), compute, group
     )
+
+
+def rounded(count: int, size: int) -> int:
+    """Returns the number of rows of a batch: a power of two for fewer rows than `size`.
+
+    Predictions of many different numbers of rows then share few compiled programs.
+
+    Example:
+        >>> [rounded(count, 32) for count in (1, 3, 8, 20, 32, 90)]
+        [1, 4, 8, 32, 32, 32]
+    """
+    return min(1 << (count - 1).bit_length(), size)
 
 
 def _on_host(x: Any) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.training.data import array_feed, batch_parts, host_arrays
 from fkeras.training.inputs import checks
+from fkeras.training.inputs.padding import fills_up
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.arrays import put
 from fkeras.training.processes.facts import array_facts, run_facts
@@ -39,14 +40,18 @@ def run(
     count = checks.count_rows(arrays)
     size = min(batch_size, count)
     steps = -(-count // size)
-    # Objectives and losses of layers cannot ignore filled-up rows: the remaining rows make a
-    # separate, smaller step after the scan, which needs one shape for all of its steps.
-    remainder = count % size if batch_parts.sees_whole_batch(trainer) else 0
+    if not batch_parts.sees_whole_batch(trainer):
+        sharding.check_rows(trainer, size)
+    example = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype), arrays)
+    # The scan needs one shape for all of its steps. If the rows that fill up the last batch would
+    # change a result, the remaining rows make a smaller step after the scan.
+    remainder = count % size
+    if remainder and fills_up(trainer, run, example, remainder, True):
+        remainder = 0
     offsets = jnp.arange(size, dtype="int32")
     # The same length of the permutation as in `fit`: both then visit the rows in the same order.
     order_length = array_feed.order_room(count, size)
-    unshuffled = jnp.arange(order_length, dtype="int32") % jnp.int32(count)
-    example = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype), arrays)
+    unshuffled = jnp.minimum(jnp.arange(order_length, dtype="int32"), jnp.int32(count - 1))
     empty = objective.empty(trainer, run.model, run.state, example)
 
     def one_step(run: TrainState, number: Any) -> tuple[TrainState, None]:

@@ -72,7 +72,7 @@ def again(
     failed, leaves_before, logs = [], leaves, {}
     for number, (rows, place) in enumerate(batches):
         new_leaves, logs, finite = step.compiled_train(
-            trainer, structure, "guarded", leaves, rows, np.int32(place)
+            step.training_form(trainer), structure, "guarded", leaves, rows, np.int32(place)
         )
         group.wait(finite)
         if not bool(finite):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -19,7 +20,7 @@ from fkeras.engine import (
 )
 from fkeras.engine.values.arrays import as_array
 from fkeras.optimizers import transformation
-from fkeras.training.data import batch_parts
+from fkeras.training.data import batch_parts, host_arrays
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
 from fkeras.training.step.objective_call import evaluation_key
@@ -41,7 +42,8 @@ def train_step(
         batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
         valid: mask of the real rows, or None if all are real.
     """
-    batch = sharding.split_rows(trainer, batch, even=not batch_parts.sees_whole_batch(trainer))
+    # the rows of a short batch may not be divisible by the number of devices
+    batch = sharding.split_rows(trainer, batch, even=False)
     key = subkey(run.key, run.step)
     trainable, overwritten = trainable_weights(run.model), overwritten_weights(run.model)
     # Runs while JAX traces the step, so a compiled step does not pay for it.
@@ -105,6 +107,8 @@ def train_logs(
     trainer: Any, run: TrainState, batch: tuple
 ) -> tuple[TrainState, dict[str, jax.Array]]:
     """Returns `(run, logs)` after one step: the new run, and the logs of the batch."""
+    if not batch_parts.sees_whole_batch(trainer):
+        sharding.check_rows(trainer, jax.tree.leaves(batch)[0].shape[0])
     new, sums = train_step(trainer, run, batch)
     return new, objective.results(_heads(trainer, run.model, batch), sums)
 
@@ -130,13 +134,42 @@ def as_arrays(trainer: Any, batch: Any, call: str = "step") -> Any:
         TypeError: for values other than arrays of numbers.
         ValueError: for integers that overflow JAX's dtype.
     """
-    names = ("x", "y", "sample_weight")
+
+    def read(tree: Any, name: str) -> Any:
+        what = f"Trainer.{call}: {name}"
+        return jax.tree.map(
+            lambda leaf: _own(as_array(host_arrays.listed(leaf, what), what)),
+            tree,
+            is_leaf=host_arrays.is_leaf,
+        )
+
     if trainer.objective is not None:
-        return jax.tree.map(lambda leaf: as_array(leaf, f"Trainer.{call}: the batch"), batch)
-    return tuple(
-        jax.tree.map(lambda leaf, n=name: as_array(leaf, f"Trainer.{call}: {n}"), part)
-        for name, part in zip(names, batch_parts.unpack(trainer, batch), strict=True)
-    )
+        return read(batch, "the batch")
+    parts = batch_parts.unpack(trainer, batch)
+    return tuple(map(read, parts, ("x", "y", "sample_weight")))
+
+
+def _own(array: Any) -> Any:
+    # The computation may read the memory of a NumPy array after the call has returned, when the
+    # caller may have written the next batch there.
+    return np.array(array) if isinstance(array, np.ndarray) else array
+
+
+# The trainer is a static argument, so a trainer that differs in any number compiles another program.
+# Cached: every call of a compiled function asks for the same form.
+@functools.lru_cache(maxsize=64)
+def training_form(trainer: Any) -> Any:
+    """Returns the trainer for compiled steps: without the numbers that the optimizer's state holds."""
+    canonical = getattr(trainer.optimizer, "canonical", None)  # optax has none
+    if canonical is None:
+        return trainer
+    return dataclasses.replace(trainer, optimizer=canonical(), on_nonfinite="raise")
+
+
+@functools.lru_cache(maxsize=64)
+def evaluation_form(trainer: Any) -> Any:
+    """Returns the trainer for compiled evaluations, which no optimizer affects."""
+    return dataclasses.replace(trainer, optimizer="sgd", on_nonfinite="raise")
 
 
 compiled_step = jax.jit(train_logs, static_argnums=0)
@@ -206,7 +239,7 @@ def compiled_test(
     def body(number: jax.Array, carry: tuple) -> tuple:
         state, sums = carry
         batch, valid = batch_at(rows, number)
-        batch = sharding.split_rows(trainer, batch, even=not batch_parts.sees_whole_batch(trainer))
+        batch = sharding.split_rows(trainer, batch, even=False)
         # The evaluation of a model draws no samples; an objective may (a generative model).
         key = None if trainer.objective is None else evaluation_key(sums["loss"]["count"])
         heads = _heads(trainer, model, batch)
@@ -220,12 +253,14 @@ def compiled_test(
     return carry, sharding.whole(trainer, logs)
 
 
-@jax.jit
-def compiled_predict(model: Any, state: Any, x: Any) -> tuple[Any, Any]:
+def predict(model: Any, state: Any, x: Any) -> tuple[Any, Any]:
     """Returns `(updates, value)` of one batch."""
-    # The model is a traced argument: hashing its structure as a static argument is slower.
     out = model.apply(x, state=state)
     return out.updates, out.value
+
+
+# The model is a traced argument: hashing its structure as a static argument is slower.
+compiled_predict = jax.jit(predict)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -283,30 +318,34 @@ def _filled(array: jax.Array, valid: jax.Array) -> jax.Array:
     return jnp.where(mask, array, array[jnp.argmax(valid)])
 
 
-def batch_at(rows: tuple, number: jax.Array | np.int32) -> tuple[Any, jax.Array]:
+def batch_at(rows: tuple[Any, ...], number: jax.Array | np.int32) -> tuple[Any, jax.Array]:
     """Returns `(batch, valid)`: a batch, and the mask of its real rows.
 
     Args:
-        rows: `(arrays, counts)`: stacked batches, and the number of real rows of each batch; or
-            `(arrays, order, places, first, total)` to gather rows: all rows, their order, an
-            `arange` of the length of a batch, the index of the first batch of the call, and the
-            number of real rows in the order.
+        rows: `(arrays, counts)`: stacked batches, and the number, or the mask, of the real rows of
+            each batch; `(arrays, masks, places)`: the same with masks, for a batch of the real rows
+            alone, whose number is the length of `places`; or `(arrays, order, places, first, total)`
+            to gather rows: all rows, their order, an `arange` of the length of a batch, the index of
+            the first batch of the call, and the number of real rows in the order.
         number: the index of the batch in the call.
     """
-    if len(rows) == 2:
-        arrays, counts = rows
+    if len(rows) == 5:
+        arrays, order, places, first, total = rows
+        # `places` carries the batch size as a shape, the only form of a static value in a pytree.
+        start = (first + number) * places.shape[0]
+        index = jax.lax.dynamic_slice_in_dim(order, start, places.shape[0])
+        # The order holds indices below the number of rows, so XLA may omit the bounds check.
         batch = jax.tree.map(
-            lambda a: jax.lax.dynamic_index_in_dim(a, number, keepdims=False), arrays
+            lambda a: jnp.asarray(a).at[index].get(mode="promise_in_bounds"), arrays
         )
-        if counts.ndim == 2:
-            valid = jax.lax.dynamic_index_in_dim(counts, number, keepdims=False)
-            return jax.tree.map(lambda a: _filled(a, valid), batch), valid
+        return batch, start + places < total
+    arrays, counts, *alone = rows
+    batch = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, number, keepdims=False), arrays)
+    if counts.ndim == 1:
         size = jax.tree.leaves(arrays)[0].shape[1]
         return batch, jnp.arange(size, dtype="int32") < counts[number]
-    arrays, order, places, first, total = rows
-    # `places` carries the batch size as a shape, the only form of a static value in a pytree.
-    start = (first + number) * places.shape[0]
-    index = jax.lax.dynamic_slice_in_dim(order, start, places.shape[0])
-    # The order holds indices below the number of rows, so XLA may omit the bounds check.
-    batch = jax.tree.map(lambda a: jnp.asarray(a).at[index].get(mode="promise_in_bounds"), arrays)
-    return batch, start + places < total
+    valid = jax.lax.dynamic_index_in_dim(counts, number, keepdims=False)
+    if not alone:
+        return jax.tree.map(lambda a: _filled(a, valid), batch), valid
+    (index,) = jnp.nonzero(valid, size=alone[0].shape[0])
+    return jax.tree.map(lambda a: a[index], batch), valid[index]

@@ -193,7 +193,7 @@ def test_inside_transformations_the_texts_are_constants(model, numbers):
     ("inputs", "words"),
     [
         (jnp.ones(3), "input 'texts': expected strings, received float32"),
-        ([1.0, 2.0], "expected 1 inputs as texts, received 2"),
+        ([1.0, 2.0], "expected 1 inputs as texts, received a list of 2"),
         (TEXTS[:, None], r"expected shape \(b,\), received \(3, 1\)"),
     ],
 )

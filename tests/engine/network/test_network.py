@@ -146,9 +146,9 @@ def test_an_unused_input_is_allowed(key):
     np.testing.assert_array_equal(outputs, model([ones(2, 4), 5 * ones(2, 7)]))
     with pytest.raises(fk.FKerasError, match=r"expected 2 inputs as \[x, unused\], received 1"):
         model(ones(2, 4))
-    with pytest.raises(
-        fk.FKerasError, match=r"as \[x, unused\], received a dictionary with the keys x"
-    ):
+    by_name = model({"unused": ones(2, 7), "x": ones(2, 4)})
+    np.testing.assert_array_equal(outputs, by_name)
+    with pytest.raises(fk.FKerasError, match=r"names x, unused; missing: unused; unknown: none"):
         model({"x": jnp.ones((1, 2))})
 
 

@@ -57,7 +57,10 @@ def pair(x=PX, y=PY, **options):
 CASES = (
     # structure
     (lambda: pair({"lefft": X, "right": PX["right"]}), r"unknown: lefft.*mean 'left'"),
-    (lambda: pair([X]), r"expected 2 inputs as \{'left': left, 'right': right\}, received 1"),
+    (
+        lambda: pair([X]),
+        r"expected 2 inputs as \{'left': left, 'right': right\}, received a list of 1",
+    ),
     (lambda: pair(y={"score": X[:, :1], "kindd": Y}), r"'kindd' is unexpected.*mean 'kind'"),
     (lambda: pair(y=X[:, :1]), r"expected 2 arrays \(score, kind\), received one"),
     (lambda: pair(sample_weight={"scor": np.ones(40)}), r"'scor' is unexpected.*mean 'score'"),
@@ -76,7 +79,12 @@ CASES = (
         r"y, row 5: .*1 of 40 rows",
     ),
     (lambda: fit(sample_weight=put(np.ones(40), 3, np.nan)), r"sample_weight, row 3: .*finite"),
-    (lambda: fit(X.astype(object)), r"received an array of object"),
+    (lambda: fit(np.where(X > 0, X.astype(object), None)), r"received an array of object"),
+    (lambda: fit(X.astype(str).astype(object)), r"received an array of <U\d+. Encode"),
+    (
+        lambda: fit([[1.0, 2.0], [3.0]]),
+        r"x: expected numbers in rows of one length, received a list",
+    ),
     (lambda: fit(np.array(["a"] * 40)), r"received an array of <U1.*Encode"),
     (lambda: fit(X.astype("datetime64[s]")), r"expected numbers, received an array of datetime64"),
     # labels

@@ -7,7 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training.data import array_feed
+from fkeras.training.data import array_feed, stream_feed
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(44, 3)).astype("float32")
@@ -133,6 +133,93 @@ def changed(**new):
 def test_wrong_sources_are_reported(source, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         TRAINER.fit(RUN, source(), verbose=0, **options)
+
+
+def with_none(number):
+    found = batches()
+    found[number] = None
+    return found
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_batch_that_is_none_is_an_error(number):
+    message = f"batch {number + 1}: expected a batch, received None"
+    sources = (lambda: iter(with_none(number)), lambda: Loader(with_none(number)))
+    for source in sources:
+        for options in ({}, {"steps_per_epoch": 4}):
+            with pytest.raises(TypeError, match=message):
+                TRAINER.fit(RUN, source(), verbose=0, **options)
+        with pytest.raises(TypeError, match=message):
+            TRAINER.evaluate(RUN, source(), verbose=0)
+    with pytest.raises(TypeError, match=message):
+        TRAINER.fit(RUN, lambda step: with_none(number)[step], steps_per_epoch=4, verbose=0)
+    if number:  # a list that begins with a batch
+        with pytest.raises(TypeError, match=message):
+            TRAINER.fit(RUN, with_none(number), verbose=0)
+
+
+def test_numbers_that_are_not_finite_are_errors_in_evaluations_of_sources():
+    found = [(x.copy(), y) for x, y in batches()]
+    found[2][0][5] = np.nan
+    for call in (
+        lambda: TRAINER.evaluate(RUN, found, verbose=0),
+        lambda: TRAINER.fit(RUN, X, Y, validation_data=found, verbose=0),
+    ):
+        with pytest.raises(ValueError, match="x, row 5: expected finite numbers") as caught:
+            call()
+        assert caught.value.__notes__[0].startswith("in batch 3 of Trainer.")
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda source: TRAINER.fit(RUN, source, verbose=0), "steps_per_epoch"),
+        (lambda source: TRAINER.evaluate(RUN, source, verbose=0), "steps"),
+        (
+            lambda source: TRAINER.fit(RUN, X, Y, validation_data=source, verbose=0),
+            "validation_steps",
+        ),
+    ],
+)
+def test_a_source_that_does_not_end_is_told_once(call, name, monkeypatch):
+    monkeypatch.setattr(stream_feed, "_LONG", 0.0)
+    with pytest.warns(UserWarning, match=rf"has not ended. Without {name} the source") as caught:
+        call(batch for batch in batches())
+    assert len(caught) == 1
+
+
+def test_sources_that_end_are_not_called_endless(monkeypatch):
+    monkeypatch.setattr(stream_feed, "_LONG", 0.0)
+    TRAINER.fit(RUN, batches(), verbose=0)  # the length of a list is known
+    TRAINER.fit(RUN, iter(batches()), steps_per_epoch=6, verbose=0)
+
+
+def test_lists_of_numbers_are_arrays():
+    expected, _ = TRAINER.fit(RUN, X, Y, 8, shuffle=False, verbose=0)
+    lists = X.tolist(), Y.tolist()
+    for source in (lists, (X.astype(object), Y.astype(object)), ({"input_layer": X}, Y)):
+        run, _ = TRAINER.fit(RUN, *source, 8, shuffle=False, verbose=0)
+        chex.assert_trees_all_equal(run.model, expected.model)
+    run, _ = TRAINER.fit(RUN, [tuple(a.tolist() for a in b) for b in batches()], verbose=0)
+    chex.assert_trees_all_close(run.model, expected.model, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(TRAINER.predict(RUN, lists[0]), TRAINER.predict(RUN, X))
+    stepped, _ = TRAINER.step(RUN, (lists[0][:8], lists[1][:8]))
+    chex.assert_trees_all_equal(stepped.model, TRAINER.step(RUN, batches()[0])[0].model)
+
+
+def test_steps_read_their_batch_before_they_return():
+    # a caller may write the next batch into the same memory
+    wide = fk.Sequential([fk.Input((64,)), layers.Dense(256, "relu"), layers.Dense(1)])
+    start = TRAINER.init(wide, KEY)
+    data = RNG.normal(size=(6, 500, 64)).astype("float32")
+    targets, buffer = data[0, :, :1], np.empty_like(data[0])
+    one, two = start, start
+    for x in data:
+        buffer[:] = x
+        one, _ = TRAINER.step(one, (buffer, targets))
+    for x in data:
+        two, _ = TRAINER.step(two, (x, targets))
+    chex.assert_trees_all_equal(one.model, two.model)
 
 
 def test_an_error_of_the_source_names_the_batch():

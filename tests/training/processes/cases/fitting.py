@@ -124,6 +124,7 @@ def roles(rank):
         "fsdp": fsdp_history.history,
         "predict": split.predict(run, x),
         "objective": free.fit(free_run, x[:48], y[:48], SIZE, verbose=0).history.history,
+        "objective of a source": free.fit(free_run, Rows(free.share), verbose=0).history.history,
         "run": {name: np.asarray(value) for name, value in logs.items()},
         "run_step": int(pure_run.step),
     }
