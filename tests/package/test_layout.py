@@ -10,12 +10,20 @@ import functools
 import inspect
 import pathlib
 import re
+import subprocess
 import types
+
+import pytest
 
 import fkeras as fk
 
 ROOT = pathlib.Path(fk.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
+ROOT_FILES = """
+    .ci .github .gitignore .pre-commit-config.yaml CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE
+    README.md SECURITY.md benchmarks constraints.txt docs examples fkeras notebooks pyproject.toml
+    tests tools
+"""
 DOCUMENT = ROOT.parent / "docs/architecture.md"
 
 
@@ -85,6 +93,16 @@ def test_folders_hold_at_most_twelve_files():
     folders = collections.Counter(path.parent for path in FILES if path.name != "__init__.py")
     for folder, count in folders.items():
         assert count <= 12, f"{_name(folder)} holds {count} files: split it"
+
+
+def test_the_root_holds_listed_files_only():
+    if not (ROOT.parent / ".git").exists():
+        pytest.skip("not a git checkout: no list of committed files")
+    git = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT.parent, capture_output=True, text=True, check=True
+    )
+    found = {name.partition("/")[0] for name in git.stdout.split("\0") if name}
+    assert found == set(ROOT_FILES.split())
 
 
 def test_layers_know_neither_graph_nor_network():
