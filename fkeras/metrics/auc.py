@@ -9,7 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.config.configurable import option
-from fkeras.engine.config.converters import boolean, choice, integer, real, several, text
+from fkeras.engine.config.converters import (
+    boolean,
+    choice,
+    integer,
+    probability,
+    real,
+    several,
+    text,
+)
 from fkeras.engine.config.field_types import DTypeName, Integer, OptionalInteger, OptionalReals
 from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
@@ -17,9 +25,11 @@ from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.metrics import exact
-from fkeras.metrics.confusion import COUNTS, add_counts, check_thresholds, count, decisions
+from fkeras.metrics.confusion import COUNTS, add_counts, count, decisions
 from fkeras.metrics.metric import Metric, State
 
+# an empty list leaves the thresholds below 0 and above 1, which `AUC` adds
+_thresholds = several(probability, "a list of numbers from 0 to 1", least=0, optional=True)
 _weights = several(real(minimum=0), "a list of numbers of 0 or more", optional=True)
 
 
@@ -108,7 +118,7 @@ class AUC(Metric):
     )
     name: str | None = option(default="auc", convert=text(optional=True), kw_only=True)
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
-    thresholds: OptionalReals = option(default=None, convert=check_thresholds, kw_only=True)
+    thresholds: OptionalReals = option(default=None, convert=_thresholds, kw_only=True)
     multi_label: bool = option(default=False, convert=boolean, kw_only=True)
     num_labels: OptionalInteger = option(
         default=None, convert=integer(minimum=1, optional=True), kw_only=True
@@ -161,7 +171,9 @@ class AUC(Metric):
     ) -> State:
         y_pred = as_operand(y_pred, "y_pred").astype(self.dtype)
         y_pred = jax.nn.sigmoid(y_pred) if self.from_logits else y_pred
-        labels, scores, weights = decisions(y_true, y_pred, sample_weight, mask, self.dtype)
+        labels, scores, weights = decisions(
+            self.label, y_true, y_pred, sample_weight, mask, self.dtype
+        )
         if not self.multi_label:
             if self.label_weights is not None:
                 # one area for all labels: weight the decisions, not the areas as in `result`

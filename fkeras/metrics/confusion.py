@@ -18,6 +18,7 @@ from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, divide_no_nan
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Metric, State, weighted
+from fkeras.nn.numerics.axes import format_shape
 
 # score of the classes that `top_k` excludes, and the threshold of `top_k` alone: the score is not
 # above the threshold, so excluded classes are negative
@@ -33,7 +34,28 @@ def evenly_spaced(thresholds: Sequence[float]) -> bool:
     return bool(np.allclose(thresholds, even_thresholds, atol=1e-7))
 
 
+def check_selection(
+    where: str, y_pred: HasShape | None, top_k: int | None = None, class_id: int | None = None
+) -> None:
+    """Rejects a class or a number of classes that predictions of this shape do not have."""
+    shape = () if y_pred is None else tuple(y_pred.shape)
+    classes = shape[-1] if shape else None
+    if not isinstance(classes, int):  # unknown
+        return
+    if top_k is not None and top_k > classes:
+        raise ValueError(
+            f"{where}: expected top_k from 1 to {classes} for predictions of shape "
+            f"{format_shape(shape)}, received {top_k}. Write top_k=None to count all classes."
+        )
+    if class_id is not None and class_id >= classes:
+        raise ValueError(
+            f"{where}: expected class_id from 0 to {classes - 1} for predictions of shape "
+            f"{format_shape(shape)}, received {class_id}."
+        )
+
+
 def decisions(
+    where: str,
     y_true: Numbers,
     y_pred: Any,
     sample_weight: Numbers | None,
@@ -45,6 +67,7 @@ def decisions(
     """Returns labels (0 or 1), scores and weights of one shape; masked entries have weight 0.
 
     Args:
+        where: the metric's name, for messages.
         y_true: targets; every target except 0 is positive.
         y_pred: scores.
         sample_weight: weights that broadcast to the scores.
@@ -54,6 +77,7 @@ def decisions(
         Other arguments: those of `Precision`.
     """
     y_true, y_pred = align_pair(y_true, y_pred)
+    check_selection(where, y_pred, top_k, class_id)
     labels, scores = (y_true != 0).astype(dtype), y_pred.astype(dtype)
     if top_k is not None:
         top_classes = jax.lax.top_k(scores, top_k)[1]
@@ -123,7 +147,7 @@ def add_counts(
 
 
 check_thresholds = either(
-    probability, several(probability, "a list of numbers from 0 to 1", least=0), optional=True
+    probability, several(probability, "a list of numbers from 0 to 1"), optional=True
 )
 
 
@@ -151,7 +175,8 @@ class Precision(Metric):
         class_id: the entry of the last axis that counts; None for all entries.
 
     Raises:
-        ValueError: if a threshold is outside of [0, 1].
+        ValueError: if a threshold is outside of [0, 1]; in `init` and `update`, if the predictions
+            have fewer classes than `top_k` or `class_id` needs.
 
     Example:
         >>> import fkeras as fk
@@ -167,6 +192,7 @@ class Precision(Metric):
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: HasShape | None = None) -> State:
+        check_selection(self.label, y_pred, self.top_k, self.class_id)
         shape = (len(_listed(self.thresholds, self.top_k)),)
         return exact.zeros(["true_positives", "false_positives"], shape, self.dtype)
 
@@ -193,7 +219,8 @@ class Recall(Metric):
         Arguments: those of `Precision`.
 
     Raises:
-        ValueError: if a threshold is outside of [0, 1].
+        ValueError: if a threshold is outside of [0, 1]; in `init` and `update`, if the predictions
+            have fewer classes than `top_k` or `class_id` needs.
 
     Example:
         >>> import fkeras as fk
@@ -209,6 +236,7 @@ class Recall(Metric):
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: HasShape | None = None) -> State:
+        check_selection(self.label, y_pred, self.top_k, self.class_id)
         shape = (len(_listed(self.thresholds, self.top_k)),)
         return exact.zeros(["true_positives", "false_negatives"], shape, self.dtype)
 
@@ -235,7 +263,7 @@ def _add_counts(
     mask: Numbers | None,
 ) -> State:
     batch_decisions = decisions(
-        y_true, y_pred, weight, mask, metric.dtype, metric.top_k, metric.class_id
+        metric.label, y_true, y_pred, weight, mask, metric.dtype, metric.top_k, metric.class_id
     )
     return add_counts(state, batch_decisions, _listed(metric.thresholds, metric.top_k))
 

@@ -32,7 +32,7 @@ def _add(
     weight: Any,
     mask: Numbers | None,
 ) -> State:
-    batch_decisions = decisions(y_true, y_pred, weight, mask, metric.dtype)
+    batch_decisions = decisions(metric.label, y_true, y_pred, weight, mask, metric.dtype)
     thresholds = metric.all_thresholds
     # float32 counts each chunk exactly; `exact.add` keeps the sum of the chunks exact
     for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in batch_decisions)):

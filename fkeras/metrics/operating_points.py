@@ -15,7 +15,7 @@ from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.metrics import exact
-from fkeras.metrics.confusion import COUNTS, add_counts, decisions
+from fkeras.metrics.confusion import COUNTS, add_counts, check_selection, decisions
 from fkeras.metrics.metric import Metric, State
 
 
@@ -69,7 +69,9 @@ class _OperatingPoint(Metric):
         return (-1e-7, *inner_thresholds, 1.0)
 
     def init(self, y_pred: HasShape | None = None) -> State:
-        return exact.zeros(COUNTS, (self._counting[0],), self.dtype)
+        number, class_id = self._counting
+        check_selection(self.label, y_pred, class_id=class_id)
+        return exact.zeros(COUNTS, (number,), self.dtype)
 
     def update(
         self,
@@ -80,7 +82,7 @@ class _OperatingPoint(Metric):
         mask: Numbers | None = None,
     ) -> State:
         batch_decisions = decisions(
-            y_true, y_pred, sample_weight, mask, self.dtype, class_id=self._counting[1]
+            self.label, y_true, y_pred, sample_weight, mask, self.dtype, class_id=self._counting[1]
         )
         return add_counts(state, batch_decisions, self.all_thresholds)
 

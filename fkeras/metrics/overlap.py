@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, real, several, text
@@ -24,6 +25,7 @@ from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import merge_weights
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Metric, State
+from fkeras.nn.numerics.axes import format_shape
 
 _EPSILON = 1e-7
 _TABLE = "total_confusion_matrix"
@@ -110,7 +112,24 @@ def _add(
         weights = jnp.where(merged_mask, weights, jnp.zeros_like(weights))
     if ignore_class is not None:
         weights = jnp.where(labels == ignore_class, jnp.zeros_like(weights), weights)
-    return exact.add(state, {_TABLE: confusion_table(labels, predicted, weights, classes)})
+    table = confusion_table(labels, predicted, weights, classes)
+    _check_numbers(metric, labels, predicted, weights, classes)
+    return exact.add(state, {_TABLE: table})
+
+
+def _check_numbers(
+    metric: Metric, labels: jax.Array, predicted: jax.Array, weights: jax.Array, classes: int
+) -> None:
+    """Rejects class numbers out of range, outside of traces; numbers of weight 0 do not count."""
+    for what, numbers in (("targets", labels), ("predictions", predicted)):
+        if isinstance(numbers, Tracer) or isinstance(weights, Tracer):
+            return
+        outside = ((numbers < 0) | (numbers >= classes)) & (weights != 0)
+        if outside.any():
+            raise ValueError(
+                f"{metric.label}: expected {what} from 0 to {classes - 1}, received "
+                f"{numbers[outside][0]}. Increase num_classes, or give these samples a weight of 0."
+            )
 
 
 class _Overlap(Metric):
@@ -124,6 +143,8 @@ class _Overlap(Metric):
         return metric.num_classes
 
     def init(self, y_pred: HasShape | None = None) -> State:
+        if y_pred is not None and not getattr(self, "sparse_y_pred", True):
+            _check_scores(self, y_pred.shape)
         return exact.zeros([_TABLE], (self._number, self._number), self.dtype)
 
     def result(self, state: State) -> jax.Array:
@@ -131,10 +152,23 @@ class _Overlap(Metric):
         return mean_overlap(table, getattr(self, "target_class_ids", range(self._number)))
 
 
-def _numbers(y: Any, sparse: bool, axis: int) -> jax.Array:
+def _numbers(metric: Any, y: Any, sparse: bool) -> jax.Array:
     y = as_operand(y, "y_true or y_pred")
-    # `argmax` of one-hot targets gives class numbers, so all variants share one matrix
-    return (y if sparse else jnp.argmax(y, axis=axis)).astype("int32")
+    if not sparse:
+        _check_scores(metric, y.shape)
+        # `argmax` of one-hot targets gives class numbers, so all variants share one matrix
+        y = jnp.argmax(y, axis=metric.axis)
+    return y.astype("int32")
+
+
+def _check_scores(metric: Any, shape: Sequence[Any]) -> None:
+    """Rejects one-hot targets and scores of more classes than the confusion matrix has."""
+    classes = shape[metric.axis] if -len(shape) <= metric.axis < len(shape) else None
+    if isinstance(classes, int) and classes > metric.num_classes:
+        raise ValueError(
+            f"{metric.label}: expected at most {metric.num_classes} classes along axis "
+            f"{metric.axis}, received shape {format_shape(shape)}. Write num_classes={classes}."
+        )
 
 
 def _check_ids(metric: Any) -> None:
@@ -164,8 +198,9 @@ class IoU(_Overlap):
         Other arguments: those of `Metric`.
 
     Raises:
-        ValueError: if a class of `target_class_ids` is not below `num_classes`; in `update`, if
-            weights are floats and `dtype` is an integer.
+        ValueError: if a class of `target_class_ids` is not below `num_classes`; in `init` and
+            `update`, if scores have more than `num_classes` classes; in `update`, if weights are
+            floats and `dtype` is an integer, or a class number outside of traces is out of range.
 
     Example:
         >>> import fkeras as fk
@@ -196,8 +231,8 @@ class IoU(_Overlap):
         sample_weight: Numbers | None = None,
         mask: Numbers | None = None,
     ) -> State:
-        labels = _numbers(y_true, self.sparse_y_true, self.axis)
-        predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        labels = _numbers(self, y_true, self.sparse_y_true)
+        predicted = _numbers(self, y_pred, self.sparse_y_pred)
         return _add(
             self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
         )
@@ -288,8 +323,8 @@ class MeanIoU(_Overlap):
         sample_weight: Numbers | None = None,
         mask: Numbers | None = None,
     ) -> State:
-        labels = _numbers(y_true, self.sparse_y_true, self.axis)
-        predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        labels = _numbers(self, y_true, self.sparse_y_true)
+        predicted = _numbers(self, y_pred, self.sparse_y_pred)
         return _add(
             self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
         )
@@ -335,8 +370,8 @@ class OneHotIoU(_Overlap):
         sample_weight: Numbers | None = None,
         mask: Numbers | None = None,
     ) -> State:
-        labels = _numbers(y_true, False, self.axis)
-        predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        labels = _numbers(self, y_true, False)
+        predicted = _numbers(self, y_pred, self.sparse_y_pred)
         return _add(
             self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
         )
@@ -378,8 +413,8 @@ class OneHotMeanIoU(_Overlap):
         sample_weight: Numbers | None = None,
         mask: Numbers | None = None,
     ) -> State:
-        labels = _numbers(y_true, False, self.axis)
-        predicted = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        labels = _numbers(self, y_true, False)
+        predicted = _numbers(self, y_pred, self.sparse_y_pred)
         return _add(
             self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
         )

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fkeras as fk
 from fkeras import losses, metrics
+from fkeras.engine.values.spec import Spec
 from tests.support import keras_numpy
 from tests.support.keras_oracle import keras, keras_rules
 
@@ -364,6 +366,50 @@ def test_resolving_keeps_the_given_name():
     assert metrics.resolve(metrics.AUC(name="area"), spec(8, 1), spec(8, 1)).name == "area"
 
 
+# metric, shape of predictions that lack what the metric counts, words of the error
+TOO_FEW_OR_MANY_CLASSES = [
+    (metrics.Precision(class_id=7), (4, 3), "class_id from 0 to 2 .* received 7"),
+    (metrics.Recall(class_id=3), (4, 3), "class_id from 0 to 2"),
+    (metrics.Precision(top_k=9), (4, 3), "top_k from 1 to 3 .* received 9"),
+    (metrics.Recall(top_k=4), (4, 3), "top_k from 1 to 3"),
+    (metrics.PrecisionAtRecall(0.5, class_id=7), (4, 3), "class_id from 0 to 2"),
+    (metrics.RecallAtPrecision(0.5, class_id=7), (4, 3), "class_id from 0 to 2"),
+    (metrics.SensitivityAtSpecificity(0.5, class_id=7), (4, 3), "class_id from 0 to 2"),
+    (metrics.SpecificityAtSensitivity(0.5, class_id=7), (4, 3), "class_id from 0 to 2"),
+    (metrics.IoU(2, [0], sparse_y_pred=False), (4, 3), "at most 2 classes .* num_classes=3"),
+    (metrics.MeanIoU(2, sparse_y_pred=False), (4, 3), "at most 2 classes"),
+    (metrics.MeanIoU(2, sparse_y_pred=False, axis=1), (4, 3, 2), "at most 2 classes along axis 1"),
+    (metrics.OneHotIoU(2, [0]), (4, 3), "at most 2 classes"),
+    (metrics.OneHotMeanIoU(2), (4, 3), "at most 2 classes"),
+]
+
+
+@pytest.mark.parametrize(("metric", "shape", "words"), TOO_FEW_OR_MANY_CLASSES)
+def test_predictions_without_the_counted_classes_are_rejected(metric, shape, words):
+    with pytest.raises(ValueError, match=words):  # what a trainer calls when it starts
+        metric.init(Spec((None, *shape[1:])))
+    with pytest.raises(ValueError, match=words):
+        metric.update(metric.init(), np.zeros(shape[:1] + shape[2:]), np.zeros(shape))
+    metric.init(Spec((None,) * len(shape)))  # an unknown size is no mistake
+
+
+def test_a_trainer_rejects_metrics_of_classes_that_the_model_lacks():
+    model = fk.Sequential([fk.Input((4,)), fk.layers.Dense(3, "softmax")])
+    trainer = fk.Trainer("sgd", "categorical_crossentropy", metrics=[metrics.Recall(class_id=3)])
+    with pytest.raises(ValueError, match="recall: expected class_id from 0 to 2"):
+        trainer.init(model, jax.random.key(0))
+
+
+@pytest.mark.parametrize(("true", "pred"), [([0, 2], [0, 1]), ([0, 1], [0, 2]), ([-1, 0], [0, 0])])
+def test_class_numbers_out_of_range_are_rejected_unless_they_do_not_count(true, pred):
+    metric = metrics.MeanIoU(2)
+    with pytest.raises(ValueError, match="mean_io_u: expected (targets|predictions) from 0 to 1"):
+        metric.update(metric.init(), true, pred)
+    outside = [not (0 <= t < 2 and 0 <= p < 2) for t, p in zip(true, pred, strict=True)]
+    state = metric.update(metric.init(), true, pred, mask=~np.array(outside))
+    assert float(np.sum(state["total_confusion_matrix"])) == 1
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -391,6 +437,9 @@ def test_resolving_keeps_the_given_name():
         (lambda: metrics.R2Score().update(metrics.R2Score().init(spec(3, 2)), np.ones((3, 1)), np.ones((3, 1))), "to two axes"),
         (lambda: metrics.PrecisionAtRecall(1.5), "recall: expected a number from 0 to 1"),
         (lambda: metrics.RecallAtPrecision(0.5, 0), "num_thresholds: expected"),
+        (lambda: metrics.Precision(thresholds=[]), r"thresholds: expected .*list of numbers from 0 to 1.*received \[\]"),
+        (lambda: metrics.TruePositives([]), "thresholds: expected"),
+        (lambda: metrics.AUC(thresholds=0.5), "AUC: thresholds: expected a list of numbers from 0 to 1.*received 0.5"),
         (lambda: metrics.TruePositives([2.0]), "thresholds: expected a number from 0 to 1"),
         (lambda: metrics.Metric().init(), "missing method init"),
         (lambda: metrics.MeanMetric().update({}, [1.0], [1.0]), "missing method values"),
