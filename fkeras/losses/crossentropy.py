@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
-from fkeras.losses.reducing import divide_no_nan, require_axis
+from fkeras.losses.reducing import check_axis, divide_no_nan, require_axis
 from fkeras.losses.regression import EPSILON, floats, widened
 from fkeras.nn.numerics.indices import equals, valid_indices
 
@@ -82,6 +82,7 @@ def binary_crossentropy(
         Array([0.6931, 0.2877], dtype=float32)
     """
     y_true, y_pred = floats(y_true, y_pred)
+    check_axis("binary_crossentropy", axis, y_pred)
     if label_smoothing:
         y_true = y_true * (1.0 - label_smoothing) + 0.5 * label_smoothing
     return jnp.mean(binary_values(y_true, y_pred, from_logits), axis=axis)
@@ -123,6 +124,7 @@ def binary_focal_crossentropy(
         Lin et al. 2017, Focal loss for dense object detection, https://arxiv.org/abs/1708.02002
     """
     y_true, y_pred = floats(y_true, y_pred)
+    check_axis("binary_focal_crossentropy", axis, y_pred)
     if label_smoothing:
         y_true = y_true * (1.0 - label_smoothing) + 0.5 * label_smoothing
     p = jax.nn.sigmoid(y_pred) if from_logits else y_pred
@@ -160,6 +162,7 @@ def categorical_crossentropy(
         Array([0.6931472], dtype=float32)
     """
     y_true, y_pred = floats(y_true, y_pred)
+    check_axis("categorical_crossentropy", axis, y_pred)
     y_true = _smooth_classes(y_true, label_smoothing, axis)
     return -_of_classes(y_true, log_probabilities(y_pred, from_logits, axis), axis)
 
@@ -195,6 +198,7 @@ def categorical_focal_crossentropy(
         Lin et al. 2017, Focal Loss for Dense Object Detection, https://arxiv.org/abs/1708.02002
     """
     y_true, y_pred = floats(y_true, y_pred)
+    check_axis("categorical_focal_crossentropy", axis, y_pred)
     y_true = _smooth_classes(y_true, label_smoothing, axis)
     if from_logits:
         lowest = jnp.finfo(y_pred.dtype).min
@@ -242,6 +246,7 @@ def sparse_categorical_crossentropy(
         Array([0.6931, 1.3863], dtype=float32)
     """
     y_pred = widened(as_operand(y_pred, "y_pred"))
+    check_axis("sparse_categorical_crossentropy", axis, require_axis(y_pred))
     class_ids = class_numbers(y_true, y_pred, axis)
     labels, valid = valid_indices(class_ids, y_pred.shape[axis])
     shape = tuple(n for i, n in enumerate(y_pred.shape) if i != axis % y_pred.ndim)

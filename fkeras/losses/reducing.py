@@ -6,6 +6,8 @@ depend on the batch size or on the number of padded rows in the last batch.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -82,6 +84,17 @@ def require_axis(y_pred: jax.Array) -> jax.Array:
     return y_pred
 
 
+def check_axis(where: str, axis: Any, y_pred: jax.Array) -> None:
+    """Rejects an axis, or axes, that predictions do not have; None stands for all axes."""
+    rank = y_pred.ndim
+    for one in axis if isinstance(axis, tuple | list) else () if axis is None else (axis,):
+        if not -rank <= one < rank:
+            raise ValueError(
+                f"{where}: expected axis from {-rank} to {rank - 1} for predictions of shape "
+                f"{y_pred.shape}, received {one}."
+            )
+
+
 def align_weight(weight: jax.Array, values: jax.Array, what: str) -> jax.Array:
     """Returns `weight` with as many axes as `values`: new axes come last, so (b,) weighs samples.
 
@@ -152,7 +165,8 @@ def total(
     weighted_values = weigh(values, weight, mask)
     if reduction == "sum":
         count = jnp.ones((), values.dtype)
-    elif reduction == "mean_with_sample_weight" and weight is not None:
+    # as in Keras, a loss that is a scalar for the whole batch is not divided
+    elif reduction == "mean_with_sample_weight" and weight is not None and weighted_values.ndim:
         # Keras divides by the sum of the weights before they broadcast to the losses
         count = jnp.sum(weigh(weight, None, mask))
     elif mask is not None:

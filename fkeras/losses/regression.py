@@ -14,7 +14,7 @@ from fkeras.engine.config.field_types import Integer, Real
 from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
-from fkeras.losses.reducing import align_pair, require_axis
+from fkeras.losses.reducing import align_pair, check_axis, require_axis
 
 # Keras's default epsilon; results must not depend on a global setting
 EPSILON = 1e-7
@@ -183,6 +183,7 @@ def cosine_similarity(y_true: Numbers, y_pred: Numbers, axis: int = -1) -> jax.A
         Array([-0.7071], dtype=float32)
     """
     y_true, y_pred = floats(y_true, y_pred)
+    check_axis("cosine_similarity", axis, y_pred)
     return -jnp.sum(unit_vectors(y_true, axis) * unit_vectors(y_pred, axis), axis=axis)
 
 

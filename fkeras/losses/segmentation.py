@@ -13,6 +13,7 @@ from fkeras.engine.config.field_types import OptionalAxes, Real
 from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
+from fkeras.losses.reducing import check_axis
 from fkeras.losses.regression import EPSILON, floats
 
 _Axes = int | tuple[int, ...] | None
@@ -38,6 +39,7 @@ def dice(y_true: Numbers, y_pred: Numbers, axis: _Axes = None) -> jax.Array:
         Milletari et al. 2016, V-Net, https://arxiv.org/abs/1606.04797
     """
     y_true, y_pred = floats(y_true, y_pred)
+    check_axis("dice", axis, y_pred)
     intersection = jnp.sum(y_true * y_pred, axis=axis)
     # EPSILON only avoids 0 / 0: as in Keras, the loss of two empty regions is 1
     return 1.0 - 2.0 * intersection / (
@@ -74,6 +76,7 @@ def tversky(
         https://arxiv.org/abs/1706.05721
     """
     y_true, y_pred = floats(y_true, y_pred)
+    check_axis("tversky", axis, y_pred)
     intersection = jnp.sum(y_true * y_pred, axis=axis)
     false_negatives = jnp.sum(y_true * (1.0 - y_pred), axis=axis)
     # soft counts: for probabilities of 0 and 1 these are the false positives

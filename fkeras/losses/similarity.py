@@ -130,9 +130,11 @@ class Circle(Loss):
         if removed_nonfinite is None:
             return y_true, y_pred
         labels = jnp.asarray(y_true).astype("int32")
+        # one weight for all samples has no axis
+        samples = jnp.broadcast_to(jnp.ravel(removed_nonfinite), (labels.size,))
         return (
-            jnp.where(jnp.reshape(removed_nonfinite, labels.shape), _REMOVED, labels),
-            jnp.where(jnp.reshape(removed_nonfinite, (-1, *(1,) * (y_pred.ndim - 1))), 0.0, y_pred),
+            jnp.where(samples.reshape(labels.shape), _REMOVED, labels),
+            jnp.where(samples.reshape(-1, *(1,) * (y_pred.ndim - 1)), 0.0, y_pred),
         )
 
 

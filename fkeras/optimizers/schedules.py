@@ -229,14 +229,14 @@ class CosineDecay(LearningRateSchedule):
         if self.warmup_target is None:
             return self._fall(step.astype("float32"), self.initial_learning_rate)
         rise = self.warmup_target - self.initial_learning_rate
-        warmup_share = jnp.minimum(step.astype("float32") / max(self.warmup_steps, 1), 1.0)
+        warmup_share = jnp.minimum(step.astype("float32") / max(float(self.warmup_steps), 1.0), 1.0)
         warmup_rate = rise * warmup_share + self.initial_learning_rate
         decay_step = minus(step, self.warmup_steps)
         # jnp.where, since the step is traced; both branches are finite for all steps
         return jnp.where(decay_step < 0, warmup_rate, self._fall(decay_step, self.warmup_target))
 
     def _fall(self, step: jax.Array, highest: float) -> jax.Array:
-        part = jnp.minimum(step / self.decay_steps, 1.0)
+        part = jnp.minimum(step / float(self.decay_steps), 1.0)
         wave = 0.5 * (1.0 + jnp.cos(math.pi * part))
         return highest * ((1.0 - self.alpha) * wave + self.alpha)
 
@@ -279,7 +279,7 @@ class CosineDecayRestarts(LearningRateSchedule):
         elif starts is not None and jnp.issubdtype(step.dtype, jnp.integer):
             number = passed(step, starts[1:], reached=True)
             wave = number.astype("float32")
-            length = self.first_decay_steps * jnp.power(jnp.float32(self.t_mul), wave)
+            length = float(self.first_decay_steps) * jnp.power(jnp.float32(self.t_mul), wave)
             # integer part and fraction of the start are subtracted separately, to stay exact
             first_steps = [math.ceil(start) for start in starts]
             fractions = [end - start for end, start in zip(first_steps, starts, strict=True)]
@@ -287,7 +287,7 @@ class CosineDecayRestarts(LearningRateSchedule):
             part = (wave_step + jnp.asarray(fractions, "float32")[number]) / length
         else:
             t_mul = jnp.float32(self.t_mul)
-            part = step.astype("float32") / self.first_decay_steps
+            part = step.astype("float32") / float(self.first_decay_steps)
             wave = jnp.floor(jnp.log(1.0 - part * (1.0 - t_mul)) / jnp.log(t_mul))
             length = jnp.power(t_mul, wave)
             part = (part - (1.0 - length) / (1.0 - t_mul)) / length

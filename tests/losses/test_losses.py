@@ -1,6 +1,7 @@
 """Losses: Keras's numbers, exact totals over padded batches, gradients, checks of targets."""
 
 import functools
+import inspect
 import itertools
 import pickle
 
@@ -11,6 +12,7 @@ import optax
 import pytest
 
 from fkeras import losses
+from fkeras.engine import snake_case
 from tests.support import keras_numpy
 from tests.support.keras_oracle import keras, keras_rules
 
@@ -509,6 +511,46 @@ def test_invalid_targets_are_rejected(loss, y_true, shape, words):
     with pytest.raises(ValueError, match=words) as caught:
         losses.get(loss).check_targets(y_true, Spec(*shape))
     assert len(str(caught.value).splitlines()) <= 8
+
+
+WITH_AXES = {
+    "BinaryCrossentropy": np.eye(3),
+    "BinaryFocalCrossentropy": np.eye(3),
+    "CategoricalCrossentropy": np.eye(3),
+    "CategoricalFocalCrossentropy": np.eye(3),
+    "CosineSimilarity": np.eye(3),
+    "Dice": np.eye(3),
+    "SparseCategoricalCrossentropy": np.arange(3),
+    "Tversky": np.eye(3),
+}
+
+
+def test_all_losses_with_an_axis_have_a_row():
+    classes = [cls for cls in vars(losses).values() if inspect.isclass(cls)]
+    assert {cls.__name__ for cls in classes if hasattr(cls, "axis")} == set(WITH_AXES)
+
+
+@pytest.mark.parametrize("axis", [2, -3])
+@pytest.mark.parametrize("name", WITH_AXES)
+def test_an_axis_beyond_the_rank_is_rejected(name, axis):
+    loss = getattr(losses, name)(axis=axis)
+    words = rf"{snake_case(name)}: expected axis from -2 to 1 .*\(3, 3\), received {axis}"
+    with pytest.raises(ValueError, match=words):
+        loss(WITH_AXES[name], np.eye(3) * 0.5)
+
+
+# all classes of losses take one weight for the whole batch, with every reduction
+@pytest.mark.parametrize("weight", [2.0, 0.0])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "mean_with_sample_weight", "none"])
+@pytest.mark.parametrize("name", ["Circle", "Dice", "MeanSquaredError", "Tversky"])
+def test_one_weight_for_the_whole_batch_equals_keras(name, reduction, weight):
+    target = np.array([0, 0, 1]) if name == "Circle" else np.eye(3, dtype="float32")
+    scores = np.eye(3, dtype="float32") * 0.5 + (0.5 if name == "Circle" else 0.1)
+    if name == "Circle":
+        scores /= np.linalg.norm(scores, axis=-1, keepdims=True)
+    theirs = getattr(keras.losses, name)(reduction=reduction)(target, scores, weight)
+    mine = getattr(losses, name)(reduction=reduction)(target, scores, weight)
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

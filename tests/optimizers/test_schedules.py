@@ -38,6 +38,33 @@ def test_schedules_equal_keras(schedule):
     np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
 
 
+# Keras's cosine takes no warmup beyond int32, and its PiecewiseConstantDecay no boundary
+LONG = (
+    ("CosineDecay", (0.1, 2**31)),
+    ("CosineDecay", (0.1, 2**40)),
+    ("CosineDecayRestarts", (0.1, 2**31)),
+    ("CosineDecayRestarts", (0.1, 2**31, 1.0)),
+    ("CosineDecayRestarts", (0.1, 2**31, 0.5)),
+    ("ExponentialDecay", (0.1, 2**31, 0.9)),
+    ("InverseTimeDecay", (0.1, 2**31, 0.9)),
+    ("PolynomialDecay", (0.1, 2**31)),
+    ("PolynomialDecay", (0.1, 2**31, 0.0, 1.0, True)),
+)
+
+
+@pytest.mark.parametrize(("name", "arguments"), LONG)
+def test_schedules_take_more_steps_than_int32_holds(name, arguments):
+    mine = jax.jit(getattr(schedules, name)(*arguments))
+    theirs = getattr(keras_numpy.keras.optimizers.schedules, name)(*arguments)
+    for step in (5, 2**20, 2**30):
+        np.testing.assert_allclose(mine(step), theirs(step), rtol=1e-5, atol=1e-6)
+
+
+def test_a_warmup_takes_more_steps_than_int32_holds():
+    schedule = schedules.CosineDecay(0.0, 10, warmup_target=1.0, warmup_steps=2**31)
+    np.testing.assert_allclose(schedule(2**30), 0.5, rtol=1e-6)
+
+
 BEYOND = 2**24  # float32 holds every integer up to here
 
 

@@ -51,7 +51,8 @@ def periods(step: jax.Array, length: float) -> tuple[jax.Array, jax.Array]:
     """
     integer_length = _whole(step, length)
     if integer_length is None:
-        part = step.astype("float32") / length
+        # JAX takes no Python integer beyond int32
+        part = step.astype("float32") / float(length)
         return jnp.floor(part), part - jnp.floor(part)
     # integer division and remainder are exact; the remainder is a small number in most cases
     number = step // integer_length
@@ -69,7 +70,7 @@ def remaining(step: jax.Array, length: float) -> jax.Array:
     """
     integer_length = _whole(step, length)
     if integer_length is None:
-        return 1.0 - jnp.minimum(step.astype("float32"), length) / length
+        return 1.0 - jnp.minimum(step.astype("float32"), float(length)) / float(length)
     return (integer_length - jnp.minimum(step, integer_length)).astype("float32") / integer_length
 
 
@@ -82,7 +83,7 @@ def minus(step: jax.Array, number: float) -> jax.Array:
     """
     integer = _whole(step, number)
     if integer is None:
-        return step.astype("float32") - number
+        return step.astype("float32") - float(number)
     return (step - integer).astype("float32")
 
 
