@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import jax
@@ -105,6 +105,20 @@ class BaseOptimizer(Configurable):
             >>> import fkeras as fk
             >>> fk.optimizers.SGD().check_paths(["dense/kernel"])
         """
+
+    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+        """Yields a warning for each name of excluded weights that matches no weight of a model.
+
+        Args:
+            paths: the paths of all weights of the model, including frozen weights.
+
+        Example:
+            >>> import fkeras as fk
+            >>> optimizer = fk.optimizers.AdamW(exclude_from_weight_decay=["bais"])
+            >>> [text[:52] for text in optimizer.idle_names(["dense/bias"])]
+            ["AdamW: exclude_from_weight_decay: 'bais' matches no "]
+        """
+        yield from ()
 
     def _init(self, weights: Any) -> Any:
         raise NotImplementedError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -106,6 +106,10 @@ class LossScaleOptimizer(BaseOptimizer):
     def check_paths(self, paths: Sequence[str]) -> None:
         if isinstance(self.inner_optimizer, BaseOptimizer):
             self.inner_optimizer.check_paths(paths)
+
+    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+        if isinstance(self.inner_optimizer, BaseOptimizer):
+            yield from self.inner_optimizer.idle_names(paths)
 
     def finalize(self, opt_state: LossScaleState, weights: Any) -> Any:
         inner = self.inner_optimizer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -17,6 +18,7 @@ from fkeras.optimizers.adam import adam_rate, adam_step
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate, words
 from fkeras.optimizers.updates.numeric import root, zeros
+from fkeras.optimizers.updates.paths import idle
 
 # loops of at most this many iterations are unrolled, which lets XLA fuse the iterations
 _STRAIGHT = 8
@@ -128,6 +130,10 @@ class Muon(Optimizer):
     rms_rate: OptionalReal = option(
         default=0.2, convert=real(minimum=0, optional=True), kw_only=True
     )
+
+    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+        yield from super().idle_names(paths)
+        yield from idle("Muon: exclude_layers", self.exclude_layers, paths, re.search)
 
     def _is_adams(self, path: str, weight: jax.Array) -> bool:
         embedding = self.exclude_embeddings and "embedding" in path.lower()

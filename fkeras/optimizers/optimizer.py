@@ -7,7 +7,7 @@ common options are declared here; `updates.apply` implements them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -28,7 +28,7 @@ from fkeras.optimizers.base import BaseOptimizer, scaled
 from fkeras.optimizers.options import rate, words
 from fkeras.optimizers.updates import apply as walk
 from fkeras.optimizers.updates.averaging import averaged
-from fkeras.optimizers.updates.paths import mentions
+from fkeras.optimizers.updates.paths import idle, mentions
 from fkeras.optimizers.updates.state import AVERAGE, OptimizerState
 
 _Slots = dict[str, jax.Array]
@@ -164,6 +164,11 @@ class Optimizer(BaseOptimizer):
         """
         excluded = any(mentions(pattern, path) for pattern in self.exclude_from_weight_decay)
         return None if excluded else decay
+
+    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+        where = f"{type(self).__name__}: exclude_from_weight_decay"
+        if self.weight_decay is not None:
+            yield from idle(where, self.exclude_from_weight_decay, paths, mentions)
 
     def canonical(self) -> Self:
         # the `step` of a user may read the learning rate from the optimizer

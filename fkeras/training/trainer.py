@@ -178,8 +178,13 @@ class Trainer(Configurable):
         Raises:
             TypeError: if the key is not a single typed key.
             ValueError: if there is no loss to minimize, if a loss or metric names an unknown
-                output, if the optimizer names an unknown weight, or if the state does not belong to
-                the model.
+                output or a class that the output lacks, if the optimizer names an unknown weight,
+                or if the state does not belong to the model.
+
+        Warns:
+            UserWarning: if a loss cannot train with the last activation of the model, such as a
+                cross-entropy of logits without `from_logits=True`, or if a name of the optimizer
+                excludes no weight. The warning shows the line to write.
         """
         return starting.start(self, model, key, state, batch)
 

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 
+import fkeras as fk
 from fkeras import optimizers
 from fkeras.optimizers import schedules
 from tests.support.keras_oracle import keras, keras_rules
@@ -448,3 +449,27 @@ def test_missing_weights_are_rejected():
         tx = optimizer.transformation()
         with pytest.raises(ValueError, match="missing weights"):
             tx.update(jnp.ones(2), tx.init(jnp.ones(2)))
+
+
+IDLE = {
+    "a name": optimizers.AdamW(exclude_from_weight_decay=["bias", "nope"]),
+    "a pattern": optimizers.SGD(weight_decay=0.1, exclude_from_weight_decay=["nope*", "*/kernel"]),
+    "layers": optimizers.Muon(exclude_layers=["bias$", "^nope"]),
+    "of a group": optimizers.MultiOptimizer(
+        {"*/kernel": optimizers.AdamW(exclude_from_weight_decay=["nope"]), "*": "sgd"}
+    ),
+    "in another optimizer": optimizers.LossScaleOptimizer(optimizers.Muon(exclude_layers=["nope"])),
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_names_that_match_no_weight_are_told(name):
+    model = fk.Sequential([fk.Input((4,)), fk.layers.Dense(1)])
+    with pytest.warns(UserWarning, match="nope.*' matches no weight.*dense/kernel") as caught:
+        fk.Trainer(IDLE[name], "mse").init(model, jax.random.key(0))
+    assert [warning.filename for warning in caught] == [__file__]  # the line of the user
+
+
+def test_names_are_not_told_without_weight_decay():
+    optimizer = optimizers.SGD(exclude_from_weight_decay=["nope"])
+    assert list(optimizer.idle_names(["dense/kernel"])) == []

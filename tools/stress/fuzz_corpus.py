@@ -97,10 +97,10 @@ def _trainings() -> Iterator[tuple[Any, Any]]:
     other = {"a": [metrics.R2Score()], "b": ["accuracy", metrics.F1Score(), metrics.MeanIoU(2)]}
     trainer = fk.Trainer(optimizers.MultiOptimizer(pairs), one, other, loss_weights={"a": 0.5})
     yield fk.Model(x, {"a": a(x), "b": b(a(x))}), trainer
-    muon = optimizers.Muon(exclude_layers=["out", "head.*"], use_ema=True)
+    muon = optimizers.Muon(exclude_layers=["out", "dense.*"], use_ema=True)
     scaled = optimizers.LossScaleOptimizer(muon)
     metric = metrics.SensitivityAtSpecificity(0.5, num_thresholds=7)
-    last = fk.Sequential([fk.Input((4,)), layers.Dense(3), layers.Dense(1, name="out")])
+    last = fk.Sequential([fk.Input((4,)), layers.Dense(3), layers.Dense(1, "sigmoid", name="out")])
     yield last, fk.Trainer(scaled, "binary_crossentropy", weighted_metrics=[metric])
 
 

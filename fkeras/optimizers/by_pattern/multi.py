@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -229,6 +229,12 @@ class MultiOptimizer(BaseOptimizer):
         )
         if unused is not None:
             raise ValueError(self._idle(unused, paths))
+
+    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+        groups = self._groups(paths)
+        for pattern, optimizer in self.optimizer_map:
+            if isinstance(optimizer, BaseOptimizer):
+                yield from optimizer.idle_names(groups[pattern])
 
     def _idle(self, pattern: str, paths: Sequence[str]) -> str:
         shown = ", ".join(paths[:12]) + ", ..." * (len(paths) > 12)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
+
+from fkeras.engine import suggest
 
 
 def flatten(tree: Any) -> tuple[tuple[str, ...], list[Any], Any]:
@@ -30,3 +33,27 @@ def mentions(pattern: str, path: str) -> bool:
     if any(sign in pattern for sign in "*?["):
         return fnmatch.fnmatchcase(path, pattern)
     return pattern in path
+
+
+def idle(
+    where: str, patterns: Iterable[str], paths: Sequence[str], matches: Callable[[str, str], Any]
+) -> Iterator[str]:
+    """Yields a warning for each pattern of an argument that matches no weight.
+
+    Args:
+        where: the optimizer's class and the argument.
+        patterns: the patterns.
+        paths: the paths of the weights.
+        matches: a function of a pattern and a path.
+
+    Example:
+        >>> list(idle("AdamW: exclude_from_weight_decay", ["bias"], ["dense/bias"], mentions))
+        []
+    """
+    for pattern in patterns:
+        if not any(matches(pattern, path) for path in paths):
+            shown = ", ".join(paths[:12]) + ", ..." * (len(paths) > 12)
+            yield (
+                f"{where}: {pattern!r} matches no weight.{suggest(pattern, paths)} Correct or "
+                f"remove the name. The weights are: {shown or 'none'}."
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.random import check_key
 from fkeras.training.inputs import checks
 from fkeras.training.inputs.model_state import check_model_state
+from fkeras.training.inputs.suitability import warn_if_unsuitable
 from fkeras.training.processes.alone import Alone
 from fkeras.training.processes.calls import together
 from fkeras.training.processes.facts import array_facts
@@ -35,7 +37,9 @@ def start(
     check_key(key, "Trainer.init")
     traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((key, model)))
     with together(None if traced else trainer.mesh, "Trainer.init") as group:
-        return _start(trainer, model, key, state, batch, group)
+        run = _start(trainer, model, key, state, batch, group)
+    warn_if_unsuitable(trainer, run.model, stacklevel=3)
+    return run
 
 
 def _start(
@@ -60,7 +64,10 @@ def _start(
     else:
         check_model_state(built, state)
     if isinstance(trainer.optimizer, optimizers.BaseOptimizer):
-        trainer.optimizer.check_paths(tuple(trainable_weights(unfreeze(built))))
+        paths = tuple(trainable_weights(unfreeze(built)))
+        trainer.optimizer.check_paths(paths)
+        for message in trainer.optimizer.idle_names(paths):
+            warnings.warn(message, stacklevel=4)
     run = TrainState(
         model=built,
         state=state,

@@ -76,7 +76,8 @@ def test_a_process_that_imports_jax_alone_computes_the_same(tmp_path):
     fk.export(model, state, tmp_path / "model.jax")
 
     head = [layers.Dense(4), layers.BatchNormalization(), layers.Dropout(0.5), layers.Dense(2)]
-    trainer = fk.Trainer("adam", "sparse_categorical_crossentropy", ["accuracy"])
+    loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
+    trainer = fk.Trainer("adam", loss, ["accuracy"])
     run = trainer.init(fk.Sequential([fk.Input((3,)), *head]), KEY)
     data |= {"sx": normal(1, 12, 3), "sy": np.arange(12, dtype="int32") % 2}
     fk.export_step(trainer, run, (data["sx"], data["sy"]), tmp_path / "step.jax")

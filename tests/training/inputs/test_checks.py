@@ -33,7 +33,8 @@ PY = {"score": X[:, :1], "kind": Y}
 def plain(loss="sparse_categorical_crossentropy", units=3):
     x = fk.Input((4,), name="x")
     trainer = fk.Trainer("sgd", loss)
-    return trainer, trainer.init(fk.Model(x, layers.Dense(units)(x)), KEY)
+    activation = None if loss == "mse" else "softmax"
+    return trainer, trainer.init(fk.Model(x, layers.Dense(units, activation)(x)), KEY)
 
 
 TRAINER, RUN = plain()

@@ -128,7 +128,9 @@ def test_rules_may_be_partition_specs_and_trainers_stay_equal():
 def test_init_places_one_layer_after_the_other():
     x = fk.Input((8,))
     inner = fk.Sequential([fk.Input((64,)), layers.Dense(128, name="wide")], name="inner")
-    network = fk.Model(x, layers.Dense(64, name="out")(inner(layers.Dense(64, name="in")(x))))
+    network = fk.Model(
+        x, layers.Dense(64, "softmax", name="out")(inner(layers.Dense(64, name="in")(x)))
+    )
     many = trainer(mesh=mesh(), sharding="fsdp")
     for new, placed in ((network, 8), (network.build(KEY), 8)):
         run = many.init(new, KEY)
