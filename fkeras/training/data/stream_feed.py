@@ -291,6 +291,7 @@ def specs(batch: Any, count: int) -> Any:
     """Returns the specs of a batch with `count` rows.
 
     Example:
+        >>> import numpy as np
         >>> specs((np.zeros((3, 2)), None), 8)
         (ShapeDtypeStruct(shape=(8, 2), dtype=float32), None)
     """
