@@ -121,7 +121,7 @@ class AUC(Metric):
     thresholds: OptionalReals = option(default=None, convert=_thresholds, kw_only=True)
     multi_label: bool = option(default=False, convert=boolean, kw_only=True)
     num_labels: OptionalInteger = option(
-        default=None, convert=integer(minimum=1, optional=True), kw_only=True
+        default=None, convert=integer(minimum=1, maximum=1 << 31, optional=True), kw_only=True
     )
     label_weights: OptionalReals = option(default=None, convert=_label_weights, kw_only=True)
     from_logits: bool = option(default=False, convert=boolean, kw_only=True)

@@ -28,6 +28,8 @@ from fkeras.metrics.metric import Metric, State
 from fkeras.nn.numerics.axes import format_shape
 
 _EPSILON = 1e-7
+# the confusion matrix has the square of this number of cells
+_classes = integer(minimum=1, maximum=1 << 20)
 _TABLE = "total_confusion_matrix"
 
 
@@ -210,7 +212,7 @@ class IoU(_Overlap):
     """
 
     name: str | None = option(default="io_u", convert=text(optional=True), kw_only=True)
-    num_classes: Integer = option(convert=integer(minimum=1))
+    num_classes: Integer = option(convert=_classes)
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
@@ -307,7 +309,7 @@ class MeanIoU(_Overlap):
     """
 
     name: str | None = option(default="mean_io_u", convert=text(optional=True), kw_only=True)
-    num_classes: Integer = option(convert=integer(minimum=1))
+    num_classes: Integer = option(convert=_classes)
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
     )
@@ -350,7 +352,7 @@ class OneHotIoU(_Overlap):
     """
 
     name: str | None = option(default="one_hot_io_u", convert=text(optional=True), kw_only=True)
-    num_classes: Integer = option(convert=integer(minimum=1))
+    num_classes: Integer = option(convert=_classes)
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
@@ -398,7 +400,7 @@ class OneHotMeanIoU(_Overlap):
     name: str | None = option(
         default="one_hot_mean_io_u", convert=text(optional=True), kw_only=True
     )
-    num_classes: Integer = option(convert=integer(minimum=1))
+    num_classes: Integer = option(convert=_classes)
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
     )

@@ -13,17 +13,19 @@ from typing import Any
 import jax
 from jax import core, errors
 
+from fkeras.engine.call.array_sizes import largest_array
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, STRICT, AttachedMasks, call_mask, mask_leaves
 from fkeras.engine.call.signature import Effects, Signature
 from fkeras.engine.call.string_probes import probe
-from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.messages.errors import FKerasError, add_note
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values import structure
 from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, as_structs, name_axis
 from fkeras.engine.values.structure import Branch, fill_arrays
+from fkeras.nn.numerics.axes import format_shape
 
 Inference = tuple[Signature, Effects]
 #: the frozen arguments and options, the mode or None for a training call, the mask rule
@@ -61,7 +63,7 @@ def infer(
     try:
         if layer.makes_strings or any(spec.dtype == STRING for spec in specs):
             low, high = probe(layer, args, specs, _PROBES)
-            return _describe(call, (low, ()), (high, ()), specs)
+            return _describe(call, (low, (), 0), (high, (), 0), specs)
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
         if layer.name is not None:  # layers that differ only in name share one inference
             try:
@@ -76,7 +78,7 @@ def infer(
     except Exception as error:
         names = [str(s) for s in specs]
         shapes = structure.draw(args, lambda i: names[i])
-        error.add_note(f"while {layer.where} was called on symbolic inputs {shapes[1:-1]}")
+        add_note(error, f"while {layer.where} was called on symbolic inputs {shapes[1:-1]}")
         raise
 
 
@@ -105,7 +107,7 @@ def _infer(
         layer = skeleton.join(leaves)
         return run_call(layer, call, shapes, key, tensors, tensor_masks), weight_losses(layer)
 
-    def evaluate(substitute: Any) -> tuple[Output, tuple]:
+    def evaluate(substitute: Any) -> tuple[Output, tuple, int]:
         substitutes = substitute([*weights, *specs, *masks])
         num_weights, num_tensors = len(weights), len(specs)
         arguments = (
@@ -113,7 +115,8 @@ def _infer(
             tuple(substitutes[num_weights : num_weights + num_tensors]),
             tuple(substitutes[num_weights + num_tensors :]),
         )
-        return jax.eval_shape(compute, key_spec(), *arguments)
+        program, out = jax.make_jaxpr(compute, return_shape=True)(key_spec(), *arguments)
+        return *out, _checked_size(layer, program.jaxpr)
 
     unknown = any(isinstance(d, str) for s in specs for d in s.dims)
     # First with symbolic sizes. Some operations, such as a comparison of two sizes, have no answer for
@@ -165,13 +168,13 @@ def run_call(
 
 def _describe(
     call: RecordedCall,
-    first: tuple[Output, tuple],
-    second: tuple[Output, tuple],
+    first: tuple[Output, tuple, int],
+    second: tuple[Output, tuple, int],
     inputs: tuple[Spec, ...],
 ) -> Inference:
     """The inference of a call from its results for two sizes of the unknown axes."""
     args, options, training, mask_rule = call
-    (low, penalties), (high, _) = first, second
+    (low, penalties, size), (high, _, _) = first, second
     value, outputs = structure.number(low.value)
     _, other_outputs = structure.number(high.value)
     masks = mask_leaves(value, low.mask)
@@ -179,13 +182,24 @@ def _describe(
     common_specs = (_common(a, b, inputs) for a, b in zip(outputs, other_outputs, strict=True))
     specs = tuple(spec for spec in common_specs if spec is not None)  # every output has a spec
     mask_specs = tuple(_common(a, b, inputs) for a, b in zip(masks, other_masks, strict=True))
-    signature = Signature(args, options, training, mask_rule, value, specs, mask_specs)
+    signature = Signature(args, options, training, mask_rule, value, specs, mask_specs, size)
     return signature, Effects(
         losses=len(low.losses),
         penalties=len(penalties),
         metrics=tuple(low.metrics),
         updates=bool(low.updates),
     )
+
+
+def _checked_size(layer: Any, program: Any) -> int:
+    """Returns the bytes of the largest array in a layer's program; rejects more than 2**63 - 1."""
+    size, shape = largest_array(program)
+    if size >= 2**63:
+        raise FKerasError(
+            f"{layer.where}: expected arrays of less than 2**63 bytes, received a call that "
+            f"computes an array of shape {format_shape(shape)}. Reduce the layer's sizes."
+        )
+    return size
 
 
 def _common(a: Any, b: Any, inputs: tuple[Spec, ...]) -> Spec | None:

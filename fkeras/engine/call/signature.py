@@ -27,6 +27,7 @@ class Signature:
         value: frozen tree of the outputs, `Ref(i)` for output i.
         outputs: spec of each output.
         masks: spec of each output's mask, None for an output without a mask.
+        largest_bytes: size of the largest array that the call computes; unknown sizes count as 1.
 
     Example:
         >>> import fkeras as fk
@@ -43,6 +44,8 @@ class Signature:
     value: Any
     outputs: tuple[Spec, ...]
     masks: tuple[Spec | None, ...]
+    # follows from the other fields and the layer
+    largest_bytes: int = dataclasses.field(default=0, compare=False, repr=False)
 
 
 def input_signature(spec: Spec) -> Signature:

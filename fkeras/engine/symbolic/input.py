@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -21,6 +22,8 @@ from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.config_walk import mappings
 from fkeras.engine.values.spec import STRING, Dimension, Spec, as_dims, canonical_dtype, is_shape
 
+# 2**63 bytes for numbers of 8 bytes: XLA ends the process for a larger array
+_MOST = 2**60
 _batch_size = integer(minimum=0, optional=True)
 
 
@@ -30,6 +33,11 @@ def _batch_shape(shape: Any) -> tuple:
         raise ValueError(
             f"expected a tuple of sizes of 0 or more and None, received {describe_value(shape)}. For "
             "batches of vectors with 8 numbers: (None, 8)."
+        )
+    if math.prod(int(size) for size in sizes if isinstance(size, int | np.integer)) >= _MOST:
+        raise ValueError(
+            f"expected a shape of fewer than 2**60 numbers, received {describe_value(shape)}. Reduce "
+            "the sizes."
         )
     return as_dims(tuple(shape))
 

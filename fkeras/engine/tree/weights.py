@@ -20,6 +20,9 @@ from fkeras.engine.tree.sublayers import children, sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values.random import ShapeKey, fold_in, shape_zeros
 
+# initializers index the axes with 32 bits
+_LONGEST = 1 << 31
+
 
 def weight(
     *,
@@ -82,8 +85,8 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
     """Returns an array for each declared weight in `shapes`; a shape of None makes no weight.
 
     Raises:
-        ValueError: for an undeclared name, an unknown size, a number of sizes other than that of
-            the declared axes, or a weight without an initializer.
+        ValueError: for an undeclared name, an unknown size or a size of 2**31 or more, a number of
+            sizes other than that of the declared axes, or a weight without an initializer.
     """
     fields = dataclasses.fields(layer)
     declared = {f.name: f.metadata[WEIGHT] for f in fields if WEIGHT in f.metadata}
@@ -108,6 +111,11 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
                 f"{layer.where}: the weight {name!r} needs known sizes, received the shape "
                 f"{tuple(shape)}. Give the input's last axis (or the axes the weights depend on) "
                 "a size, as in fk.Input((None, 8))."
+            )
+        if any(size >= _LONGEST for size in shape):
+            raise ValueError(
+                f"{layer.where}: the weight {name!r} needs axes of fewer than 2**31 numbers, received "
+                f"the shape {tuple(shape)}. Reduce the layer's sizes."
             )
         initializer = _related(layer, declared[name], name, "initializer")
         if initializer is None:

@@ -22,6 +22,8 @@ class Limits:
         objects: number of groups and arrays in an HDF5 file.
         made_bytes: size of arrays that the file does not contain but the loader allocates: the
             accumulators of metrics and the state of stateful layers.
+        call_bytes: size of the largest array that one call of a layer computes, for one sample where
+            the batch size is open.
 
     Example:
         >>> import fkeras as fk
@@ -38,6 +40,7 @@ class Limits:
     depth: int = 100
     objects: int = 1_000_000
     made_bytes: int = 1 << 30
+    call_bytes: int = 1 << 36
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

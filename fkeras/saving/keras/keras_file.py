@@ -28,7 +28,7 @@ from fkeras.saving.containers.strict_json import check, field, parse
 from fkeras.saving.keras.extension_keys import put_back, put_beside
 from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.quirks.table import make_model, with_quirks
-from fkeras.saving.trained.resource_limits import check_state
+from fkeras.saving.trained.resource_limits import check_calls, check_state
 from fkeras.saving.weights.filling import abstract_build, fill_from_store, plain
 from fkeras.saving.weights.placing import Layout
 from fkeras.saving.weights.vocabularies import stored_weights, with_vocabularies
@@ -107,6 +107,8 @@ def read(
                     state = {}
                 else:
                     model, state = fill_from_store(*shapes, store, groups)
+            with reading(archive.file, CONFIG):
+                check_calls(model, limits)
             if finish is None:
                 return model, state
             return finish(Opened(model, state, stored_config, store, custom_objects, converter))

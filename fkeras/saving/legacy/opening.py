@@ -17,7 +17,7 @@ from fkeras.saving.legacy.weights.order import Orders
 from fkeras.saving.legacy.weights.weights import place_legacy_weights
 from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.quirks.table import make_model
-from fkeras.saving.trained.resource_limits import check_state
+from fkeras.saving.trained.resource_limits import check_calls, check_state
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.placing import Layout
 
@@ -90,6 +90,7 @@ def opened(
         shapes, state = layout.apply(shapes, state)
     with reading(origin.file, "/model_weights"):
         model, state = place_legacy_weights(store, shapes, state, converter.orders)
+        check_calls(model, limits)
     return model, state, converter.orders
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 
+from fkeras.engine import Network
 from fkeras.engine.values.pattern_cost import trials
 from fkeras.optimizers import LossScaleOptimizer, MultiOptimizer, Muon
 from fkeras.optimizers.by_pattern import keras_map
@@ -60,6 +61,28 @@ def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
     # stored arrays are as large as their bytes in the file, which other limits bound
     unsaved = [place.value for place in places(model, state) if place.path is None]
     _check_size(unsaved, "this model's unsaved state (RNN carries) needs", limits)
+
+
+def check_calls(model: Any, limits: Limits) -> None:
+    """Rejects models with a call that computes an array beyond the limit.
+
+    Args:
+        model: a model whose leaves may be shapes.
+        limits: limits on sizes.
+
+    Raises:
+        FileError: for an excessive array; names the layer.
+    """
+    if not isinstance(model, Network) or model.graph is None:
+        return
+    sizes = [(call.layer, call.signature.largest_bytes) for call in model.graph.calls]
+    for name, size in sizes:
+        if size > limits.call_bytes:
+            check_calls(model.layers[name], limits)  # names the layer of an inner model
+            raise FileError(
+                f"the layer {name!r} computes an array of {size} bytes; the limit is "
+                f"{limits.call_bytes}. If you trust the file, pass limits=fk.Limits(call_bytes=...)."
+            )
 
 
 def _check_size(arrays: Sequence[Any], what: str, limits: Limits) -> None:

@@ -57,6 +57,39 @@ def test_many_power_iterations_compile_to_a_loop(tmp_path):
     assert model.layers["norm"].power_iterations == 10**9
 
 
+# layer, a shape that it takes, argument of the configuration, values beyond 64 bits and the limit
+LARGE_CALLS = {
+    "padding": (
+        fk.layers.ZeroPadding2D(1),
+        (4, 4, 3),
+        "padding",
+        ([[0, 2**40], [0, 2**40]], [[0, 2**17], [0, 2**17]]),
+    ),
+    "pixels": (fk.layers.UpSampling2D(2), (4, 4, 3), "size", ([2**40] * 2, [2**17] * 2)),
+    "strides": (fk.layers.Conv2DTranspose(2, 2), (4, 4, 3), "strides", ([2**40] * 2, [2**17] * 2)),
+    "rows": (fk.layers.RepeatVector(2), (4,), "n", (2**62, 2**36)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_CALLS)
+def test_files_whose_calls_allocate_too_much_are_rejected(tmp_path, name):
+    layer, shape, argument, values = LARGE_CALLS[name]
+    path = saved(tmp_path / "m.keras", network(layer.replace(name="large"), shape))
+    fk.load_model(path)
+    for value, words in zip(values, (r"2\*\*63 bytes", r"limits=fk.Limits\(call_"), strict=True):
+        changed(path, lambda c, value=value: layers_of(c)["large"].update({argument: value}))
+        with pytest.raises(fk.FileError, match=f"'large'.*{words}"):
+            fk.load_model(path)
+
+
+def test_the_limit_of_calls_names_the_layer_of_an_inner_model(tmp_path):
+    inner = fk.Sequential([fk.Input((4,)), fk.layers.RepeatVector(100, name="rows")], name="inner")
+    path = saved(tmp_path / "m.keras", network(inner, (4,)))
+    with pytest.raises(fk.FileError, match="layer 'rows' computes an array of 1600 bytes"):
+        fk.load_model(path, limits=fk.Limits(call_bytes=1599))
+    fk.load_model(path, limits=fk.Limits(call_bytes=1600))
+
+
 @pytest.mark.parametrize("iterations", [1, 2, 8, 9, 30])
 def test_the_loop_computes_the_unrolled_iterations(iterations):
     kernel = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
@@ -99,7 +132,7 @@ CASES = {
         {"kernel_size": [10**7, 10**7]},
         "window",
     ),
-    "stft": (lambda x: fk.ops.stft(x, 4, 2, 8)[0], (2, 16), {"fft_length": 10**9}, "center"),
+    "stft": (lambda x: fk.ops.stft(x, 4, 2, 8)[0], (2, 16), {"fft_length": 10**9}, "call_bytes"),
     "window": (
         lambda x: fk.ops.stft(x, 4, 2, 8, center=False)[0],
         (2, 16),

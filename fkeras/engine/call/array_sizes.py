@@ -1,0 +1,58 @@
+"""Sizes of the arrays that a call computes, read from the call's program before the call runs.
+
+XLA ends the process for an array whose size does not fit 64 bits; an error is possible only before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+# numbers of an unknown size such as "2*d1 + 3", but not those of names
+_NUMBER = re.compile(r"(?<!\w)\d+")
+
+
+def largest_array(program: Any) -> tuple[int, tuple]:
+    """Returns the number of bytes and the shape of the largest array in a program.
+
+    A window of a pooling counts as an array. An unknown size counts as 1, and an expression such as
+    "1024*d1" as its largest number.
+
+    Args:
+        program: a jaxpr.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> largest_array(jax.make_jaxpr(lambda x: jnp.outer(x, x).sum())(jnp.ones(3)).jaxpr)
+        (36, (3, 3))
+    """
+    return max(_sizes(program), key=lambda pair: pair[0], default=(0, ()))
+
+
+def _sizes(program: Any) -> Iterator[tuple[int, tuple]]:
+    for variable in program.invars:
+        yield _size(variable.aval)
+    for equation in program.eqns:
+        for variable in equation.outvars:
+            yield _size(variable.aval, equation.params.get("window_dimensions", ()))
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    yield from _sizes(inner)
+
+
+def _size(array: Any, window: tuple = ()) -> tuple[int, tuple]:
+    size = getattr(getattr(array, "dtype", None), "itemsize", 1)
+    shape = tuple(getattr(array, "shape", ()))
+    return max(((size * _count(dims), dims) for dims in (shape, tuple(window))), key=lambda p: p[0])
+
+
+def _count(dims: tuple) -> int:
+    count = 1
+    for dim in dims:
+        count *= (
+            dim if isinstance(dim, int) else max(map(int, _NUMBER.findall(str(dim))), default=1)
+        )
+    return count
