@@ -19,6 +19,7 @@ from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.hdf5 import open_store
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.keras import keras_file
+from fkeras.saving.keras.mask_warnings import warn_of_masks
 from fkeras.saving.trained.compile_config import compiled_parts
 from fkeras.saving.weights.placing import as_layout
 from fkeras.training import Trainer, TrainState
@@ -134,6 +135,10 @@ def save_model(
         OSError: if the file cannot be written; an existing file stays unchanged.
         ProcessError: if another process could not write the file, has ended, or makes another call.
 
+    Warns:
+        UserWarning: if Keras computes other masks than the model, with the layers and what to write
+            for equal numbers.
+
     Example:
         >>> import jax, pathlib, tempfile, fkeras as fk
         >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)]).build(jax.random.key(0))
@@ -159,6 +164,7 @@ def save_model(
 
         write_together("save_model", {"path": path}, arrays, write)
         return
+    warn_of_masks(model, stacklevel=3)
     if trainer is None and run is None:
         keras_file.write(path, model, state)
     else:
