@@ -14,6 +14,7 @@ def as_path(value: Any) -> str:
 
     Raises:
         TypeError: for a value that is not a path.
+        ValueError: for a path with a null byte, which no file system has.
 
     Example:
         >>> import pathlib
@@ -21,11 +22,35 @@ def as_path(value: Any) -> str:
         'runs/one'
     """
     try:
-        return os.fsdecode(os.fspath(value))
+        path = os.fsdecode(os.fspath(value))
     except TypeError:
         raise TypeError(
             f"expected a path, a string or a pathlib.Path, received {value!r}."
         ) from None
+    if "\0" in path:
+        raise ValueError(
+            f"expected a path, received {path!r} with a null byte. Remove the null byte."
+        )
+    return path
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Adds the path to an `OSError` of the block that names no file, such as that of a full disk.
+
+    Example:
+        >>> import errno
+        >>> with naming("runs/log.csv"):
+        ...     raise OSError(errno.ENOSPC, "No space left on device")
+        Traceback (most recent call last):
+        OSError: [Errno 28] No space left on device: 'runs/log.csv'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = path
+        raise
 
 
 @contextlib.contextmanager
@@ -54,7 +79,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         >>> place.read_text()
         'whole'
     """
-    target = os.path.realpath(as_path(path))
+    path = as_path(path)
+    target = os.path.realpath(path)
     if os.path.isdir(target):
         raise IsADirectoryError(
             f"{path}: expected the path of a file, received a folder. Append a file name."
@@ -67,7 +93,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(temporary, flags, 0o666)
     try:
-        with os.fdopen(descriptor, "w+b") as file:
+        with naming(path), os.fdopen(descriptor, "w+b") as file:
             yield file
             # data must reach the disk before the rename does, or a power loss leaves an empty file
             file.flush()

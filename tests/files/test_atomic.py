@@ -1,5 +1,6 @@
 """`fkeras.files.atomic.replacing` writes files completely or not at all, also after a kill."""
 
+import errno
 import os
 import pathlib
 import stat
@@ -8,7 +9,7 @@ import sys
 
 import pytest
 
-from fkeras.files.atomic import as_path, replacing
+from fkeras.files.atomic import as_path, naming, replacing
 
 
 def test_a_new_file_replaces_the_old_one(tmp_path):
@@ -90,3 +91,15 @@ def test_a_kill_at_any_line_leaves_the_old_file_or_the_new_one(tmp_path):
         assert text in (b"old", b"new" * 1000)
         outcomes.add((process.returncode != 0, text == b"old"))
     assert {(True, True), (False, False)} <= outcomes
+
+
+def test_errors_without_a_file_get_the_path(tmp_path):
+    with (
+        pytest.raises(OSError, match=r"No space left on device: '.*b.bin'"),
+        replacing(tmp_path / "b.bin"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(FileNotFoundError, match="'other'"), naming("b.bin"):
+        open("other")
+    with pytest.raises(ValueError, match=r"expected a path, received 'a\\x00b' with a null byte"):
+        as_path("a\0b")

@@ -17,7 +17,7 @@ from fkeras.engine.config.policy_maps import policy_at, policy_map
 from fkeras.engine.config.quantized_policy import quantization
 from fkeras.engine.config.rules import Rule
 from fkeras.engine.config.serialization import decode, deserialize, encode, lookup, serialize
-from fkeras.engine.messages.errors import suggest
+from fkeras.engine.messages.errors import add_note, suggest
 from fkeras.engine.messages.key_paths import add_key, within
 from fkeras.engine.migration_hints.arguments import unknown_argument
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
@@ -193,7 +193,7 @@ def declares_rule(field: dataclasses.Field) -> bool:
 def _name_argument(error: Exception, owner: str, argument: str) -> None:
     """Prefixes the message of a converter's error with the class and the argument."""
     if len(error.args) != 1 or not isinstance(error.args[0], str):
-        error.add_note(f"{owner}: {argument}")
+        add_note(error, f"{owner}: {argument}")
         return
     message = error.args[0]
     start = f"{owner}: {argument}:"

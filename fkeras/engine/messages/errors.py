@@ -123,3 +123,19 @@ def describe_value(value: Any) -> str:
     text = repr(value)
     text = text if len(text) <= 60 else f"{text[:57]}..."
     return f"{text} ({type(value).__name__})"
+
+
+def add_note(error: BaseException, text: str) -> None:
+    """Adds a note to an exception, even if its class rejects attributes.
+
+    Example:
+        >>> error = ValueError("expected 3")
+        >>> add_note(error, "in batch 2")
+        >>> error.__notes__
+        ['in batch 2']
+    """
+    try:
+        BaseException.add_note(error, text)
+    except Exception:
+        notes = BaseException.__getattribute__(error, "__dict__").setdefault("__notes__", [])
+        notes.append(text)

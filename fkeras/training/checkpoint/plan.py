@@ -39,6 +39,11 @@ def _folder(value: Any) -> str:
             f"Checkpoint: expected a folder's name as directory, received {value!r}. For example "
             'Checkpoint("runs/first").'
         )
+    if "\0" in path:
+        raise ValueError(
+            f"Checkpoint: expected a folder's name as directory, received {path!r} with a null byte. "
+            "Remove the null byte."
+        )
     if "://" in path:
         raise ValueError(
             f"Checkpoint: expected a local folder as directory, received {path!r}. Mount the "

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.engine.messages.errors import add_note
 from fkeras.training.data import array_feed, host_arrays
 
 #: the end of a source; a batch that is None is an error
@@ -124,7 +125,7 @@ class BatchEpoch:
                     batch = feed.again(self.step + self.done)
                     self.iterator = feed.running
         except Exception as error:
-            error.add_note(f"while batch {self.done + 1} of Trainer.{feed.what} was read")
+            add_note(error, f"while batch {self.done + 1} of Trainer.{feed.what} was read")
             raise
         if batch is END:
             feed.may_be_endless = False

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 
+from fkeras.engine.messages.errors import add_note
 from fkeras.engine.values.arrays import computed_dtype, is_array_like
 from fkeras.training.data import host_arrays
 from fkeras.training.data.stream_epoch import END, BatchEpoch, copied
@@ -151,7 +152,7 @@ class Batches:
             self.running, self.positioned = running, True
             batch = next(running, END)
         except Exception as error:
-            error.add_note(f"while batch 1 of Trainer.{self.what} was read")
+            add_note(error, f"while batch 1 of Trainer.{self.what} was read")
             raise
         if batch is END:
             raise self.ended()
@@ -248,7 +249,7 @@ class Batches:
         try:
             batch = jax.tree.map(host_arrays.canonical, self.check(host, self.size))
         except Exception as error:
-            error.add_note(f"in batch {number + 1} of Trainer.{self.what}")
+            add_note(error, f"in batch {number + 1} of Trainer.{self.what}")
             raise
         if self.first is None:
             self.first = jax.tree.map(host_arrays.canonical, host)

@@ -16,8 +16,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # A second Ctrl-C within this many seconds is delayed: the exception of the first one is still
@@ -81,17 +81,19 @@ class Interrupts:
         """Delays all later signals; a third Ctrl-C acts nevertheless."""
         self._held += 1
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Delays signals until the end of the block."""
+    def held(self) -> Self:
+        """Returns a context that delays signals until the end of the block."""
+        return self
+
+    # A generator as a context would set `__traceback__`, which exceptions of users may reject.
+    def __enter__(self) -> None:
         self._held += 1
-        try:
-            yield
-        finally:
-            self._held -= 1
-        # Outside of `finally`: if the block raised, that exception matters more than the signal,
-        # which `finish` delivers later.
-        if self.delayed and not self._held:
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._held -= 1
+        # If the block raised, that exception matters more than the signal, which `finish` delivers
+        # later.
+        if kind is None:
             self.deliver()
 
     def wanted(self) -> bool:
@@ -119,33 +121,30 @@ class Interrupts:
             old_handler(signal.SIGINT, None)
         return self.received
 
-    @contextlib.contextmanager
-    def armed(self, save: Callable[[], Any] | None) -> Iterator[None]:
-        """Makes SIGTERM and SIGINT end the training with a save, inside the block.
+    def armed(self, save: Callable[[], Any] | None) -> contextlib.ExitStack:
+        """Makes SIGTERM and SIGINT end the training with a save, until the result is closed.
 
         Args:
             save: saves the newest finished step, waits until the files are written, and returns
                 the folder; None if only the loop can save.
         """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self._save = save or _nothing_saved
-        added_signals = [number for number in _SIGNALS if number not in self._old]
-        for number in added_signals:
-            self._old[number] = signal.signal(number, self._handle)
-        try:
-            with self._watched() if save is not None else contextlib.nullcontext():
-                yield
-        finally:
-            self._save = None
-            self._restore(added_signals)
+        with contextlib.ExitStack() as stack:
+            if threading.current_thread() is not threading.main_thread():
+                return stack.pop_all()
+            self._save = save or _nothing_saved
+            stack.callback(self._disarm)
+            added_signals = [number for number in _SIGNALS if number not in self._old]
+            stack.callback(self._restore, added_signals)
+            for number in added_signals:
+                self._old[number] = signal.signal(number, self._handle)
+            if save is not None and os.name == "posix":
+                self._begin_watch(stack)
+            return stack.pop_all()
 
-    @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
-        if os.name != "posix":
-            yield
-            return
+    def _disarm(self) -> None:
+        self._save = None
+
+    def _begin_watch(self, stack: contextlib.ExitStack) -> None:
         # Python calls a handler only between bytecodes of the main thread, so never during a long
         # XLA compilation. The wakeup descriptor is written by the C handler at once.
         pipe = os.pipe()
@@ -155,15 +154,15 @@ class Interrupts:
             target=self._watch, args=(pipe[0],), name="fkeras-signals", daemon=True
         )
         thread.start()
-        try:
-            yield
-        finally:
-            self._left.set()
-            signal.set_wakeup_fd(wakeup)
-            os.write(pipe[1], b"\0")  # wakes the thread; 0 is no signal
-            thread.join()
-            for end in pipe:
-                os.close(end)
+        stack.callback(self._end_watch, thread, pipe, wakeup)
+
+    def _end_watch(self, thread: threading.Thread, pipe: Sequence[int], wakeup: int) -> None:
+        self._left.set()
+        signal.set_wakeup_fd(wakeup)
+        os.write(pipe[1], b"\0")  # wakes the thread; 0 is no signal
+        thread.join()
+        for end in pipe:
+            os.close(end)
 
     def _handle(self, number: int, frame: Any) -> None:
         if self._held:

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import jax
 
+from fkeras.engine.messages.errors import add_note
 from fkeras.training.loop.interrupts import Interrupted, Interrupts
 from fkeras.training.records.state import TrainState
 
@@ -221,15 +222,6 @@ def _shown(value: Any) -> str:
         return repr(value)[:100]
     except Exception:
         return type(value).__name__
-
-
-def add_note(error: BaseException, text: str) -> None:
-    """Adds a note to an exception, even if its class rejects attributes."""
-    try:
-        BaseException.add_note(error, text)
-    except Exception:
-        notes = BaseException.__getattribute__(error, "__dict__").setdefault("__notes__", [])
-        notes.append(text)
 
 
 def run_of(error: BaseException) -> TrainState | None:

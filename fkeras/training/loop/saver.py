@@ -13,6 +13,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
+from fkeras.engine.messages.errors import add_note
 from fkeras.training.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -21,7 +22,7 @@ from fkeras.training.checkpoint import (
     optimizer_fingerprint,
 )
 from fkeras.training.loop.interrupts import Interrupted
-from fkeras.training.loop.rescue import Current, Point, add_note
+from fkeras.training.loop.rescue import Current, Point
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
 from fkeras.training.records.state import TrainState

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from fkeras.engine import FKerasError, replace_weights, trainable_weights, unfreeze
+from fkeras.engine.messages.errors import add_note
 from fkeras.optimizers import transformation
 
 
@@ -76,11 +77,12 @@ def start(optimizer: Any, model: Any) -> Any:
     except Exception as error:
         if not hasattr(optimizer, "finalize"):
             first = next(iter(weights), "dense/kernel")
-            error.add_note(
+            add_note(
+                error,
                 "A Trainer passes the trainable weights by path to its optimizer, "
                 f"{{{first!r}: array, ...}}. Labels and masks have that form, "
                 f"{{{first!r}: 'label', ...}}, or are results of jax.tree.map(function, model); a "
-                "function of the weights receives the dictionary."
+                "function of the weights receives the dictionary.",
             )
         raise
 

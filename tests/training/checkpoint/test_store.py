@@ -766,10 +766,9 @@ def run_each(home, **programs):
 
     def of(name):
         stderr = done.stderr + (home / f"{name}.err").read_text()
-        # a thread of the libraries may complain that its loop was closed; the program says by its
-        # exit code whether what it asserts held
         assert (home / f"{name}.code").read_text() == "0", stderr[-4000:]
-        assert "absl" not in stderr  # libraries log nothing on the screen
+        # libraries log nothing on the screen, and their threads print no errors
+        assert "absl" not in stderr and "Traceback" not in stderr, stderr[-4000:]
         return (home / f"{name}.out").read_text().split()
 
     return of
@@ -815,6 +814,7 @@ def test_a_limit_of_the_system_is_reported_as_no_space(printed):
         ({"directory": 3}, "folder's name as directory, received 3"),
         ({"directory": " "}, "folder's name as directory, received ' '"),
         ({"directory": b"x"}, "folder's name as directory"),
+        ({"directory": "a\0b"}, "received 'a\\x00b' with a null byte"),
         ({"directory": "gs://bucket/x"}, "local folder as directory, received 'gs://bucket/x'"),
         ({"every": 0}, "every: expected a positive integer or None, received 0"),
         ({"every": 1.5}, "every: expected a positive integer or None, received 1.5"),

@@ -711,3 +711,29 @@ def test_every_exception_is_pickled_and_copied_with_its_run():
             assert vars(again).keys() == vars(error).keys()
             for name in ("file", "layer", "node", "signal"):
                 assert getattr(again, name, None) == getattr(error, name, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exception_leaves_a_training_with_checkpoints_as_it_is(kind, tmp_path):
+    error = kind()
+
+    def act():
+        raise error
+
+    callbacks, _, _ = watching(at("on_epoch_end", 1, act))
+    with pytest.raises(kind) as caught:
+        fit(callbacks, checkpoint=str(tmp_path))
+    assert type(error) is KeyboardInterrupt or caught.value is error
+    assert_same_run(run_of(caught.value), undisturbed_training()[1][3])
+
+
+def test_exceptions_of_sources_may_reject_attributes():
+    for kind in (Frozen, Sealed):
+
+        def source(kind=kind):
+            yield X[:8], Y[:8]
+            raise kind()
+
+        with pytest.raises(kind) as caught:
+            TRAINER.fit(RUN, source(), verbose=0)
+        assert "while batch 2 of Trainer.fit was read" in caught.value.__notes__

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean
 from fkeras.engine.config.field_types import Path
-from fkeras.files.atomic import as_path, replacing
+from fkeras.files.atomic import as_path, naming, replacing
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base.callback import Callback, Stop
@@ -85,7 +85,10 @@ class CSVLogger(Callback):
         # append if the file ends with a complete row; otherwise replace the whole file atomically,
         # since a killed process may have left part of a row
         if old_rows and len(old_rows) == len(rows) and text.endswith("\n"):
-            with open(self.filename, "a", newline="", encoding="utf-8") as file:
+            with (
+                naming(self.filename),
+                open(self.filename, "a", newline="", encoding="utf-8") as file,
+            ):
                 file.write(self._lines(new_rows))
         else:
             contents = self._lines((old_rows or [columns]) + new_rows).encode()

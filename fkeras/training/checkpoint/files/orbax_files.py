@@ -33,7 +33,9 @@ def load_orbax() -> Any:
 
 
 def write_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays into a new folder; empty arrays need no file.
+    """Writes arrays of this process into a new folder; empty arrays need no file.
+
+    The function waits for no other process.
 
     Args:
         folder: the folder to create.
@@ -43,25 +45,8 @@ def write_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
     path.mkdir()
     # Orbax's storage format rejects arrays without elements.
     nonempty = {name: array for name, array in arrays.items() if array.size}
-    if nonempty:
-        with _quiet():
-            handler = orbax.PyTreeCheckpointHandler(use_compression=False)
-            handler.save(path, args=orbax.args.PyTreeSave(nonempty))
-            handler.finalize(path)
-            handler.close()
-
-
-def write_own_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays of this process, whatever its number, into a new folder that `read_arrays` reads.
-
-    The function waits for no other process.
-
-    Args:
-        folder: the folder to create.
-        arrays: NumPy arrays by name, at least one; none is empty.
-    """
-    orbax, path = load_orbax(), _path(folder)
-    path.mkdir()
+    if not nonempty:
+        return
     with _quiet():
         handler = orbax.PyTreeCheckpointHandler(
             use_compression=False,
@@ -71,14 +56,15 @@ def write_own_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
             # every process writes the tree's structure, for its own folder
             multiprocessing_options=orbax.options.MultiprocessingOptions(primary_host=None),
         )
-        handler.save(path, args=orbax.args.PyTreeSave(dict(arrays)))
+        handler.save(path, args=orbax.args.PyTreeSave(nonempty))
         handler.close()
 
 
 def _own_type_handler(orbax: Any) -> Any:
-    """Returns orbax's handler of NumPy arrays, changed to write in every process.
+    """Returns orbax's handler of NumPy arrays, changed to write in every process and to wait.
 
-    Orbax's own handler writes in process 0 only: it takes NumPy arrays as copies of one array.
+    Orbax's own handler writes in process 0 only: it takes NumPy arrays as copies of one array. Its
+    writes also outlive a failed save, and report to an event loop that is closed by then.
     """
     import tensorstore  # orbax's storage library
 

@@ -17,7 +17,7 @@ import numpy as np
 from fkeras.training.checkpoint.files import disk
 from fkeras.training.checkpoint.files.arrays import array_checksum
 from fkeras.training.checkpoint.files.errors import BrokenSaveError
-from fkeras.training.checkpoint.files.orbax_files import write_own_arrays
+from fkeras.training.checkpoint.files.orbax_files import write_arrays
 
 
 class Part(NamedTuple):
@@ -86,7 +86,7 @@ def write_parts(path: str, arrays: Mapping[str, Any], parts: Iterable[Part]) -> 
         facts.append({"array": part.name, **place, **position, "crc32": value})
     files = {}
     if named_parts:
-        write_own_arrays(path, named_parts)
+        write_arrays(path, named_parts)
         disk.flush_all(path)
         files = {f"{folder}/{name}": entry for name, entry in disk.checksums(path).items()}
     return {"files": files, "parts": facts}
