@@ -133,6 +133,9 @@ class MinMaxNorm(Constraint):
         axis: the axis, or axes, of one norm: 0 for each unit of a `Dense` kernel (d, u), (0, 1, 2)
             for each filter of a kernel (h, w, c, f).
 
+    Raises:
+        ValueError: if `min_value` is larger than `max_value`.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> w = jnp.array([[3.0, 0.3], [4.0, 0.4]])
@@ -145,6 +148,14 @@ class MinMaxNorm(Constraint):
     max_value: Real = option(default=1.0, convert=real(minimum=0))
     rate: Real = option(default=1.0, convert=probability)
     axis: Axes = option(default=0, convert=axes())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min_value > self.max_value:
+            raise ValueError(
+                f"MinMaxNorm: expected min_value of at most max_value, received {self.min_value} and "
+                f"{self.max_value}. The arguments are MinMaxNorm(min_value, max_value)."
+            )
 
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)

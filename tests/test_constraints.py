@@ -23,3 +23,8 @@ def test_constraints_equal_keras(name, options):
     np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-6)
     assert fk.constraints.deserialize(fk.constraints.serialize(ours)) == ours
     assert np.isfinite(np.asarray(jax.jit(ours)(0 * X))).all()
+
+
+def test_bounds_in_the_wrong_order_are_rejected():
+    with pytest.raises(ValueError, match=r"min_value of at most max_value, received 5.0 and 1.0"):
+        fk.constraints.MinMaxNorm(5.0, 1.0)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from fkeras.engine.config.converters import integer, several
 from fkeras.nn.numerics.axes import format_shape
 
@@ -34,3 +37,27 @@ def drawn_shape(where: str, noise_shape: Any, shape: Any) -> tuple:
             "the batch axis."
         )
     return tuple(d if n is None else n for n, d in zip(noise_shape, shape, strict=True))
+
+
+def check_representable(where: str, dtype: Any, **arguments: Any) -> None:
+    """Rejects numbers that are infinite in the dtype of the computation.
+
+    Args:
+        where: names the layer.
+        dtype: the floating-point dtype.
+        arguments: finite numbers by name of the argument, or None.
+
+    Raises:
+        ValueError: for a number beyond the largest of `dtype`.
+
+    Example:
+        >>> check_representable("rescaling", "float32", scale=[1.0, 1e38], offset=None)
+    """
+    bound = float(jnp.finfo(dtype).max)
+    for name, value in arguments.items():
+        if value is not None and np.any(np.abs(np.asarray(value, "float64")) > bound):
+            raise ValueError(
+                f"{where}: {name}: expected numbers of at most {bound:.3g}, the largest of "
+                f"{jnp.dtype(dtype).name}, received {np.abs(value).max():.3g}. Choose another unit for "
+                "the data."
+            )

@@ -21,7 +21,7 @@ from fkeras.engine.config.field_types import (
 from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats, two_integers
 from fkeras.layers.lookup.vocabulary import as_array, strings_of, table
 from fkeras.layers.preprocessing.encoding import output_mode
-from fkeras.layers.preprocessing.host import as_data, read_strings
+from fkeras.layers.preprocessing.host import as_data, encoding_name, read_strings
 from fkeras.nn.hashing.fingerprints import hash_strings
 
 _convert = strings_of("StringLookup: vocabulary")
@@ -133,7 +133,7 @@ class StringLookup(LookupLayer):
     output_mode: str = option(default="int", convert=output_mode(*MODES))
     pad_to_max_tokens: bool = option(default=False, convert=boolean)
     sparse: bool = option(default=False, convert=boolean)
-    encoding: str = option(default="utf-8", convert=text())
+    encoding: str = option(default="utf-8", convert=encoding_name)
     salt: OptionalPair = option(default=None, convert=two_integers)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)

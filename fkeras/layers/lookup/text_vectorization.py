@@ -16,7 +16,6 @@ from fkeras.engine.config.converters import (
     function,
     integer,
     several,
-    text,
 )
 from fkeras.engine.config.field_types import (
     OptionalAxes,
@@ -30,7 +29,7 @@ from fkeras.layers.lookup.string_lookup import find_strings
 from fkeras.layers.lookup.texts import STANDARDS, join_words, pad_rows, split_words, standardize
 from fkeras.layers.lookup.vocabulary import strings_of
 from fkeras.layers.preprocessing.encoding import encode_on_host, output_mode
-from fkeras.layers.preprocessing.host import as_data, read_strings, reject_sparse
+from fkeras.layers.preprocessing.host import as_data, encoding_name, read_strings, reject_sparse
 
 _convert = strings_of("TextVectorization: vocabulary")
 
@@ -106,14 +105,14 @@ class TextVectorization(LookupLayer):
     ngrams: OptionalAxes = option(default=None, convert=_widths)
     output_mode: str = option(default="int", convert=output_mode(*MODES))
     output_sequence_length: OptionalInteger = option(
-        default=None, convert=integer(minimum=0, optional=True)
+        default=None, convert=integer(minimum=1, optional=True)
     )
     pad_to_max_tokens: bool = option(default=False, convert=boolean)
     vocabulary: Vocabulary = option(default=None, convert=_convert)
     idf_weights: OptionalReals = option(default=None, convert=floats)
     sparse: bool = option(default=False, convert=boolean)
     ragged: bool = option(default=False, convert=boolean)
-    encoding: str = option(default="utf-8", convert=text())
+    encoding: str = option(default="utf-8", convert=encoding_name)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
     mask_token: ClassVar[str] = ""

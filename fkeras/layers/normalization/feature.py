@@ -17,6 +17,7 @@ from fkeras.engine.config.field_types import OptionalNumbers, Sizes
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.arrays import is_array_like, read_array
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common.arguments import check_representable
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.numerics.dtypes import wide_dtype
 
@@ -161,7 +162,8 @@ class Normalization(Layer):
         sizes of the axes in `axis`, count ().
 
     Raises:
-        ValueError: if only one of `mean` and `variance` is given, or if their shapes differ.
+        ValueError: if only one of `mean` and `variance` is given, if their shapes differ, if a
+            variance is negative, or if a number is infinite in float32.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -201,6 +203,16 @@ class Normalization(Layer):
                 f"{len(self.axis)} axes, as axis={self.axis} has, received {mean_shape} and "
                 f"{variance_shape}. Give one number, or one number per feature."
             )
+        if np.min(self.variance, initial=0) < 0:
+            raise ValueError(
+                f"{self.where}: variance: expected numbers of 0 or more, received "
+                f"{np.min(self.variance)}. The variance is the square of the standard deviation."
+            )
+        self._check_representable(self.mean, self.variance)
+
+    def _check_representable(self, mean: Any, variance: Any) -> None:
+        wide = wide_dtype(self.policy.compute_dtype)
+        check_representable(self.where, wide, mean=mean, variance=variance)
 
     def adapt(self, data: Any) -> Self:
         """Returns the layer with the mean and variance of `data` as configuration.
@@ -230,6 +242,7 @@ class Normalization(Layer):
                 f"{self.where}: adapt: expected finite numbers, received data with NaN or "
                 "infinity. Replace or remove these samples: x[np.isfinite(x).all(axis=-1)]."
             )
+        self._check_representable(mean, variance)
         return self.replace(mean=mean.tolist(), variance=variance.tolist())
 
     @property

@@ -15,6 +15,7 @@ import numpy as np
 
 from fkeras.engine import Context, FKerasError, Layer, Output, is_symbolic
 from fkeras.engine.call.node import symbolic_arguments
+from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.arrays import is_array_like, plain
 
 
@@ -49,6 +50,23 @@ def as_data(value: Any, where: str) -> Any:
         return np.asarray(value.numpy())
     array = is_array_like(value) and not is_symbolic(value)  # a column of pandas, for example
     return plain(np.asarray(value), where) if array else value
+
+
+def encoding_name(value: Any) -> str:
+    """Accepts the name of a text encoding that Python has.
+
+    Example:
+        >>> encoding_name("utf-8")
+        'utf-8'
+    """
+    try:
+        "".encode(value)
+    except (LookupError, TypeError):
+        raise ValueError(
+            f"expected the name of a text encoding, received {describe_value(value)}. For example: "
+            "'utf-8', 'latin-1'."
+        ) from None
+    return str(value)
 
 
 def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:

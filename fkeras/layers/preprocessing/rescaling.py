@@ -11,6 +11,7 @@ import numpy as np
 from fkeras.engine import Layer, option
 from fkeras.engine.config.converters import numeric
 from fkeras.engine.config.field_types import Numbers
+from fkeras.layers.common.arguments import check_representable
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -42,7 +43,12 @@ _number = numeric(hint="For bytes to [0, 1]: Rescaling(1 / 255).")
 
 def _numbers(value: Any) -> Any:
     values = _number(value)
-    return np.asarray(getattr(values, "array", values)).tolist()
+    array = np.asarray(getattr(values, "array", values))
+    if array.size == 0:
+        raise ValueError(
+            "expected a number, or numbers, received none. For bytes to [0, 1]: 1 / 255."
+        )
+    return array.tolist()
 
 
 class Rescaling(Layer):
@@ -59,7 +65,8 @@ class Rescaling(Layer):
 
     Raises:
         TypeError: if `scale` or `offset` is neither a number nor a list of numbers.
-        ValueError: if they have more axes than the input.
+        ValueError: if they have more axes than the input, are empty, or are infinite in the compute
+            dtype.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -72,6 +79,11 @@ class Rescaling(Layer):
     offset: Numbers = option(default=0.0, convert=_numbers)
 
     supports_masking: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        dtype = self.policy.compute_dtype
+        check_representable(self.where, dtype, scale=self.scale, offset=self.offset)
 
     def call(self, x: jax.Array) -> jax.Array:
         ndim = max(np.ndim(self.scale), np.ndim(self.offset))

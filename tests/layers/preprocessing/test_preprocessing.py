@@ -374,3 +374,47 @@ def test_configurations_of_keras_are_read(name, config, layer):
     }
     if name.startswith("Hash"):
         assert ours["dtype"] == "int64"
+
+
+UNSUITABLE = {
+    "negative variance": (
+        lambda: layers.Normalization(mean=[0.0, 1.0], variance=[1.0, -1.0]),
+        r"Normalization: variance: expected numbers of 0 or more, received -1.0",
+    ),
+    "large mean": (
+        lambda: layers.Normalization(mean=1e300, variance=1.0),
+        r"Normalization: mean: expected numbers of at most 3.4e\+38, .*float32, received 1e\+300",
+    ),
+    "large data": (
+        lambda: layers.Normalization().adapt(np.array([[1e30], [-1e30]])),
+        r"Normalization: variance: expected numbers of at most 3.4e\+38",
+    ),
+    "large scale": (
+        lambda: layers.Rescaling([1.0, 1e300]),
+        r"Rescaling: scale: expected numbers of at most 3.4e\+38",
+    ),
+    "scale of half precision": (
+        lambda: layers.Rescaling(1e5, dtype="float16"),
+        r"Rescaling: scale: expected numbers of at most 6.55e\+04, the largest of float16",
+    ),
+    "no scale": (lambda: layers.Rescaling([]), "Rescaling: scale: expected a number, or numbers"),
+    "encoding of words": (
+        lambda: layers.StringLookup(encoding="x"),
+        r"StringLookup: encoding: expected the name of a text encoding, received 'x'",
+    ),
+    "encoding of texts": (
+        lambda: layers.TextVectorization(encoding="hex"),
+        r"TextVectorization: encoding: expected the name of a text encoding, received 'hex'",
+    ),
+    "texts of no words": (
+        lambda: layers.TextVectorization(output_sequence_length=0),
+        r"output_sequence_length: expected a positive integer or None, received 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSUITABLE)
+def test_numbers_and_names_that_cannot_compute_are_rejected(name):
+    make, words = UNSUITABLE[name]
+    with pytest.raises(ValueError, match=words):
+        make()
