@@ -31,8 +31,6 @@ __all__ = (
 Pair = tuple[jax.Array, jax.Array]
 # resource limit of the length of a window, which is compiled in as a constant
 _LONGEST = 1 << 24
-# resource limit of the reflections at the ends of a signal, each of which is unrolled
-_MIRRORED = 1 << 10
 
 
 def extract_sequences(x: Numbers, sequence_length: int, sequence_stride: int) -> jax.Array:
@@ -284,17 +282,24 @@ def stft(
             "x.astype('float32')."
         )
     if center:
-        half, steps = fft_length // 2, x.shape[-1]
-        if isinstance(steps, int) and half > _MIRRORED * steps:
-            raise ValueError(
-                f"stft: expected an fft_length of at most {2 * _MIRRORED} times the signal, of "
-                f"{steps} steps, received {fft_length}. Center no frames: center=False."
-            )
-        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(half, half)], mode="reflect")
+        x = _reflected(x, fft_length // 2)
     weights = window_of(window, sequence_length, fft_length, x.dtype)
     frames = extract_sequences(x, fft_length, sequence_stride)
     weights = jnp.reshape(weights, (1,) * (frames.ndim - 1) + (fft_length,))
     return rfft(frames * weights, fft_length)
+
+
+def _reflected(x: jax.Array, count: int) -> jax.Array:
+    """Extends a signal at both ends by `count` steps of its reflection, as `jnp.pad` does.
+
+    One gather takes signals of an unknown length, too, and any number of reflections.
+    """
+    steps = x.shape[-1]
+    last = steps - 1
+    places = jnp.arange(-count, count + steps, dtype="int32")
+    # the reflections are a triangle wave with the period 2 * last; a single step has period 0
+    wave = jnp.abs(places) % jnp.maximum(2 * last, 1)
+    return jnp.take(x, jnp.where(wave > last, 2 * last - wave, wave), axis=-1, mode="clip")
 
 
 def istft(
