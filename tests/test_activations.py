@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
+from fkeras.nn.softmax import masked_softmax
 from tests.support.keras_oracle import keras, keras_rules
 from tests.support.value_data import ACTIVATIONS, X
 
@@ -67,3 +68,22 @@ def test_names_of_activations():
         fk.activations.get("rleu")
     with pytest.raises(TypeError, match="expected|Expected"):
         fk.activations.get(3)
+
+
+def test_infinite_scores_share_the_probability():
+    scores = jnp.array([[1.0, jnp.inf, 2.0], [jnp.inf, -jnp.inf, jnp.inf]])
+    shares = np.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])
+    mask = jnp.ones((2, 3), bool)
+    softmaxes = {
+        "activation": fk.activations.softmax,
+        "masked": lambda x: masked_softmax(x, mask),
+        "layer": fk.layers.Softmax(),
+    }
+    for name, softmax in softmaxes.items():
+        np.testing.assert_allclose(softmax(scores), shares, err_msg=name)
+        gradient = jax.grad(lambda x, f=softmax: jnp.sum(f(x) ** 2))(scores)
+        assert np.isfinite(gradient).all(), name
+    # below every finite number times the largest
+    logs = fk.activations.log_softmax(scores)
+    np.testing.assert_allclose(np.exp(logs), shares)
+    assert np.isnan(fk.activations.softmax(jnp.array([1.0, jnp.nan]))).all()

@@ -11,8 +11,9 @@ from fkeras.engine.values.registry import named
 def softmax(x: jax.Array, axis: int = -1) -> jax.Array:
     """Computes exp(x) / sum(exp(x)) along an axis.
 
-    Scores of -inf are replaced by the lowest float and have the probability 0. A row with only
-    such scores has equal probabilities and finite gradients, where Keras returns NaN.
+    Scores of -inf and inf are replaced by the lowest and the highest float: -inf has the probability
+    0, and scores of inf share the probability 1. A row with only such scores has equal
+    probabilities and finite gradients, where Keras returns NaN.
 
     Args:
         x: scores, any shape.
@@ -23,11 +24,11 @@ def softmax(x: jax.Array, axis: int = -1) -> jax.Array:
         >>> fk.activations.softmax(jnp.zeros((1, 2)))
         Array([[0.5, 0.5]], dtype=float32)
     """
-    return jax.nn.softmax(_above_lowest(x), axis=axis)
+    return jax.nn.softmax(_finite(x), axis=axis)
 
 
 def log_softmax(x: jax.Array, axis: int = -1) -> jax.Array:
-    """Computes x - log(sum(exp(x))) along an axis, with -inf replaced as in `softmax`.
+    """Computes x - log(sum(exp(x))) along an axis, with infinite scores replaced as in `softmax`.
 
     Args:
         x: scores, any shape.
@@ -38,7 +39,7 @@ def log_softmax(x: jax.Array, axis: int = -1) -> jax.Array:
         >>> fk.activations.log_softmax(jnp.zeros((1, 2))).round(3)
         Array([[-0.693, -0.693]], dtype=float32)
     """
-    return jax.nn.log_softmax(_above_lowest(x), axis=axis)
+    return jax.nn.log_softmax(_finite(x), axis=axis)
 
 
 def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
@@ -59,7 +60,7 @@ def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
     References:
         Martins and Astudillo 2016, From Softmax to Sparsemax, https://arxiv.org/abs/1602.02068
     """
-    rows = jnp.moveaxis(_above_lowest(x), axis, -1)
+    rows = jnp.moveaxis(_finite(x), axis, -1)
     # the result is invariant to a common shift, and entries 1 or more below the maximum are 0: with
     # the range limited to [-1, 0], the cumulative sums cannot overflow
     highest = jax.lax.stop_gradient(jnp.max(rows, axis=-1, keepdims=True))
@@ -75,8 +76,11 @@ def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
     return jnp.moveaxis(jnp.maximum(rows - threshold_sum / count.astype(rows.dtype), 0), -1, axis)
 
 
-def _above_lowest(x: jax.Array) -> jax.Array:
-    return jnp.maximum(x, jnp.finfo(x.dtype).min) if jnp.issubdtype(x.dtype, jnp.floating) else x
+def _finite(x: jax.Array) -> jax.Array:
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    bounds = jnp.finfo(x.dtype)
+    return jnp.clip(x, bounds.min, bounds.max)
 
 
 ACTIVATIONS = (

@@ -32,6 +32,8 @@ def exponentials(
     """
     axes = tuple(axes)
     lowest = float(jnp.finfo(x.dtype).min)
+    # infinite entries share the row, where their differences would be NaN
+    x = jnp.minimum(x, -lowest)
     if mask is not None:
         x = jnp.where(mask, x, jnp.asarray(lowest, x.dtype))
     # the maximum is at least half of the lowest number, and masked entries are the lowest number:

@@ -33,6 +33,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
 )
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.normalization import (
@@ -61,19 +62,24 @@ def _unsynchronized(value: Any) -> bool:
 
 
 def _clipping(value: Any) -> Mapping[str, float]:
-    value = dict(value or {})
     names = ("rmin", "rmax", "dmax")
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(
+            f"expected a dictionary with the keys {', '.join(names)}, or None, received "
+            f"{describe_value(value)}. For example: {{'rmax': 3.0, 'dmax': 5.0}}."
+        )
+    value = dict(value or {})
     for name in value:
         if name not in names:
             raise ValueError(
-                f"BatchNormalization: renorm_clipping: expected the keys {', '.join(names)}, "
-                f"received {name!r}.{suggest(name, names)} Leave the others out."
+                f"expected the keys {', '.join(names)}, received {name!r}.{suggest(name, names)} "
+                "Leave the others out."
             )
     rmin, rmax, dmax = (value.get(name) for name in names)
     if (rmin is not None and rmax is not None and rmax < rmin) or (dmax is not None and dmax < 0):
         raise ValueError(
-            "BatchNormalization: renorm_clipping: expected rmin <= rmax and dmax >= 0, received "
-            f"{value}. The paper's final values are rmax=3, rmin=1/3, dmax=5."
+            f"expected rmin <= rmax and dmax >= 0, received {value}. The paper's final values are "
+            "rmax=3, rmin=1/3, dmax=5."
         )
     return value
 
@@ -234,7 +240,9 @@ class BatchNormalization(Layer):
         x = x.astype(wide_dtype(dtype))
         gamma, beta = (w if w is None else w.astype(x.dtype) for w in (self.gamma, self.beta))
         updates: dict[str, jax.Array] = {}
-        if context.training and (self.trainable or self.frozen == "batch"):
+        uses_batch = context.training and (self.trainable or self.frozen == "batch")
+        # a batch without rows has no statistics
+        if uses_batch and 0 not in x.shape:
             mean, variance = moments(x, self.axis, context.mask)
             if self.renorm:
                 stddev = jnp.sqrt(variance + self.epsilon)

@@ -257,3 +257,20 @@ def test_error_messages_for_arrays():
     norm = layers.LayerNormalization().build(KEY, x)
     with pytest.raises(ValueError, match=r"\(3,\).*\(4, 5\)"):
         norm(_data(4, 5))
+
+
+@pytest.mark.parametrize("options", [{}, {"renorm": True}])
+def test_a_batch_without_rows_changes_no_statistics(options):
+    layer = layers.BatchNormalization(**options).build(KEY, (None, 3))
+    state = layer.init_state((None, 3))
+    out = layer.apply(jnp.ones((0, 3)), state=state, training=True)
+    assert out.value.shape == (0, 3) and out.updates == {}
+
+
+def test_bounds_of_renorm_are_a_dictionary():
+    with pytest.raises(
+        TypeError, match="renorm_clipping: expected a dictionary with the keys rmin"
+    ):
+        layers.BatchNormalization(renorm=True, renorm_clipping=3)
+    with pytest.raises(ValueError, match=r"renorm_clipping: expected the keys .*'rmax'\?"):
+        layers.BatchNormalization(renorm=True, renorm_clipping={"rmx": 3})
