@@ -2,6 +2,7 @@
 
 import functools
 import io
+import json
 
 import h5py
 import jax
@@ -101,3 +102,19 @@ def test_errors_name_the_key(folder, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_all_errors_name_the_key(folder, name, first):
     assert not _findings(folder, name, FIFTHS, first)
+
+
+def test_a_lone_surrogate_in_a_name_is_rejected(tmp_path):
+    model = fk.Sequential([fk.Input((4,)), layers.Dense(2, name="dense")]).build(jax.random.key(0))
+    fk.save_model(tmp_path / "m.keras", model)
+    data = (tmp_path / "m.keras").read_bytes()
+    text = json.dumps(damage.member_of(data, "config.json"))
+    # half of a character, and an escaped character of more than 16 bits
+    for name, words in (("d\ud800e", "a lone surrogate after '.*: \"d'"), ("d\U0001f600e", None)):
+        config = json.loads(text.replace('"dense"', json.dumps(name)))
+        (tmp_path / "m.keras").write_bytes(damage.with_member(data, "config.json", config))
+        if words is None:
+            assert name in fk.load_model(tmp_path / "m.keras")[0].layers
+        else:
+            with pytest.raises(fk.FileError, match=words):
+                fk.load_model(tmp_path / "m.keras")

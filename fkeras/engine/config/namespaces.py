@@ -133,6 +133,12 @@ def find(
         custom = registered_object(custom_objects, name)
     if custom:
         return custom[0]
+    package, _, registered_name = str(registered).rpartition(">")
+    if namespace_name is not None and package not in ("", *_PACKAGES):
+        raise ValueError(
+            f"deserialize: expected the class {registered!r} of another package, which the file names "
+            f"like the built-in {name!r}. Pass custom_objects={{{registered!r}: {registered_name}}}."
+        )
     if namespace_name is not None:
         value = public(name, namespace_name)
         if value is not None:

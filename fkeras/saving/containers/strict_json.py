@@ -83,6 +83,15 @@ def parse(
             f"expected JSON, received invalid JSON: {error}. The file is damaged."
         ) from error
     _check_depth(value, limits, file, member)
+    # JSON can escape half of a character, which no file name, JSON or HDF5 can hold
+    if "\\ud" in text.lower():
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            place = error.object[max(error.start - 40, 0) : error.start]
+            raise file_error(
+                f"expected Unicode, received a lone surrogate after {place!r}. Remove it from the text."
+            ) from error
     return value
 
 

@@ -88,6 +88,18 @@ def test_registered_names_take_precedence_over_plain_names(files):
     assert restored == plain
 
 
+@pytest.mark.parametrize("registered", ["own>Dense", "Custom>Dense"])
+def test_a_class_of_another_package_is_not_the_built_in_of_its_name(registered):
+    config = {**fk.layers.serialize(layers.Dense(2)), "registered_name": registered}
+    with pytest.raises(ValueError, match=rf"class '{registered}' of another .* built-in 'Dense'"):
+        fk.layers.deserialize(config)
+    config["config"] = {}
+    found = fk.layers.deserialize(config, custom_objects={registered: Ours})
+    assert type(found) is Ours
+    config = {**fk.layers.serialize(layers.Dense(2)), "registered_name": "keras>Dense"}
+    assert fk.layers.deserialize(config) == layers.Dense(2)
+
+
 @pytest.mark.parametrize("file", ["graph.keras", "row.keras", "row.h5"])
 def test_suggested_code_is_python_and_works(files, file):
     folder, _ = files
