@@ -9,8 +9,8 @@ round clears JAX's caches, so that all contenders compile. The results equal ste
 
 import sys
 
-import meter  # sets the environment before jax is imported
 import jax
+import meter
 import numpy as np
 
 import fkeras as fk

@@ -373,3 +373,18 @@ def test_a_haiku_transform_is_a_layer():
         y = layer(x)
         w, b = layer.params["linear.w"].value, layer.params["linear.b"].value
         np.testing.assert_allclose(y, x @ w + b, rtol=1e-5)
+
+
+def test_a_frozen_spectral_normalization_keeps_its_vector():
+    """Keras moves the vector of a frozen layer, too, so that the frozen kernel changes."""
+    layer = layers.SpectralNormalization(layers.Dense(3), trainable=False)
+    layer = layer.build(jax.random.key(0), (None, 4))
+    state = layer.init_state((None, 4))
+    assert layer.apply(jnp.ones((2, 4)), state=state, training=True).updates == {}
+    with keras_rules():
+        theirs = keras.layers.SpectralNormalization(keras.layers.Dense(3))
+        theirs.build((None, 4))
+        theirs.trainable = False
+        before = np.asarray(theirs.vector_u)
+        theirs(np.ones((2, 4), "float32"), training=True)
+        assert not np.allclose(theirs.vector_u, before)

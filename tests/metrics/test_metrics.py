@@ -448,3 +448,12 @@ def test_class_numbers_out_of_range_are_rejected_unless_they_do_not_count(true, 
 def test_messages(call, words):
     with pytest.raises((ValueError, TypeError, NotImplementedError), match=words):
         call()
+
+
+def test_a_correlation_with_constants_is_0():
+    values = np.arange(4, dtype="float32")[None]
+    for pair in ((np.ones((1, 4)), values), (values, np.ones((1, 4)))):
+        assert float(fk.metrics.pearson_correlation(*pair)[0]) == 0.0
+        theirs = keras.metrics.PearsonCorrelation()
+        theirs.update_state(*pair)
+        assert np.isnan(float(theirs.result()))

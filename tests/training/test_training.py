@@ -15,6 +15,7 @@ from benchmarks.meter import count_compiles
 from fkeras import layers
 from fkeras.training import Progress
 from fkeras.training.data import host_arrays
+from tests.support.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 4)).astype("float32")
@@ -455,3 +456,26 @@ def test_a_missing_channel_axis_is_reported():
     run = trainer.init(model, KEY)
     with pytest.raises(fk.FKerasError, match=r"channel axis is missing: pass x\[\.\.\., None\]"):
         trainer.fit(run, np.zeros((4, 8, 8), "float32"), np.zeros((4, 2), "float32"))
+
+
+def test_metrics_in_fit_leave_out_masked_steps_as_in_evaluate():
+    """Keras's `fit` counts the masked steps in its metrics, and `evaluate` does not."""
+    x = np.where(np.arange(5)[:, None] < 3, RNG.normal(size=(4, 5, 2)), 0).astype("float32")
+    y = RNG.normal(size=(4, 5, 2)).astype("float32")
+
+    def model(library):
+        inputs = library.Input((5, 2))
+        cell = library.layers.LSTM(2, return_sequences=True, kernel_initializer="ones")
+        return library.Model(inputs, cell(library.layers.Masking()(inputs)))
+
+    trainer = fk.Trainer(fk.optimizers.SGD(0.0), "mse", ["mae"])
+    run = trainer.init(model(fk), KEY)
+    fitted = trainer.fit(run, x, y, verbose=0).history.history["mae"][0]
+    np.testing.assert_allclose(fitted, trainer.evaluate(run, x, y, verbose=0)["mae"], rtol=1e-6)
+    with keras_rules():
+        theirs = model(keras)
+        theirs.set_weights(run.model.get_weights(run.state))
+        theirs.compile(keras.optimizers.SGD(0.0), "mse", metrics=["mae"])
+        evaluated = theirs.evaluate(x, y, verbose=0, return_dict=True)["mae"]
+        np.testing.assert_allclose(fitted, evaluated, rtol=1e-5)
+        assert abs(theirs.fit(x, y, verbose=0).history["mae"][0] - fitted) > 1e-3
