@@ -163,7 +163,8 @@ def test_an_lstm_with_states_keeps_its_mask_in_models_written_here(tmp_path, key
     ids, state = fk.Input((5,), dtype="int32"), fk.Input((2,))
     x = layers.Embedding(6, 3, mask_zero=True)(ids)
     model = fk.Model([ids, state], layers.LSTM(2)(x, initial_state=[state, state])).build(key)
-    fk.save_model(tmp_path / "m.keras", model)
+    with pytest.warns(UserWarning, match="'lstm' has an initial state"):
+        fk.save_model(tmp_path / "m.keras", model)
     restored, _ = fk.load_model(tmp_path / "m.keras")
     assert restored == model
     start = np.ones((3, 2), "float32")

@@ -369,7 +369,7 @@ def test_text_vectorization_rejects_bad_arguments():
         Text(output_mode="count", sparse=True)
     with pytest.raises(ValueError, match="output_sequence_length=None"):
         Text(output_mode="count", output_sequence_length=3)
-    with pytest.raises(ValueError, match="an integer of 0 or more, or None, received 2.5"):
+    with pytest.raises(ValueError, match="a positive integer or None, received 2.5"):
         Text(output_sequence_length=2.5)
     with pytest.raises(ValueError, match=r"texts of shape \(b,\) or \(b, 1\) to split"):
         Text(vocabulary=["a"])([["a", "b"]])

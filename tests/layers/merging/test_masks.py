@@ -174,7 +174,8 @@ def test_files_keep_the_rule_and_keras_applies_its_own_rule(kind, tmp_path):
     model = _own(kind)
     trainer = fk.Trainer(optimizer=fk.optimizers.SGD(0.5), loss="mse")
     run = trainer.init(model, jax.random.key(0))
-    fk.save_model(path, model, {}, trainer=trainer, run=run)
+    with pytest.warns(UserWarning, match=r"'merge' merges different masks"):
+        fk.save_model(path, model, {}, trainer=trainer, run=run)
     again, resumed = fk.load_training(path)
     assert resumed.model == model
     ours = _losses(trainer, run, kind)
