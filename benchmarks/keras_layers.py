@@ -1,0 +1,75 @@
+"""Computes layers of Keras for `benchmarks/layers.py`, in a process with another backend.
+
+    KERAS_BACKEND=tensorflow python benchmarks/keras_layers.py
+
+Reads one request per line: `load PATH` makes the layer of an .npz file (configuration, inputs, mask and
+weights), `values PATH` writes output and gradients, `time COUNT` answers the CPU seconds of COUNT
+computations. The process needs Keras and TensorFlow, not fkeras.
+"""
+
+import json
+import os
+import sys
+import time
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+def computation(path):
+    """A function that computes value, weight gradients and input gradients of the layer of a file."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    inputs = [tf.constant(arrays[f"input{i}"]) for i in range(int(arrays["inputs"]))]
+    layer = keras.layers.deserialize(json.loads(str(arrays["config"])))
+    layer(*inputs)
+    layer.set_weights([arrays[f"weight{i}"] for i in range(int(arrays["weights"]))])
+    options = {"mask": tf.constant(arrays["mask"])} if "mask" in arrays else {}
+    if layer._call_has_training_arg:
+        options["training"] = True
+    floats = [x for x in inputs if x.dtype.is_floating]
+    weights = [v.value for v in layer.trainable_variables]
+
+    @tf.function(autograph=False)
+    def compute(inputs):
+        floats = [x for x in inputs if x.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(floats)
+            value = tf.reduce_sum(tf.square(layer(*inputs, **options)))
+        gradients = tape.gradient(value, [*weights, *floats])
+        return value, gradients[: len(weights)], gradients[len(weights) :]
+
+    del floats
+    return lambda: compute(inputs)
+
+
+def main():
+    function = None
+    print("ready", flush=True)
+    for line in sys.stdin:
+        request, argument = line.split()
+        if request == "load":
+            function = computation(argument)
+            function()
+            print("loaded", flush=True)
+        elif request == "values":
+            value, weights, inputs = function()
+            arrays = {"value": value.numpy()}
+            arrays |= {f"weight{i}": tf.convert_to_tensor(g).numpy() for i, g in enumerate(weights)}
+            arrays |= {f"input{i}": tf.convert_to_tensor(g).numpy() for i, g in enumerate(inputs)}
+            np.savez(argument, **arrays)
+            print("written", flush=True)
+        else:
+            start = time.process_time()
+            for _ in range(int(argument)):
+                result = function()
+            result[0].numpy()
+            print(time.process_time() - start, flush=True)
+
+
+if __name__ == "__main__":
+    main()
