@@ -54,7 +54,36 @@ TABLE = {
     "MaxPooling2D 2": (layers.MaxPooling2D(2), (16, 56, 56, 32)),
     "MaxPooling2D 2, bfloat16": (layers.MaxPooling2D(2, dtype="mixed_bfloat16"), (16, 56, 56, 32)),
     "MaxPooling1D 2": (layers.MaxPooling1D(2), (16, 256, 64)),
-    "limit, DepthwiseConv2D 13": (layers.DepthwiseConv2D(13, padding="same"), (4, 28, 28, 32)),
+    "Conv2DTranspose 3, stride 2": (
+        layers.Conv2DTranspose(32, 3, 2, padding="same"),
+        (16, 14, 14, 64),
+    ),
+    "Conv1DTranspose 3, stride 2": (
+        layers.Conv1DTranspose(32, 3, 2, padding="same"),
+        (16, 256, 64),
+    ),
+    "Conv3DTranspose 3, stride 2": (
+        layers.Conv3DTranspose(16, 3, 2, padding="same"),
+        (4, 6, 6, 6, 16),
+    ),
+    "Conv3D 3": (layers.Conv3D(16, 3, padding="same"), (8, 12, 12, 12, 16)),
+    "Conv3D 3, stride 2": (layers.Conv3D(16, 3, 2, padding="same"), (8, 12, 12, 12, 16)),
+    "Conv2D 1": (layers.Conv2D(64, 1), (16, 28, 28, 64)),
+    "Conv2D 1, bfloat16": (layers.Conv2D(64, 1, dtype="mixed_bfloat16"), (8, 28, 28, 64)),
+    "Conv2D 3": (layers.Conv2D(32, 3, padding="same"), (8, 32, 32, 16)),
+    "Conv2D 3, wide": (layers.Conv2D(64, 3, padding="same"), (32, 28, 28, 32)),
+    "Conv2D 3, bfloat16": (
+        layers.Conv2D(64, 3, padding="same", dtype="mixed_bfloat16"),
+        (8, 28, 28, 32),
+    ),
+    "Conv2D 3, stride 2": (layers.Conv2D(32, 3, 2, padding="same"), (16, 28, 28, 32)),
+    "Conv2D 5": (layers.Conv2D(32, 5, padding="same"), (16, 28, 28, 16)),
+    "Conv2D 5, one channel": (layers.Conv2D(6, 5, padding="same"), (32, 28, 28, 1)),
+    "Conv2D 7, stride 2": (layers.Conv2D(64, 7, 2, padding="same"), (4, 112, 112, 3)),
+    "Conv2D 3, 8 groups": (layers.Conv2D(64, 3, padding="same", groups=8), (8, 28, 28, 64)),
+    "Conv1D 5": (layers.Conv1D(64, 5, padding="causal"), (16, 256, 32)),
+    "ConvLSTM2D 3": (layers.ConvLSTM2D(8, 3, padding="same"), (8, 6, 16, 16, 8)),
+    "limit, DepthwiseConv2D 9": (layers.DepthwiseConv2D(9, padding="same"), (4, 28, 28, 32)),
     "limit, MaxPooling2D 8": (layers.MaxPooling2D(8), (8, 56, 56, 32)),
 }
 NAMES = sys.argv[2:] or list(TABLE)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from fkeras.nn.cpu.defaults import convolution
+from fkeras.nn.cpu.convolution import Convolution, TransposedConvolution
 from fkeras.nn.cpu.depthwise import Depthwise
 from fkeras.nn.cpu.forms import compute
+from fkeras.nn.numerics.axes import channel_axis
 
 
 def convolve(
@@ -44,8 +44,11 @@ def convolve(
         >>> convolve(image, kernel, (1, 1)).shape
         (1, 2, 2, 2)
     """
-    dilation = (1,) * (x.ndim - 2) if dilation_rate is None else dilation_rate
-    return convolution(x.astype(kernel.dtype), kernel, strides, padding, data_format, dilation)
+    dilation = (1,) * (x.ndim - 2) if dilation_rate is None else tuple(dilation_rate)
+    depthwise = kernel.shape[-2] == 1 != x.shape[channel_axis(data_format)]
+    form = Depthwise if depthwise else Convolution
+    fields = tuple(strides), padding, data_format, dilation
+    return compute(form(*fields), x.astype(kernel.dtype), kernel)
 
 
 def convolve_depthwise(
@@ -166,18 +169,9 @@ def convolve_transpose(
             kernel.shape[:-2], dilation_rate, strides, paddings, strict=True
         )
     ]
-    axes = "DHW"[-rank:]
-    images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
-    return lax.conv_general_dilated(
-        x.astype(kernel.dtype),
-        # a transposed convolution is a correlation of the dilated input with the flipped kernel
-        jnp.flip(kernel, range(rank)),
-        (1,) * rank,
-        pads,
-        lhs_dilation=tuple(strides),
-        rhs_dilation=dilation_rate,
-        dimension_numbers=(images, f"{axes}OI", images),
-    )
+    form = TransposedConvolution(tuple(strides), padding, data_format, dilation_rate, tuple(pads))
+    # a transposed convolution is a correlation of the dilated input with the flipped kernel
+    return compute(form, x.astype(kernel.dtype), jnp.flip(kernel, range(rank)))
 
 
 def _pads(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -34,10 +35,12 @@ class Form(abc.ABC):
             The function has no derivative for other operands, unless `tangent_form` returns one.
         rows: numbers of the operands whose first axis is the batch. If `rows` is not empty, the
             first axis of the result is the batch, too.
+        loops: whether `jax.vmap` over other operands computes one member after the other.
     """
 
     linear: tuple[int, ...] | ClassVar[tuple[int, ...]] = ()
     rows: tuple[int, ...] | ClassVar[tuple[int, ...]] = ()
+    loops: bool | ClassVar[bool] = False
 
     def suits(self, *operands: Any) -> bool:
         """Returns whether `fast` is able to compute these operands, and faster than `default`.
@@ -99,11 +102,19 @@ class Adjoint(Form):
     def rows(self) -> tuple[int, ...]:
         return self.form.rows if self.number in self.form.rows else ()
 
+    @property
+    def loops(self) -> bool:
+        return self.form.loops
+
     def default(self, *operands: jax.Array) -> jax.Array:
         return _transposed(self.form.default, self.number, self.spec, operands)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
-        return self.form.gradient(self.number, self.spec, *operands)
+        spec = self.spec
+        if self.number in self.form.rows:
+            # `Batched` merges a mapped axis with the batch
+            spec = Spec((operands[self.number].shape[0], *spec.shape[1:]), spec.dtype)
+        return self.form.gradient(self.number, spec, *operands)
 
     def adjoint(self, number: int, spec: Spec, operands: Sequence[Any]) -> jax.Array:
         if number == self.number:
@@ -130,12 +141,16 @@ class Batched(Form):
     def linear(self) -> tuple[int, ...]:
         return self.form.linear
 
+    @property
+    def loops(self) -> bool:
+        return self.form.loops
+
     def default(self, *operands: jax.Array) -> jax.Array:
         return jax.vmap(self.form.default, self.axes)(*operands)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         if not self._merges:
-            return jax.vmap(self.form.fast, self.axes)(*operands)
+            return self._each(self.form.fast, self.axes, operands)
         y = self.form.fast(*self._merged(operands))
         return y.reshape(*self._leading(operands), *y.shape[1:])
 
@@ -143,8 +158,9 @@ class Batched(Form):
         inner = Spec(spec.shape[1:] if self.axes[number] == 0 else spec.shape, spec.dtype)
         if not self._merges or (self.axes[number] is None and number in self.form.rows):
             axes = tuple(0 if n == number else axis for n, axis in enumerate(self.axes))
-            gradient = jax.vmap(lambda *arrays: self.form.gradient(number, inner, *arrays), axes)
-            return gradient(*operands) if self.axes[number] == 0 else gradient(*operands).sum(0)
+            gradient = functools.partial(self.form.gradient, number, inner)
+            gradients = self._each(gradient, axes, operands)
+            return gradients if self.axes[number] == 0 else gradients.sum(0)
         if number in self.form.rows:
             size, rows = self._leading(operands)
             inner = Spec((size * rows, *inner.shape[1:]), spec.dtype)
@@ -154,6 +170,21 @@ class Batched(Form):
     def tangent_form(self, number: int) -> Form | None:
         inner = self.form.tangent_form(number)
         return None if inner is None else Batched(inner, (*self.axes, self.axes[number]))
+
+    def _each(
+        self, function: Callable[..., jax.Array], axes: Axes, operands: Sequence[jax.Array]
+    ) -> jax.Array:
+        """Applies a function to each member of the mapped axis."""
+        if not self.form.loops:
+            return jax.vmap(function, axes)(*operands)
+        mapped = [x for x, axis in zip(operands, axes, strict=True) if axis == 0]
+
+        def member(arrays: Sequence[jax.Array]) -> jax.Array:
+            rest = iter(arrays)
+            pairs = zip(operands, axes, strict=True)
+            return function(*(x if axis is None else next(rest) for x, axis in pairs))
+
+        return jax.lax.map(member, mapped)
 
     @property
     def _merges(self) -> bool:

@@ -79,6 +79,11 @@ class Windows:
             )
         )
 
+    def split(self) -> tuple[Windows, Windows]:
+        """Returns the windows along the first axis, and those along the other axes."""
+        first = Windows(self.sizes[:1], self.strides[:1], self.dilation[:1], self.pads[:1])
+        return first, Windows(self.sizes[1:], self.strides[1:], self.dilation[1:], self.pads[1:])
+
     def pad(self, x: jax.Array, number: Any = 0) -> jax.Array:
         """Adds cells around an array of shape (b, *sizes, c)."""
         if not any(map(any, self.pads)):
@@ -202,8 +207,11 @@ class WindowForm(Form):
     def windows(self, *operands: Any) -> Windows | None:
         """Returns the positions of the window over the first operand; None if there are none."""
         x = operands[self.rows[0]]
-        sizes = [x.shape[axis] for axis in spatial_axes(x.ndim, self.data_format)]
-        return Windows.of(sizes, self.window(*operands), self.strides, self.padding, self.dilation)
+        window = self.window(*operands)
+        return Windows.of(self._sizes(x), window, self.strides, self.padding, self.dilation)
+
+    def _sizes(self, x: Any) -> list[Any]:
+        return [x.shape[axis] for axis in spatial_axes(x.ndim, self.data_format)]
 
     def suits(self, *operands: Any) -> bool:
         return self.windows(*operands) is not None

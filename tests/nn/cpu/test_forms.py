@@ -11,6 +11,7 @@ import pytest
 from jax import export, lax
 from jax.sharding import NamedSharding, PartitionSpec
 
+from fkeras.nn.cpu.convolution import Convolution, TransposedConvolution
 from fkeras.nn.cpu.depthwise import Depthwise
 from fkeras.nn.cpu.forms import FORM, bind, compute
 from fkeras.nn.cpu.pooling import MaxPool
@@ -34,6 +35,16 @@ def pool(sizes, window, strides, padding, data_format=LAST):
     return form, [images(sizes, data_format)]
 
 
+def convolution(sizes, kernel, strides, dilation, padding, data_format=LAST, channels=3):
+    form = Convolution(strides, padding, data_format, dilation)
+    return form, [images(sizes, data_format, channels), kernel]
+
+
+def transposed(sizes, kernel, strides, pads, dilation, data_format=LAST):
+    form = TransposedConvolution(strides, "valid", data_format, dilation, pads)
+    return form, [images(sizes, data_format), kernel]
+
+
 CASES = {
     "depthwise": depthwise((7, 6), (3, 2), (1, 1), (1, 1), "same"),
     "depthwise, strides": depthwise((7, 6), (3, 2), (2, 3), (1, 1), "same", FIRST),
@@ -42,6 +53,20 @@ CASES = {
     "depthwise, multiplier": depthwise((5, 4), (2, 2), (2, 1), (1, 1), "valid", FIRST, 2),
     "depthwise, causal": depthwise((7,), (3,), (1,), (2,), "causal", LAST, 2),
     "depthwise, 3 axes": depthwise((3, 4, 5), (2, 1, 3), (1, 2, 2), (1, 1, 1), "same"),
+    "convolution": convolution((7, 6), (3, 2, 3, 4), (1, 1), (1, 1), "same"),
+    "convolution, strides": convolution((7, 6), (3, 2, 3, 4), (2, 3), (1, 2), "valid", FIRST),
+    "convolution, causal": convolution((7,), (3, 3, 2), (1,), (2,), "causal"),
+    "convolution, products": convolution((5, 4), (2, 2, 32, 64), (2, 1), (1, 2), "same", LAST, 32),
+    "convolution, one cell": convolution((7, 6), (1, 1, 3, 4), (1, 2), (1, 1), "same", FIRST),
+    "convolution, groups": convolution((5, 4), (3, 2, 2, 6), (1, 2), (1, 1), "same", LAST, 4),
+    "convolution, 3 axes": convolution(
+        (5, 4, 3), (3, 2, 2, 3, 2), (2, 1, 2), (1, 2, 1), "same", FIRST
+    ),
+    "transposed": transposed((4, 3), (3, 2, 4, 3), (2, 3), ((2, 2), (1, 2)), (1, 1)),
+    "transposed, dilation": transposed((4,), (3, 2, 3), (1,), ((2, 4),), (2,), FIRST),
+    "transposed, 3 axes": transposed(
+        (3, 2, 2), (3, 2, 1, 2, 3), (2, 1, 2), ((1, 2), (1, 1), (0, 1)), (1, 1, 1)
+    ),
     "pool": pool((6, 4), (2, 2), (2, 2), "valid"),
     "pool, overlapping": pool((7, 6), (3, 2), (2, 1), "same", FIRST),
     "pool, gaps": pool((9,), (2,), (3,), "same"),
@@ -54,6 +79,12 @@ SEVERAL = {
         ("same", "valid"), (LAST, FIRST), (1, 2),
     )
     if case[4] == "same" or case[1] != (4, 5) or case[3] == (1, 1)
+} | {
+    f"convolution {case}": convolution((7, 6), (*case[0], 4 // case[5], 4), *case[1:5], 4)
+    for case in itertools.product(
+        ((1, 1), (3, 2)), ((1, 1), (2, 1), (3, 2)), ((1, 1), (2, 1)), ("same", "valid"),
+        (LAST, FIRST), (1, 2),
+    )
 } | {
     f"pool {case}": pool(*case)
     for case in itertools.product(
@@ -92,6 +123,9 @@ def transformed(function, count):
             "forward over reverse": jax.jvp(gradient, arrays, tangents)[1],
             "vmap": jax.vmap(function, alone)(first, *arrays[1:]),
             "vmap of grad": jax.vmap(gradient)(*pairs),
+            "vmap of vjp": jax.vmap(jax.vjp(function, *arrays)[1])(
+                jax.vmap(function, alone)(first, *arrays[1:])
+            ),
             "grad of vmap": jax.grad(
                 lambda *a: jnp.sum(jnp.sin(jax.vmap(function, alone)(*a))), numbers
             )(first, *arrays[1:]),
