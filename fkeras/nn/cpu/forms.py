@@ -257,6 +257,10 @@ def _abstract(*_: Any, form: Form, jaxpr: Any) -> Any:
 
 @FORM.def_impl
 def _evaluate(*operands: Any, form: Form, jaxpr: Any) -> Any:
+    # without jit, JAX's own operations compute, so that `jax_debug_nans` names them
+    config: Any = jax.config  # JAX declares its flags at run time
+    if config.jax_disable_jit:
+        return form.default(*operands)
     return _COMPILED(*operands, form=form)
 
 
