@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from fkeras.nn.cpu.convolution import Convolution, TransposedConvolution
+from fkeras.nn.cpu.depthwise import Depthwise
+from fkeras.nn.cpu.forms import compute
 from fkeras.nn.numerics.axes import channel_axis
 
 
@@ -42,27 +44,11 @@ def convolve(
         >>> convolve(image, kernel, (1, 1)).shape
         (1, 2, 2, 2)
     """
-    rank = x.ndim - 2
-    dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
-    # letters of the spatial axes, as `dimension_numbers` names axes
-    axes = "DHW"[-rank:]
-    images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
-    if padding == "causal":
-        # zeros before the start only: an output depends on no later cell
-        extents = zip(kernel.shape, dilation_rate, strict=False)
-        pads = [((size - 1) * rate, 0) for size, rate in extents]
-    else:
-        pads = padding.upper()
-    return lax.conv_general_dilated(
-        x.astype(kernel.dtype),
-        kernel,
-        tuple(strides),
-        pads,
-        rhs_dilation=dilation_rate,
-        dimension_numbers=(images, f"{axes}IO", images),
-        # the shapes determine the groups, so grouped convolutions need no argument
-        feature_group_count=x.shape[channel_axis(data_format)] // kernel.shape[-2],
-    )
+    dilation = (1,) * (x.ndim - 2) if dilation_rate is None else tuple(dilation_rate)
+    depthwise = kernel.shape[-2] == 1 != x.shape[channel_axis(data_format)]
+    form = Depthwise if depthwise else Convolution
+    fields = tuple(strides), padding, data_format, dilation
+    return compute(form(*fields), x.astype(kernel.dtype), kernel)
 
 
 def convolve_depthwise(
@@ -90,9 +76,11 @@ def convolve_depthwise(
         >>> convolve_depthwise(x, kernel, (1,))
         Array([[[ 1.,  2., 30., 40.]]], dtype=float32)
     """
-    # one input channel per filter: `convolve` then computes c groups
+    dilation = (1,) * (x.ndim - 2) if dilation_rate is None else tuple(dilation_rate)
+    form = Depthwise(tuple(strides), padding, data_format, dilation)
+    # one input channel per filter: the default convolution has c groups
     grouped_kernel = kernel.reshape(*kernel.shape[:-2], 1, -1)
-    return convolve(x, grouped_kernel, strides, padding, data_format, dilation_rate)
+    return compute(form, x.astype(kernel.dtype), grouped_kernel)
 
 
 def convolve_separable(
@@ -181,18 +169,9 @@ def convolve_transpose(
             kernel.shape[:-2], dilation_rate, strides, paddings, strict=True
         )
     ]
-    axes = "DHW"[-rank:]
-    images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
-    return lax.conv_general_dilated(
-        x.astype(kernel.dtype),
-        # a transposed convolution is a correlation of the dilated input with the flipped kernel
-        jnp.flip(kernel, range(rank)),
-        (1,) * rank,
-        pads,
-        lhs_dilation=tuple(strides),
-        rhs_dilation=dilation_rate,
-        dimension_numbers=(images, f"{axes}OI", images),
-    )
+    form = TransposedConvolution(tuple(strides), padding, data_format, dilation_rate, tuple(pads))
+    # a transposed convolution is a correlation of the dilated input with the flipped kernel
+    return compute(form, x.astype(kernel.dtype), jnp.flip(kernel, range(rank)))
 
 
 def _pads(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fkeras.nn.cpu.forms import compute
+from fkeras.nn.cpu.pooling import MaxPool
 from fkeras.nn.numerics.axes import align, full_rank, spatial_axes
 from fkeras.nn.numerics.extremes import largest
 
@@ -43,14 +45,8 @@ def max_pool(
         >>> max_pool(jnp.arange(4.0).reshape(1, 4, 1), (2,), (2,)).ravel()
         Array([1., 3.], dtype=float32)
     """
-    dtype = np.dtype(x.dtype)
-    # a concrete identity of max: only then does JAX use the reduction that has a gradient
-    if jnp.issubdtype(dtype, jnp.floating):
-        lowest = np.array(-np.inf, dtype)
-    else:
-        lowest = np.array(False if dtype.kind == "b" else jnp.iinfo(dtype).min, dtype)
-    window, steps = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
-    return lax.reduce_window(x, lowest, lax.max, window, steps, padding.upper())
+    form = MaxPool(tuple(strides), padding, data_format, (1,) * len(pool_size), tuple(pool_size))
+    return compute(form, x)
 
 
 def average_pool(

@@ -39,6 +39,8 @@ Model = TypeVar("Model", bound=Layer)
 def _weight_products(primitive: Any, *args: Any, **params: Any) -> Any:
     # Products with weights are expensive to compute and small to store. Products with batch axes, such
     # as attention scores, grow with the square of the sequence length and are recomputed.
+    if primitive.name == "platform_form":
+        return any(_weight_products(e.primitive, **e.params) for e in params["jaxpr"].jaxpr.eqns)
     if primitive.name == "conv_general_dilated":
         return True
     is_saveable = jax.checkpoint_policies.dots_with_no_batch_dims_saveable

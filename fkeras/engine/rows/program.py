@@ -30,7 +30,7 @@ _RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
 _CALLS = frozenset(
     (
         *("jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"),
-        *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"),
+        *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "platform_form"),
     )
 )
 _PROGRAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr")

@@ -113,6 +113,9 @@ class _Reader:
         if name == "optimization_barrier":
             return self.barrier(places, scope)
         jaxpr = next((params[key] for key in _CALLS if key in params), None)
+        if name == "platform_form" and self.backend.is_cpu:
+            avals = [variable.aval for variable in equation.invars]
+            jaxpr = jax.make_jaxpr(params["form"].fast)(*avals)
         if jaxpr is not None and not same_array(equation) and primitive_count(equation) is None:
             return self.call(equation, getattr(jaxpr, "jaxpr", jaxpr), places, scope)
         if self.mesh is None:

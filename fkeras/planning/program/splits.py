@@ -149,6 +149,13 @@ def _reshape(params: Any, shapes: list, results: list, splits: Sequence[Split]) 
     return Decision((tuple(needed), *splits[1:]), (tuple(out),))
 
 
+def _stack(params: Any, shapes: list, results: list, splits: Sequence[Split]) -> Decision:
+    used: set[str] = set()
+    split = [_merged(names, used) for names in zip(*splits, strict=True)]
+    out = (*split[: params["axis"]], (), *split[params["axis"] :])
+    return Decision(tuple(tuple(split) for _ in shapes), (out,))
+
+
 def _reduce(params: Any, shapes: list, results: list, splits: Sequence[Split]) -> Decision:
     axes = params["axes"]
     out = tuple(names for axis, names in enumerate(splits[0]) if axis not in axes)
@@ -264,6 +271,7 @@ _RULES: Mapping[str, Callable[[Any, list, list, Sequence[Split]], Decision]] = M
     {
         "broadcast_in_dim": _broadcast,
         "transpose": _transpose,
+        "stack": _stack,
         **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
         **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"), _reduce),
         **dict.fromkeys(("reduce_and", "reduce_or", "argmax", "argmin"), _reduce),

@@ -1,0 +1,1 @@
+"""Computations for CPUs of operations that XLA's CPU backend computes slowly."""
