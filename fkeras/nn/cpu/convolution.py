@@ -212,7 +212,7 @@ def _kernel_gradient(windows: Windows, spec: Spec, x: jax.Array, y: jax.Array) -
         y = y.reshape(y.shape[0] * y.shape[1], *y.shape[2:])
         part = Spec(spec.shape[1:], spec.dtype)
         return jnp.stack([_kernel_gradient(images, part, image, y) for image in parts])
-    if limits.products_are_faster(spec.shape):
+    if limits.products_are_faster(spec):
         padded, counts = windows.pad(x), y.shape[1:-1]
         matrices = [
             _matrix_product(windows.cells(padded, offset, counts), y) for offset in windows.offsets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import Any
 
 #: cells of a depthwise kernel: the program has one product per cell
 DEPTHWISE_CELLS = 81
@@ -11,16 +11,19 @@ DEPTHWISE_CELLS = 81
 POOLING_CELLS = 64
 #: cells of a kernel whose gradient is one product of matrices per cell
 PRODUCT_CELLS = 9
-#: input and output channels, the smaller and the larger number, from which such products are faster
+#: input and output channels, the smaller and the larger number, from which such products are faster,
+#: but not in half precision
 PRODUCT_CHANNELS = (32, 64)
 
 
-def products_are_faster(kernel: Sequence[int]) -> bool:
+def products_are_faster(kernel: Any) -> bool:
     """Returns whether the gradient of a kernel is faster as products than as a convolution.
 
     Args:
-        kernel: the shape (*window, c, f) of the kernel.
+        kernel: the kernel (*window, c, f), or its shape and dtype.
     """
-    cells, channels = math.prod(kernel[:-2]), sorted(kernel[-2:])
+    *window, inputs, filters = kernel.shape
+    channels = sorted((inputs, filters))
     wide = all(size >= limit for size, limit in zip(channels, PRODUCT_CHANNELS, strict=True))
-    return cells == 1 or (len(kernel) == 4 and cells <= PRODUCT_CELLS and wide)
+    suits = len(window) == 2 and math.prod(window) <= PRODUCT_CELLS and wide
+    return math.prod(window) == 1 or (suits and kernel.dtype.itemsize > 2)

@@ -76,7 +76,7 @@ class CallSize:
             arguments: the other arguments.
         """
         if self.mode is None:
-            # On CPUs, XLA runs a convolution inside a while loop far slower than outside.
+            # On CPUs, XLA runs convolutions of other libraries far slower inside a while loop.
             slow = self.fixed is None and jax.default_backend() == "cpu"
             if slow:
                 leaves, treedef = jax.tree.flatten(arguments)

@@ -19,6 +19,7 @@ from fkeras.engine import (
     trainable_weights,
 )
 from fkeras.engine.values.arrays import as_array
+from fkeras.nn.cpu.forms import FORM
 from fkeras.optimizers import transformation
 from fkeras.training.data import batch_parts, host_arrays
 from fkeras.training.records.state import TrainState
@@ -294,7 +295,10 @@ def call_convolves(function: Any, static: tuple, treedef: Any, specs: tuple) -> 
 
 
 def convolves(program: Any) -> bool:
-    """Returns whether a jaxpr has a convolution, which XLA runs far slower in loops on CPUs.
+    """Returns whether a jaxpr has a convolution that XLA runs far slower in loops on CPUs.
+
+    The convolutions of `fkeras.nn` are as fast in loops. Others are those of users and of modules of
+    other libraries.
 
     Example:
         >>> import jax, numpy as np
@@ -308,6 +312,7 @@ def convolves(program: Any) -> bool:
         equation.primitive.name == "conv_general_dilated"
         or any(convolves(value) for value in equation.params.values())
         for equation in getattr(program, "eqns", ())
+        if equation.primitive is not FORM
     )
 
 

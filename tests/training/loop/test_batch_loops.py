@@ -1,6 +1,7 @@
 """Several steps in one call, callbacks, and Keras's fit as the oracle of the logs."""
 
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -10,6 +11,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.nn.convolution import convolve
 from fkeras.training import Callback, Stop
 from fkeras.training.data import array_feed
 from fkeras.training.loop import batch_loops
@@ -69,9 +71,18 @@ def test_copies_of_the_last_row_fill_the_last_batch():
     assert array_feed.feed_of(np.zeros((100, 1 << 18), "float32"), 8).capacity == 1
 
 
-def test_convolutions_run_without_a_loop_on_a_cpu():
+def blurred(x):
+    numbers = ("NHWC", "HWIO", "NHWC")
+    kernel = jnp.ones((3, 3, 1, 1))
+    return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=numbers)
+
+
+@pytest.mark.parametrize(
+    ("layer", "mode"), [(layers.Conv2D(2, 3), "loop"), (layers.Lambda(blurred), "once")]
+)
+def test_convolutions_by_xla_run_without_a_loop_on_a_cpu(layer, mode):
     x = fk.Input((6, 6, 1))
-    model = fk.Model(x, layers.Dense(1)(layers.Flatten()(layers.Conv2D(2, 3)(x))))
+    model = fk.Model(x, layers.Dense(1)(layers.Flatten()(layer(x))))
     trainer = fk.Trainer("sgd", "mse")
     run = trainer.init(model, KEY)
     images = RNG.normal(size=(12, 6, 6, 1)).astype("float32")
@@ -85,7 +96,7 @@ def test_convolutions_run_without_a_loop_on_a_cpu():
     structure, leaves = split(run)
     rows, _ = feed.epoch(run, 0).take(1)
     call = (step.compiled_train, (trainer, structure, "loop"), (leaves, rows, np.int32(1)))
-    assert batch_loops.CallSize().choose(False, *call) == "once"
+    assert batch_loops.CallSize().choose(False, *call) == mode
     assert batch_loops.CallSize(2).choose(False, *call) == "loop"
 
 
@@ -281,12 +292,45 @@ def test_large_runs_are_overwritten_and_compute_the_same(monkeypatch, on_nonfini
     np.testing.assert_allclose(again.history["loss"], history.history["loss"], rtol=1e-5)
 
 
+def test_only_convolutions_by_xla_are_slow_in_loops():
+    x, kernel = jnp.ones((2, 4, 4, 1)), jnp.ones((3, 3, 1, 1))
+
+    def scanned(function):
+        return jax.make_jaxpr(lambda x: jax.lax.scan(lambda c, _: (function(c), None), x, None, 2))(
+            x
+        )
+
+    assert step.convolves(scanned(blurred))
+    conv = functools.partial(convolve, kernel=kernel, strides=(1, 1), padding="same")
+    assert not step.convolves(scanned(conv))
+    assert not step.convolves(scanned(jax.grad(lambda x: jnp.sum(conv(x) ** 2))))
+
+
+def test_convolutions_train_in_loops_with_the_numbers_of_single_steps():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(24, 6, 6, 2)).astype("float32")
+    y = rng.normal(size=(24, 4)).astype("float32")
+    inputs = fk.Input((6, 6, 2))
+    h = fk.layers.MaxPooling2D(2)(fk.layers.Conv2D(4, 3, padding="same")(inputs))
+    h = fk.layers.DepthwiseConv2D(3, padding="same")(fk.layers.BatchNormalization()(h))
+    trainer = fk.Trainer(fk.optimizers.SGD(0.1), "mse")
+    model = fk.Model(inputs, fk.layers.GlobalAveragePooling2D()(h))
+    run = trainer.init(model, jax.random.key(0))
+    options = {"batch_size": 8, "shuffle": False, "verbose": 0}
+    single, _ = trainer.fit(run, x, y, steps_per_execution=1, **options)
+    looped, _ = trainer.fit(run, x, y, steps_per_execution=3, **options)
+    pure, _ = jax.jit(lambda run: trainer.run(run, (x, y), 1, 8, shuffle=False))(run)
+    for other in (looped, pure):
+        chex.assert_trees_all_close(other.model, single.model, rtol=1e-5, atol=1e-6)
+        chex.assert_trees_all_close(other.state, single.state, rtol=1e-5, atol=1e-6)
+
+
 def test_evaluate_counts_every_batch_in_single_steps():
-    """Convolutions run in single steps on a CPU; each batch of an evaluation is one of them."""
+    """Convolutions by XLA run in single steps on a CPU; each batch of an evaluation is one of them."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(72, 4, 4, 1)).astype("float32")
     y = rng.normal(size=(72, 4, 4, 1)).astype("float32")
-    model = fk.Sequential([fk.Input((4, 4, 1)), fk.layers.Conv2D(1, 3, padding="same")])
+    model = fk.Sequential([fk.Input((4, 4, 1)), fk.layers.Lambda(blurred), fk.layers.Dense(1)])
     trainer = fk.Trainer("sgd", "mse")
     run = trainer.init(model, jax.random.key(0))
     expected_loss = trainer.evaluate(run, x, y, batch_size=72, verbose=0)["loss"]
