@@ -173,7 +173,8 @@ class TensorFlow:
 
 
 def score(value):
-    return jnp.sum(jnp.square(value))
+    # the gradient of a sum of squares through a normalization is 0 up to rounding
+    return jnp.sum(jnp.sin(value))
 
 
 def sides(layer, inputs, mask):
