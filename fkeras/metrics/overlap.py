@@ -95,8 +95,14 @@ def _add(
     ignore_class: int | None = None,
 ) -> State:
     """Returns the state after the pairs of true and predicted classes of a batch."""
+    if predicted.size != labels.size:
+        raise ValueError(
+            f"{metric.label}: expected one class number for each target and each prediction, received "
+            f"targets {format_shape(labels.shape)} and predictions {format_shape(predicted.shape)}. For "
+            "scores write sparse_y_pred=False, for one-hot targets sparse_y_true=False."
+        )
     # only one of the two may have a last axis of size 1
-    predicted = predicted.reshape(labels.shape) if predicted.size == labels.size else predicted
+    predicted = predicted.reshape(labels.shape)
     counts_integers = jnp.issubdtype(jnp.dtype(metric.dtype), jnp.integer)
     if sample_weight is not None:
         sample_weight = as_operand(sample_weight, "sample_weight")
