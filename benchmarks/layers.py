@@ -250,7 +250,7 @@ def measured(name, rounds, tensorflow):
     contenders["Keras on JAX"] = repeated(theirs, count)
     if tensorflow is not None:
         agree(ours(), *tensorflow.load(layer, inputs, mask, weights), shape)
-        contenders["Keras on TensorFlow"] = lambda: float(tensorflow.ask(f"time {count}"))
+        contenders["Keras on TensorFlow"] = lambda: meter.Seconds(tensorflow.ask(f"time {count}"))
     times = meter.compare(contenders, rounds)
     peers = [statistics.median(times[side]) for side in list(times)[1:]]
     faster = list(times)[1 + peers.index(min(peers))]

@@ -16,12 +16,16 @@ import statistics
 import time
 
 
+class Seconds(float):
+    """CPU seconds of another process."""
+
+
 def compare(contenders, rounds=15):
     """CPU seconds of each contender in each round, run A B C then C B A.
 
     Args:
         contenders: functions without arguments by name; the first is the divisor. A function that
-            computes in another process returns the seconds of that process.
+            computes in another process returns the `Seconds` of that process.
         rounds: how often all run.
     """
     times = {name: [] for name in contenders}
@@ -29,9 +33,9 @@ def compare(contenders, rounds=15):
         order = list(contenders) if round_number % 2 == 0 else list(reversed(contenders))
         for name in order:
             start = time.process_time()
-            seconds = contenders[name]()
-            own_seconds = time.process_time() - start
-            times[name].append(seconds if isinstance(seconds, float) else own_seconds)
+            result = contenders[name]()
+            seconds = time.process_time() - start
+            times[name].append(result if isinstance(result, Seconds) else seconds)
     return times
 
 
