@@ -462,7 +462,9 @@ def test_a_correlation_with_constants_is_0():
 def test_an_iou_of_scores_names_the_argument():
     labels, scores = np.array([0, 1, 2]), np.eye(3, dtype="float32")
     metric = metrics.MeanIoU(num_classes=3)
-    with pytest.raises(ValueError, match=r"received targets \(3,\) .*\(3, 3\).*sparse_y_pred=False"):
+    with pytest.raises(
+        ValueError, match=r"received targets \(3,\) .*\(3, 3\).*sparse_y_pred=False"
+    ):
         metric.update(metric.init(), labels, scores)
     metric = metrics.MeanIoU(num_classes=3, sparse_y_pred=False)
     assert float(metric.result(metric.update(metric.init(), labels, scores))) > 0.99

@@ -56,6 +56,10 @@ def attention():
     )
 
 
+OLD_XLA = pytest.mark.xfail(
+    jax.__version_info__ < (0, 8),
+    reason="plans follow the newest XLA; that of jax 0.7.2 needs 1.23 times the plan",
+)
 COLUMNS = {
     "dense_1/kernel": PartitionSpec(None, "model"),
     "dense_1/bias": PartitionSpec("model"),
@@ -66,7 +70,7 @@ CASES = (
     pytest.param(dense, {"data": 8}, None, id="dense, rows"),
     pytest.param(dense, {"data": 8}, "fsdp", id="dense, fsdp"),
     pytest.param(dense, {"data": 2, "model": 4}, COLUMNS, id="dense, columns"),
-    pytest.param(images, {"data": 8}, None, id="images, rows"),
+    pytest.param(images, {"data": 8}, None, id="images, rows", marks=OLD_XLA),
     pytest.param(attention, {"data": 8}, "fsdp", id="attention, fsdp"),
     pytest.param(attention, {"data": 2, "model": 4}, ROLES, id="attention, heads"),
 )
