@@ -136,8 +136,8 @@ def save_model(
         ProcessError: if another process could not write the file, has ended, or makes another call.
 
     Warns:
-        UserWarning: if Keras computes other masks than the model, with the layers and what to write
-            for equal numbers.
+        UserWarning: if Keras computes other masks than the model; names the layers and the change
+            that gives equal numbers.
 
     Example:
         >>> import jax, pathlib, tempfile, fkeras as fk

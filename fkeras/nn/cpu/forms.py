@@ -86,7 +86,7 @@ class Adjoint(Form):
 
     Args:
         form: the form.
-        number: the number of the operand, in whose place the gradient of the result stands.
+        number: the number of the operand, which the gradient of the result replaces.
         spec: shape and dtype of the operand.
     """
 
@@ -239,7 +239,7 @@ def compute(form: Form, *operands: jax.Array) -> jax.Array:
 def bind(form: Form, *operands: Any) -> Any:
     """Adds a form to the program that JAX traces."""
     program = _DEFAULT.trace(*map(jax.typeof, operands), form=form).jaxpr
-    # the tangent of a function computes its value, too, which no program needs here
+    # the program of a tangent also computes the value, which is removed here
     needed, _ = dce_jaxpr(program.jaxpr, [True], instantiate=True)
     return FORM.bind(*operands, form=form, jaxpr=ClosedJaxpr(needed, program.consts))
 

@@ -20,7 +20,7 @@ from fkeras.layers.recurrent.base import Recurrent
 
 _STEPWISE = (Recurrent, layers.Bidirectional)
 
-#: what a mask is computed from: layers with their inputs; equal origins give equal masks
+#: sources of a mask: layers with their inputs; equal sources give equal masks
 _Origin = frozenset[tuple]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from fkeras.engine import Configurable, option, suggest
 from fkeras.engine.config.converters import boolean, choice, integer, real, text
 from fkeras.engine.config.field_types import Integer, OptionalInteger, OptionalReal
+from fkeras.files.atomic import as_path
 
 # Words in the names of logs whose larger (smaller) values are better, for `mode="auto"`.
 _UP = (
@@ -39,11 +40,7 @@ def _folder(value: Any) -> str:
             f"Checkpoint: expected a folder's name as directory, received {value!r}. For example "
             'Checkpoint("runs/first").'
         )
-    if "\0" in path:
-        raise ValueError(
-            f"Checkpoint: expected a folder's name as directory, received {path!r} with a null byte. "
-            "Remove the null byte."
-        )
+    path = as_path(path)
     if "://" in path:
         raise ValueError(
             f"Checkpoint: expected a local folder as directory, received {path!r}. Mount the "

@@ -25,7 +25,7 @@ from tests.support.image_draws import (
     pictures,
     trained,
 )
-from tests.support.keras_oracle import keras
+from tests.support.keras_oracle import keras, keras_rules
 
 
 @pytest.mark.parametrize("layer", [case.layer for case in CASES], ids=repr)
@@ -341,3 +341,16 @@ def test_a_chain_of_layers_records_and_runs():
     x = fk.Input((4, 4, 3))
     y = layers.MixUp()(layers.RandomColorJitter((0, 255), 0.1)(layers.AutoContrast()(x)))
     assert y.shape == (None, 4, 4, 3)
+
+
+@pytest.mark.parametrize("name", ["RandomHue", "RandomContrast", "RandomInvert"])
+def test_colors_of_integers_are_floats_in_every_call(name):
+    """Keras returns the integers in inference, but floats in training and on symbolic inputs."""
+    x = np.full((1, 4, 4, 3), 7, "uint8")
+    layer = getattr(layers, name)(0.2)
+    trained = layer.apply(x, training=True, key=jax.random.key(0)).value
+    symbolic = layer(fk.Input((4, 4, 3), dtype="uint8"))
+    assert layer(x).dtype == trained.dtype == symbolic.dtype == "float32"
+    np.testing.assert_array_equal(layer(x), x.astype("float32"))
+    with keras_rules():
+        assert getattr(keras.layers, name)(0.2)(x, training=False).dtype == "uint8"
