@@ -170,7 +170,9 @@ def total(
         # Keras divides by the sum of the weights before they broadcast to the losses
         count = jnp.sum(weigh(weight, None, mask))
     elif mask is not None:
-        count = jnp.sum(jnp.broadcast_to(mask, weighted_values.shape).astype(values.dtype))
+        # an integer: the sum that `Trainer` and metrics compute, too; half precision stays exact
+        count = jnp.sum(jnp.broadcast_to(mask, weighted_values.shape), dtype="int32")
+        count = count.astype(values.dtype)
     else:
         count = jnp.asarray(weighted_values.size, values.dtype)
     return jnp.sum(weighted_values), count

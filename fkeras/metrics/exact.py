@@ -64,10 +64,16 @@ def plain(state: State) -> State:
         >>> sorted(plain(zeros(["total"], (), "float32") | counts(["count"], "float32")))
         ['count', 'count__rest', 'total']
     """
-    float_sums = [n for n in state if n + _REST in state and not _is_integer(state[n])]
-    return {
-        name: array for name, array in state.items() if name.removesuffix(_REST) not in float_sums
-    } | {name: state[name] for name in float_sums}
+    pairs = [name for name in state if name + _REST in state]
+    float_sums = [name for name in pairs if not _is_integer(state[name])]
+    # a NumPy array is known to be 0 while the program is traced: `merge` then adds the counts alone
+    rests = {
+        name + _REST: np.zeros((), state[name + _REST].dtype)
+        for name in pairs
+        if _is_integer(state[name]) and not _is_integer(state[name + _REST])
+    }
+    dropped = {name + _REST for name in float_sums}
+    return {name: array for name, array in state.items() if name not in dropped} | rests
 
 
 def add(state: State, parts: Mapping[str, Any]) -> State:
@@ -239,7 +245,7 @@ def _add_to_fraction(a: Pair, b: Any) -> Pair:
         rest = addend - floor if rest is None else addend - floor + rest
         addend = floor
     number = number + jnp.asarray(addend).astype(number.dtype)
-    if rest is None:
+    if rest is None or (isinstance(rest, np.ndarray) and not rest.any()):
         return number, fraction
     fraction = fraction + rest.astype(fraction.dtype)
     # move the integer part out of the fraction: below 1 floats are most precise

@@ -85,7 +85,8 @@ def _fills_up(
 
     def compute(weights: Any, model: Any, state: Any, key: Any, batch: Any, valid: Any) -> Any:
         heads = outputs.heads(trainer, model, batch[1])
-        model = with_depth(replace_weights(model, weights), trainer.depth)
+        model = replace_weights(model, weights)
+        model = with_depth(model, trainer.depth, training=training)
         return objective.compute(trainer, heads, model, state, batch, key, training, valid)
 
     def gradients(weights: Any, *arguments: Any) -> Any:

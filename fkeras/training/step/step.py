@@ -77,15 +77,33 @@ def train_step(
     return sharding.keep(trainer, run), sums
 
 
-def is_finite(run: TrainState) -> jax.Array:
-    """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean."""
+def is_finite(run: TrainState, mesh: Any = None) -> jax.Array:
+    """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean.
+
+    Args:
+        run: the run.
+        mesh: the trainer's mesh.
+    """
     # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
     leaves = jax.tree.leaves((run.model, run.state, run.opt_state, run.metrics["loss"]))
-    floats = [a for a in leaves if jnp.issubdtype(a.dtype, jnp.inexact)]
-    return functools.reduce(jnp.logical_and, [jnp.isfinite(a).all() for a in floats])
+    # One reduction for all arrays of a shape: each reduction compiles to two or three kernels. On a
+    # mesh, arrays of one shape may have different layouts.
+    groups: dict[Any, list] = {}
+    for number, leaf in enumerate(leaves):
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            shared = (leaf.shape, leaf.dtype) if mesh is None else number
+            groups.setdefault(shared, []).append(leaf)
+    # NaN and infinity times 0 are NaN; XLA fuses the product and the sum into the reduction
+    zeros = [
+        jnp.sum(functools.reduce(jnp.add, [a * jnp.zeros((), a.dtype) for a in group]))
+        for group in groups.values()
+    ]
+    return functools.reduce(jnp.logical_and, [jnp.isfinite(zero) for zero in zeros])
 
 
-def guarded(run: TrainState, new: TrainState, number: Any = None) -> tuple[TrainState, jax.Array]:
+def guarded(
+    run: TrainState, new: TrainState, number: Any = None, mesh: Any = None
+) -> tuple[TrainState, jax.Array]:
     """Returns `(run, fine)`: the new run if it is finite, else the old run.
 
     Without `number`, the step number of the old run increases, and the training continues. With
@@ -95,8 +113,9 @@ def guarded(run: TrainState, new: TrainState, number: Any = None) -> tuple[Train
         run: the run before the step.
         new: the run after the step.
         number: the expected number of the step, or None.
+        mesh: the trainer's mesh.
     """
-    finite = is_finite(new)
+    finite = is_finite(new, mesh)
     if number is not None:
         finite = finite & (run.step == number)
     # A select, not `lax.cond`: XLA fuses it into the update.
@@ -204,14 +223,14 @@ def _train(
         batch, valid = batch_at(rows, number)
         new, _ = train_step(trainer, run, batch, valid)
         if mode in ("guarded", "halting"):
-            new, one = guarded(run, new, expected)
+            new, one = guarded(run, new, expected, trainer.mesh)
             fine.append(one)
         return tuple(jax.tree.leaves(new))
 
     leaves = _repeat(body, leaves, steps, mode)
     run = jax.tree.unflatten(structure, leaves)
     logs = objective.results(outputs.heads(trainer, run.model), run.metrics)
-    logs, fine = sharding.whole(trainer, (logs, fine[0] if fine else is_finite(run)))
+    logs, fine = sharding.whole(trainer, (logs, fine[0] if fine else is_finite(run, trainer.mesh)))
     return leaves, logs, fine
 
 
@@ -234,7 +253,7 @@ def compiled_test(
 ) -> tuple[tuple, dict[str, jax.Array]]:
     """Returns `((state, sums), logs)` after some batches of an evaluation."""
     model = jax.tree.unflatten(structure, leaves)
-    rolled = with_depth(model, trainer.depth)
+    rolled = with_depth(model, trainer.depth, training=False)
     laid_out_model = with_output_layouts(trainer, rolled, model)
 
     def body(number: jax.Array, carry: tuple) -> tuple:

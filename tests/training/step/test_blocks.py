@@ -10,6 +10,7 @@ from fkeras import layers
 from fkeras.training.records.state import split
 from fkeras.training.step.blocks import stacked, stacking_of, unstacked
 from fkeras.training.step.step import compiled_train
+from fkeras.transforms.depth import with_depth
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 5, 6)).astype("float32")
@@ -192,8 +193,13 @@ def test_the_program_of_fit_does_not_grow_with_the_number_of_blocks():
 
 def test_auto_scans_blocks_with_many_operations_alone():
     auto = fk.Trainer("adam", "mse")
-    assert stacking_of(auto, start(auto, chain(4))) is not None
-    assert stacking_of(auto, start(auto, dense(4))) is None
+    assert stacking_of(auto, start(auto, chain(9))) is not None
+    assert stacking_of(auto, start(auto, dense(9))) is None
+    # few blocks compile faster one after the other
+    assert stacking_of(auto, start(auto, chain(4))) is None
+    nine, eight = (start(auto, chain(count)).model for count in (9, 8))
+    assert with_depth(nine, "auto", training=False).graph.depth == "scan"
+    assert with_depth(eight, "auto", training=False).graph.depth == "unroll"
 
 
 def test_quantized_blocks_train():
