@@ -8,11 +8,6 @@ import pathlib
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-_VARIABLES = {
-    "jax_compilation_cache_dir": "JAX_COMPILATION_CACHE_DIR",
-    "jax_persistent_cache_min_compile_time_secs": "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
-}
-
 
 def cache_programs(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
     """Stores each compiled program in a folder: the second start of a program compiles nothing.
@@ -46,7 +41,7 @@ def cache_programs(folder: str | os.PathLike[str] | None = None) -> pathlib.Path
         "jax_persistent_cache_min_compile_time_secs": 0.0,
     }
     for name, value in settings.items():
-        if not os.environ.get(_VARIABLES[name]):
+        if not os.environ.get(name.upper()):
             jax.config.update(name, value)
     # JAX decides at the first compilation whether it has a cache
     compilation_cache.reset_cache()
