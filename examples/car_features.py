@@ -16,6 +16,8 @@ import numpy as np
 import fkeras as fk
 from fkeras import layers
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 NUMBERS = ("displacement", "horsepower", "weight", "acceleration", "year")
 CODES = ("cylinders", "origin")
 

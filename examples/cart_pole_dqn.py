@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import fkeras as fk
 from fkeras import layers
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 EPISODE_STEPS = 500  # an episode ends after this number of steps
 CARTS, MEMORY, BATCH, DISCOUNT = 8, 100_000, 128, 0.99
 

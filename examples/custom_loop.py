@@ -9,6 +9,10 @@ import optax  # type: ignore[import-untyped]
 from digits_cnn import make_model
 from digits_data import load_digits
 
+import fkeras as fk
+
+fk.utils.cache_programs()  # the second start compiles nothing
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--short", action="store_true")
 short = parser.parse_args().short

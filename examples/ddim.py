@@ -16,6 +16,8 @@ from small_digits import kernel_distance, load_small_digits, print_row
 import fkeras as fk
 from fkeras import layers
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--short", action="store_true")
 short = parser.parse_args().short

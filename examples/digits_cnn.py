@@ -20,6 +20,8 @@ from fkeras import layers
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 
 def make_model(convolutions=2):
     """Returns a network of two blocks of convolutions with batch normalization, and a dense layer."""

@@ -12,6 +12,8 @@ from digits_data import load_digits
 import fkeras as fk
 from fkeras import layers
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--short", action="store_true")
 steps = 20 if parser.parse_args().short else 3000

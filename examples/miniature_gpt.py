@@ -17,6 +17,8 @@ import numpy as np
 import fkeras as fk
 from fkeras import layers, ops
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 LENGTH, WORDS = 40, 2_000
 
 

@@ -16,6 +16,8 @@ import numpy as np
 import fkeras as fk
 from fkeras import layers
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 CHARACTERS = " 0123456789+="  # the space is the padding, and "=" starts an answer
 DIGITS = 3
 QUESTION, ANSWER = 2 * DIGITS + 1, DIGITS + 1

@@ -14,6 +14,8 @@ from digits_data import load_digits
 import fkeras as fk
 from fkeras import layers, ops
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 STEPS = 64
 
 

@@ -27,6 +27,8 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 import fkeras as fk
 from fkeras import layers
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 DEVICES = 4  # of all processes together
 TRAINING = 1400  # rows for training; the other 397 are for the test
 

@@ -14,6 +14,8 @@ from digits_data import load_digits
 import fkeras as fk
 from fkeras import layers
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--short", action="store_true")
 short = parser.parse_args().short

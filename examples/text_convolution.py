@@ -17,6 +17,8 @@ import numpy as np
 import fkeras as fk
 from fkeras import layers
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 PACKAGES = ("numpy", "jax")
 
 

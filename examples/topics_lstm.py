@@ -13,6 +13,8 @@ import numpy as np
 import fkeras as fk
 from fkeras import layers
 
+fk.utils.cache_programs()  # the second start compiles nothing
+
 CHAPTERS = ("debugger", "formatstrings", "import", "string-methods", "compound", "typesseq-mutable")
 
 

@@ -29,6 +29,10 @@ _INSTALL = """\
 # installs fkeras, and changes none of the installed packages
 !pip list --format=freeze > /tmp/installed.txt
 %pip install -q -c /tmp/installed.txt "{requirement}"
+
+import fkeras as fk
+
+fk.utils.cache_programs()  # after a restart of the runtime nothing is compiled again
 """
 
 

@@ -64,7 +64,12 @@ _LISTED = (
     ("constraints", "constraints", "Constraints", "Projections of weights after each update."),
     ("quantizers", "quantizers", "Quantizers", "Codes and scales of quantized weights."),
     ("random", "random", "Random numbers", "Random numbers from a key, with Keras's names."),
-    ("utils", "utils", "Utilities", "Class vectors, sequences, images and drawings of models."),
+    (
+        "utils",
+        "utils",
+        "Utilities",
+        "Class vectors, sequences, images, drawings of models, compiled programs.",
+    ),
     ("engine", "engine", "Engine", "Names for authors of layers and transforms."),
 )
 

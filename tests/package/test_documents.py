@@ -106,6 +106,8 @@ def test_every_example_is_on_its_page():
     listed = re.findall(r"^\| `(examples/\w+\.py)`", page, re.M)
     programs = [path for path in (ROOT / "examples").glob("*.py") if "--short" in path.read_text()]
     assert sorted(listed) == sorted(f"examples/{path.name}" for path in programs)
+    for path in programs:
+        assert "\nfk.utils.cache_programs()" in path.read_text(), path
 
 
 OUTPUTS = (

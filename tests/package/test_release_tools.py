@@ -5,11 +5,12 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pytest
 from packaging.version import Version
 
 from tests.support.paths import ROOT
-from tools.ci import audit, colab_install, lower_bounds
+from tools.ci import audit, colab_install, jaxlib_values, layer_values, lower_bounds
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -52,6 +53,7 @@ def test_ci_uses_the_constraints_and_the_tools():
     assert 'export PIP_CONSTRAINT="$PWD/constraints.txt"' in script
     for tool in ("lower_bounds", "colab_install", "check_sdist", "audit"):
         assert f'"$python" tools/ci/{tool}.py\n' in script
+    assert '"$python" tools/ci/jaxlib_values.py --part "$layers"\n' in script
 
 
 def test_the_notebooks_are_installed_with_their_extras():
@@ -121,3 +123,55 @@ def test_an_audit_without_answer_gives_the_reason(monkeypatch):
     assert audit.report() == (None, f"no answer within {audit.SECONDS} s")
     monkeypatch.setattr(subprocess, "run", broken)
     assert audit.report() == (None, "ConnectionError: refused")
+
+
+def test_wrong_numbers_are_counted_and_rounding_is_not():
+    right = np.random.default_rng(0).normal(size=(1000, 3)).astype("float32")
+    right[0, 0], right[1, 1] = np.nan, np.inf
+    rounded = right * np.float32(1 + 1e-6)
+    largest, wrong = layer_values.difference(rounded, right)
+    assert wrong == 0 and largest < 1e-5
+    shifted = rounded.copy()
+    shifted[10:20] = right[40:50]
+    assert layer_values.difference(shifted, right)[1] == 30
+    assert layer_values.difference(np.where(np.isnan(right), 0, right), right)[1] == 1
+    assert layer_values.difference(np.where(np.isinf(right), np.nan, right), right)[1] == 1
+    assert layer_values.difference(right[:5], right) == (np.inf, right.size)
+    assert layer_values.difference(np.arange(3), np.array([0, 1, 3]))[1] == 1
+
+
+def test_samples_of_releases_are_compared():
+    first, last = {"a": np.ones(5), "b": np.zeros(2)}, {"a": np.ones(5), "b": np.zeros(2)}
+    assert jaxlib_values.differences({"0.8": first, "newest": last}) == []
+    (line,) = jaxlib_values.differences({"0.8": first | {"a": np.arange(5.0)}, "newest": last})
+    assert line.startswith("a: jaxlib 0.8 and newest differ")
+    assert jaxlib_values.differences({"0.8": {}, "newest": last})
+    assert jaxlib_values.releases()["lowest"] == ("jax==0.7.2", "jaxlib==0.7.2")
+
+
+def test_known_errors_of_jaxlib_must_be_found(monkeypatch):
+    """Every release must have its known errors, and no release others."""
+
+    def unexpected(version, *found):
+        cases = {report.case: name for name, report in layer_values.REPORTS.items()}
+
+        def check_case(case, options, numbers):
+            return ["wrong"] if cases[case] in found else []
+
+        monkeypatch.setattr(layer_values, "check_case", check_case)
+        return layer_values.check_reports(layer_values.release(version), {})[1]
+
+    assert unexpected("0.7.2", "jax#33479") == 0
+    assert unexpected("0.7.2") == 1
+    assert unexpected("0.8.3", "jax#33479") == 1
+    assert unexpected("0.10.2", "jax#39103") == 0
+    assert unexpected("0.10.2") == 0  # the kernels of other CPUs may be right
+    assert unexpected("0.12.0.1", "jax#39103") == 1
+    assert unexpected("0.12.0.1") == 0
+
+
+def test_each_part_of_the_layer_table_is_selected_once():
+    table = [number for number, _ in layer_values.selected("1/1")]
+    parts = [number for k in range(1, 11) for number, _ in layer_values.selected(f"{k}/10")]
+    extra = len(layer_values.COMPOSITIONS)
+    assert len(parts) == len(table) + 9 * extra and set(parts) == set(table)

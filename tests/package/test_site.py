@@ -94,6 +94,7 @@ def test_the_first_cell_installs_fkeras_and_keeps_the_installed_packages():
         source = "".join(first["source"])
         assert "pip list --format=freeze > /tmp/installed.txt" in source
         assert re.search(r"%pip install -q -c /tmp/installed\.txt \"fkeras(\[[\w,]+\])? @ ", source)
+        assert "\nfk.utils.cache_programs()" in source
         assert "colab.research.google.com" in "".join(second["source"])
 
 

@@ -12,19 +12,22 @@ import fkeras as fk
 from benchmarks.meter import count_compiles
 from fkeras import layers, optimizers
 
-PROGRAM = """
+TRAINING = """
 import jax, numpy as np
 import jax.monitoring
 import fkeras as fk
 from fkeras import layers
 
-seen = {"hits": 0, "misses": 0}
+jax.numpy.zeros(3) + 1  # the line also works after a compilation
+fk.utils.cache_programs()
+counts = {"compile_duration": 0, "cache_hits": 0, "cache_misses": 0}
 
-def listen(event, **_):
-    for kind in seen:
-        seen[kind] += event.endswith(f"compilation_cache/cache_{kind}")
+def listen(event, *_, **__):
+    for kind in counts:
+        counts[kind] += event.endswith(kind)
 
 jax.monitoring.register_event_listener(listen)
+jax.monitoring.register_event_duration_secs_listener(listen)
 x = fk.Input((8,))
 h = layers.BatchNormalization()(layers.Dropout(0.1)(layers.Dense(16, "relu")(x)))
 trainer = fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
@@ -32,30 +35,50 @@ run = trainer.init(fk.Model(x, layers.Dense(2, "softmax")(h)), jax.random.key(0)
 images, labels = np.ones((64, 8), "float32"), np.zeros(64, "int32")
 run, _ = trainer.fit(run, images, labels, epochs=2, verbose=0, validation_split=0.25)
 trainer.predict(run, images)
-print(seen["hits"], seen["misses"])
+print(*counts.values())
+"""
+SMALL = """
+import jax, fkeras as fk
+
+print(fk.utils.cache_programs())
+jax.numpy.zeros(3) + 1
 """
 
 
+def _output(program, **variables):
+    unset = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={k: v for k, v in os.environ.items() if k not in unset} | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
 def test_a_second_process_compiles_nothing(tmp_path):
-    environment = {
-        **os.environ,
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-
     def run():
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", PROGRAM],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return tuple(map(int, done.stdout.split()))
+        return tuple(map(int, _output(TRAINING, XDG_CACHE_HOME=str(tmp_path))))
 
-    hits, misses = run()
-    assert (hits, misses > 5) == (0, True)
-    assert run() == (misses, 0)
+    # JAX's event of a compilation also counts programs that are read
+    programs, hits, misses = run()
+    assert programs > 5 and (hits, misses) == (0, programs)
+    assert run() == (programs, programs, 0)
+    assert any((tmp_path / "fkeras" / "programs").iterdir())
+
+
+def test_variables_of_jax_go_before_the_settings(tmp_path):
+    folder = tmp_path / "own"
+    variables = {
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "600",
+    }
+    assert _output(SMALL, **variables) == [str(folder)]
+    assert not folder.exists() or not list(folder.iterdir())
+    variables["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    _output(SMALL, **variables)
+    assert list(folder.iterdir())
 
 
 X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")

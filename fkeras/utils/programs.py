@@ -1,0 +1,48 @@
+"""Compiled programs on the disk, for later processes."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
+
+def cache_programs(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
+    """Stores each compiled program in a folder: the second start of a program compiles nothing.
+
+    Sets JAX's persistent compilation cache for this process. JAX alone stores only programs that
+    compile for a second or more. JAX's environment variables `JAX_COMPILATION_CACHE_DIR` and
+    `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS` go before the settings of this function. Programs
+    of other versions of JAX, other devices or other compiler flags are other files; the folder
+    may be deleted at any time. As with all programs, do not read them from people you do not trust.
+
+    Args:
+        folder: the folder; None for `fkeras/programs` in the user's cache folder
+            (`$XDG_CACHE_HOME` or `~/.cache`).
+
+    Returns:
+        The folder that JAX uses.
+
+    Example:
+        >>> import tempfile
+        >>> before = jax.config.jax_compilation_cache_dir
+        >>> folder = cache_programs(tempfile.mkdtemp())
+        >>> len(list(folder.iterdir()))
+        0
+        >>> jax.config.update("jax_compilation_cache_dir", before)
+    """
+    if folder is None:
+        home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+        folder = pathlib.Path(home, "fkeras", "programs")
+    settings = {
+        "jax_compilation_cache_dir": str(pathlib.Path(folder).expanduser()),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    for name, value in settings.items():
+        if not os.environ.get(name.upper()):
+            jax.config.update(name, value)
+    # JAX decides at the first compilation whether it has a cache
+    compilation_cache.reset_cache()
+    return pathlib.Path(jax.config.jax_compilation_cache_dir)
