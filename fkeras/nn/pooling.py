@@ -11,8 +11,8 @@ import numpy as np
 from jax import lax
 
 from fkeras.nn.cpu.forms import compute
-from fkeras.nn.cpu.pooling import MaxPool
-from fkeras.nn.numerics.axes import align, full_rank, spatial_axes
+from fkeras.nn.cpu.pooling import MaxPool, SumPool
+from fkeras.nn.numerics.axes import align, spatial_axes
 from fkeras.nn.numerics.extremes import largest
 
 # resource limit: more windows than this and than cells exhaust memory
@@ -70,15 +70,15 @@ def average_pool(
         >>> average_pool(jnp.arange(3.0).reshape(1, 3, 1), (2,), (2,), "same").ravel()
         Array([0.5, 2. ], dtype=float32)
     """
-    zero = np.array(0, x.dtype)
-    window, steps = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
-    sums = lax.reduce_window(x, zero, lax.add, window, steps, padding.upper())
+    form = SumPool(tuple(strides), padding, data_format, (1,) * len(pool_size), tuple(pool_size))
+    sums = compute(form, x)
     if padding == "valid":
         return sums / np.array(np.prod(pool_size), x.dtype)
     # count axis by axis: each array has the size of one axis, not of the image
     counts = jnp.ones((1,) * x.ndim, x.dtype)
     for axis, size, step in zip(spatial_axes(x.ndim, data_format), pool_size, strides, strict=True):
         ones = jnp.ones((x.shape[axis],), x.dtype)
+        zero = np.array(0, x.dtype)
         cell_counts = lax.reduce_window(ones, zero, lax.add, (size,), (step,), "SAME")
         counts = counts * align(cell_counts, x.ndim, axis)
     return sums / counts

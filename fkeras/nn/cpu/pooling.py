@@ -1,4 +1,4 @@
-"""Maximum of windows on CPUs: elementwise maxima of slices."""
+"""Maximum and sum of windows on CPUs: elementwise maxima and sums of slices."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fkeras.nn.cpu import limits
 from fkeras.nn.cpu.forms import Form, Spec
 from fkeras.nn.cpu.windows import WindowForm, Windows
 from fkeras.nn.numerics.axes import full_rank
+from fkeras.nn.numerics.dtypes import wide_dtype
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +87,36 @@ class _Tangent(_Pooling):
             return jnp.where(winners == places[offset], part, jnp.zeros_like(part))
 
         return windows.spread(term, spec.shape[1:-1], cotangent, _winners(windows, x))
+
+
+@dataclasses.dataclass(frozen=True)
+class SumPool(_Pooling):
+    """The sum of each window of x (b, *sizes, c)."""
+
+    linear: ClassVar[tuple[int, ...]] = (0,)
+    rows: ClassVar[tuple[int, ...]] = (0,)
+
+    def suits(self, x: Any) -> bool:
+        pairs = zip(self.sizes, self.strides, strict=True)
+        overlaps = any(size > stride for size, stride in pairs)
+        cells = limits.OVERLAPPING_CELLS if overlaps else limits.POOLING_CELLS
+        return math.prod(self.sizes) <= cells and super().suits(x)
+
+    def default(self, x: jax.Array) -> jax.Array:
+        sizes, strides = (full_rank(n, self.data_format, 1) for n in (self.sizes, self.strides))
+        zero = np.array(0, x.dtype)
+        return lax.reduce_window(x, zero, lax.add, sizes, strides, self.padding.upper())
+
+    def compute(self, windows: Windows, x: jax.Array) -> jax.Array:
+        padded, counts = windows.pad(x.astype(wide_dtype(x.dtype))), windows.counts(x.shape[1:-1])
+        cells = (windows.cells(padded, offset, counts) for offset in windows.offsets)
+        return functools.reduce(lax.add, cells).astype(x.dtype)
+
+    def differentiate(
+        self, windows: Windows, number: int, spec: Spec, cotangent: jax.Array
+    ) -> jax.Array:
+        wide = cotangent.astype(wide_dtype(spec.dtype))
+        return windows.spread(lambda _, part: part, spec.shape[1:-1], wide).astype(spec.dtype)
 
 
 def _cells(windows: Windows, x: jax.Array) -> list[jax.Array]:

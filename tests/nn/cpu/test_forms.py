@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from fkeras.nn.cpu.convolution import Convolution, TransposedConvolution
 from fkeras.nn.cpu.depthwise import Depthwise
 from fkeras.nn.cpu.forms import FORM, bind, compute
-from fkeras.nn.cpu.pooling import MaxPool
+from fkeras.nn.cpu.pooling import MaxPool, SumPool
 from fkeras.nn.numerics.axes import full_rank
 
 LAST, FIRST = "channels_last", "channels_first"
@@ -30,8 +30,8 @@ def depthwise(sizes, window, strides, dilation, padding, data_format=LAST, multi
     return form, [images(sizes, data_format), (*window, 1, 3 * multiplier)]
 
 
-def pool(sizes, window, strides, padding, data_format=LAST):
-    form = MaxPool(strides, padding, data_format, (1,) * len(sizes), window)
+def pool(sizes, window, strides, padding, data_format=LAST, kind=MaxPool):
+    form = kind(strides, padding, data_format, (1,) * len(sizes), window)
     return form, [images(sizes, data_format)]
 
 
@@ -71,6 +71,8 @@ CASES = {
     "pool, overlapping": pool((7, 6), (3, 2), (2, 1), "same", FIRST),
     "pool, gaps": pool((9,), (2,), (3,), "same"),
     "pool, 3 axes": pool((3, 4, 5), (2, 2, 2), (1, 2, 2), "same"),
+    "sums": pool((7, 6), (3, 2), (2, 1), "same", FIRST, SumPool),
+    "sums, gaps": pool((9, 5), (2, 2), (3, 2), "valid", LAST, SumPool),
 }
 SEVERAL = {
     f"depthwise {case}": depthwise(*case)
@@ -86,11 +88,12 @@ SEVERAL = {
         (LAST, FIRST), (1, 2),
     )
 } | {
-    f"pool {case}": pool(*case)
+    f"{case[-1].__name__} {case[:-1]}": pool(*case)
     for case in itertools.product(
         ((7, 6), (4, 8)), ((1, 1), (3, 2), (4, 4)), ((1, 1), (2, 1), (3, 2)), ("same", "valid"),
-        (LAST, FIRST),
+        (LAST, FIRST), (MaxPool, SumPool),
     )
+    if case[1] != (4, 4) or case[-1] is MaxPool
 }  # fmt: skip
 
 
