@@ -71,7 +71,7 @@ def contenders(name, tensorflow, with_jax):
     make, data = networks.CONVOLUTIONS[name]
     x, y, batch = data()
     loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
-    trainer = fk.Trainer(fk.optimizers.SGD(0.01), loss)
+    trainer = fk.Trainer(fk.optimizers.SGD(1e-4), loss)
     run = trainer.init(make(), jax.random.key(0))
     fk.save_model(tensorflow.folder / "model.keras", run.model, run.state, trainer=trainer)
     np.savez(tensorflow.folder / "data.npz", x=x, y=y, batch=batch)
