@@ -19,32 +19,37 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+tf.get_logger().setLevel("ERROR")  # each layer traces anew, which TensorFlow warns of
+
 
 def computation(path):
     """A function that computes value, weight gradients and input gradients of the layer of a file."""
     with np.load(path) as file:
         arrays = dict(file)
-    inputs = [tf.constant(arrays[f"input{i}"]) for i in range(int(arrays["inputs"]))]
-    layer = keras.layers.deserialize(json.loads(str(arrays["config"])))
-    layer(*inputs)
-    layer.set_weights([arrays[f"weight{i}"] for i in range(int(arrays["weights"]))])
-    options = {"mask": tf.constant(arrays["mask"])} if "mask" in arrays else {}
-    if layer._call_has_training_arg:
-        options["training"] = True
-    floats = [x for x in inputs if x.dtype.is_floating]
+    config = json.loads(str(arrays["config"]))
+    inputs = tf.nest.map_structure(lambda i: tf.constant(arrays[f"input{i}"]), config["inputs"])
+    layer = keras.layers.deserialize(config["layer"])
+    layer(*inputs, **config["options"])
+    layer.set_weights([arrays[f"weight{i}"] for i in config["weights"]])
+    options = config["options"]
+    options |= {"mask": tf.constant(arrays["mask"])} if "mask" in arrays else {}
+    options |= {"training": True} if layer._call_has_training_arg else {}
     weights = [v.value for v in layer.trainable_variables]
 
+    factors = [tf.constant(arrays[f"factor{i}"]) for i in config["factors"]]
+
     @tf.function(autograph=False)
-    def compute(inputs):
-        floats = [x for x in inputs if x.dtype.is_floating]
+    def compute(inputs, factors):
+        floats = [x for x in tf.nest.flatten(inputs) if x.dtype.is_floating]
         with tf.GradientTape() as tape:
             tape.watch(floats)
-            value = tf.reduce_sum(tf.sin(layer(*inputs, **options)))
+            values = tf.nest.flatten(layer(*inputs, **options))
+            pairs = zip(values, factors, strict=True)
+            value = tf.add_n([tf.reduce_sum(x * factor) for x, factor in pairs])
         gradients = tape.gradient(value, [*weights, *floats])
         return value, gradients[: len(weights)], gradients[len(weights) :]
 
-    del floats
-    return lambda: compute(inputs)
+    return lambda: compute(inputs, factors)
 
 
 def main():
@@ -54,7 +59,6 @@ def main():
         request, argument = line.split()
         if request == "load":
             function = computation(argument)
-            function()
             print("loaded", flush=True)
         elif request == "values":
             value, weights, inputs = function()

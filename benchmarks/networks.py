@@ -1,6 +1,11 @@
-"""Networks of the benchmarks: as fkeras models, in raw JAX and, on request, in Keras."""
+"""Networks of the benchmarks: as fkeras models, in raw JAX and, on request, in Keras.
+
+`TABLE` has the small networks of `fitting.py`, `CONVOLUTIONS` the convolutional ones of
+`convolutional.py`, which Keras opens from files.
+"""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -212,4 +217,94 @@ TABLE = {
     "convnet": Network(convnet, raw_convnet, images, "steps"),
     "lstm": Network(lstm, raw_lstm, sequences, "steps"),
     "transformer": Network(transformer, raw_transformer, tokens, "steps"),
+}
+
+
+# networks of convolutions: makers of the model, and of `(x, y, batch size)`
+
+
+def lenet():
+    x = h = fk.Input((28, 28, 1))
+    h = layers.MaxPooling2D()(layers.Conv2D(6, 5, padding="same", activation="relu")(h))
+    h = layers.MaxPooling2D()(layers.Conv2D(16, 5, activation="relu")(h))
+    h = layers.Dense(120, activation="relu")(layers.Flatten()(h))
+    return fk.Model(x, layers.Dense(10)(layers.Dense(84, activation="relu")(h)))
+
+
+def digits():
+    x = RNG.normal(size=(512, 28, 28, 1)).astype("float32")
+    return x, RNG.integers(0, 10, len(x)).astype("int32"), 32
+
+
+def unet():
+    """U-Net of three levels, with BatchNormalization."""
+
+    def block(h, filters):
+        for _ in range(2):
+            h = layers.Conv2D(filters, 3, padding="same", use_bias=False)(h)
+            h = layers.Activation("relu")(layers.BatchNormalization()(h))
+        return h
+
+    x = h = fk.Input((64, 64, 3))
+    skips = []
+    for filters in (16, 32, 64):
+        h = block(h, filters)
+        skips.append(h)
+        h = layers.MaxPooling2D()(h)
+    h = block(h, 128)
+    for filters, skip in zip((64, 32, 16), reversed(skips), strict=True):
+        h = layers.Conv2DTranspose(filters, 2, 2)(h)
+        h = block(layers.Concatenate()([skip, h]), filters)
+    return fk.Model(x, layers.Conv2D(4, 1)(h))
+
+
+def segments():
+    x = RNG.normal(size=(64, 64, 64, 3)).astype("float32")
+    return x, RNG.integers(0, 4, x.shape[:3]).astype("int32"), 8
+
+
+def wavenet():
+    """Gated causal convolutions with dilations from 1 to 128, residuals and skips."""
+    x = fk.Input((512, 1))
+    h, skips = layers.Conv1D(32, 2, padding="causal")(x), []
+    for dilation in (1, 2, 4, 8, 16, 32, 64, 128):
+        content, gate = (
+            layers.Conv1D(32, 2, padding="causal", dilation_rate=dilation, activation=activation)(h)
+            for activation in ("tanh", "sigmoid")
+        )
+        gated = layers.Multiply()([content, gate])
+        skips.append(layers.Conv1D(32, 1)(gated))
+        h = layers.Add()([h, layers.Conv1D(32, 1)(gated)])
+    h = layers.Activation("relu")(layers.Add()(skips))
+    return fk.Model(x, layers.Conv1D(64, 1)(layers.Conv1D(64, 1, activation="relu")(h)))
+
+
+def waves():
+    x = RNG.normal(size=(64, 512, 1)).astype("float32")
+    return x, RNG.integers(0, 64, x.shape[:2]).astype("int32"), 8
+
+
+def application(name):
+    """A network of `fk.applications` with logits of 10 classes, without dropout."""
+    make = getattr(fk.applications, name)
+    model = make(weights=None, input_shape=(96, 96, 3), classes=10, classifier_activation=None)
+
+    def change(path, layer):
+        return layer.replace(rate=0.0) if isinstance(layer, layers.Dropout) else None
+
+    return fk.engine.replace_layers(model, change)
+
+
+def photographs():
+    x = RNG.normal(size=(64, 96, 96, 3)).astype("float32")
+    return x, RNG.integers(0, 10, len(x)).astype("int32"), 8
+
+
+CONVOLUTIONS = {
+    "LeNet": (lenet, digits),
+    "U-Net": (unet, segments),
+    "WaveNet": (wavenet, waves),
+    "MobileNetV2": (functools.partial(application, "MobileNetV2"), photographs),
+    "EfficientNetB0": (functools.partial(application, "EfficientNetB0"), photographs),
+    "ResNet50": (functools.partial(application, "ResNet50"), photographs),
 }
