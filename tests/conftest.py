@@ -7,20 +7,13 @@ import random
 import signal
 import zlib
 
+from tests.support.quick_flags import QUICK
+
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "agg")
-# the tests compile thousands of small programs that run once: compile time matters, not speed
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    # the MLIR pipeline makes faster loops but doubles the compile time
-    "--xla_cpu_use_fusion_emitters=false "
-    # splitting small programs for parallel compilation costs more than it saves
-    "--xla_cpu_parallel_codegen_split_count=1 "
-    # eight devices; tests use the first unless they ask for more
-    "--xla_force_host_platform_device_count=8",
-)
+# the tests compile thousands of small programs; eight devices: tests use the first unless they ask for more
+os.environ.setdefault("XLA_FLAGS", f"{QUICK} --xla_force_host_platform_device_count=8")
 
 import jax
 import pytest

@@ -25,12 +25,8 @@ from typing import Any
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.quick_flags import QUICK
 
-#: programs that run once: compile time matters, not speed
-QUICK = (
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-)
 _PAUSE = 0.01
 _ATTEMPTS = 3
 

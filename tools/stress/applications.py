@@ -28,14 +28,13 @@ import time
 import unittest.mock
 import warnings
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from tests.support.quick_flags import QUICK
+
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# each program runs once: compiling quickly is what counts
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
-)
+os.environ.setdefault("XLA_FLAGS", QUICK)
 
 import jax
 import keras

@@ -15,6 +15,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from tests.support.paths import ROOT
+from tests.support.quick_flags import QUICK
 
 RNG = np.random.default_rng(6)
 X = RNG.normal(size=(44, 4)).astype("float32")
@@ -45,13 +46,6 @@ def fit(folder, **options):
     return TRAINER.fit(RUN, X, Y, 8, **{**defaults, **options})
 
 
-QUICK = (
-    "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0 "
-    "--xla_llvm_disable_expensive_passes=true --xla_cpu_parallel_codegen_split_count=1 "
-    "--xla_cpu_use_fusion_emitters=false"
-)
-
-
 class StopAt(fk.Callback):
     """Raises after a step, as a power cut would."""
 
@@ -70,7 +64,7 @@ def test_killed_trainings_resume_exactly():
         capture_output=True,
         text=True,
         # one device, and the quick compiler of the suite
-        env={**os.environ, "XLA_FLAGS": QUICK},
+        env={**os.environ, "XLA_FLAGS": f"{QUICK} --xla_cpu_multi_thread_eigen=false"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "8 kills" in done.stdout
