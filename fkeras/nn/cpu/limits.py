@@ -7,10 +7,10 @@ from typing import Any
 
 #: cells of a depthwise kernel: the program has one product per cell
 DEPTHWISE_CELLS = 81
-#: cells of a window of pooling: the program has one maximum or sum per cell
+#: cells of a window of max pooling: the program has one maximum per cell
 POOLING_CELLS = 64
-#: cells of overlapping windows of average pooling
-OVERLAPPING_CELLS = 9
+#: least and most cells of windows of average pooling, if the windows overlap and if not
+OVERLAPPING_SUMS, SEPARATE_SUMS = (2, 9), (5, 64)
 #: cells of a kernel whose gradient is one product of matrices per cell
 PRODUCT_CELLS = 9
 #: input and output channels, the smaller and the larger number, from which such products are faster,

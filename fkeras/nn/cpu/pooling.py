@@ -99,8 +99,8 @@ class SumPool(_Pooling):
     def suits(self, x: Any) -> bool:
         pairs = zip(self.sizes, self.strides, strict=True)
         overlaps = any(size > stride for size, stride in pairs)
-        cells = limits.OVERLAPPING_CELLS if overlaps else limits.POOLING_CELLS
-        return math.prod(self.sizes) <= cells and super().suits(x)
+        least, most = limits.OVERLAPPING_SUMS if overlaps else limits.SEPARATE_SUMS
+        return least <= math.prod(self.sizes) <= most and super().suits(x)
 
     def default(self, x: jax.Array) -> jax.Array:
         sizes, strides = (full_rank(n, self.data_format, 1) for n in (self.sizes, self.strides))
