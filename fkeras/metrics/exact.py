@@ -67,7 +67,7 @@ def plain(state: State) -> State:
     pairs = [name for name in state if name + _REST in state]
     float_sums = [name for name in pairs if not _is_integer(state[name])]
     # a NumPy array is known to be 0 while the program is traced: `merge` then adds the counts alone
-    rests = {
+    rests: dict[str, Any] = {
         name + _REST: np.zeros((), state[name + _REST].dtype)
         for name in pairs
         if _is_integer(state[name]) and not _is_integer(state[name + _REST])

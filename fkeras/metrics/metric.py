@@ -163,7 +163,7 @@ def add_to_mean(
     if sample_weight is not None:
         count = _divided(exact.total(weights), size)
     elif mask is not None:  # count in integers: a float sum of ones is inexact above 2**24
-        counted = merge_weights(values, None, mask)[1]
+        counted: Any = merge_weights(values, None, mask)[1]
         steps = jnp.sum(jnp.broadcast_to(counted, values.shape), dtype="int32")
         # whole samples stay an integer; only the remainder becomes a fraction
         count = steps if size == 1 else (steps // size, (steps % size).astype("float32") / size)

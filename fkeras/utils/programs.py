@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
@@ -45,4 +46,5 @@ def cache_programs(folder: str | os.PathLike[str] | None = None) -> pathlib.Path
             jax.config.update(name, value)
     # JAX decides at the first compilation whether it has a cache
     compilation_cache.reset_cache()
-    return pathlib.Path(jax.config.jax_compilation_cache_dir)
+    config: Any = jax.config  # JAX declares its flags at run time
+    return pathlib.Path(config.jax_compilation_cache_dir)
