@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fkeras.nn.cpu.forms import compute
+from fkeras.nn.cpu.resampling import Enlarge
 from fkeras.nn.numerics.axes import full_rank
 
 
@@ -53,6 +55,8 @@ def resize(
         >>> resize(jnp.arange(2.0).reshape(1, 1, 2, 1), (1, 2), "bilinear").ravel()
         Array([0.  , 0.25, 0.75, 1.  ], dtype=float32)
     """
+    if interpolation == "bilinear":
+        return compute(Enlarge(tuple(times), data_format), x)
     factors = full_rank(times, data_format, 1)
     shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
     # Keras enlarges without antialiasing

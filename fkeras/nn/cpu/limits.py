@@ -11,6 +11,8 @@ DEPTHWISE_CELLS = 81
 POOLING_CELLS = 64
 #: least and most cells of windows of average pooling, if the windows overlap and if not
 OVERLAPPING_SUMS, SEPARATE_SUMS = (2, 9), (5, 64)
+#: factor of linear interpolation: the program has one weighted sum per factor and axis
+ENLARGING = 8
 #: cells of a kernel whose gradient is one product of matrices per cell
 PRODUCT_CELLS = 9
 #: input and output channels, the smaller and the larger number, from which such products are faster,

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import re
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.nn.cpu.convolution import Convolution, TransposedConvolution
 from fkeras.nn.cpu.depthwise import Depthwise
-from fkeras.nn.cpu.forms import FORM, bind, compute
+from fkeras.nn.cpu.forms import FORM, Form, bind, compute
 from fkeras.nn.cpu.pooling import MaxPool, SumPool
+from fkeras.nn.cpu.resampling import Enlarge
 from fkeras.nn.numerics.axes import full_rank
 
 LAST, FIRST = "channels_last", "channels_first"
@@ -33,6 +35,10 @@ def depthwise(sizes, window, strides, dilation, padding, data_format=LAST, multi
 def pool(sizes, window, strides, padding, data_format=LAST, kind=MaxPool):
     form = kind(strides, padding, data_format, (1,) * len(sizes), window)
     return form, [images(sizes, data_format)]
+
+
+def enlarge(sizes, times, data_format=LAST):
+    return Enlarge(times, data_format), [images(sizes, data_format)]
 
 
 def convolution(sizes, kernel, strides, dilation, padding, data_format=LAST, channels=3):
@@ -71,6 +77,9 @@ CASES = {
     "pool, overlapping": pool((7, 6), (3, 2), (2, 1), "same", FIRST),
     "pool, gaps": pool((9,), (2,), (3,), "same"),
     "pool, 3 axes": pool((3, 4, 5), (2, 2, 2), (1, 2, 2), "same"),
+    "enlarge": enlarge((3, 4), (2, 3)),
+    "enlarge, one cell": enlarge((1, 2), (4, 5), FIRST),
+    "enlarge, 3 axes": enlarge((3, 1, 4), (1, 3, 2)),
     "sums": pool((7, 6), (3, 2), (2, 1), "same", FIRST, SumPool),
     "sums, gaps": pool((9, 5), (3, 2), (4, 2), "valid", LAST, SumPool),
 }
@@ -182,7 +191,7 @@ def test_transforms_of_more_windows(case):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("bfloat16", 0.02)])
-@pytest.mark.parametrize("name", ["depthwise, multiplier", "pool, overlapping"])
+@pytest.mark.parametrize("name", ["depthwise, multiplier", "pool, overlapping", "enlarge"])
 def test_dtypes(name, dtype, tolerance):
     fast, default, shapes = forms(CASES[name])
     with enable_x64(dtype == "float64"):
@@ -196,7 +205,8 @@ def test_dtypes(name, dtype, tolerance):
         assert_close(results(fast, *arrays), results(default, *arrays), tolerance)
 
 
-@pytest.mark.parametrize("name", CASES)
+# JAX computes the weights of `jax.image.resize` once for value and gradient: see the next test
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("enlarge")])
 def test_programs_of_other_platforms_are_those_of_xlas_operations(name):
     fast, default, shapes = forms(CASES[name])
     specs = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
@@ -212,6 +222,26 @@ def test_programs_of_other_platforms_are_those_of_xlas_operations(name):
     for platform in ("cuda", "tpu"):
         assert program(fast, platform) == program(default, platform)
     assert program(fast, "cpu") != program(default, "cpu")
+
+
+def test_default_interpolation_compiles_to_the_operations_of_jax():
+    fast, default, (shape,) = forms(CASES["enlarge"])
+
+    def operations(function):
+        def results(x):
+            return function(x), jax.grad(lambda x: jnp.sum(jnp.sin(function(x))))(x)
+
+        compiled = jax.jit(results).lower(jax.ShapeDtypeStruct(shape, "float32")).compile()
+        return sorted(re.findall(r" ([a-z\-]+)\(", compiled.as_text()))
+
+    # the lowering for other platforms, compiled for the CPU
+    by_default = mock.patch.multiple(Enlarge, fast=Enlarge.default, gradient=Form.gradient)
+    expected = operations(default)
+    assert operations(fast) != expected
+    jax.clear_caches()
+    with by_default:
+        assert operations(fast) == expected
+    jax.clear_caches()
 
 
 @pytest.mark.parametrize("name", ["depthwise, strides", "pool, overlapping"])
