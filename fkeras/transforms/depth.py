@@ -115,18 +115,22 @@ def _pays(network: Network, training: bool) -> bool:
     """
     repeats = [step for step in network.graph.steps if isinstance(step, Repeat)]
     blocks = [_Block.of(network, repeat) for repeat in repeats]
-    on_cpu = jax.default_backend() == "cpu"
-    multiple = _TRAINING_MULTIPLE if training else _INFERENCE_MULTIPLE
-    saved = sum(
-        block.equations
-        * (len(repeat.blocks) - 1)
-        / (multiple if on_cpu and len(repeat.blocks) <= _FEW_BLOCKS else 1)
+    if None in blocks:
+        return False
+    pairs = [
+        (block.equations * (len(repeat.blocks) - 1), len(repeat.blocks) <= _FEW_BLOCKS)
         for block, repeat in zip(blocks, repeats, strict=True)
         if block is not None
-    )
-    if None in blocks or saved < _LEAST_SAVED:
+    ]
+    # before the backend is asked for, which starts XLA: a process that forks must not
+    if sum(saved for saved, _ in pairs) < _LEAST_SAVED:
         return False
-    return not on_cpu or all(
+    if jax.default_backend() != "cpu":
+        return True
+    multiple = _TRAINING_MULTIPLE if training else _INFERENCE_MULTIPLE
+    if sum(saved / multiple if few else saved for saved, few in pairs) < _LEAST_SAVED:
+        return False
+    return all(
         block is not None
         and not block.loops
         and block.weights <= (_MOST_WEIGHTS if block.reuse >= _LEAST_REUSE else _CACHED_WEIGHTS)

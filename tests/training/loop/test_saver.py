@@ -65,6 +65,7 @@ def test_killed_trainings_resume_exactly():
         text=True,
         # one device, and the quick compiler of the suite
         env={**os.environ, "XLA_FLAGS": f"{QUICK} --xla_cpu_multi_thread_eigen=false"},
+        timeout=400,  # a process that forks after XLA has started waits forever
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "8 kills" in done.stdout
