@@ -75,7 +75,7 @@ def _reduce(y: jax.Array, axis: int, factor: int) -> jax.Array:
     """Computes the transpose of `_enlarge`."""
     size = y.shape[axis] // factor
     split = y.reshape(*y.shape[:axis], size, factor, *y.shape[axis + 1 :])
-    x = before = after = 0
+    x = before = after = jnp.zeros((), y.dtype)
     for number, place in enumerate(_places(factor)):
         phase = lax.index_in_dim(split, number, axis + 1, keepdims=False)
         x = x + phase * (1 - abs(place))
