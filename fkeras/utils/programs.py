@@ -26,6 +26,9 @@ def cache_programs(folder: str | os.PathLike[str] | None = None) -> pathlib.Path
     Returns:
         The folder that JAX uses.
 
+    Raises:
+        TypeError: for a value that is no path.
+
     Example:
         >>> import tempfile
         >>> before = jax.config.jax_compilation_cache_dir
@@ -37,6 +40,11 @@ def cache_programs(folder: str | os.PathLike[str] | None = None) -> pathlib.Path
     if folder is None:
         home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
         folder = pathlib.Path(home, "fkeras", "programs")
+    if not isinstance(folder, str | os.PathLike):
+        raise TypeError(
+            f"cache_programs: folder: expected a path, received {folder!r} ({type(folder).__name__}). "
+            "Pass None for a folder in the user's cache folder."
+        )
     settings = {
         "jax_compilation_cache_dir": str(pathlib.Path(folder).expanduser()),
         "jax_persistent_cache_min_compile_time_secs": 0.0,

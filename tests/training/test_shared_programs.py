@@ -122,3 +122,10 @@ def test_a_rule_of_a_user_may_read_the_learning_rate():
         new, _ = trainer.step(run, (X, X[:, :1]))
         moved = np.abs(new.model.layers["dense"].kernel - run.model.layers["dense"].kernel)
         np.testing.assert_allclose(moved, rate, rtol=1e-5)
+
+
+def test_a_folder_is_a_path():
+    with pytest.raises(
+        TypeError, match=r"cache_programs: folder: expected a path, received 3 \(int\)"
+    ):
+        fk.utils.cache_programs(3)
