@@ -58,7 +58,7 @@ def counts(names: Iterable[str], dtype: Any) -> State:
 
 
 def plain(state: State) -> State:
-    """Returns the state without the rests of float sums, for the state of one batch before `merge`.
+    """Returns an initial state without the rests of float sums, for the sums of one batch.
 
     Example:
         >>> sorted(plain(zeros(["total"], (), "float32") | counts(["count"], "float32")))

@@ -55,12 +55,7 @@ def resize(
         >>> resize(jnp.arange(2.0).reshape(1, 1, 2, 1), (1, 2), "bilinear").ravel()
         Array([0.  , 0.25, 0.75, 1.  ], dtype=float32)
     """
-    if interpolation == "bilinear":
-        return compute(Enlarge(tuple(times), data_format), x)
-    factors = full_rank(times, data_format, 1)
-    shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
-    # Keras enlarges without antialiasing
-    return jax.image.resize(x, shape, interpolation, antialias=False)
+    return compute(Enlarge(interpolation, tuple(times), data_format), x)
 
 
 Pairs = tuple[tuple[int, int], ...]

@@ -22,8 +22,8 @@ Model = TypeVar("Model", bound=Layer)
 
 # a loop is worth its risks from about a second of compilation on: each operation takes some 8 ms
 _LEAST_SAVED = 150
-# on CPUs XLA joins at most 8 arrays in a kernel that takes long to compile, more of them by copies; so
-# up to 8 blocks must save a multiple: in training, and in a program without gradients
+# XLA's CPU backend stacks up to 8 arrays in a kernel that compiles slowly, and copies more than 8 arrays:
+# up to 8 blocks must save a multiple of these operations, in training and in inference
 _FEW_BLOCKS, _TRAINING_MULTIPLE, _INFERENCE_MULTIPLE = 8, 2, 8
 # on CPUs a loop copies the weights of a block: cheap inside a cache, or where a copy serves many rows
 _CACHED_WEIGHTS, _MOST_WEIGHTS, _LEAST_REUSE = 1 << 16, 1 << 18, 8
@@ -115,14 +115,14 @@ def _pays(network: Network, training: bool) -> bool:
     """
     repeats = [step for step in network.graph.steps if isinstance(step, Repeat)]
     blocks = [_Block.of(network, repeat) for repeat in repeats]
-    if None in blocks:
+    found = [block for block in blocks if block is not None]
+    if len(found) < len(blocks):
         return False
     pairs = [
         (block.equations * (len(repeat.blocks) - 1), len(repeat.blocks) <= _FEW_BLOCKS)
-        for block, repeat in zip(blocks, repeats, strict=True)
-        if block is not None
+        for block, repeat in zip(found, repeats, strict=True)
     ]
-    # before the backend is asked for, which starts XLA: a process that forks must not
+    # checked before `default_backend`, which starts XLA: a process with XLA's threads cannot fork
     if sum(saved for saved, _ in pairs) < _LEAST_SAVED:
         return False
     if jax.default_backend() != "cpu":
@@ -131,10 +131,9 @@ def _pays(network: Network, training: bool) -> bool:
     if sum(saved / multiple if few else saved for saved, few in pairs) < _LEAST_SAVED:
         return False
     return all(
-        block is not None
-        and not block.loops
+        not block.loops
         and block.weights <= (_MOST_WEIGHTS if block.reuse >= _LEAST_REUSE else _CACHED_WEIGHTS)
-        for block in blocks
+        for block in found
     )
 
 

@@ -1,4 +1,4 @@
-"""Compiled programs on the disk, for later processes."""
+"""JAX's persistent compilation cache."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def cache_programs(folder: str | os.PathLike[str] | None = None) -> pathlib.Path
 
     Sets JAX's persistent compilation cache for this process. JAX alone stores only programs that
     compile for a second or more. JAX's environment variables `JAX_COMPILATION_CACHE_DIR` and
-    `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS` go before the settings of this function. Programs
-    of other versions of JAX, other devices or other compiler flags are other files; the folder
-    may be deleted at any time. As with all programs, do not read them from people you do not trust.
+    `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS` take precedence over the arguments. Each version of
+    JAX, kind of device and set of compiler flags has its own files. The folder may be deleted at any
+    time. The files are executed: use no folder that untrusted users can write to.
 
     Args:
         folder: the folder; None for `fkeras/programs` in the user's cache folder
@@ -27,7 +27,7 @@ def cache_programs(folder: str | os.PathLike[str] | None = None) -> pathlib.Path
         The folder that JAX uses.
 
     Raises:
-        TypeError: for a value that is no path.
+        TypeError: if `folder` is not a path.
 
     Example:
         >>> import tempfile

@@ -27,7 +27,7 @@ PACKAGES = ("optax", "pytest")
 
 
 def releases() -> dict[str, tuple[str, str]]:
-    """What pip installs for each release, by a name."""
+    """Returns the requirements of each release, by a name."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     bounds = tuple(lowest(r) for r in declared if r.startswith(("jax>=", "jaxlib>=")))
     return {"lowest": bounds, "0.8": ("jax==0.8.*", "jaxlib==0.8.*"), "newest": ("jax", "jaxlib")}

@@ -7,11 +7,11 @@
 The calls of the layer table (`tests/cases`) are compiled with weights and inputs as arguments, with the
 weights as constants, and, as reference, without XLA's optimizations and without its libraries for
 matrix products. The calls have 40,009 rows; a call with the table's few rows is part of the same
-programs, and has its inputs as constants too where the weights are constants. The gradients are
-other programs, as XLA fuses a call differently there. All numbers must be equal up to rounding.
+programs; its inputs are constants if the weights are. Gradients are separate programs, because XLA fuses
+a call differently next to its gradient. All numbers must be equal up to rounding.
 
 The same comparison runs over functions of reports to JAX for which some releases compute wrong numbers.
-The check fails if it misses a known error, or finds one in another release.
+The check fails if a known error does not appear, or appears in another release.
 """
 
 import argparse

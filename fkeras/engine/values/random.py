@@ -179,10 +179,10 @@ def _host_pieces(words: tuple[np.uint32, np.uint32], size: int) -> Any:
 
 
 def host_bits(key_data: Any, numbers: tuple[int, ...], size: int) -> np.ndarray:
-    """Returns draws of `jax.random.bits` from the host, without a program.
+    """Computes `jax.random.bits(key, (size,), "uint32")` on the host, without compilation.
 
     Args:
-        key_data: the two words of a threefry key; JAX's `jax_threefry_partitionable` is set.
+        key_data: the two words of a threefry key. JAX's option `jax_threefry_partitionable` must be set.
         numbers: numbers that are folded into the key, one after the other.
         size: the number of draws.
 

@@ -9,9 +9,9 @@ from typing import Any
 DEPTHWISE_CELLS = 81
 #: cells of a window of max pooling: the program has one maximum per cell
 POOLING_CELLS = 64
-#: least and most cells of windows of average pooling, if the windows overlap and if not
+#: least and most cells of windows of average pooling, for overlapping and for separate windows
 OVERLAPPING_SUMS, SEPARATE_SUMS = (2, 9), (5, 64)
-#: factor of linear interpolation: the program has one weighted sum per factor and axis
+#: largest factor of bilinear interpolation: a factor n needs n weighted sums for each axis
 ENLARGING = 8
 #: cells of a kernel whose gradient is one product of matrices per cell
 PRODUCT_CELLS = 9

@@ -1,4 +1,4 @@
-"""Linear interpolation by whole factors on CPUs: weighted sums of neighbours."""
+"""Enlarged images on CPUs: bilinear interpolation as weighted sums of neighbours."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from fkeras.nn.numerics.dtypes import wide_dtype
 
 @dataclasses.dataclass(frozen=True)
 class Enlarge(Form):
-    """Enlarges images x (b, *sizes, c) by linear interpolation.
+    """Enlarges images x (b, *sizes, c) by interpolation; only "bilinear" has a fast computation.
 
-    NaN and infinity reach the cells between neighbours; in the default, a product of matrices for
-    each axis, they reach whole rows and columns.
+    With `fast`, NaN and infinity reach the new cells next to their cell. With `default`, a product
+    of matrices for each axis, NaN and infinity reach whole rows and columns.
 
     Args:
+        interpolation: a method of `jax.image.resize`.
         times: the factor along each axis between batch and channels.
         data_format: "channels_last"; with "channels_first", the arrays are (b, c, *sizes).
     """
@@ -30,18 +31,20 @@ class Enlarge(Form):
     linear: ClassVar[tuple[int, ...]] = (0,)
     rows: ClassVar[tuple[int, ...]] = (0,)
 
+    interpolation: str
     times: tuple[int, ...]
     data_format: str
 
     def suits(self, x: Any) -> bool:
-        sizes = all(isinstance(size, int) and size > 0 for size in x.shape[1:])
-        return sizes and max(self.times) <= limits.ENLARGING
+        if self.interpolation != "bilinear" or max(self.times) > limits.ENLARGING:
+            return False
+        return all(isinstance(size, int) and size > 0 for size in x.shape[1:])
 
     def default(self, x: jax.Array) -> jax.Array:
         factors = full_rank(self.times, self.data_format, 1)
         shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
         # Keras enlarges without antialiasing
-        return jax.image.resize(x, shape, "bilinear", antialias=False)
+        return jax.image.resize(x, shape, self.interpolation, antialias=False)
 
     def fast(self, x: jax.Array) -> jax.Array:
         y = x.astype(wide_dtype(x.dtype))
@@ -58,7 +61,7 @@ class Enlarge(Form):
 
 
 def _enlarge(x: jax.Array, axis: int, factor: int) -> jax.Array:
-    """Interpolates along one axis; the first and the last cell continue beyond the edges."""
+    """Interpolates along one axis; beyond the edges, the first and the last cell repeat."""
     size = x.shape[axis]
     first, last = (lax.slice_in_dim(x, n, n + 1, axis=axis) for n in (0, size - 1))
     before = lax.concatenate([first, lax.slice_in_dim(x, 0, size - 1, axis=axis)], axis)

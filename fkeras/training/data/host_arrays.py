@@ -174,9 +174,9 @@ def order_of(count: Any, room: int, key: jax.Array, step: Any) -> jax.Array:
 
 
 def host_order(count: int, room: int, key_data: Any, step: int) -> np.ndarray:
-    """Returns `order_of` for a threefry key from the host.
+    """Computes `order_of` for a threefry key on the host.
 
-    Compiling the draws and the sort takes longer than the first epoch of a small model.
+    To compile the draws and the sort takes longer than the first epoch of a small model.
 
     Example:
         >>> import jax

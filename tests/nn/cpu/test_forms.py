@@ -38,7 +38,7 @@ def pool(sizes, window, strides, padding, data_format=LAST, kind=MaxPool):
 
 
 def enlarge(sizes, times, data_format=LAST):
-    return Enlarge(times, data_format), [images(sizes, data_format)]
+    return Enlarge("bilinear", times, data_format), [images(sizes, data_format)]
 
 
 def convolution(sizes, kernel, strides, dilation, padding, data_format=LAST, channels=3):
