@@ -85,15 +85,31 @@ def test_calls_of_name_stacks(scope, name):
     assert Calls(trained()[1].model).of_scope(scope) == name
 
 
+def times_of(profile):
+    return {call.name: call.seconds for call in profile.calls}
+
+
+def undisturbed(condition, *args, steps):
+    """Whether one of up to ten profiles satisfies `condition`.
+
+    Another process can slow any part of a profile down, seldom ten times in a row.
+    """
+    return any(condition(fk.profile(*args, steps=steps)) for _ in range(10))
+
+
 def test_the_times_of_the_calls_sum_to_the_step():
     trainer, run = trained()
     profile = fk.profile(trainer, run, BATCH, steps=3)
-    times = {call.name: call.seconds for call in profile.calls}
+    times = times_of(profile)
     assert list(times) == ["wide", "add", "(loss, metrics)", "(update)", "(runtime)"]
     assert profile.seconds == pytest.approx(sum(times.values()))
-    # loose: another process may slow one of the two measurements down
-    assert 0.3 < profile.seconds / profile.step_seconds < 3
-    assert times["wide"] > times["add"] > 0
+    assert all(times[name] > 0 for name in ("wide", "add"))
+
+    def expected(profile):
+        near = 0.3 < profile.seconds / profile.step_seconds < 3
+        return near and times_of(profile)["wide"] > times_of(profile)["add"]
+
+    assert undisturbed(expected, trainer, run, BATCH, steps=3)
     assert profile.plan == fk.plan(run, BATCH, trainer, donate=False)
     assert profile.calls[0].plan == profile.plan.calls[0]
 
@@ -112,15 +128,18 @@ def test_recurrent_and_rematerialized_models():
     model = fk.Sequential([fk.Input((8, 64)), layers.LSTM(32), layers.Dense(8)])
     trainer, run = trained(model, remat="full")
     batch = (np.ones((16, 8, 64), "float32"), BATCH[1][:16])
-    times = {c.name: c.seconds for c in fk.profile(trainer, run, batch, steps=1).calls}
-    assert times["lstm"] > times["dense"]
+
+    def expected(profile):
+        return times_of(profile)["lstm"] > times_of(profile)["dense"]
+
+    assert undisturbed(expected, trainer, run, batch, steps=1)
 
 
 def test_blocks_in_a_loop_share_the_time():
     hidden = [layers.Dense(64, activation="tanh") for _ in range(6)]
     model = fk.Sequential([fk.Input((64,)), *hidden, layers.Dense(8, name="scores")])
     trainer, run = trained(model, depth="scan")
-    times = {c.name: c.seconds for c in fk.profile(trainer, run, BATCH, steps=1).calls}
+    times = times_of(fk.profile(trainer, run, BATCH, steps=1))
     assert times["dense_5"] == pytest.approx(times["dense_1"])
     assert times["dense_1"] > 0
 
