@@ -251,20 +251,25 @@ def group_normalization(
         >>> group_normalization(jnp.array([[1.0, 3.0, 5.0, 9.0]]), 2, epsilon=0.0)
         Array([[-1.,  1., -1.,  1.]], dtype=float32)
     """
-    axis, dtype, shape = axis % x.ndim, x.dtype, x.shape
-    size = shape[axis]
-    parts = (*shape[:axis], groups, size // groups, *shape[axis + 1 :])
-    x = jnp.reshape(x.astype(wide_dtype(dtype)), parts)
-    axes = tuple(a for a in range(1, x.ndim) if a != axis)
+    axis, dtype, size = axis % x.ndim, x.dtype, x.shape[axis]
+    x = x.astype(wide_dtype(dtype))
+    positions = tuple(a for a in range(1, x.ndim) if a != axis)
+    shape = tuple(1 if a in positions else n for a, n in enumerate(x.shape))
+
+    def group_mean(array: jax.Array) -> jax.Array:
+        # first over positions: XLA computes many channels at once
+        means = jnp.mean(array, positions).reshape(shape[0], groups, size // groups)
+        return jnp.repeat(jnp.mean(means, -1), size // groups, 1).reshape(shape)
+
     # two passes: the mean of squares minus the squared mean loses all digits far from zero
-    x = x - jnp.mean(x, axes, keepdims=True)
-    x = x * inverse_root(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
-    x = jnp.reshape(x, shape)
+    centred = x - group_mean(x)
+    scale = inverse_root(group_mean(jnp.square(centred)) + epsilon)
     if gamma is not None:
-        x = x * align(gamma.astype(x.dtype), x.ndim, axis)
+        scale = scale * align(gamma.astype(x.dtype), x.ndim, axis)
+    y = centred * scale
     if beta is not None:
-        x = x + align(beta.astype(x.dtype), x.ndim, axis)
-    return x.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else x
+        y = y + align(beta.astype(x.dtype), x.ndim, axis)
+    return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
 
 
 def unit_normalization(x: jax.Array, axis: int | Sequence[int] = -1) -> jax.Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, option, weight
@@ -14,6 +13,7 @@ from fkeras.engine.config.field_types import Constraint, Initializer, OptionalSi
 from fkeras.engine.tree.axes import AxisNames, unnamed
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
+from fkeras.nn.cpu.broadcasting import for_rows
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -33,7 +33,7 @@ def prelu(x: jax.Array, alpha: jax.Array) -> jax.Array:
         Array([[-1.,  3.]], dtype=float32)
     """
     # Keras's formula: the gradient at 0 is 0, where jnp.where(x > 0, x, alpha * x) has alpha
-    return jax.nn.relu(x) - jnp.expand_dims(alpha, 0) * jax.nn.relu(-x)
+    return jax.nn.relu(x) - for_rows(alpha, x) * jax.nn.relu(-x)
 
 
 _shared = axes(

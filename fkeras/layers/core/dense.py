@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, align, option, weight
+from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import (
     Activation,
@@ -21,6 +21,7 @@ from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import hidden_of
+from fkeras.nn.cpu.broadcasting import for_rows
 
 
 def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax.Array:
@@ -44,7 +45,7 @@ def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         x = x.astype(kernel.dtype)
     y = jnp.tensordot(x, kernel, axes=1)
-    return y if bias is None else y + align(bias, y.ndim)
+    return y if bias is None else y + for_rows(bias, y)
 
 
 class Dense(Layer):

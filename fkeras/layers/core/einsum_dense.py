@@ -22,6 +22,7 @@ from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import hidden
+from fkeras.nn.cpu.broadcasting import for_rows
 from fkeras.nn.numerics.axes import format_shape
 
 # the three forms of Keras's EinsumDense; other einsum equations have no rule for the kernel's shape
@@ -196,7 +197,7 @@ def add_bias(y: jax.Array, bias: jax.Array | None) -> jax.Array:
         >>> add_bias(jnp.zeros((1, 2)), jnp.array([1.0, 2.0]))
         Array([[1., 2.]], dtype=float32)
     """
-    return y if bias is None else y + jnp.reshape(bias, (1,) * (y.ndim - bias.ndim) + bias.shape)
+    return y if bias is None else y + for_rows(bias, y)
 
 
 def _equation(value: Any) -> str:

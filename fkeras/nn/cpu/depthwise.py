@@ -81,20 +81,33 @@ class Depthwise(WindowForm):
 
 def _kernel_gradient(windows: Windows, x: jax.Array, y: jax.Array) -> jax.Array:
     """Returns the gradient of one filter per channel for the gradient `y` of the result."""
-    counts = y.shape[1:-1]
+    sizes, channels = windows.sizes, y.shape[-1]
+    if not y.size:
+        return jnp.zeros((*sizes, channels), y.dtype)
+    if len(sizes) == 1:
+        windows = Windows(
+            (1, *sizes), (1, *windows.strides), (1, *windows.dilation), ((0, 0), *windows.pads)
+        )
+        x, y = x[:, None], y[:, None]
+    along, across = windows.split()
+    padded, rows, counts = windows.pad(x), y.shape[1], y.shape[2:-1]
+    extent = (along.sizes[0] - 1) * along.dilation[0] + 1
 
-    # XLA's reductions over batch and positions are slow for few channels: sum over the batch
-    # into arrays of the size of one image first
-    def add(sums: list[jax.Array], pair: tuple[jax.Array, jax.Array]) -> Any:
-        image, part = pair
-        products = (windows.cells(image, o, counts) * part for o in windows.offsets)
+    # XLA's reductions over batch and positions are slow for few channels: sum row by row into
+    # arrays of the size of one row first, which stay in the cache
+    def add(sums: list[jax.Array], step: jax.Array) -> Any:
+        image, row = step // rows, step % rows
+        start = (image, row * along.strides[0], *(0 for _ in padded.shape[2:]))
+        band = lax.dynamic_slice(padded, start, (1, extent, *padded.shape[2:]))[0]
+        cells = band[:: along.dilation[0]]
+        part = lax.dynamic_slice(y, (image, row, *start[2:]), (1, 1, *y.shape[2:]))[0]
+        products = (across.cells(cells, offset, counts) * part for offset in across.offsets)
         return [s + product for s, product in zip(sums, products, strict=True)], None
 
-    zeros = [jnp.zeros(y.shape[1:], y.dtype)] * len(windows.offsets)
-    sums, _ = lax.scan(add, zeros, (windows.pad(x), y))
-    axes = range(len(counts))
-    cells = jnp.stack([jnp.sum(s, axes) for s in sums])
-    return cells.reshape(*windows.sizes, y.shape[-1])
+    zeros = [jnp.zeros((along.sizes[0], *y.shape[2:]), y.dtype)] * len(across.offsets)
+    sums, _ = lax.scan(add, zeros, jnp.arange(y.shape[0] * rows))
+    axes = range(1, len(counts) + 1)
+    return jnp.stack([jnp.sum(s, axes) for s in sums], 1).reshape(*sizes, channels)
 
 
 def _wide(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -230,10 +230,14 @@ def compute(form: Form, *operands: jax.Array) -> jax.Array:
         >>> jax.grad(lambda x: compute(Double(), x))(3.0)
         Array(2., dtype=float32)
     """
+    default = has_typed_axes(*operands) or not form.suits(*operands)
+    return form.default(*operands) if default else bind(form, *operands)
+
+
+def has_typed_axes(*operands: jax.Array) -> bool:
+    """Returns whether JAX's types hold axes of a mesh, which only its own primitives convert."""
     meshes = [jax.sharding.get_abstract_mesh(), *(jax.typeof(x).sharding.mesh for x in operands)]
-    # with such axes, JAX's types hold axes of the mesh, which only its own primitives convert
-    typed = any(mesh.manual_axes or mesh.explicit_axes for mesh in meshes)
-    return form.default(*operands) if typed or not form.suits(*operands) else bind(form, *operands)
+    return any(mesh.manual_axes or mesh.explicit_axes for mesh in meshes)
 
 
 def bind(form: Form, *operands: Any) -> Any:

@@ -13,6 +13,8 @@ POOLING_CELLS = 64
 OVERLAPPING_SUMS, SEPARATE_SUMS = (2, 9), (5, 64)
 #: largest factor of bilinear interpolation: a factor n needs n weighted sums for each axis
 ENLARGING = 8
+#: least size of a weight whose gradient is a product with ones, not a sum over rows
+REPEATED = 20_000
 #: cells of a kernel whose gradient is one product of matrices per cell
 PRODUCT_CELLS = 9
 #: input and output channels, the smaller and the larger number, from which such products are faster,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+import numpy as np
 
 from fkeras.nn.cpu import limits
 from fkeras.nn.cpu.forms import Form, Spec
-from fkeras.nn.numerics.axes import full_rank
+from fkeras.nn.numerics.axes import align, full_rank
 from fkeras.nn.numerics.dtypes import wide_dtype
 
 
@@ -49,56 +51,55 @@ class Enlarge(Form):
     def fast(self, x: jax.Array) -> jax.Array:
         y = x.astype(wide_dtype(x.dtype))
         for axis, factor in enumerate(full_rank(self.times, self.data_format, 1)):
-            y = _enlarge(y, axis, factor) if factor > 1 else y
+            y = _sum_of_cells(y, axis, *_sources(y.shape[axis], factor)) if factor > 1 else y
         return y.astype(x.dtype)
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         (y,) = operands
         x = y.astype(wide_dtype(spec.dtype))
         for axis, factor in reversed([*enumerate(full_rank(self.times, self.data_format, 1))]):
-            x = _reduce(x, axis, factor) if factor > 1 else x
+            x = _sum_of_cells(x, axis, *_targets(spec.shape[axis], factor)) if factor > 1 else x
         return x.astype(spec.dtype)
 
 
-def _enlarge(x: jax.Array, axis: int, factor: int) -> jax.Array:
-    """Interpolates along one axis; beyond the edges, the first and the last cell repeat."""
-    size = x.shape[axis]
-    first, last = (lax.slice_in_dim(x, n, n + 1, axis=axis) for n in (0, size - 1))
-    before = lax.concatenate([first, lax.slice_in_dim(x, 0, size - 1, axis=axis)], axis)
-    after = lax.concatenate([lax.slice_in_dim(x, 1, size, axis=axis), last], axis)
-    phases = [
-        x * (1 - abs(place)) + (before if place < 0 else after) * abs(place) if place else x
-        for place in _places(factor)
+def _sum_of_cells(x: jax.Array, axis: int, cells: np.ndarray, weights: np.ndarray) -> jax.Array:
+    """Computes `sum(x[cells[n]] * weights[n] for n)` along an axis.
+
+    XLA reads the cells in one fused loop over both axes of an image. Slices that are padded or
+    concatenated take 2 to 5 times as long.
+
+    Args:
+        cells: numbers of cells of shape (n, size), for a new axis of this size.
+        weights: their factors, of the same shape.
+    """
+    terms = [
+        jnp.take(x, cell, axis, mode="clip") * align(jnp.asarray(weight, x.dtype), x.ndim, axis)
+        for cell, weight in zip(cells, weights, strict=True)
     ]
-    shape = (*x.shape[:axis], size * factor, *x.shape[axis + 1 :])
-    return jnp.stack(phases, axis + 1).reshape(shape)
+    return functools.reduce(operator.add, terms)
 
 
-def _reduce(y: jax.Array, axis: int, factor: int) -> jax.Array:
-    """Computes the transpose of `_enlarge`."""
-    size = y.shape[axis] // factor
-    split = y.reshape(*y.shape[:axis], size, factor, *y.shape[axis + 1 :])
-    x = before = after = jnp.zeros((), y.dtype)
-    for number, place in enumerate(_places(factor)):
-        phase = lax.index_in_dim(split, number, axis + 1, keepdims=False)
-        x = x + phase * (1 - abs(place))
-        if place < 0:
-            before = before + phase * -place
-        elif place > 0:
-            after = after + phase * place
-    if size == 1:
-        return x + before + after
-
-    def part(array: Any, start: int, stop: int) -> jax.Array:
-        return lax.slice_in_dim(array, start, stop, axis=axis)
-
-    edge = jnp.zeros_like(part(x, 0, 1))
-    first = part(before, 0, 1) + part(before, 1, 2)
-    last = part(after, size - 2, size - 1) + part(after, size - 1, size)
-    shifted = lax.concatenate([first, part(before, 2, size), edge], axis)
-    return x + shifted + lax.concatenate([edge, part(after, 0, size - 2), last], axis)
+def _sources(size: int, factor: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the two old cells of each new cell, and their weights."""
+    place = _places(np.arange(size * factor), size, factor)
+    below = np.floor(place)
+    # on the centre of an old cell, both are this cell: infinity times 0 would be NaN
+    return np.stack([below, np.ceil(place)]).astype(int), np.stack(
+        [1 - place + below, place - below]
+    )
 
 
-def _places(factor: int) -> list[float]:
-    """Returns the distances of the new cells from the centre of a cell, in cells."""
-    return [(number + 0.5) / factor - 0.5 for number in range(factor)]
+def _targets(size: int, factor: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the new cells to which each old cell contributes, and the weights.
+
+    Cells beyond the edges stand for the first and the last cell, whose weights they share.
+    """
+    cells = np.arange(size) * factor - factor // 2 + np.arange(2 * factor - factor % 2)[:, None]
+    cells = np.clip(cells, 0, size * factor - 1)
+    weights = 1 - abs(_places(cells, size, factor) - np.arange(size))
+    return cells, weights / (cells[:, None] == cells).sum(0)
+
+
+def _places(cells: np.ndarray, size: int, factor: int) -> np.ndarray:
+    """Returns the places of new cells in units of old cells, between the first and the last."""
+    return np.clip((cells + 0.5) / factor - 0.5, 0, size - 1)

@@ -12,6 +12,8 @@ import pytest
 from jax import export, lax
 from jax.sharding import NamedSharding, PartitionSpec
 
+from fkeras.nn.cpu import limits
+from fkeras.nn.cpu.broadcasting import Repeat, for_rows
 from fkeras.nn.cpu.convolution import Convolution, TransposedConvolution
 from fkeras.nn.cpu.depthwise import Depthwise
 from fkeras.nn.cpu.forms import FORM, Form, bind, compute
@@ -80,6 +82,7 @@ CASES = {
     "enlarge": enlarge((3, 4), (2, 3)),
     "enlarge, one cell": enlarge((1, 2), (4, 5), FIRST),
     "enlarge, 3 axes": enlarge((3, 1, 4), (1, 3, 2)),
+    "repeat": (Repeat((2, 3)), [(4, 5)]),
     "sums": pool((7, 6), (3, 2), (2, 1), "same", FIRST, SumPool),
     "sums, gaps": pool((9, 5), (3, 2), (4, 2), "valid", LAST, SumPool),
 }
@@ -363,3 +366,23 @@ def test_nested_maps():
     result = jax.vmap(jax.vmap(lambda x: bind(form, x), 1, 1))(x)
     np.testing.assert_array_equal(result, jax.vmap(jax.vmap(form.default, 1, 1))(x))
     assert FORM.name in str(jax.make_jaxpr(jax.vmap(lambda x: bind(form, x)))(x[0]))
+
+
+def test_large_weights_of_all_rows_are_repeated():
+    weight, y = jnp.ones((5, limits.REPEATED // 5)), jnp.ones((2, 3, 5, limits.REPEATED // 5))
+
+    def program(weight, y):
+        return str(jax.make_jaxpr(lambda w: y * for_rows(w, y))(weight))
+
+    assert FORM.name in program(weight, y)
+    assert FORM.name not in program(weight[:, 1:], y[..., 1:])
+    assert FORM.name not in program(weight, y[0, 0])
+    gradient = jax.grad(lambda w: jnp.sum(y * for_rows(w, y)))(weight)
+    assert_close(gradient, jnp.full_like(weight, 6.0), 0.0)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("rows",))
+    parts = (PartitionSpec(), PartitionSpec("rows"))
+    mapped = jax.shard_map(
+        lambda w, y: y * for_rows(w, y), mesh=mesh, in_specs=parts, out_specs=parts[1]
+    )
+    assert FORM.name not in str(jax.make_jaxpr(mapped)(weight, y))
+    assert_close(mapped(weight, y), y, 0.0)
