@@ -47,7 +47,7 @@ def computation(path):
             pairs = zip(values, factors, strict=True)
             value = tf.add_n([tf.reduce_sum(x * factor) for x, factor in pairs])
         gradients = tape.gradient(value, [*weights, *floats])
-        return value, gradients[: len(weights)], gradients[len(weights) :]
+        return value, gradients[: len(weights)], gradients[len(weights) :], values
 
     return lambda: compute(inputs, factors)
 
@@ -61,7 +61,7 @@ def main():
             function = computation(argument)
             print("loaded", flush=True)
         elif request == "values":
-            value, weights, inputs = function()
+            value, weights, inputs, _ = function()
             arrays = {"value": value.numpy()}
             arrays |= {f"weight{i}": tf.convert_to_tensor(g).numpy() for i, g in enumerate(weights)}
             arrays |= {f"input{i}": tf.convert_to_tensor(g).numpy() for i, g in enumerate(inputs)}
