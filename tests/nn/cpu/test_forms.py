@@ -313,7 +313,7 @@ def test_the_first_of_equal_cells_gets_the_gradient_of_the_maximum():
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("name", ["depthwise, strides", "pool, overlapping", "enlarge"])
+@pytest.mark.parametrize("name", ["depthwise, strides", "pool, overlapping"])
 def test_nan_and_infinity_reach_the_same_results(name, number):
     fast, default, shapes = forms(CASES[name])
     x, *others = operands(shapes, "float32")
