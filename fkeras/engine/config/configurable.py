@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 from fkeras.engine.config.namespaces import find
@@ -44,6 +44,8 @@ _PLAIN = frozenset((bool, int, float, str, type(None)))
 # Keras keys that are safe to ignore: a saved kernel already includes the LoRA product, and the
 # quantization keys have no effect when the dtype is not a quantized one
 _SAY_NOTHING = ("lora_rank", "lora_alpha", "quantization_config", "gptq_unpacked_column_size")
+# a longer tuple is shown without its middle
+_LONGEST_TUPLE = 16
 
 
 def option(
@@ -336,11 +338,16 @@ class Configurable(DeclaresFields):
         return from_configuration(cls, config, custom_objects)
 
 
-def describe(obj: Any) -> str:
-    """Returns the constructor call of `obj` as text, without arguments equal to their defaults."""
+def describe(obj: Any, omitted: Collection[str] = ()) -> str:
+    """Returns the constructor call of `obj` as text, without arguments equal to their defaults.
+
+    Args:
+        obj: a dataclass.
+        omitted: names of arguments to leave out.
+    """
     arguments = []
     positional = True
-    fields = [f for f in dataclasses.fields(obj) if f.init]
+    fields = [f for f in dataclasses.fields(obj) if f.init and f.name not in omitted]
     for field in sorted(fields, key=lambda f: bool(f.kw_only)):
         value = getattr(obj, field.name)
         default = field.default
@@ -353,6 +360,15 @@ def describe(obj: Any) -> str:
                 positional = False
                 continue
         text = getattr(value, "__name__", None) if callable(value) else None
-        text = repr(value) if text is None or not isinstance(text, str) else text
+        text = text if isinstance(text, str) else _shown(value)
         arguments.append(text if positional else f"{field.name}={text}")
     return f"{type(obj).__name__}({', '.join(arguments)})"
+
+
+def _shown(value: Any) -> str:
+    """Returns a value as text; a long tuple, such as a vocabulary, without its middle."""
+    if type(value) is not tuple or len(value) <= _LONGEST_TUPLE:
+        return repr(value)
+    return (
+        f"({', '.join(map(_shown, value[:3]))}, ... {len(value) - 4} more ..., {_shown(value[-1])})"
+    )

@@ -14,6 +14,7 @@ from typing import Any
 from fkeras.engine.call.mask_rules import KERAS, STRICT
 from fkeras.engine.call.signature import Effects, Signature, SignatureFields
 from fkeras.engine.graph.effects import Shapes, effects_of, shapes_of_layers
+from fkeras.engine.graph.listing import listing
 from fkeras.engine.graph.repeats import Step, steps_with_repeats
 from fkeras.engine.graph.views import Coord, LayerView
 from fkeras.engine.messages.errors import suggest
@@ -110,6 +111,10 @@ class Graph:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __repr__(self) -> str:
+        lines = listing(self, lambda name, again: (name, "", ()))
+        return "\n".join(["Graph:", *(f"    {line}" for line in lines)])
 
     def __getstate__(self) -> dict:
         # cached properties stay behind: the hash of a string differs between processes

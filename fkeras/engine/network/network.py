@@ -25,6 +25,7 @@ from fkeras.engine.network.execution import Execution
 from fkeras.engine.network.host_split import on_host, read_inputs, run_on_host, split, split_after
 from fkeras.engine.network.html import network_html
 from fkeras.engine.network.summary import summary
+from fkeras.engine.network.text import network_text
 from fkeras.engine.network.tracing import uses_training
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.tree.weights import subkey
@@ -326,6 +327,9 @@ class Network(Layer):
             return text
         print(text)
         return None
+
+    def __repr__(self) -> str:
+        return network_text(self)
 
     def _repr_html_(self) -> str:
         """Returns the summary with a drawing of the graph, which notebooks show."""

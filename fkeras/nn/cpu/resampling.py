@@ -80,6 +80,8 @@ def _sum_of_cells(x: jax.Array, axis: int, cells: np.ndarray, weights: np.ndarra
     """Computes `sum(x[cells[n]] * weights[n] for n)` along an axis.
 
     Args:
+        x: an image, or another array.
+        axis: the axis of the cells.
         cells: numbers of cells of shape (n, size), for a new axis of this size.
         weights: their factors, of the same shape.
     """
