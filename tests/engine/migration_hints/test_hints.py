@@ -4,7 +4,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.engine.migration_hints.keras_table import keras_table
+from fkeras.engine.migration_hints.hints import keras_table
 
 TABLE = dict(keras_table())
 HINTS = {
