@@ -5,7 +5,6 @@ each file and rule took a fifth of the suite.
 """
 
 import ast
-import collections
 import functools
 import inspect
 import pathlib
@@ -89,10 +88,19 @@ def test_imports_point_up_the_documented_order():
     assert order.keys() == set(packages.values()) - {"fkeras"}
 
 
-def test_folders_hold_at_most_twelve_files():
-    folders = collections.Counter(path.parent for path in FILES if path.name != "__init__.py")
-    for folder, count in folders.items():
-        assert count <= 12, f"{_name(folder)} holds {count} files: split it"
+def test_every_folder_has_one_sentence():
+    # a folder that needs two sentences is two folders
+    _, _, block = DOCUMENT.read_text().partition("```text import-order\n")
+    rows = [
+        line.split(maxsplit=1) for line in block.partition("```")[0].splitlines() if line.strip()
+    ]
+    for row in rows:
+        assert len(row) == 2, f"{row[0]} has no sentence in {DOCUMENT.name}"
+        assert ";" not in row[1] and ". " not in row[1], (
+            f"{row[0]}: write one sentence, or split it"
+        )
+    sentences = [sentence for _, sentence in rows if not sentence.startswith("(")]
+    assert len(sentences) == len(set(sentences))
 
 
 def test_the_root_holds_listed_files_only():
@@ -259,7 +267,7 @@ def test_no_module_level_mutable_object():
 def test_files_are_short_and_explained():
     for path, tree in trees().items():
         text = path.read_text()
-        assert len(text.splitlines()) <= 455, f"{_name(path)} is two concerns"
+        assert len(text.splitlines()) <= 600, f"{_name(path)} is two concerns"
         if path.name != "__init__.py" or text.strip():
             assert ast.get_docstring(tree), f"{_name(path)} has no docstring"
 
