@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fkeras.atomic_files import npz
+from fkeras.atomic_files.atomic import replacing
 from fkeras.engine import Layer
-from fkeras.files import npz
-from fkeras.files.atomic import replacing
 from fkeras.saving import legacy
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.errors import FileError

@@ -8,10 +8,10 @@ from typing import Any
 
 import jax
 
+from fkeras.atomic_files import atomic
 from fkeras.engine import Layer, Network
 from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
-from fkeras.files import atomic
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.formats import model_format
 from fkeras.saving.keras import keras_file

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from fkeras.atomic_files import npz
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Layer, Network, replace_weights, suggest
 from fkeras.engine.migration_hints.arguments import check_path_first
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.files import npz
-from fkeras.files.atomic import as_path
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
@@ -276,7 +276,7 @@ def save_weights(
         path: path of the file; missing folders are created. `.weights.h5` (or `.h5`) is Keras 3's
             format, which `keras_model.load_weights` opens; `.safetensors` and `.npz` use the
             model's own paths and hold the whole state. All formats preserve bfloat16; `.npz` stores
-            bfloat16 as marked integers, see `fkeras.files.npz`.
+            bfloat16 as marked integers, see `fkeras.atomic_files.npz`.
         model: a built model or layer.
         state: state of the model.
 

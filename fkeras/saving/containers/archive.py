@@ -23,8 +23,8 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fkeras.atomic_files import atomic
 from fkeras.engine.values.argument_types import FilePath
-from fkeras.files import atomic
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.limits import Limits

@@ -346,7 +346,7 @@ def new_store(target: Any) -> Iterator[Writer]:
 
     Args:
         target: a seekable binary file, open for reading and writing. Use
-            `fkeras.files.atomic.replacing` for a file on disk.
+            `fkeras.atomic_files.atomic.replacing` for a file on disk.
 
     Returns:
         A context manager that gives a `Writer`.

@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fkeras.atomic_files import npz
 from fkeras.engine import Layer
-from fkeras.files import npz
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.archive import Archive, open_archive
 from fkeras.saving.containers.errors import FileError, reading

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from fkeras.datasets.files.pickles import PickleError, read_pickle
+from fkeras.datasets.readers.pickles import PickleError, read_pickle
 
 VALUE = {
     "lists": [[1, 255, 256, 70000, -3, 1 << 40], [], [True, False, None]],

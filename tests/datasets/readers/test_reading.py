@@ -9,7 +9,7 @@ import tarfile
 import numpy as np
 import pytest
 
-from fkeras.datasets.files import reading
+from fkeras.datasets.readers import reading
 from fkeras.saving.containers.errors import FileError
 
 

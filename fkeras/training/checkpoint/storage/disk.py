@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fkeras.training.checkpoint.files.errors import BrokenSaveError
+from fkeras.training.checkpoint.storage.errors import BrokenSaveError
 
 _BLOCK = 1 << 22
 _NAME = re.compile(r"(\d+)(?:\.(\d+))?")

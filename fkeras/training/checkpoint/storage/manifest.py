@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.training.checkpoint.files import disk
-from fkeras.training.checkpoint.files.arrays import facts_of
-from fkeras.training.checkpoint.files.errors import BrokenSaveError, CheckpointError
-from fkeras.training.checkpoint.files.orbax_files import load_orbax
+from fkeras.training.checkpoint.storage import disk
+from fkeras.training.checkpoint.storage.arrays import facts_of
+from fkeras.training.checkpoint.storage.errors import BrokenSaveError, CheckpointError
+from fkeras.training.checkpoint.storage.orbax_files import load_orbax
 
 NAME = "manifest.json"
 #: arrays in orbax's format, written by one process

@@ -15,11 +15,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.training.checkpoint.files import arrays as named
-from fkeras.training.checkpoint.files.errors import BrokenSaveError
-from fkeras.training.checkpoint.files.manifest import in_parts
-from fkeras.training.checkpoint.files.orbax_files import read_some_arrays
-from fkeras.training.checkpoint.files.part_files import (
+from fkeras.training.checkpoint.storage import arrays as named
+from fkeras.training.checkpoint.storage.errors import BrokenSaveError
+from fkeras.training.checkpoint.storage.manifest import in_parts
+from fkeras.training.checkpoint.storage.orbax_files import read_some_arrays
+from fkeras.training.checkpoint.storage.part_files import (
     Part,
     check_files,
     check_sizes,

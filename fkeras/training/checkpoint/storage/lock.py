@@ -18,7 +18,7 @@ import time
 import weakref
 from typing import Any, BinaryIO
 
-from fkeras.training.checkpoint.files.errors import CheckpointError
+from fkeras.training.checkpoint.storage.errors import CheckpointError
 
 try:
     import fcntl

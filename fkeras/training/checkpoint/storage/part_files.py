@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fkeras.training.checkpoint.files import disk
-from fkeras.training.checkpoint.files.arrays import array_checksum
-from fkeras.training.checkpoint.files.errors import BrokenSaveError
-from fkeras.training.checkpoint.files.orbax_files import write_arrays
+from fkeras.training.checkpoint.storage import disk
+from fkeras.training.checkpoint.storage.arrays import array_checksum
+from fkeras.training.checkpoint.storage.errors import BrokenSaveError
+from fkeras.training.checkpoint.storage.orbax_files import write_arrays
 
 
 class Part(NamedTuple):

@@ -1,4 +1,4 @@
-"""`fkeras.files.atomic.replacing` writes files completely or not at all, also after a kill."""
+"""`fkeras.atomic_files.atomic.replacing` writes files completely or not at all, also after a kill."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from fkeras.files.atomic import as_path, naming, replacing
+from fkeras.atomic_files.atomic import as_path, naming, replacing
 
 
 def test_a_new_file_replaces_the_old_one(tmp_path):
@@ -80,7 +80,7 @@ with files.replacing({place!r}) as file:
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_kill_at_any_line_leaves_the_old_file_or_the_new_one(tmp_path):
     place = tmp_path / "b.bin"
-    source = pathlib.Path(sys.modules["fkeras.files.atomic"].__file__)
+    source = pathlib.Path(sys.modules["fkeras.atomic_files.atomic"].__file__)
     script = _KILLED.format(source=str(source), place=str(place))
     outcomes = set()
     # lines of the helper and of its callees; the last number is after the end

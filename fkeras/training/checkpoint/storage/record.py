@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Sequence
 
-from fkeras.training.checkpoint.files import disk
+from fkeras.training.checkpoint.storage import disk
 
 NAME = "last.json"
 

@@ -7,9 +7,9 @@ import importlib.util
 import os
 import urllib.request
 
+from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine.config.converters import boolean, choice
 from fkeras.engine.values.argument_types import FilePath
-from fkeras.files.atomic import as_path, replacing
 from fkeras.saving.containers.errors import FileError
 
 # the largest file, of CIFAR-10, has 170 MB

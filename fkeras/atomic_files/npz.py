@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import ml_dtypes
 import numpy as np
 
-from fkeras.files.atomic import replacing
+from fkeras.atomic_files.atomic import replacing
 
 FORMAT = "fkeras weights"
 VERSION = 1

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.datasets.files.pickles import PickleError, read_pickle
-from fkeras.datasets.files.rows import Pair
+from fkeras.atomic_files import npz
+from fkeras.datasets.readers.pickles import PickleError, read_pickle
+from fkeras.datasets.readers.rows import Pair
 from fkeras.engine.messages.errors import describe_value
-from fkeras.files import npz
 from fkeras.saving.containers import strict_json
 from fkeras.saving.containers.archive import open_archive
 from fkeras.saving.containers.errors import FileError

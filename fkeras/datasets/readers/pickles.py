@@ -61,7 +61,7 @@ def read_pickle(data: bytes) -> Any:
         >>> read_pickle(pickle.dumps(print))
         Traceback (most recent call last):
         ...
-        fkeras.datasets.files.pickles.PickleError: the function 'builtins.print', which is not run
+        fkeras.datasets.readers.pickles.PickleError: the function 'builtins.print', which is not run
     """
     try:
         return _Reader(data).read()

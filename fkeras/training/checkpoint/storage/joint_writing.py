@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fkeras.training.checkpoint.files import disk, part_files
-from fkeras.training.checkpoint.files.agreement import describe
-from fkeras.training.checkpoint.files.errors import JointSaveError, is_disk_full
-from fkeras.training.checkpoint.files.manifest import NAME, write_joint_manifest
-from fkeras.training.checkpoint.files.part_files import Part
-from fkeras.training.checkpoint.files.writing import (
+from fkeras.training.checkpoint.storage import disk, part_files
+from fkeras.training.checkpoint.storage.agreement import describe
+from fkeras.training.checkpoint.storage.errors import JointSaveError, is_disk_full
+from fkeras.training.checkpoint.storage.manifest import NAME, write_joint_manifest
+from fkeras.training.checkpoint.storage.part_files import Part
+from fkeras.training.checkpoint.storage.writing import (
     LATEST,
     PARTIAL,
     SAVE,

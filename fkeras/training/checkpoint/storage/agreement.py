@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from fkeras.training.checkpoint.files.errors import CheckpointError
+from fkeras.training.checkpoint.storage.errors import CheckpointError
 from fkeras.training.processes.alone import Alone
 
 

@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 from jax.core import Tracer
 
-from fkeras.training.checkpoint.files.disk import checksum
-from fkeras.training.checkpoint.files.errors import CheckpointError
+from fkeras.training.checkpoint.storage.disk import checksum
+from fkeras.training.checkpoint.storage.errors import CheckpointError
 
 _SHOWN = 10
 
