@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from benchmarks import meter
 from fkeras import layers
 from fkeras.engine import Coord, Node, Spec, close
 from fkeras.engine.call.signature import Signature, input_signature
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.structure import Branch, Ref
+from tests.support.compile_counts import count_compiles
 from tests.support.paths import ROOT
 
 
@@ -554,7 +554,7 @@ def test_discarded_calls_leave_memory_flat():
 
 
 def test_building_a_graph_of_1_000_layers_compiles_nothing():
-    with meter.count_compiles() as compiles:
+    with count_compiles() as compiles:
         x, h = chain(1000)
         model = fk.Model(x, h)
     assert len(model.layers) == 1001

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fkeras as fk
-from benchmarks.meter import count_compiles
 from fkeras import layers
+from tests.support.compile_counts import count_compiles
 from tests.support.engine_layers import Affine, Noisy, Tally
 
 KEY = jax.random.key(9)
