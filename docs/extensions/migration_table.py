@@ -24,7 +24,7 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(ROOT))
 
-from fkeras.engine.migration_hints.keras_table import keras_table
+from fkeras.engine.migration_hints.hints import keras_table
 
 
 _LINE = re.compile(r"(?:(.*) \| )?(.*?)(?: \((.*)\))?")

@@ -133,9 +133,6 @@ class ConvNeXt(Protocol):
     ) -> Loaded: ...
 
 
-_ARGUMENTS = ("include_top", "include_preprocessing", *Options._fields[1:])
-
-
 def _convnext(variant: str, depths: Sequence[int], widths: Sequence[int]) -> ConvNeXt:
     default_name = f"convnext_{variant.lower()}"
     body = partial(_body, depths=depths, widths=widths)
@@ -171,7 +168,7 @@ def _convnext(variant: str, depths: Sequence[int], widths: Sequence[int]) -> Con
             ),
         )
 
-    return cast(ConvNeXt, describe(build, plan, document, __name__, _ARGUMENTS))
+    return cast(ConvNeXt, describe(build, plan, document, __name__))
 
 
 ConvNeXtTiny = _convnext("Tiny", (3, 3, 9, 3), (96, 192, 384, 768))

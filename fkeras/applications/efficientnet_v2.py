@@ -214,9 +214,6 @@ class EfficientNetV2(Protocol):
     ) -> Loaded: ...
 
 
-_ARGUMENTS = (*Options._fields[:-1], "include_preprocessing", "name")
-
-
 def _efficientnet_v2(
     variant: str,
     stages: Sequence[_Stage],
@@ -260,7 +257,7 @@ def _efficientnet_v2(
             ),
         )
 
-    return cast(EfficientNetV2, describe(build, plan, document, __name__, _ARGUMENTS))
+    return cast(EfficientNetV2, describe(build, plan, document, __name__))
 
 
 EfficientNetV2B0 = _efficientnet_v2("B0", _BASE, 224)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol, cast, overload
+from typing import Any, overload
 
 from fkeras import layers
 from fkeras.applications.building.architecture import describe
@@ -91,49 +91,40 @@ _DOCUMENT = Document(
 )
 
 
-class _MobileNet(Protocol):
-    """A function that composes a MobileNet.
-
-    Without a file of weights it returns the model, otherwise `(model, state)`.
-    """
-
-    __name__: str
-
-    @overload
-    def __call__(
-        self,
-        input_shape: ImageShape | None = None,
-        alpha: float = 1.0,
-        depth_multiplier: int = 1,
-        dropout: float = 0.001,
-        include_top: bool = True,
-        *,
-        weights: None,
-        input_tensor: KerasTensor | None = None,
-        pooling: str | None = None,
-        classes: int = 1000,
-        classifier_activation: Activation = "softmax",
-        name: str | None = None,
-    ) -> Model: ...
-
-    @overload
-    def __call__(
-        self,
-        input_shape: ImageShape | None = None,
-        alpha: float = 1.0,
-        depth_multiplier: int = 1,
-        dropout: float = 0.001,
-        include_top: bool = True,
-        weights: Path = "imagenet",
-        input_tensor: KerasTensor | None = None,
-        pooling: str | None = None,
-        classes: int = 1000,
-        classifier_activation: Activation = "softmax",
-        name: str | None = None,
-    ) -> Loaded: ...
+@overload
+def MobileNet(
+    input_shape: ImageShape | None = None,
+    alpha: float = 1.0,
+    depth_multiplier: int = 1,
+    dropout: float = 0.001,
+    include_top: bool = True,
+    *,
+    weights: None,
+    input_tensor: KerasTensor | None = None,
+    pooling: str | None = None,
+    classes: int = 1000,
+    classifier_activation: Activation = "softmax",
+    name: str | None = None,
+) -> Model: ...
 
 
-def _build(
+@overload
+def MobileNet(
+    input_shape: ImageShape | None = None,
+    alpha: float = 1.0,
+    depth_multiplier: int = 1,
+    dropout: float = 0.001,
+    include_top: bool = True,
+    weights: Path = "imagenet",
+    input_tensor: KerasTensor | None = None,
+    pooling: str | None = None,
+    classes: int = 1000,
+    classifier_activation: Activation = "softmax",
+    name: str | None = None,
+) -> Loaded: ...
+
+
+def MobileNet(  # noqa: N802  (Keras's name)
     input_shape: ImageShape | None = None,
     alpha: float = 1.0,
     depth_multiplier: int = 1,
@@ -167,8 +158,4 @@ def _build(
     return compose(plan, options, lambda x: f"mobilenet_{alpha:0.2f}_{image_height(x)}")
 
 
-_ARGUMENTS = (
-    *("input_shape", "alpha", "depth_multiplier", "dropout", "include_top", "weights"),
-    *("input_tensor", "pooling", "classes", "classifier_activation", "name"),
-)
-MobileNet = cast(_MobileNet, describe(_build, _PLAN, _DOCUMENT, __name__, _ARGUMENTS))
+describe(MobileNet, _PLAN, _DOCUMENT, __name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol, cast, overload
+from typing import Any, overload
 
 from fkeras import layers
 from fkeras.applications.building.architecture import describe
@@ -98,45 +98,36 @@ _DOCUMENT = Document(
 )
 
 
-class _MobileNetV2(Protocol):
-    """A function that composes a MobileNet V2.
-
-    Without a file of weights it returns the model, otherwise `(model, state)`.
-    """
-
-    __name__: str
-
-    @overload
-    def __call__(
-        self,
-        input_shape: ImageShape | None = None,
-        alpha: float = 1.0,
-        include_top: bool = True,
-        *,
-        weights: None,
-        input_tensor: KerasTensor | None = None,
-        pooling: str | None = None,
-        classes: int = 1000,
-        classifier_activation: Activation = "softmax",
-        name: str | None = None,
-    ) -> Model: ...
-
-    @overload
-    def __call__(
-        self,
-        input_shape: ImageShape | None = None,
-        alpha: float = 1.0,
-        include_top: bool = True,
-        weights: Path = "imagenet",
-        input_tensor: KerasTensor | None = None,
-        pooling: str | None = None,
-        classes: int = 1000,
-        classifier_activation: Activation = "softmax",
-        name: str | None = None,
-    ) -> Loaded: ...
+@overload
+def MobileNetV2(
+    input_shape: ImageShape | None = None,
+    alpha: float = 1.0,
+    include_top: bool = True,
+    *,
+    weights: None,
+    input_tensor: KerasTensor | None = None,
+    pooling: str | None = None,
+    classes: int = 1000,
+    classifier_activation: Activation = "softmax",
+    name: str | None = None,
+) -> Model: ...
 
 
-def _build(
+@overload
+def MobileNetV2(
+    input_shape: ImageShape | None = None,
+    alpha: float = 1.0,
+    include_top: bool = True,
+    weights: Path = "imagenet",
+    input_tensor: KerasTensor | None = None,
+    pooling: str | None = None,
+    classes: int = 1000,
+    classifier_activation: Activation = "softmax",
+    name: str | None = None,
+) -> Loaded: ...
+
+
+def MobileNetV2(  # noqa: N802  (Keras's name)
     input_shape: ImageShape | None = None,
     alpha: float = 1.0,
     include_top: bool = True,
@@ -162,8 +153,4 @@ def _build(
     return compose(plan, options, lambda x: f"mobilenetv2_{alpha:0.2f}_{image_height(x)}")
 
 
-_ARGUMENTS = (
-    *("input_shape", "alpha", "include_top", "weights", "input_tensor", "pooling", "classes"),
-    *("classifier_activation", "name"),
-)
-MobileNetV2 = cast(_MobileNetV2, describe(_build, _PLAN, _DOCUMENT, __name__, _ARGUMENTS))
+describe(MobileNetV2, _PLAN, _DOCUMENT, __name__)

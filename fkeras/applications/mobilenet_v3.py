@@ -204,11 +204,6 @@ class MobileNetV3(Protocol):
     ) -> Loaded: ...
 
 
-_ARGUMENTS = (
-    *("input_shape", "alpha", "minimalistic", "include_top", "weights", "input_tensor"),
-    *("classes", "pooling", "dropout_rate", "classifier_activation", "include_preprocessing"),
-    "name",
-)
 _EXTRA = MappingProxyType(
     {
         "alpha": "width multiplier: factor of the number of filters in each layer.",
@@ -273,7 +268,7 @@ def _mobilenet_v3(variant: str, blocks: Sequence[_Block], width: int) -> MobileN
             ),
         )
 
-    return cast(MobileNetV3, describe(build, plan, document, __name__, _ARGUMENTS))
+    return cast(MobileNetV3, describe(build, plan, document, __name__))
 
 
 MobileNetV3Small = _mobilenet_v3("Small", _SMALL, 1024)

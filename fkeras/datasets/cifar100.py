@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fkeras.datasets.files.cifar import images_and_labels
-from fkeras.datasets.files.location import dataset_file
-from fkeras.datasets.files.reading import read_pickles
-from fkeras.datasets.files.rows import Pair
+from fkeras.datasets.readers.location import dataset_file
+from fkeras.datasets.readers.reading import images_and_labels, read_pickles
+from fkeras.datasets.readers.rows import Pair
 from fkeras.engine.config.converters import choice
 from fkeras.engine.values.argument_types import FilePath
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from fkeras.datasets.files.location import dataset_file
-from fkeras.datasets.files.reading import read_idx
-from fkeras.datasets.files.rows import Pair
+from fkeras.datasets.readers.location import dataset_file
+from fkeras.datasets.readers.reading import read_idx
+from fkeras.datasets.readers.rows import Pair
 from fkeras.engine.values.argument_types import FilePath
 
 _URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"

@@ -11,8 +11,7 @@ from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.conversion import from_keras, to_keras
 from fkeras.saving.export.exporting import export, export_step
-from fkeras.saving.models import load_model, save_model
-from fkeras.saving.trainings import load_training
+from fkeras.saving.models import load_model, load_training, save_model
 from fkeras.saving.weight_files import load_weights, save_weights
 
 __all__ = (

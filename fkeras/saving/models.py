@@ -1,4 +1,4 @@
-"""`load_model` and `save_model`; the content of a file, not its suffix, selects the reader."""
+"""`load_model`, `load_training` and `save_model`; the content of a file selects the reader."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from typing import Any
 
 import jax
 
+from fkeras.atomic_files import atomic
 from fkeras.engine import Layer, Network
 from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
-from fkeras.engine.values.argument_types import FilePath
-from fkeras.files import atomic
-from fkeras.saving import legacy
-from fkeras.saving.containers import file_type
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.hdf5 import open_store
 from fkeras.saving.containers.limits import Limits
+from fkeras.saving.formats import model_format
 from fkeras.saving.keras import keras_file
 from fkeras.saving.keras.mask_warnings import warn_of_masks
 from fkeras.saving.trained.compile_config import compiled_parts
@@ -73,33 +69,50 @@ def load_model(
     """
     path = atomic.as_path(path)
     layout = as_layout("load_model", mesh, sharding)
-    if content(path) == "archive":
-        model, state = keras_file.read(path, custom_objects, limits, layout=layout)
-    else:
-        with open_store(path, path, limits=limits) as store:
-            model, state = legacy.load(store, path, custom_objects, limits, layout)
+    model, state = model_format(path).read_model(path, custom_objects, limits, layout)
     # the file may lack entries of the state, which are then on the default device
     return (model, state) if layout is None or not model.built else layout.apply(model, state)
 
 
-def content(path: FilePath) -> str:
-    """Returns the type of a file, "archive" or "hdf5", from the first bytes.
+def load_training(
+    path: str | os.PathLike[str],
+    *,
+    custom_objects: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+) -> tuple[Trainer, TrainState]:
+    """Loads `(trainer, run)` of a compiled model, to resume training.
+
+    The `Trainer` holds optimizer, losses and metrics; the `TrainState` holds weights, state, the
+    optimizer's state, the learning rate and the number of steps. The next steps on the same batches
+    equal those of Keras. Files hold no JAX key: the run's key, which shuffles rows and draws
+    dropout masks, is `jax.random.key(0)`. To set another key, call `run.replace(key=...)`.
+
+    Args:
+        path: a file of `save_model` or of Keras.
+        custom_objects: custom classes and functions, losses and metrics included, by their names in
+            the file.
+        limits: limits on sizes.
 
     Raises:
-        FileError: for another type.
+        FileNotFoundError: for a missing file.
+        FileError: as in `load_model`; also for a model that was not compiled, and for optimizer
+            state that does not match the weights.
+        ImportError: if h5py is not installed.
+
+    Example:
+        >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)])
+        >>> trainer = fk.Trainer(fk.optimizers.Adam(), "mse")
+        >>> run = trainer.init(model, jax.random.key(0))
+        >>> run, _ = trainer.step(run, (np.ones((4, 3), "float32"), np.ones((4, 2), "float32")))
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "m.keras")
+        >>> fk.save_model(path, run.model, run.state, trainer=trainer, run=run)
+        >>> again, resumed = fk.load_training(path)
+        >>> again == trainer, int(resumed.step)
+        (True, 1)
     """
-    with file_type.open_regular(path) as file:
-        start = file.read(file_type.LENGTH)
-        size = file.seek(0, os.SEEK_END)
-    # "PK" alone: a damaged archive gets the message of the archive reader
-    if start.startswith((file_type.ZIP, b"PK")):
-        return "archive"
-    if start.startswith(file_type.HDF5):
-        return "hdf5"
-    raise FileError(
-        f"expected a model (.keras, .h5), received {file_type.describe(start, size)}.",
-        file=os.fspath(path),
-    )
+    limits, path = limits or Limits(), atomic.as_path(path)
+    return model_format(path).read_training(path, custom_objects, limits)
 
 
 @explains_arguments

@@ -10,29 +10,25 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from fkeras.atomic_files import npz
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Layer, Network, replace_weights, suggest
 from fkeras.engine.migration_hints.arguments import check_path_first
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.files import npz
-from fkeras.files.atomic import as_path, replacing
 from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store, new_store
+from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
-from fkeras.saving.keras.keras_file import write_arrays
+from fkeras.saving.formats import WRITERS, weight_format
 from fkeras.saving.legacy import legacy_source
-from fkeras.saving.weights import safetensors
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.finite import is_finite, warn_not_finite
 from fkeras.saving.weights.placing import Transfer, as_layout
 from fkeras.saving.weights.weight_paths import Place, copied_groups, places, with_copies
-from fkeras.saving.weights.weight_reading import open_source
-from fkeras.saving.weights.weight_source import Source, Stored, fits, own_path, own_path_by_kind
+from fkeras.saving.weights.weight_source import Source, Stored, fits
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
-
-_SUFFIXES = (".h5", ".hdf5", ".safetensors", ".npz")
 
 Model = TypeVar("Model", bound=Layer)
 
@@ -103,7 +99,7 @@ def load_weights(
     layout = as_layout("load_weights", mesh, sharding)
     if layout is not None:
         shapes, state_shapes = layout.apply(shapes, state_shapes)
-    with open_source(path, limits, skips) as source:
+    with weight_format(path, limits).open_weights(path, limits, skips) as source:
         if isinstance(source, Store):
             if not isinstance(model, Network):
                 raise ValueError(
@@ -280,7 +276,7 @@ def save_weights(
         path: path of the file; missing folders are created. `.weights.h5` (or `.h5`) is Keras 3's
             format, which `keras_model.load_weights` opens; `.safetensors` and `.npz` use the
             model's own paths and hold the whole state. All formats preserve bfloat16; `.npz` stores
-            bfloat16 as marked integers, see `fkeras.files.npz`.
+            bfloat16 as marked integers, see `fkeras.atomic_files.npz`.
         model: a built model or layer.
         state: state of the model.
 
@@ -302,10 +298,11 @@ def save_weights(
     check_path_first(path, "save_weights", "fk.save_weights(path, model, state)")
     path = as_path(path)
     suffix = os.path.splitext(path)[1].lower()
-    if suffix not in _SUFFIXES:
+    write = WRITERS.get(suffix)
+    if write is None:
         raise ValueError(
             f"save_weights: expected a file .weights.h5, .safetensors or .npz, received {path!r}."
-            f"{suggest(suffix, _SUFFIXES)} A whole model is saved by fk.save_model."
+            f"{suggest(suffix, WRITERS)} A whole model is saved by fk.save_model."
         )
     _check(model, state)
     state = {} if state is None else state
@@ -315,25 +312,7 @@ def save_weights(
             "save_weights", {"path": path}, (model, state), lambda whole: save_weights(path, *whole)
         )
         return
-    if suffix in (".h5", ".hdf5"):
-        with replacing(path) as file, new_store(file) as store:
-            write_arrays(store, model, state)
-        return
-    # Keras's paths may list a weight twice; the model's own paths name each array once
-    key = own_path if suffix == ".safetensors" else own_path_by_kind
-    places_by_name = {(place.kind, place.name): place for place in places(model, state)}
-    values_by_key = {key(place): place.value for place in places_by_name.values()}
-    if len(values_by_key) < len(places_by_name):
-        raise ValueError(
-            f"save_weights, {model.where}: a weight and an entry of the state have the same path, "
-            "and safetensors needs distinct names. Save the model as .npz or .weights.h5."
-        )
-    arrays = {name: np.asarray(array) for name, array in jax.device_get(values_by_key).items()}
-    if suffix == ".npz":
-        npz.write(path, arrays)
-        return
-    with replacing(path) as file:
-        safetensors.write(file, arrays, {"format": "fkeras 1"})
+    write(path, model, state)
 
 
 def _check(model: Any, state: Any) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import jax
+import optax
 from jax.core import Tracer
 
-from fkeras import optimizers
+from fkeras import losses, metrics, optimizers
 from fkeras.engine import Configurable, Output, option
-from fkeras.engine.config.converters import choice
+from fkeras.engine.config.converters import choice, real
 from fkeras.engine.config.field_types import Converted
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
@@ -35,17 +36,68 @@ from fkeras.training.step import (
     step,
 )
 from fkeras.training.step.shares import share_of
-from fkeras.training.trainer_fields import (
-    Factors,
-    LossLike,
-    Metrics,
-    Optimizer,
-    OptimizerLike,
-    as_loss,
-    as_loss_weights,
-    as_metrics,
-    as_remat,
+from fkeras.transforms.remat import get_policy
+
+#: types of arguments: names, configurations, functions, and values of fkeras
+Optimizer: TypeAlias = optimizers.BaseOptimizer | optax.GradientTransformation
+OptimizerLike: TypeAlias = str | Mapping[str, Any] | Optimizer
+LossLike: TypeAlias = str | Callable[..., Any] | Mapping[str, Any] | None
+MetricLike: TypeAlias = str | metrics.Metric | Callable[..., Any] | Mapping[str, Any]
+Metrics: TypeAlias = (
+    MetricLike | Sequence[MetricLike | Sequence[MetricLike]] | Mapping[str, Any] | None
 )
+Factors: TypeAlias = float | Sequence[float | None] | Mapping[str, float | None] | None
+
+
+def _as_loss(value: Any) -> Any:
+    """Returns the losses of a trainer as values of `fk.losses`, in the tree of the outputs."""
+    # A dictionary with "class_name" is the config of one loss; any other dictionary is by output.
+    if isinstance(value, Mapping) and "class_name" not in value:
+        return {name: _as_loss(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_as_loss(v) for v in value)
+    # The class for "crossentropy" depends on the shapes of targets, known only in `fit`.
+    if isinstance(value, str) and value.lower() in ("crossentropy", "ce"):
+        return value
+    return losses.get(value)
+
+
+def _as_metrics(value: Any) -> Any:
+    """Returns the metrics of a trainer, names or `fk.metrics` values, in the tree of the outputs."""
+    if value is None:
+        return ()
+    if isinstance(value, Mapping) and "class_name" not in value:
+        return {name: _as_metrics(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_as_metrics(v) if isinstance(v, list | tuple) else _metric(v) for v in value)
+    return (_metric(value),)
+
+
+def _metric(value: Any) -> Any:
+    # The class for these names depends on the loss and the shapes, known only in `fit`.
+    if isinstance(value, str) and value.lower() in ("accuracy", "acc", "crossentropy", "ce"):
+        return value
+    metric = metrics.get(value)  # also for a name: an unknown name is reported here
+    # A name stays a string: the logs use the name as written ("mse", not "mean_squared_error").
+    return value if isinstance(value, str) else metric
+
+
+_factor = real(optional=True)
+
+
+def _as_loss_weights(value: Any) -> Any:
+    """Returns the loss weights of a trainer, in the tree of the outputs."""
+    if isinstance(value, Mapping):
+        return {name: _factor(weight) for name, weight in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(map(_factor, value))
+    return _factor(value)
+
+
+def _as_remat(value: Any) -> Any:
+    """Returns the rematerialization policy of a trainer; rejects an unknown name."""
+    get_policy(value)
+    return value
 
 
 class Trainer(Configurable):
@@ -125,13 +177,15 @@ class Trainer(Configurable):
         default="rmsprop", convert=optimizers.get
     )
     loss: Converted[LossLike | Sequence[LossLike] | Mapping[str, LossLike], Any] = option(
-        default=None, convert=as_loss
+        default=None, convert=_as_loss
     )
-    metrics: Converted[Metrics, Any] = option(default=(), convert=as_metrics)
+    metrics: Converted[Metrics, Any] = option(default=(), convert=_as_metrics)
     loss_weights: Converted[Factors, Any] = option(
-        default=None, convert=as_loss_weights, kw_only=True
+        default=None, convert=_as_loss_weights, kw_only=True
     )
-    weighted_metrics: Converted[Metrics, Any] = option(default=(), convert=as_metrics, kw_only=True)
+    weighted_metrics: Converted[Metrics, Any] = option(
+        default=(), convert=_as_metrics, kw_only=True
+    )
     mesh: jax.sharding.Mesh | None = option(
         default=None, convert=sharding_rules.as_mesh, kw_only=True
     )
@@ -141,7 +195,7 @@ class Trainer(Configurable):
     objective: Callable[..., Output] | None = option(
         default=None, convert=objective_call.check_objective, kw_only=True
     )
-    remat: str | Callable[..., Any] | None = option(default=None, convert=as_remat, kw_only=True)
+    remat: str | Callable[..., Any] | None = option(default=None, convert=_as_remat, kw_only=True)
     depth: str = option(default="auto", convert=choice("auto", "scan", "unroll"), kw_only=True)
     on_nonfinite: str = option(
         default="raise", convert=choice("raise", "skip", "ignore"), kw_only=True

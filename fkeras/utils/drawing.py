@@ -7,10 +7,10 @@ import shutil
 import subprocess
 from typing import Any
 
+from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine.config.converters import boolean, choice, integer
 from fkeras.engine.network.draw import Details, to_dot, to_mermaid
 from fkeras.engine.network.network import Network
-from fkeras.files.atomic import as_path, replacing
 
 # formats written without another program, and formats that Graphviz draws
 _TEXT_FORMATS = ("dot", "gv", "mmd")

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import DTypeLike
 
+from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine.config.converters import (
     boolean,
     choice,
@@ -22,7 +23,6 @@ from fkeras.engine.config.converters import (
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.engine.values.argument_types import FilePath, Numbers
-from fkeras.files.atomic import as_path, replacing
 
 if TYPE_CHECKING:
     from PIL import Image

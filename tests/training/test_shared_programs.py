@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from benchmarks.meter import count_compiles
 from fkeras import layers, optimizers
+from tests.support.compile_counts import count_compiles
 
 TRAINING = """
 import jax, numpy as np

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import strategies as st
 
 import fkeras as fk
-from benchmarks.meter import count_compiles
 from fkeras import layers, losses, ops
 from fkeras.training.inputs.padding import fills_up
+from tests.support.compile_counts import count_compiles
 
 KEY = jax.random.key(0)
 TRAINER = fk.Trainer("sgd", "mse")

@@ -11,10 +11,10 @@ import optax
 import pytest
 
 import fkeras as fk
-from benchmarks.meter import count_compiles
 from fkeras import layers
 from fkeras.training import Progress
 from fkeras.training.data import host_arrays
+from tests.support.compile_counts import count_compiles
 from tests.support.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(0)

@@ -81,12 +81,10 @@ def architecture(plan: Plan, document: Document, name: str, module: str) -> Arch
             ),
         )
 
-    return cast(Architecture, describe(build, plan, document, module, Options._fields))
+    return cast(Architecture, describe(build, plan, document, module))
 
 
-def describe(
-    function: Any, plan: Plan, document: Document, module: str, arguments: tuple[str, ...]
-) -> Any:
+def describe(function: Any, plan: Plan, document: Document, module: str) -> Any:
     """Sets the name, the module and the docstring of an architecture's function.
 
     Args:
@@ -94,8 +92,9 @@ def describe(
         plan: the architecture.
         document: texts of the docstring.
         module: public module of the function.
-        arguments: names of the function's arguments, in order.
     """
+    code = function.__code__
+    arguments = code.co_varnames[: code.co_argcount]
     function.__name__ = function.__qualname__ = plan.function
     function.__module__ = module
     function.__doc__ = docstring(plan.function, document, arguments, plan.sizes)

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Input, KerasTensor, Node, is_symbolic, suggest
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import AnyInteger
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.symbolic.input import is_input
-from fkeras.files.atomic import as_path
 
 Path: TypeAlias = str | os.PathLike[str]
 ImageShape: TypeAlias = Sequence[AnyInteger | None]

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras import ops
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import KerasTensor, is_symbolic, suggest
 from fkeras.engine.config.converters import integer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.arrays import is_array_like, read_array
-from fkeras.files.atomic import as_path
 
 Images = TypeVar("Images", np.ndarray, jax.Array, KerasTensor)
 

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
-from fkeras.engine.migration_hints.model_layers import METHODS, REPLACED, VALUES
+from fkeras.engine.migration_hints.hints import hints
 from fkeras.engine.values.frozen import FrozenDict
+
+
+def _loop() -> str:
+    return hints("model.layers")["for layer in model.layers"]
 
 
 class LayerName(str):
@@ -34,11 +38,11 @@ class LayerName(str):
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
             f"{str(self)!r} has no attribute {name!r}: a loop over model.layers gives names. Write "
-            f"{VALUES}."
+            f"{_loop()}."
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        remedy = VALUES
+        remedy = _loop()
         if name == "trainable":
             remedy = f"`model = fk.freeze(model, {str(self)!r})`, or fk.unfreeze"
         raise dataclasses.FrozenInstanceError(
@@ -48,7 +52,7 @@ class LayerName(str):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         raise TypeError(
-            f"{str(self)!r} cannot be called: a loop over model.layers gives names. Write {VALUES}."
+            f"{str(self)!r} cannot be called: a loop over model.layers gives names. Write {_loop()}."
         )
 
     def __reduce__(self):
@@ -157,14 +161,15 @@ class LayerDict(FrozenDict[Layer]):
         def __setitem__(self, key: Any, value: Any) -> None:
             raise TypeError(
                 "model.layers cannot change: a model is a value. Make a copy with another layer: "
-                f"{REPLACED.format(name=repr(key))}."
+                f"{hints('model.layers')['model.layers[0] = other'].replace('{name}', repr(key))}."
             )
 
         def __getattr__(self, name: str) -> Any:
-            if name in METHODS:
+            remedy = hints("model.layers").get(f"model.layers.{name}")
+            if remedy is not None:
                 raise AttributeError(
                     f"model.layers: has no attribute {name!r}, since it is a mapping by name that "
-                    f"cannot change. Instead: {METHODS[name]}."
+                    f"cannot change. Instead: {remedy}."
                 )
             if not name.startswith("_") and name in self._items:
                 raise AttributeError(

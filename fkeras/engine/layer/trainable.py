@@ -15,7 +15,7 @@ differently when frozen, such as BatchNormalization, all read that flag.
 Keras 3 keeps the rule for `layer.trainable = False`, but not for the constructor: a wrapper made with
 `trainable=False` lists no trained weights, yet a model around the wrapper trains them. Here such
 weights are frozen. Files of Keras 3 train as in Keras: the loader sets `trainable=True` in wrappers
-around trained layers (`fkeras/saving/quirks/frozen_containers.py`).
+around trained layers (`fkeras/saving/quirks/freezing.py`).
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
+from fkeras.engine.migration_hints.hints import hints
+
 _OBJECTIVE = """\
 {where}: {name} is never called, as a Trainer trains the model. Write the step's loss as an objective:
 
@@ -24,28 +26,6 @@ _OBJECTIVE = """\
 
 _STEPS = ("train_step", "test_step", "compute_loss", "compute_metrics", "make_train_function")
 _STEPS += ("make_test_function", "stateless_compute_loss")
-# hints by the name of a model's method
-_MODEL = MappingProxyType(
-    {
-        "predict_step": "`trainer.predict(run, x)` computes the model; put the last operations "
-        "into a layer of the model, or apply them to the result",
-        "make_predict_function": "`trainer.predict(run, x)` compiles the model",
-        "compile": 'a Trainer holds the optimizer and the loss: `trainer = fk.Trainer("adam", '
-        "objective=objective)`",
-        "fit": "`run, history = trainer.fit(run, x, y)`; move the additions of your method into a "
-        "callback or an objective",
-        "evaluate": "`logs = trainer.evaluate(run, x, y)`; compute additional numbers as metrics",
-        "save_own_variables": "weights are declared fields, `kernel: jax.Array | None = "
-        "fk.weight()`, and files hold them by name; leave the method out",
-        "load_own_variables": "weights are declared fields, `kernel: jax.Array | None = "
-        "fk.weight()`, and files hold them by name; leave the method out",
-        "get_build_config": "a model keeps the shapes of its inputs; leave the method out",
-        "build_from_config": "a model keeps the shapes of its inputs; leave the method out",
-        "get_compile_config": "`fk.save_model(path, model, state, trainer=trainer, run=run)` keeps "
-        "the training",
-        "compile_from_config": "`trainer, run = fk.load_training(path)` loads the training",
-    }
-)
 _TRAINER = (*_STEPS, "step", "predict_step", "compile", "make_predict_function")
 _HOOKS = MappingProxyType(
     {
@@ -55,29 +35,6 @@ _HOOKS = MappingProxyType(
         "on_test_begin": ("run",),
         "on_epoch_end": ("epoch", "run", "logs"),
         "on_train_end": ("run",),
-    }
-)
-# hints for Keras's hooks without a counterpart of the same name
-_OTHER_HOOKS = MappingProxyType(
-    {
-        "on_train_batch_end": "`def on_batch_end(self, step, run, logs)` runs after every device "
-        "call, which may be several steps",
-        **{
-            name: "`def on_batch_end(self, step, run, logs)` runs between two device calls, so the "
-            "end of one batch is the beginning of the next"
-            for name in ("on_batch_begin", "on_train_batch_begin")
-        },
-        "on_test_end": "`def on_epoch_end(self, epoch, run, logs)` runs after the validation, "
-        "whose logs begin with 'val_'",
-        **{
-            name: "an evaluation and a prediction call no hooks; look at their results instead"
-            for name in (
-                *("on_test_batch_begin", "on_test_batch_end", "on_predict_begin", "on_predict_end"),
-                *("on_predict_batch_begin", "on_predict_batch_end"),
-            )
-        },
-        "set_model": "every hook receives the run, and `run.model` is the model",
-        "set_params": "the fields of a callback are its parameters: `patience: int = fk.option(default=3)`",
     }
 )
 # inspect.CO_VARARGS: the function has a parameter `*args`
@@ -102,10 +59,9 @@ def check_model_methods(cls: type) -> None:
         ...     print(str(error).splitlines()[0])
         Mine: train_step is never called, as a Trainer trains the model. Write the step's loss as an objective:
     """
-    for name in (*_STEPS, *_MODEL):
+    for name, remedy in hints("model method").items():
         if hasattr(cls, name):
-            remedy = _MODEL.get(name)
-            if remedy is None:
+            if name in _STEPS:
                 raise TypeError(_OBJECTIVE.format(where=cls.__name__, name=name))
             raise TypeError(f"{cls.__name__}: {name} is never called. Instead: {remedy}.")
     if isinstance(getattr(cls, "metrics", None), property):
@@ -179,8 +135,8 @@ def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> N
         epoch, run, logs)`.
     """
     for name, method in methods.items():
-        if name in _OTHER_HOOKS:
-            raise TypeError(f"{where}: {name} is never called. Instead: {_OTHER_HOOKS[name]}.")
+        if name in hints("hook") and name not in _HOOKS:
+            raise TypeError(f"{where}: {name} is never called. Instead: {hints('hook')[name]}.")
         matches = difflib.get_close_matches(name, _HOOKS, 1, 0.85)
         if matches and name not in _HOOKS and callable(method):
             raise TypeError(

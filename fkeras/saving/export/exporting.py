@@ -23,13 +23,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine import FKerasError, Layer, Network
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values import structure
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
-from fkeras.files.atomic import as_path, replacing
 from fkeras.saving.export import program
 from fkeras.training import TrainState
 from fkeras.training.callbacks.base.snapshot import by_path

@@ -15,10 +15,10 @@ import jax
 import jax.export
 from jax import core, errors
 
+from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine import FKerasError, suggest
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.engine.values.argument_types import FilePath
-from fkeras.files.atomic import as_path, replacing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _KNOWN = ("cpu", "cuda", "rocm", "tpu")

@@ -13,7 +13,7 @@ from fkeras.engine import Layer
 from fkeras.engine.values.naming import snake_case
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.legacy.files.graphs import has_argument_nodes, safe_name
+from fkeras.saving.legacy.calls.graphs import has_argument_nodes, safe_name
 from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.weights.old_layouts import has_arrays, has_old_layers, path_in
 from fkeras.saving.weights.weight_paths import Groups, by_class

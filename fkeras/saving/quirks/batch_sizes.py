@@ -18,11 +18,6 @@ from fkeras.saving.quirks.origin import Origin
 def with_any_batch(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
     """Replaces stored batch sizes by None, unless a layer of the model is stateful.
 
-    Args:
-        config: configuration of the model.
-        origin: the program that wrote the file.
-        custom: names of the user's classes.
-
     Example:
         >>> item = {"class_name": "InputLayer", "config": {"batch_shape": [16, 5]}}
         >>> with_any_batch(item, Origin((3, 15)))["config"]

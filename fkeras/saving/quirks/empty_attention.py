@@ -17,11 +17,6 @@ from fkeras.saving.quirks.origin import Origin
 def with_keras_rows(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
     """Sets `empty_rows="keras"` in all attention layers.
 
-    Args:
-        config: configuration of the model.
-        origin: the program that wrote the file.
-        custom: names of the user's classes.
-
     Example:
         >>> layer = {"module": "keras.layers", "class_name": "Attention", "config": {}}
         >>> with_keras_rows([layer], Origin((3, 15)))[0]["config"]

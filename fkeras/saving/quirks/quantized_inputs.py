@@ -19,11 +19,6 @@ from fkeras.saving.quirks.origin import Origin
 def with_quantized_inputs(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
     """Adds an input quantizer to all 4-bit layers without a quantization configuration.
 
-    Args:
-        config: configuration of the model.
-        origin: the program that wrote the file.
-        custom: names of the user's classes.
-
     Example:
         >>> dense = {"class_name": "Dense", "config": {"dtype": "int4_from_float32"}}
         >>> changed = with_quantized_inputs(dense, Origin((3, 12, 0)))

@@ -15,8 +15,7 @@ from typing import Any, Literal, TypeVar
 from fkeras.saving.quirks.batch_sizes import with_any_batch
 from fkeras.saving.quirks.dropped_masks import with_dropped_masks
 from fkeras.saving.quirks.empty_attention import with_keras_rows
-from fkeras.saving.quirks.frozen_containers import with_trained_children
-from fkeras.saving.quirks.frozen_normalization import with_batch_statistics
+from fkeras.saving.quirks.freezing import with_batch_statistics, with_trained_children
 from fkeras.saving.quirks.merge_masks import with_lost_masks, with_merged_masks
 from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.quirks.quantized_inputs import with_quantized_inputs

@@ -1,4 +1,11 @@
-"""Opens weight files of all formats: HDF5, `.keras`, shards, safetensors and `.npz`."""
+"""Opens weight files: HDF5, `.keras`, shards, safetensors and `.npz`.
+
+Arguments of the readers, documented here only:
+
+    path: path of the file.
+    limits: limits on sizes.
+    skips: returns whether the weights of a name are skipped.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +14,10 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from fkeras.atomic_files import npz
 from fkeras.engine import Layer
-from fkeras.files import npz
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.archive import Archive, open_archive
 from fkeras.saving.containers.errors import FileError, reading
@@ -31,56 +38,66 @@ _SHARD = re.compile(r"[^/\\:\0]+_\d{5}\.weights\.h5")
 Skips = Callable[[str], bool]
 
 
-@contextlib.contextmanager
-def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | Store]:
-    """Opens a weight file; yields a `Source`, or a `Store` for legacy HDF5.
+class Head(NamedTuple):
+    """What the recognition of a format reads of a file.
 
-    The content of the file, not its name, determines the format.
-
-    Args:
+    Attributes:
         path: path of the file.
-        limits: limits on sizes.
-        skips: returns whether the weights of a name are skipped.
-
-    Raises:
-        FileNotFoundError: for a missing file.
-        FileError: for a file without weights.
+        start: the first bytes.
+        size: length of the file.
     """
-    with file_type.open_regular(path) as file:
-        start = file.read(file_type.LENGTH)
-        size = file.seek(0, os.SEEK_END)
-    if safetensors.is_safetensors(start, size):
-        with safetensors.open_table(path, limits) as table:
-            yield Source(path, table, own_path)
-    elif start.startswith(file_type.HDF5):
-        with open_store(path, limits=limits) as store:
-            # Keras 1 and 2 list the layers in an attribute, and split long lists
-            is_legacy = any(n in ("layer_names", "layer_names0") for n in store.attributes(""))
-            yield store if is_legacy or "model_weights" in store.groups() else _keras(store, skips)
-    elif start.startswith(file_type.ZIP):
-        with open_archive(path, limits) as archive:
-            if _KERAS in archive:
-                with open_store(archive.open(_KERAS), path, _KERAS, limits) as store:
-                    yield _keras(store, skips)
-            else:
-                with reading(path):
-                    arrays = _npz(archive, limits)
-                yield Source(path, arrays, own_path_by_kind, label=_without_kind)
-    elif start.lstrip().startswith(b"{") and b"weight_map" in _read_text(path, size, limits):
-        with contextlib.ExitStack() as stack:
-            yield _shards(path, _read_text(path, size, limits), limits, skips, stack)
-    else:
-        raise FileError(
-            "expected weights (.weights.h5, .h5, .safetensors, .npz, .keras), received "
-            f"{file_type.describe(start, size)}.",
-            file=path,
-        )
+
+    path: str
+    start: bytes
+    size: int
 
 
-def _read_text(path: str, size: int, limits: Limits) -> bytes:
+@contextlib.contextmanager
+def open_safetensors(path: str, limits: Limits, skips: Skips) -> Iterator[Source]:
+    """Opens a safetensors file, whose names are the model's own paths."""
+    with safetensors.open_table(path, limits) as table:
+        yield Source(path, table, own_path)
+
+
+@contextlib.contextmanager
+def open_hdf5(path: str, limits: Limits, skips: Skips) -> Iterator[Source | Store]:
+    """Opens an HDF5 file; yields a `Store` for the layouts of Keras 1 and 2."""
+    with open_store(path, limits=limits) as store:
+        # Keras 1 and 2 list the layers in an attribute, and split long lists
+        is_legacy = any(n in ("layer_names", "layer_names0") for n in store.attributes(""))
+        yield store if is_legacy or "model_weights" in store.groups() else _keras(store, skips)
+
+
+@contextlib.contextmanager
+def open_zip(path: str, limits: Limits, skips: Skips) -> Iterator[Source]:
+    """Opens a zip archive: a `.keras` file or a `.npz` file."""
+    with open_archive(path, limits) as archive:
+        if _KERAS in archive:
+            with open_store(archive.open(_KERAS), path, _KERAS, limits) as store:
+                yield _keras(store, skips)
+        else:
+            with reading(path):
+                arrays = _npz(archive, limits)
+            yield Source(path, arrays, own_path_by_kind, label=_without_kind)
+
+
+@contextlib.contextmanager
+def open_shards(path: str, limits: Limits, skips: Skips) -> Iterator[Source]:
+    """Opens Keras's `weights.json` and the files that it lists."""
+    with contextlib.ExitStack() as stack:
+        yield _shards(path, _read_text(path, limits), limits, skips, stack)
+
+
+def lists_shards(head: Head, limits: Limits) -> bool:
+    """Returns whether a file is JSON with Keras's list of shards."""
+    is_json = head.start.lstrip().startswith(b"{")
+    return is_json and b"weight_map" in _read_text(head.path, limits)
+
+
+def _read_text(path: str, limits: Limits) -> bytes:
     # one byte more than the limit: the parser then reports the excess
     with file_type.open_regular(path) as file:
-        return file.read(min(size, limits.config_bytes + 1))
+        return file.read(min(os.fstat(file.fileno()).st_size, limits.config_bytes + 1))
 
 
 def _keras(store: Store, skips: Skips) -> Source:

@@ -9,12 +9,12 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import option, suggest
 from fkeras.engine.config.converters import boolean, choice, either, integer, real, text
 from fkeras.engine.config.field_types import OptionalReal
 from fkeras.engine.config.late_module import late_module
 from fkeras.engine.messages.optional_packages import missing_package
-from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base.callback import Callback, Stop

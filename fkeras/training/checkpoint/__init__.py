@@ -7,10 +7,10 @@ time; and `partial`, where a save is written before a rename publishes the save.
 """
 
 from fkeras.training.checkpoint.data_fingerprint import data_fingerprint
-from fkeras.training.checkpoint.files.errors import CheckpointError
 from fkeras.training.checkpoint.fingerprint import model_fingerprint, optimizer_fingerprint
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.checkpoint.reading import Restored, restore
+from fkeras.training.checkpoint.storage.errors import CheckpointError
 from fkeras.training.checkpoint.store import Store, open_store
 from fkeras.training.records.compare import compare
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.training.checkpoint.files.arrays import named_leaves
 from fkeras.training.checkpoint.fingerprint import digest, function_name, kind_of
+from fkeras.training.checkpoint.storage.arrays import named_leaves
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
 

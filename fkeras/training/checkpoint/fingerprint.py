@@ -17,7 +17,7 @@ import numpy as np
 
 from fkeras.engine import Configurable, serialize
 from fkeras.engine.config.serialization import encode
-from fkeras.training.checkpoint.files.arrays import named_leaves
+from fkeras.training.checkpoint.storage.arrays import named_leaves
 
 #: a longer list of numbers (a matrix in a configuration) is replaced by its digest
 _LONGEST = 64

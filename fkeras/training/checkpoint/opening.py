@@ -7,12 +7,12 @@ import uuid
 
 import jax
 
-from fkeras.training.checkpoint.files import disk
-from fkeras.training.checkpoint.files.agreement import do_together
-from fkeras.training.checkpoint.files.errors import CheckpointError
-from fkeras.training.checkpoint.files.lock import Lock, SharedLock
-from fkeras.training.checkpoint.files.orbax_files import load_orbax
-from fkeras.training.checkpoint.files.writing import BEST, LATEST, PARTIAL
+from fkeras.training.checkpoint.storage import disk
+from fkeras.training.checkpoint.storage.agreement import do_together
+from fkeras.training.checkpoint.storage.errors import CheckpointError
+from fkeras.training.checkpoint.storage.lock import Lock, SharedLock
+from fkeras.training.checkpoint.storage.orbax_files import load_orbax
+from fkeras.training.checkpoint.storage.writing import BEST, LATEST, PARTIAL
 from fkeras.training.processes.alone import Alone
 
 

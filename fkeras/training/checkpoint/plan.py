@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Configurable, option, suggest
 from fkeras.engine.config.converters import boolean, choice, integer, real, text
 from fkeras.engine.config.field_types import Integer, OptionalInteger, OptionalReal
-from fkeras.files.atomic import as_path
 
 # Words in the names of logs whose larger (smaller) values are better, for `mode="auto"`.
 _UP = (

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import suggest
-from fkeras.training.checkpoint.files import arrays as named
-from fkeras.training.checkpoint.files import disk
-from fkeras.training.checkpoint.files.agreement import do_together
-from fkeras.training.checkpoint.files.errors import BrokenSaveError, CheckpointError
-from fkeras.training.checkpoint.files.manifest import in_parts, read_manifest
-from fkeras.training.checkpoint.files.orbax_files import load_orbax, read_arrays
-from fkeras.training.checkpoint.files.record import missing_save, recorded
-from fkeras.training.checkpoint.files.shards import read_tree
-from fkeras.training.checkpoint.files.writing import BEST, LATEST
 from fkeras.training.checkpoint.plan import Checkpoint
+from fkeras.training.checkpoint.storage import arrays as named
+from fkeras.training.checkpoint.storage import disk
+from fkeras.training.checkpoint.storage.agreement import do_together
+from fkeras.training.checkpoint.storage.errors import BrokenSaveError, CheckpointError
+from fkeras.training.checkpoint.storage.manifest import in_parts, read_manifest
+from fkeras.training.checkpoint.storage.orbax_files import load_orbax, read_arrays
+from fkeras.training.checkpoint.storage.record import missing_save, recorded
+from fkeras.training.checkpoint.storage.shards import read_tree
+from fkeras.training.checkpoint.storage.writing import BEST, LATEST
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.compare import compare
 

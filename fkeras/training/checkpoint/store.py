@@ -12,22 +12,22 @@ from typing import Any, Self
 import jax
 
 from fkeras.training.checkpoint.background import Background
-from fkeras.training.checkpoint.files import disk
-from fkeras.training.checkpoint.files.arrays import host_arrays
-from fkeras.training.checkpoint.files.errors import (
+from fkeras.training.checkpoint.opening import open_folder, open_together
+from fkeras.training.checkpoint.plan import Checkpoint
+from fkeras.training.checkpoint.reading import Restored, restore_together
+from fkeras.training.checkpoint.storage import disk
+from fkeras.training.checkpoint.storage.arrays import host_arrays
+from fkeras.training.checkpoint.storage.errors import (
     CheckpointError,
     JointSaveError,
     is_disk_full,
 )
-from fkeras.training.checkpoint.files.joint_writing import write_joint_save
-from fkeras.training.checkpoint.files.lock import Lock, SharedLock
-from fkeras.training.checkpoint.files.manifest import as_json
-from fkeras.training.checkpoint.files.orbax_files import load_orbax
-from fkeras.training.checkpoint.files.shards import own_parts
-from fkeras.training.checkpoint.files.writing import BEST, LATEST, write_save
-from fkeras.training.checkpoint.opening import open_folder, open_together
-from fkeras.training.checkpoint.plan import Checkpoint
-from fkeras.training.checkpoint.reading import Restored, restore_together
+from fkeras.training.checkpoint.storage.joint_writing import write_joint_save
+from fkeras.training.checkpoint.storage.lock import Lock, SharedLock
+from fkeras.training.checkpoint.storage.manifest import as_json
+from fkeras.training.checkpoint.storage.orbax_files import load_orbax
+from fkeras.training.checkpoint.storage.shards import own_parts
+from fkeras.training.checkpoint.storage.writing import BEST, LATEST, write_save
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
 

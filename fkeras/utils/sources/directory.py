@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine.config.converters import boolean, choice, integer, real, several, text
-from fkeras.files.atomic import as_path
 from fkeras.utils.categories import to_categorical
 from fkeras.utils.sources.dataset import Dataset
 

@@ -1,4 +1,4 @@
-"""Nodes and closed graphs: coordinates, depths, order, disconnected graphs."""
+"""Closed graphs: inputs and outputs, depths, order, disconnected graphs."""
 
 import contextlib
 import gc
@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from benchmarks import meter
 from fkeras import layers
-from fkeras.engine import Coord, Node, Spec, close
+from fkeras.engine import Node, Spec, close
 from fkeras.engine.call.signature import Signature, input_signature
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.structure import Branch, Ref
+from tests.support.compile_counts import count_compiles
 from tests.support.paths import ROOT
 
 
@@ -47,179 +47,6 @@ def chain(depth, units=4):
     for _ in range(depth):
         h = layers.Dense(units)(h)
     return x, h
-
-
-def test_the_eleven_fields_of_a_node():
-    ids = fk.Input((5,), dtype="int32", name="ids")
-    words = layers.Embedding(9, 3, mask_zero=True, name="words")(ids)
-    out = layers.LSTM(2, name="lstm")(words, training=False)
-    node = fk.Model(ids, out).graph.layer("lstm").nodes[0]
-    assert node.outbound_layer == "lstm"
-    assert node.inbound_layers == ("words",)
-    assert node.node_indices == (0,)
-    assert node.tensor_indices == (0,)
-    assert [t.coord for t in node.input_tensors] == [("words", 0, 0)]
-    assert [t.coord for t in node.output_tensors] == [("lstm", 0, 0)]
-    assert node.input_masks == (Spec(("b", 5), "bool"),)
-    assert node.output_masks == (None,)
-    assert node.input_shapes == ((None, 5, 3),)
-    assert node.output_shapes == ((None, 2),)
-    assert node.arguments == {"training": False}
-
-
-def test_nodes_are_immutable():
-    x = fk.Input((2,))
-    with pytest.raises(AttributeError, match="Call the layer again"):
-        x.node.layer = None
-    with pytest.raises(AttributeError, match="cannot change"):
-        x.index = 3
-
-
-def test_consumers_count_every_edge():
-    x = fk.Input((3,), name="x")
-    y = layers.Dense(3, name="y")(x)
-    graph = fk.Model(x, layers.Add(name="sum")([y, y])).graph
-    assert graph.consumers("y") == ("sum_ib-0", "sum_ib-0")
-    assert graph.consumers("x") == ("y_ib-0",)
-    assert graph.consumers("sum") == ()
-    assert graph.layer("sum").nodes[0].inbound_layers == ("y", "y")
-
-
-def test_each_call_is_one_node():
-    x = fk.Input((3,), name="x")
-    layer, h = layers.Dense(3, name="d"), x
-    for _ in range(4):
-        h = layer(h)
-    graph = fk.Model(x, h).graph
-    assert len(graph.calls) == 5
-    assert len(graph.layer("d").nodes) == 4
-    assert graph.nodes == {"x_ib-0", "d_ib-0", "d_ib-1", "d_ib-2", "d_ib-3"}
-
-
-def test_tensor_coordinates():
-    a, b = fk.Input((5, 2), name="a"), fk.Input((5, 2), name="b")
-    lstm = layers.LSTM(3, return_state=True, name="lstm")
-    first, second = lstm(a), lstm(b)
-    graph = fk.Model([a, b], [*first, *second]).graph
-    coords = [graph.coords[slot] for slot in graph.output_slots]
-    assert coords == [("lstm", n, t) for n in (0, 1) for t in (0, 1, 2)]
-    assert isinstance(coords[0], Coord)
-    assert [t.index for t in second] == [0, 1, 2]
-    assert all(t.node is second[0].node for t in second)
-    assert graph.coords[graph.slot("lstm", 1, 2)] == ("lstm", 1, 2)
-    with pytest.raises(ValueError, match="asked for output 3, but the call has 3 outputs"):
-        graph.slot("lstm", 1, 3)
-
-
-def test_a_model_called_twice_on_one_tensor_has_two_coordinates():
-    x = fk.Input((3,), name="x")
-    model = fk.Model(x, layers.Dense(2)(x), name="inner")
-    y = fk.Input((3,), name="y")
-    first, second = model(y), model(y)
-    assert first is not second
-    assert first.node is not second.node
-    graph = fk.Model(y, [first, second]).graph
-    assert [graph.coords[s] for s in graph.output_slots] == [("inner", 0, 0), ("inner", 1, 0)]
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_inputs_of_a_node_are_outputs_of_their_origin(seed):
-    rng = np.random.default_rng(seed)
-    tensors = [fk.Input((3,), name="x")]
-    lstm = layers.LSTM(3, return_state=True, name="rnn")
-    for _ in range(10):
-        a, b = (tensors[i] for i in rng.integers(len(tensors), size=2))
-        kind = rng.integers(4)
-        if kind == 0:
-            tensors.append(layers.Dense(3)(a))
-        elif kind == 1:
-            tensors.append(layers.Add()([a, b]))
-        elif kind == 2:
-            tensors.extend(lstm(layers.RepeatVector(2)(a)))
-        else:
-            tensors.append(a * b)
-    graph = fk.Model(tensors[0], tensors[-2:]).graph
-    edges = 0
-    for name in graph.layers:
-        for view in graph.layer(name).nodes:
-            triples = zip(view.inbound_layers, view.node_indices, view.tensor_indices, strict=True)
-            for (layer, node, index), tensor in zip(triples, view.input_tensors, strict=False):
-                origin = graph.layer(layer).nodes[node]
-                assert origin.output_tensors[index] == tensor
-                assert tensor.coord == (layer, node, index)
-                edges += 1
-    assert edges == sum(len(call.inputs) for call in graph.calls if not call.is_input)
-    assert edges > 0
-
-
-def test_an_input_node_has_no_inputs():
-    x = fk.Input((3,), name="x")
-    graph = fk.Model(x, layers.Dense(2)(x)).graph
-    node = graph.layer("x").nodes[0]
-    assert node.inbound_layers == node.node_indices == node.tensor_indices == ()
-    assert node.input_tensors == node.output_tensors
-    assert graph.calls[0].is_input
-    assert not graph.calls[1].is_input
-
-
-def test_the_json_of_a_node():
-    x = fk.Input((4,), name="x")
-    model = fk.Model(x, layers.Dense(2, name="d")(x, training=True))
-    entry = model.get_config()["layers"][1]
-    assert entry["inbound_nodes"] == [
-        {
-            "args": [
-                {
-                    "class_name": "__keras_tensor__",
-                    "config": {
-                        "shape": [None, 4],
-                        "dtype": "float32",
-                        "keras_history": ["x", 0, 0],
-                    },
-                }
-            ],
-            "kwargs": {"training": True},
-        }
-    ]
-    assert model.get_config()["input_layers"] == ["x", 0, 0]
-    assert model.get_config()["output_layers"] == ["d", 0, 0]
-
-
-def test_json_round_trip_is_exact():
-    for model in (diamond(), shared_lstm()):
-        text = json.dumps(model.get_config())
-        restored = fk.Model.from_config(json.loads(text))
-        assert restored.graph == model.graph
-        assert restored == model
-        assert json.dumps(restored.get_config()) == text
-
-
-class Scaled(fk.Layer):
-    """A layer whose call takes an option."""
-
-    def call(self, x, *, by=None):
-        return x
-
-
-class Opaque:
-    """A hashable value that JSON cannot hold."""
-
-
-def test_an_option_without_json_form_is_named_when_saving():
-    x = fk.Input((4,), name="x")
-    model = fk.Model(x, Scaled(name="scaled")(x, by=Opaque()))
-    with pytest.raises(TypeError) as error:
-        model.get_config()
-    assert "scaled" in str(error.value)
-    assert "'by'" in str(error.value)
-    assert "Opaque" in str(error.value)
-
-
-def test_array_options_are_constants_and_round_trip():
-    x = fk.Input((2,), name="x")
-    model = fk.Model(x, Scaled(name="scaled")(x, by=np.arange(2, dtype="float32")))
-    config = json.loads(json.dumps(model.get_config()))
-    assert fk.Model.from_config(config, {"Scaled": Scaled}) == model
 
 
 def test_a_jnp_function_on_a_symbolic_tensor_names_the_remedy():
@@ -361,13 +188,6 @@ def test_a_model_imports_no_optimizer():
     assert isinstance(model.graph, fk.Graph)
 
 
-def test_node_keys():
-    x = fk.Input((3,), name="x")
-    shared = layers.Dense(3, name="sh")
-    graph = fk.Model(x, shared(shared(x))).graph
-    assert [graph.node_key(n) for n in range(3)] == ["x_ib-0", "sh_ib-0", "sh_ib-1"]
-
-
 def test_calls_and_depths_of_a_diamond():
     graph = diamond().graph
     assert graph.nodes == {f"{n}_ib-0" for n in "xabcs"}
@@ -406,26 +226,6 @@ def test_a_chain_of_20_000_nodes_closes_without_recursion():
     assert graph.depths[:2] == (depth, depth - 1)
     assert graph.coords[graph.output_slots[0]] == ("d", depth - 1, 0)
     assert len(graph.ancestors("d", depth - 1)) == depth
-
-
-def test_a_cycle_in_a_file_is_an_error():
-    x = fk.Input((2,), name="x")
-    a = layers.Dense(2, name="l1")(x)
-    config = fk.Model(x, layers.Dense(2, name="l2")(a)).get_config()
-    config = json.loads(json.dumps(config).replace('["x", 0, 0]}}]', '["l2", 0, 0]}}]'))
-    with pytest.raises(fk.FKerasError) as error:
-        fk.Model.from_config(config)
-    assert "form a cycle" in str(error.value)
-    assert "l1" in str(error.value)
-    assert "l2" in str(error.value)
-
-
-def test_a_missing_origin_in_a_file_is_an_error():
-    x = fk.Input((2,), name="x")
-    config = fk.Model(x, layers.Dense(2, name="l1")(x)).get_config()
-    text = json.dumps(config).replace('["x", 0, 0]}}]', '["gone", 0, 0]}}]')
-    with pytest.raises(fk.FKerasError, match="which the configuration does not define"):
-        fk.Model.from_config(json.loads(text))
 
 
 def test_calls_outside_the_graph_leave_no_trace():
@@ -554,7 +354,7 @@ def test_discarded_calls_leave_memory_flat():
 
 
 def test_building_a_graph_of_1_000_layers_compiles_nothing():
-    with meter.count_compiles() as compiles:
+    with count_compiles() as compiles:
         x, h = chain(1000)
         model = fk.Model(x, h)
     assert len(model.layers) == 1001

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from benchmarks.meter import count_compiles
 from fkeras import layers, ops
+from tests.support.compile_counts import count_compiles
 from tests.support.engine_layers import Affine, Checked
 
 KEY = jax.random.key(3)

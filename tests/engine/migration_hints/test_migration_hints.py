@@ -15,7 +15,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.engine.migration_hints import arguments, attributes, keras_objects, names
+from fkeras.engine.migration_hints import keras_objects
+from fkeras.engine.migration_hints.hints import hints
 from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
@@ -370,17 +371,27 @@ def test_keras_models_classes_functions_and_callbacks(tmp_path, monkeypatch):
     assert not keras_objects.is_from_keras(lambda x: x)
 
 
+VALUES = {
+    "layer": layers.Dense(2),
+    "metric": AUC,
+    "optimizer": ADAM,
+    "callback": fk.Callback(),
+    "trainer": TRAINER,
+    "symbolic tensor": INPUT,
+}
+SPACES = (
+    *("fkeras", "fkeras.layers", "fkeras.training.callbacks", "fkeras.random", "fkeras.optimizers"),
+    *("fkeras.losses", "fkeras.metrics", "fkeras.quantizers", "fkeras.saving", "fkeras.ops"),
+    "fkeras.utils",
+)
+
+
 def _hints():
     """`(table, key, text)` of every hint with code."""
-    for name in ("_LAYER", "_METRIC", "_OPTIMIZER", "_CALLBACK", "_TRAINERS", "_TENSOR"):
-        for key, text in getattr(attributes, name).items():
-            yield name, key, text.replace("{name}", repr("name"))
-    for name in ("_ARGUMENTS", "_FUNCTIONS"):
-        for key, text in getattr(arguments, name).items():
-            yield name, key, text
-    for space, table in names._TABLES.items():
-        for key, text in table.items():
-            yield space, key, text
+    for table in (*VALUES, "argument", "function argument", *SPACES):
+        assert hints(table), table
+        for key, text in hints(table).items():
+            yield table, key, text.replace("{name}", repr("name"))
 
 
 def test_every_hint_has_code_that_compiles():
@@ -391,23 +402,15 @@ def test_every_hint_has_code_that_compiles():
 
 
 def test_no_hint_is_for_a_name_that_exists():
-    for space, table in names._TABLES.items():
+    for space in SPACES:
         namespace = fk if space == "fkeras" else fk.callbacks if "callbacks" in space else None
         if namespace is None:
             namespace = getattr(fk, space.partition(".")[2])
-        for key in table:
+        for key in hints(space):
             assert key not in vars(namespace), f"{space} has {key}"
-    for name in ("_LAYER", "_METRIC", "_OPTIMIZER", "_CALLBACK", "_TRAINERS", "_TENSOR"):
-        value = {
-            "_LAYER": layers.Dense(2),
-            "_METRIC": AUC,
-            "_OPTIMIZER": ADAM,
-            "_CALLBACK": fk.Callback(),
-            "_TRAINERS": TRAINER,
-            "_TENSOR": INPUT,
-        }[name]
-        for key in getattr(attributes, name):
-            assert not hasattr(value, key), f"{name}: {type(value).__name__} has {key}"
+    for table, value in VALUES.items():
+        for key in hints(table):
+            assert not hasattr(value, key), f"{table}: {type(value).__name__} has {key}"
 
 
 def test_the_code_of_every_hint_runs(tmp_path, monkeypatch):
@@ -440,8 +443,8 @@ def test_the_code_of_every_hint_runs(tmp_path, monkeypatch):
         "self": types.SimpleNamespace(layer=layers.Dense(2).build(KEY, X.shape)),
     }
     scopes = {
-        "_METRIC": {"state": AUC.init(), "other": AUC.init()},
-        "_TENSOR": {
+        "metric": {"state": AUC.init(), "other": AUC.init()},
+        "symbolic tensor": {
             **{"x": INPUT, "update": INPUT[:, :1], "condition": INPUT > 0, "value": INPUT},
             "model": model,
         },

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from benchmarks import meter
 from fkeras import layers
+from tests.support.compile_counts import count_compiles
 
 
 def block(x, units, prefix=""):
@@ -162,7 +162,7 @@ def test_repeated_calls_leave_memory_flat(key):
     tracemalloc.start()
     try:
         start_size = tracemalloc.get_traced_memory()[0]
-        with meter.count_compiles() as compiles:
+        with count_compiles() as compiles:
             for _ in range(1000):
                 model(x, state=state)
         gc.collect()
@@ -546,7 +546,7 @@ def test_equal_networks_share_one_compiled_program(key):
     first, second = resnet().build(key), resnet().build(jax.random.key(3))
     state, x = first.init_state(), ones(3, 4)
     first(x, state=state)
-    with meter.count_compiles() as compiles:
+    with count_compiles() as compiles:
         second(x, state=state)
     assert len(compiles) == 0
     assert first != second

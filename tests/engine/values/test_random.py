@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from benchmarks.meter import count_compiles
 from fkeras.engine import subkey
 from fkeras.engine.values import random
+from tests.support.compile_counts import count_compiles
 from tests.support.value_data import KEY
 
 

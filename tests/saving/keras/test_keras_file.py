@@ -397,7 +397,7 @@ def test_a_failed_save_preserves_the_old_file(saved, monkeypatch):
     def fail(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fkeras.saving.containers.hdf5_writing.Writer.write", fail)
+    monkeypatch.setattr("fkeras.saving.containers.hdf5.Writer.write", fail)
     with pytest.raises(OSError, match="No space left"):
         fk.save_model(saved, model, state)
     assert saved.read_bytes() == before

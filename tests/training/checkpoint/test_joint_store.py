@@ -17,7 +17,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fkeras.training.checkpoint import Checkpoint, CheckpointError, open_store, opening, restore
-from fkeras.training.checkpoint.files import disk, joint_writing, part_files, shards
+from fkeras.training.checkpoint.storage import disk, joint_writing, part_files, shards
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
 from tests.training.checkpoint.test_store import DAMAGES, everything, same, steps_in

@@ -33,7 +33,7 @@ from fkeras.training.checkpoint import (
     optimizer_fingerprint,
     restore,
 )
-from fkeras.training.checkpoint.files import disk, lock, orbax_files, writing
+from fkeras.training.checkpoint.storage import disk, lock, orbax_files, writing
 from tests.support.paths import ROOT
 
 Point = collections.namedtuple("Point", ["x", "y"])
@@ -373,7 +373,7 @@ def test_a_save_removed_during_reading_is_not_damaged(tmp_path, monkeypatch):
 
 
 def test_a_manifest_of_a_later_format(tmp_path, monkeypatch):
-    monkeypatch.setattr("fkeras.training.checkpoint.files.manifest._WHOLE", 3)
+    monkeypatch.setattr("fkeras.training.checkpoint.storage.manifest._WHOLE", 3)
     write(tmp_path, 1)
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="of format 1 or 2, received format 3"):
@@ -438,7 +438,7 @@ def test_an_error_at_any_point_leaves_the_save_before(tmp_path, monkeypatch, pla
             if place == "manifest.json":
                 patch.setattr(json, "dump", fail)
             else:
-                patch.setattr(f"fkeras.training.checkpoint.files.writing.{place}", fail)
+                patch.setattr(f"fkeras.training.checkpoint.storage.writing.{place}", fail)
             store.save(2, small(2), {}, best=True)
             if number == errno.EIO:
                 with pytest.raises(

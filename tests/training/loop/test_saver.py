@@ -237,7 +237,7 @@ def test_folders_without_a_readable_record_are_used_as_before(tmp_path, damage):
 
 
 def test_neither_retention_nor_a_kill_before_the_record_warns(tmp_path, monkeypatch):
-    from fkeras.training.checkpoint.files import writing
+    from fkeras.training.checkpoint.storage import writing
 
     plan = fk.Checkpoint(str(tmp_path), every=1, keep=2)
     fit(plan, epochs=1)

@@ -19,10 +19,10 @@ from fkeras.engine.config.quantized_policy import quantization
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.legacy.calls.graphs import Graph, has_argument_nodes, is_network, safe_name
 from fkeras.saving.legacy.configs import arguments, merging, objects
 from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.configs.lambdas import lambda_layer
-from fkeras.saving.legacy.files.graphs import Graph, has_argument_nodes, is_network, safe_name
 from fkeras.saving.legacy.tensorflow import is_function, operations
 from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.quirks.table import with_quirks

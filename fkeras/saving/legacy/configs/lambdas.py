@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import Layer
-from fkeras.saving.legacy.files.graphs import safe_name
+from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.quirks.origin import Origin
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from fkeras.saving.legacy.tensorflow.folding import (
 from fkeras.saving.legacy.tensorflow.sizes import Dims, Sizes
 from fkeras.saving.quirks.origin import Origin
 
+#: names of a function, its signature, Keras 3's form, and operations of graphs: see `table`
+Row: TypeAlias = (
+    tuple[str, str, str | Callable[..., Any]] | tuple[str, str, str | Callable[..., Any], str]
+)
 _NUMPY = "keras.src.ops.numpy"
 #: operations with arguments x1 and x2 that are not elementwise
 _PRODUCTS = ("Matmul", "Dot", "Inner", "Outer", "Kron", "Vdot")

@@ -9,6 +9,8 @@ from typing import Any
 import jax.export
 import numpy as np
 
+from fkeras.engine.values.naming import snake_case
+
 #: maximum length of a symbolic size: a hostile file could double an expression again and again
 _LONGEST = 500
 
@@ -109,45 +111,31 @@ def _along(function: Callable) -> Callable:
     return reduced
 
 
+_REDUCTIONS = ("Sum", "Prod", "Max", "Min", "All", "Any")
 #: NumPy equivalents of Keras operations; operations outside this table are not folded
 _FOLDS = types.MappingProxyType(
     {
-        "Add": _elementwise(np.add),
-        "Subtract": _elementwise(np.subtract),
-        "Multiply": _elementwise(np.multiply),
-        "TrueDivide": _elementwise(np.true_divide),
-        "FloorDivide": _elementwise(np.floor_divide),
-        "Mod": _elementwise(np.mod),
+        **{
+            name: _elementwise(getattr(np, snake_case(name)))
+            for name in (
+                *("Add", "Subtract", "Multiply", "TrueDivide", "FloorDivide", "Mod", "Maximum"),
+                *("Minimum", "Negative", "Sqrt", "Square", "Exp", "Log", "Floor", "Ceil", "Round"),
+                *(
+                    "Sin",
+                    "Cos",
+                    "Equal",
+                    "NotEqual",
+                    "Greater",
+                    "GreaterEqual",
+                    "Less",
+                    "LessEqual",
+                ),
+                *("LogicalAnd", "LogicalOr", "LogicalNot", "Where"),
+            )
+        },
         "Power": lambda x, y: np.power(_plain(x), _plain(y)),
-        "Maximum": _elementwise(np.maximum),
-        "Minimum": _elementwise(np.minimum),
-        "Negative": _elementwise(np.negative),
-        "Sqrt": _elementwise(np.sqrt),
         "Rsqrt": _elementwise(lambda x: 1 / np.sqrt(x)),
-        "Square": _elementwise(np.square),
-        "Exp": _elementwise(np.exp),
-        "Log": _elementwise(np.log),
-        "Floor": _elementwise(np.floor),
-        "Ceil": _elementwise(np.ceil),
-        "Round": _elementwise(np.round),
-        "Sin": _elementwise(np.sin),
-        "Cos": _elementwise(np.cos),
-        "Equal": _elementwise(np.equal),
-        "NotEqual": _elementwise(np.not_equal),
-        "Greater": _elementwise(np.greater),
-        "GreaterEqual": _elementwise(np.greater_equal),
-        "Less": _elementwise(np.less),
-        "LessEqual": _elementwise(np.less_equal),
-        "LogicalAnd": _elementwise(np.logical_and),
-        "LogicalOr": _elementwise(np.logical_or),
-        "LogicalNot": _elementwise(np.logical_not),
-        "Where": _elementwise(np.where),
-        "Sum": _along(np.sum),
-        "Prod": _along(np.prod),
-        "Max": _along(np.max),
-        "Min": _along(np.min),
-        "All": _along(np.all),
-        "Any": _along(np.any),
+        **{name: _along(getattr(np, name.lower())) for name in _REDUCTIONS},
         "Cast": _cast,
         "Concatenate": lambda xs, axis=0: np.concatenate([to_array(x) for x in xs], axis),
         "Stack": lambda x, axis=0: np.stack([to_array(v) for v in x], axis),
@@ -190,7 +178,7 @@ def fold(class_name: str, arguments: Mapping[str, Any]) -> Any:
         array([4, 5])
     """
     # These calls may omit arguments; the other functions have NumPy's parameter names.
-    if class_name in ("Sum", "Prod", "Max", "Min", "All", "Any", "Cast", "Unstack"):
+    if class_name in (*_REDUCTIONS, "Cast", "Unstack"):
         result = _FOLDS[class_name](**arguments)
     else:
         result = _FOLDS[class_name](*arguments.values())

@@ -9,7 +9,7 @@ from typing import Any
 from fkeras.engine.graph_json.items import reason
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import check, field
-from fkeras.saving.legacy.files.graphs import Graph, safe_name
+from fkeras.saving.legacy.calls.graphs import Graph, safe_name
 from fkeras.saving.legacy.tensorflow import nodes, table
 from fkeras.saving.legacy.tensorflow.builder import Builder
 from fkeras.saving.legacy.tensorflow.custom import UserFunctionCall

@@ -9,82 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.saving.containers.strict_json import check, field, parse
+from fkeras.saving.legacy.tensorflow import table
 from fkeras.saving.quirks.origin import Origin
 
-_TWO = "x y"
 _REDUCED = "input_tensor axis"
-_PIXELS = "align_corners=align_corners half_pixel_centers=half_pixel_centers"
-_WINDOW = "ksize=ksize strides=strides padding=padding data_format=data_format"
-_KERNEL = "strides=strides padding=padding data_format=data_format dilations=dilations"
+_PIXELS = "align_corners half_pixel_centers"
+_WINDOW = "ksize strides padding data_format"
+_KERNEL = "strides padding data_format dilations"
 #: dtypes of graphs whose names differ from NumPy's
 _KINDS = types.MappingProxyType({"float": "float32", "double": "float64", "half": "float16"})
-# operations, function, parameters of the inputs, and `attribute=parameter` for relevant attributes
+# operations with other inputs than the required parameters of their function, or with attributes that
+# change the result: parameters of the inputs, and `attribute=parameter` where the names differ
 _ROWS = (
-    ("Add AddV2", "add", _TWO, ""),
-    ("Sub", "subtract", _TWO, ""),
-    ("Mul", "multiply", _TWO, ""),
-    ("RealDiv", "divide", _TWO, ""),
-    ("DivNoNan", "divide_no_nan", _TWO, ""),
-    ("FloorDiv", "floordiv", _TWO, ""),
-    ("FloorMod", "floormod", _TWO, ""),
-    ("Pow", "pow", _TWO, ""),
-    ("Maximum", "maximum", _TWO, ""),
-    ("Minimum", "minimum", _TWO, ""),
-    ("SquaredDifference", "squared_difference", _TWO, ""),
-    ("MulNoNan", "multiply_no_nan", _TWO, ""),
-    ("Xlogy", "xlogy", _TWO, ""),
-    ("Xdivy", "xdivy", _TWO, ""),
-    ("Atan2", "atan2", "y x", ""),
-    ("Equal", "equal", _TWO, ""),
-    ("NotEqual", "not_equal", _TWO, ""),
-    ("Greater", "greater", _TWO, ""),
-    ("GreaterEqual", "greater_equal", _TWO, ""),
-    ("Less", "less", _TWO, ""),
-    ("LessEqual", "less_equal", _TWO, ""),
-    ("LogicalAnd", "logical_and", _TWO, ""),
-    ("LogicalOr", "logical_or", _TWO, ""),
-    ("LogicalNot", "logical_not", "x", ""),
-    ("Abs", "abs", "x", ""),
-    ("Neg", "negative", "x", ""),
-    ("Sign", "sign", "x", ""),
-    ("Reciprocal Inv", "reciprocal", "x", ""),
-    ("Square", "square", "x", ""),
-    ("Sqrt", "sqrt", "x", ""),
-    ("Rsqrt", "rsqrt", "x", ""),
-    ("Exp", "exp", "x", ""),
-    ("Expm1", "expm1", "x", ""),
-    ("Log", "log", "x", ""),
-    ("Log1p", "log1p", "x", ""),
-    ("Sin", "sin", "x", ""),
-    ("Cos", "cos", "x", ""),
-    ("Tan", "tan", "x", ""),
-    ("Asin", "asin", "x", ""),
-    ("Acos", "acos", "x", ""),
-    ("Atan", "atan", "x", ""),
-    ("Sinh", "sinh", "x", ""),
-    ("Cosh", "cosh", "x", ""),
-    ("Tanh", "tanh", "x", ""),
-    ("Asinh", "asinh", "x", ""),
-    ("Acosh", "acosh", "x", ""),
-    ("Atanh", "atanh", "x", ""),
-    ("Erf", "erf", "x", ""),
-    ("Erfc", "erfc", "x", ""),
-    ("Floor", "floor", "x", ""),
-    ("Ceil", "ceil", "x", ""),
-    ("Round Rint", "round", "x", ""),
-    ("IsNan", "is_nan", "x", ""),
-    ("IsInf", "is_inf", "x", ""),
-    ("IsFinite", "is_finite", "x", ""),
-    ("Sigmoid", "sigmoid", "x", ""),
-    ("Softplus", "softplus", "features", ""),
-    ("Softsign", "softsign", "features", ""),
-    ("Relu", "relu", "features", ""),
-    ("Relu6", "relu6", "features", ""),
-    ("Elu", "elu", "features", ""),
-    ("Selu", "selu", "features", ""),
-    ("LeakyRelu", "leaky_relu", "features", "alpha=alpha"),
-    ("Softmax", "softmax", "logits", ""),
-    ("LogSoftmax", "log_softmax", "logits", ""),
+    ("LeakyRelu", "leaky_relu", "features", "alpha"),
     ("Sum", "reduce_sum", _REDUCED, "keep_dims=keepdims"),
     ("EuclideanNorm", "reduce_euclidean_norm", _REDUCED, "keep_dims=keepdims"),
     ("Mean", "reduce_mean", _REDUCED, "keep_dims=keepdims"),
@@ -93,62 +30,37 @@ _ROWS = (
     ("Prod", "reduce_prod", _REDUCED, "keep_dims=keepdims"),
     ("Any", "reduce_any", _REDUCED, "keep_dims=keepdims"),
     ("All", "reduce_all", _REDUCED, "keep_dims=keepdims"),
-    ("ArgMax", "argmax", "input axis", "output_type=output_type"),
-    ("ArgMin", "argmin", "input axis", "output_type=output_type"),
-    ("Cumsum", "cumsum", "x axis", "exclusive=exclusive reverse=reverse"),
-    ("Cumprod", "cumprod", "x axis", "exclusive=exclusive reverse=reverse"),
-    ("L2Loss", "l2_loss", "t", ""),
-    ("ClipByValue", "clip_by_value", "t clip_value_min clip_value_max", ""),
-    ("TopKV2", "top_k", "input k", "sorted=sorted"),
-    ("MatMul", "matmul", "a b", "transpose_a=transpose_a transpose_b=transpose_b"),
+    ("ArgMax", "argmax", "input axis", "output_type"),
+    ("ArgMin", "argmin", "input axis", "output_type"),
+    ("Cumsum", "cumsum", "x axis", "exclusive reverse"),
+    ("Cumprod", "cumprod", "x axis", "exclusive reverse"),
+    ("TopKV2", "top_k", "input k", "sorted"),
+    ("MatMul", "matmul", "a b", "transpose_a transpose_b"),
     ("BatchMatMul BatchMatMulV2", "matmul", "a b", "adj_x=adjoint_a adj_y=adjoint_b"),
-    ("Einsum", "einsum", "*", "equation=equation"),
-    ("MatrixBandPart", "band_part", "input num_lower num_upper", ""),
-    ("MatrixDiagPart", "diag_part", "input", ""),
+    ("Einsum", "einsum", "*", "equation"),
     ("MatrixDiagPartV2", "diag_part", "input k", ""),
-    ("MatrixDeterminant", "det", "input", ""),
-    ("MatrixInverse", "inv", "input", ""),
-    ("Cholesky", "cholesky", "input", ""),
-    ("Cross", "cross", "a b", ""),
-    ("Roll", "roll", "input shift axis", ""),
-    ("BiasAdd", "bias_add", "value bias", "data_format=data_format"),
-    ("Identity Snapshot", "identity", "input", ""),
-    ("StopGradient", "stop_gradient", "input", ""),
+    ("BiasAdd", "bias_add", "value bias", "data_format"),
     ("Cast", "cast", "x", "DstT=dtype"),
-    ("Shape", "shape", "input", ""),
-    ("Size", "size", "input", ""),
-    ("Rank", "rank", "input", ""),
     ("Range", "range", "start limit delta", ""),
-    ("Reshape", "reshape", "tensor shape", ""),
     ("Squeeze", "squeeze", "input", "squeeze_dims=axis"),
     ("ExpandDims", "expand_dims", "input axis", ""),
     ("Transpose", "transpose", "a perm", ""),
     ("ConcatV2", "concat", "*values axis", ""),
-    ("Pack", "stack", "*values", "axis=axis"),
+    ("Pack", "stack", "*values", "axis"),
     ("AddN", "add_n", "*inputs", ""),
-    ("Unpack", "unstack", "value", "num=num axis=axis"),
+    ("Unpack", "unstack", "value", "num axis"),
     ("Split", "split", "axis value", "num_split=num_or_size_splits"),
     ("SplitV", "split", "value num_or_size_splits axis", ""),
-    ("Tile", "tile", "input multiples", ""),
-    ("Pad", "pad", "tensor paddings", ""),
     ("PadV2", "pad", "tensor paddings constant_values", ""),
-    ("MirrorPad", "pad", "tensor paddings", "mode=mode"),
-    ("ReverseV2", "reverse", "tensor axis", ""),
-    ("GatherV2", "gather", "params indices axis", "batch_dims=batch_dims"),
-    ("GatherNd", "gather_nd", "params indices", ""),
+    ("MirrorPad", "pad", "tensor paddings", "mode"),
+    ("GatherV2", "gather", "params indices axis", "batch_dims"),
     ("SelectV2 Select", "where", "condition x y", ""),
-    ("ZerosLike", "zeros_like", "input", ""),
-    ("OnesLike", "ones_like", "input", ""),
-    ("Fill", "fill", "dims value", ""),
-    ("BroadcastTo", "broadcast_to", "input shape", ""),
-    ("OneHot", "one_hot", "indices depth on_value off_value", "axis=axis"),
-    ("Slice", "slice", "input_ begin size", ""),
+    ("OneHot", "one_hot", "indices depth on_value off_value", "axis"),
     (
         "StridedSlice",
         "strided_slice",
         "input_ begin end strides",
-        "begin_mask=begin_mask end_mask=end_mask ellipsis_mask=ellipsis_mask "
-        "new_axis_mask=new_axis_mask shrink_axis_mask=shrink_axis_mask",
+        "begin_mask end_mask ellipsis_mask new_axis_mask shrink_axis_mask",
     ),
     ("ResizeBilinear", "image.resize", "images size", _PIXELS),
     ("ResizeNearestNeighbor", "image.resize", "images size", _PIXELS),
@@ -156,22 +68,16 @@ _ROWS = (
     ("AvgPool", "avg_pool", "input", _WINDOW),
     ("Conv2D", "conv2d", "input filter", _KERNEL),
     ("DepthwiseConv2dNative", "depthwise_conv2d", "input filter", _KERNEL),
-    ("DepthToSpace", "depth_to_space", "input", "block_size=block_size data_format=data_format"),
-    ("SpaceToDepth", "space_to_depth", "input", "block_size=block_size data_format=data_format"),
+    ("DepthToSpace", "depth_to_space", "input", "block_size data_format"),
+    ("SpaceToDepth", "space_to_depth", "input", "block_size data_format"),
 )
-
-
-def _table() -> Mapping[str, tuple[str, str, str]]:
-    return types.MappingProxyType(
-        {
-            op: (function, inputs, attributes)
-            for ops, function, inputs, attributes in _ROWS
-            for op in ops.split()
-        }
-    )
-
-
-OPERATIONS = _table()
+OPERATIONS = types.MappingProxyType(
+    {
+        op: (name, " ".join(table.FUNCTIONS[name].required), "")
+        for op, name in table.OPERATIONS.items()
+    }
+    | {op: row[1:] for row in _ROWS for op in row[0].split()}
+)
 
 
 def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tuple[str, list, dict]:
@@ -217,7 +123,7 @@ def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tup
     for pair in attributes.split():
         key, _, name = pair.partition("=")
         if key in node_attributes:
-            options[name] = _attribute(node_attributes[key], origin, layer)
+            options[name or key] = _attribute(node_attributes[key], origin, layer)
     if function == "einsum":
         arguments = [options.pop("equation", None), *options.pop("*")]
     # Only half-pixel centers equal Keras 3's resize; other sampling grids shift the image.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fkeras.saving.legacy.tensorflow.builder import Builder
+from fkeras.saving.legacy.tensorflow.builder import Builder, Row
 from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, is_tensor, to_array
 
 # -- slices ---------------------------------------------------------------------------------------
@@ -203,27 +202,6 @@ def resize(
     )
 
 
-def flip_left_right(b: Builder, image: Any) -> Any:
-    """Mirrors images left to right."""
-    return b("Flip", image, axis=-2)
-
-
-def flip_up_down(b: Builder, image: Any) -> Any:
-    """Mirrors images top to bottom."""
-    return b("Flip", image, axis=-3)
-
-
-def to_rgb(b: Builder, images: Any) -> Any:
-    """Repeats the gray channel three times."""
-    return b("Concatenate", [images, images, images], axis=-1)
-
-
-def to_gray(b: Builder, images: Any) -> Any:
-    """Returns the weighted sum of red, green and blue."""
-    shares = b("Multiply", images, [0.2989, 0.5870, 0.1140])
-    return b("Sum", shares, axis=[-1], keepdims=True)
-
-
 def standardized(b: Builder, image: Any) -> Any:
     """Scales each image to mean 0 and variance 1."""
     axes = [-1, -2, -3]
@@ -264,22 +242,25 @@ def _options(b: Builder, padding: Any, data_format: Any) -> dict[str, Any]:
     return {"padding": padding.lower(), "data_format": "channels_last"}
 
 
-def _pool(kind: str, rank: int | None) -> Any:
-    def pool(
+def pooling(kind: str, rank: int | None) -> Any:
+    """Returns the function for the maximum or the mean of each window."""
+
+    def make(
         b: Builder, x: Any, ksize: Any, strides: Any, padding: Any, data_format: Any = None
     ) -> Any:
-        """Returns the maximum or the mean of each window."""
         axes = len(b.dims(x)) - 2 if rank is None else rank
         options = _options(b, padding, data_format)
         size = _collapse_equal(_window(b, ksize, axes, "ksize"))
         step = _collapse_equal(_window(b, strides, axes, "strides"))
         return b(kind, x, pool_size=size, strides=step, **options)
 
-    return pool
+    return make
 
 
-def _convolution(kind: str, rank: int) -> Any:
-    def convolution(
+def convolution(kind: str, rank: int) -> Any:
+    """Returns the function that convolves x with a kernel that the file holds as a constant."""
+
+    def make(
         b: Builder,
         x: Any,
         filter: Any,
@@ -289,7 +270,6 @@ def _convolution(kind: str, rank: int) -> Any:
         dilations: Any = None,
         rate: Any = None,
     ) -> Any:
-        """Convolves x with a kernel that the file holds as a constant."""
         dilation_option = dilations if dilations is not None else rate
         dilation = (
             [1] * rank
@@ -300,57 +280,47 @@ def _convolution(kind: str, rank: int) -> Any:
         step = _window(b, strides, rank, "strides")
         return b(kind, x, filter, strides=step, dilation_rate=dilation, **options)
 
-    return convolution
+    return make
 
 
-def depth_to_space(b: Builder, x: Any, block_size: Any, data_format: Any = "NHWC") -> Any:
-    """Rearranges channels into blocks of pixels."""
-    data_format = _options(b, "SAME", data_format)["data_format"]
-    return b("DepthToSpace", x, block_size=b.whole(block_size, "a size"), data_format=data_format)
+def blocks(kind: str) -> Any:
+    """Returns the function that rearranges channels into blocks of pixels, or blocks into channels."""
+
+    def make(b: Builder, x: Any, block_size: Any, data_format: Any = "NHWC") -> Any:
+        data_format = _options(b, "SAME", data_format)["data_format"]
+        return b(kind, x, block_size=b.whole(block_size, "a size"), data_format=data_format)
+
+    return make
 
 
-def space_to_depth(b: Builder, x: Any, block_size: Any, data_format: Any = "NHWC") -> Any:
-    """Rearranges blocks of pixels into channels."""
-    data_format = _options(b, "SAME", data_format)["data_format"]
-    return b("SpaceToDepth", x, block_size=b.whole(block_size, "a size"), data_format=data_format)
-
-
+_MASKS = "begin_mask? end_mask? ellipsis_mask? new_axis_mask? shrink_axis_mask?"
 _POOLED = "input ksize strides padding data_format?"
 _CONVOLVED = "input filter strides padding data_format? dilations? use_cudnn_on_gpu~"
-ROWS: Mapping[str, tuple[str, Any]] = types.MappingProxyType(
-    {
-        "getitem": ("tensor slice_spec", getitem),
-        "slice": ("input_ begin size", slice_),
-        "strided_slice": (
-            "input_ begin end strides? begin_mask? end_mask? ellipsis_mask? new_axis_mask? "
-            "shrink_axis_mask?",
-            strided_slice,
-        ),
-        "gather": ("params indices axis? batch_dims? validate_indices~", gather),
-        "gather_nd": ("params indices batch_dims?", gather_nd),
-        "embedding_lookup": (
-            "params ids max_norm? partition_strategy~ validate_indices~",
-            embedding_lookup,
-        ),
-        "image.resize": ("images size method? preserve_aspect_ratio? antialias?", resize),
-        "image.flip_left_right": ("image", flip_left_right),
-        "image.flip_up_down": ("image", flip_up_down),
-        "image.grayscale_to_rgb": ("images", to_rgb),
-        "image.rgb_to_grayscale": ("images", to_gray),
-        "image.per_image_standardization": ("image", standardized),
-        "max_pool": (_POOLED, _pool("MaxPool", None)),
-        "max_pool1d": (_POOLED, _pool("MaxPool", 1)),
-        "max_pool2d": (_POOLED, _pool("MaxPool", 2)),
-        "max_pool3d": (_POOLED, _pool("MaxPool", 3)),
-        "avg_pool": (_POOLED, _pool("AveragePool", None)),
-        "avg_pool1d": (_POOLED, _pool("AveragePool", 1)),
-        "avg_pool2d": (_POOLED, _pool("AveragePool", 2)),
-        "avg_pool3d": (_POOLED, _pool("AveragePool", 3)),
-        "conv1d": (_CONVOLVED, _convolution("Conv", 1)),
-        "conv2d": (_CONVOLVED, _convolution("Conv", 2)),
-        "conv3d": (_CONVOLVED, _convolution("Conv", 3)),
-        "depthwise_conv2d": (f"{_CONVOLVED} rate?", _convolution("DepthwiseConv", 2)),
-        "depth_to_space": ("input block_size data_format?", depth_to_space),
-        "space_to_depth": ("input block_size data_format?", space_to_depth),
-    }
+ROWS: tuple[Row, ...] = (
+    ("getitem", "tensor slice_spec", getitem),
+    ("slice", "input_ begin size", slice_, "Slice"),
+    ("strided_slice", f"input_ begin end strides? {_MASKS}", strided_slice),
+    ("gather", "params indices axis? batch_dims? validate_indices~", gather),
+    ("gather_nd", "params indices batch_dims?", gather_nd, "GatherNd"),
+    (
+        "embedding_lookup",
+        "params ids max_norm? partition_strategy~ validate_indices~",
+        embedding_lookup,
+    ),
+    ("image.resize", "images size method? preserve_aspect_ratio? antialias?", resize),
+    ("image.per_image_standardization", "image", standardized),
+    ("max_pool", _POOLED, pooling("MaxPool", None)),
+    ("max_pool1d", _POOLED, pooling("MaxPool", 1)),
+    ("max_pool2d", _POOLED, pooling("MaxPool", 2)),
+    ("max_pool3d", _POOLED, pooling("MaxPool", 3)),
+    ("avg_pool", _POOLED, pooling("AveragePool", None)),
+    ("avg_pool1d", _POOLED, pooling("AveragePool", 1)),
+    ("avg_pool2d", _POOLED, pooling("AveragePool", 2)),
+    ("avg_pool3d", _POOLED, pooling("AveragePool", 3)),
+    ("conv1d", _CONVOLVED, convolution("Conv", 1)),
+    ("conv2d", _CONVOLVED, convolution("Conv", 2)),
+    ("conv3d", _CONVOLVED, convolution("Conv", 3)),
+    ("depthwise_conv2d", f"{_CONVOLVED} rate?", convolution("DepthwiseConv", 2)),
+    ("depth_to_space", "input block_size data_format?", blocks("DepthToSpace")),
+    ("space_to_depth", "input block_size data_format?", blocks("SpaceToDepth")),
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fkeras.saving.legacy.tensorflow.builder import MOST, Builder
+from fkeras.saving.legacy.tensorflow.builder import MOST, Builder, Row
 from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, is_tensor, to_array
 
 
@@ -17,19 +15,9 @@ def same(b: Builder, x: Any) -> Any:
     return b("Copy", x) if is_tensor(x) else x
 
 
-def cast(b: Builder, x: Any, dtype: Any) -> Any:
-    """Returns x in another dtype."""
-    return b("Cast", x, dtype=b.kind(dtype))
-
-
 def convert(b: Builder, x: Any, dtype: Any = None) -> Any:
     """Returns x, cast if a dtype is given."""
-    return same(b, x) if dtype is None else cast(b, x, dtype)
-
-
-def checked(b: Builder, x: Any, shape: Any = None) -> Any:
-    """Returns x, without a check of the shape."""
-    return same(b, x)
+    return same(b, x) if dtype is None else b("Cast", x, dtype=b.kind(dtype))
 
 
 # -- sizes ----------------------------------------------------------------------------------------
@@ -43,17 +31,6 @@ def shape(b: Builder, x: Any, out_type: Any = None) -> Any:
 def size(b: Builder, x: Any, out_type: Any = None) -> Any:
     """Returns the number of elements."""
     return b("Prod", to_array([1, *b.dims(x)]))
-
-
-def rank(b: Builder, x: Any) -> Any:
-    """Returns the number of axes."""
-    return len(b.dims(x))
-
-
-def arange(b: Builder, start: Any, limit: Any = None, delta: Any = None, dtype: Any = None) -> Any:
-    """Returns evenly spaced numbers."""
-    dtype_name = None if dtype is None else b.kind(dtype)
-    return b("Arange", start, limit, delta, dtype_name)
 
 
 def reshape(b: Builder, x: Any, shape: Any) -> Any:
@@ -141,11 +118,6 @@ def squeeze(b: Builder, x: Any, axis: Any = None) -> Any:
         if not axis:
             return same(b, x)
     return b("Squeeze", x, axis=axis)
-
-
-def expand_dims(b: Builder, x: Any, axis: Any) -> Any:
-    """Inserts an axis of size 1."""
-    return b("ExpandDims", x, axis=b.whole(axis, "an axis"))
 
 
 def batch_flatten(b: Builder, x: Any) -> Any:
@@ -259,31 +231,6 @@ def where(b: Builder, condition: Any, x: Any = None, y: Any = None) -> Any:
 # -- new tensors ----------------------------------------------------------------------------------
 
 
-def zeros_like(b: Builder, x: Any, dtype: Any = None) -> Any:
-    """Returns zeros with the shape of x."""
-    return _like(b, "ZerosLike", x, dtype)
-
-
-def ones_like(b: Builder, x: Any, dtype: Any = None) -> Any:
-    """Returns ones with the shape of x."""
-    return _like(b, "OnesLike", x, dtype)
-
-
-def _like(b: Builder, kind: str, x: Any, dtype: Any) -> Any:
-    y = b(kind, x)
-    return y if dtype is None else cast(b, y, dtype)
-
-
-def zeros(b: Builder, shape: Any, dtype: Any = "float32") -> Any:
-    """Returns zeros."""
-    return _filled(b, shape, 0, b.kind(dtype))
-
-
-def ones(b: Builder, shape: Any, dtype: Any = "float32") -> Any:
-    """Returns ones."""
-    return _filled(b, shape, 1, b.kind(dtype))
-
-
 def fill(b: Builder, dims: Any, value: Any) -> Any:
     """Returns an array filled with a constant."""
     if has_tensor(value):
@@ -369,43 +316,50 @@ def sequence_mask(b: Builder, lengths: Any, maxlen: Any = None, dtype: Any = "bo
     # TensorFlow's default for `maxlen` is the longest length, a shape that JAX cannot compile.
     positions = b("Arange", b.whole(maxlen, "maxlen"))
     mask = b("Greater", b("ExpandDims", lengths, axis=-1), positions)
-    return mask if dtype == "bool" else cast(b, mask, dtype)
+    return mask if dtype == "bool" else b("Cast", mask, dtype=b.kind(dtype))
 
 
-ROWS: Mapping[str, tuple[str, Any]] = types.MappingProxyType(
-    {
-        "identity": ("input", same),
-        "cast": ("x dtype", cast),
-        "saturate_cast": (
-            "value dtype",
-            lambda b, x, dtype: b("SaturateCast", x, dtype=b.kind(dtype)),
-        ),
-        "convert_to_tensor": ("value dtype? dtype_hint~ preferred_dtype~", convert),
-        "constant": ("value dtype?", convert),
-        "ensure_shape": ("x shape?", checked),
-        "shape": ("input out_type? optimize~", shape),
-        "size": ("input out_type?", size),
-        "rank": ("input", rank),
-        "range": ("start limit? delta? dtype?", arange),
-        "reshape": ("tensor shape", reshape),
-        "squeeze": ("input axis?", squeeze),
-        "expand_dims": ("input axis", expand_dims),
-        "keras.backend.batch_flatten": ("x", batch_flatten),
-        "concat": ("values axis", concat),
-        "stack": ("values axis?", stack),
-        "unstack": ("value num? axis?", unstack),
-        "split": ("value num_or_size_splits axis? num?", split),
-        "tile": ("input multiples", tile),
-        "repeat": ("input repeats axis?", repeat),
-        "pad": ("tensor paddings mode? constant_values?", pad),
-        "where": ("condition x? y?", where),
-        "zeros_like": ("input dtype? optimize~ layout~", zeros_like),
-        "ones_like": ("input dtype? optimize~ layout~", ones_like),
-        "zeros": ("shape dtype? layout~", zeros),
-        "ones": ("shape dtype? layout~", ones),
-        "fill": ("dims value layout~", fill),
-        "broadcast_to": ("input shape", broadcast_to),
-        "one_hot": ("indices depth on_value? off_value? axis? dtype?", one_hot),
-        "sequence_mask": ("lengths maxlen? dtype?", sequence_mask),
-    }
+def like(kind: str) -> Any:
+    """Returns the function for an array of the shape of x, by the operation of Keras."""
+
+    def make(b: Builder, x: Any, dtype: Any = None) -> Any:
+        y = b(kind, x)
+        return y if dtype is None else b("Cast", y, dtype=b.kind(dtype))
+
+    return make
+
+
+def filled(number: int) -> Any:
+    """Returns the function for an array of one number."""
+    return lambda b, shape, dtype="float32": _filled(b, shape, number, b.kind(dtype))
+
+
+_LIKE = "input dtype? optimize~ layout~"
+ROWS: tuple[Row, ...] = (
+    ("identity", "input", same, "Identity Snapshot"),
+    ("convert_to_tensor", "value dtype? dtype_hint~ preferred_dtype~", convert),
+    ("constant", "value dtype?", convert),
+    ("ensure_shape", "x shape?", lambda b, x, shape=None: same(b, x)),
+    ("shape", "input out_type? optimize~", shape, "Shape"),
+    ("size", "input out_type?", size, "Size"),
+    ("rank", "input", lambda b, x: len(b.dims(x)), "Rank"),
+    ("reshape", "tensor shape", reshape, "Reshape"),
+    ("squeeze", "input axis?", squeeze),
+    ("keras.backend.batch_flatten", "x", batch_flatten),
+    ("concat", "values axis", concat),
+    ("stack", "values axis?", stack),
+    ("unstack", "value num? axis?", unstack),
+    ("split", "value num_or_size_splits axis? num?", split),
+    ("tile", "input multiples", tile, "Tile"),
+    ("repeat", "input repeats axis?", repeat),
+    ("pad", "tensor paddings mode? constant_values?", pad, "Pad"),
+    ("where", "condition x? y?", where),
+    ("zeros_like", _LIKE, like("ZerosLike"), "ZerosLike"),
+    ("ones_like", _LIKE, like("OnesLike"), "OnesLike"),
+    ("zeros", "shape dtype? layout~", filled(0)),
+    ("ones", "shape dtype? layout~", filled(1)),
+    ("fill", "dims value layout~", fill, "Fill"),
+    ("broadcast_to", "input shape", broadcast_to, "BroadcastTo"),
+    ("one_hot", "indices depth on_value? off_value? axis? dtype?", one_hot),
+    ("sequence_mask", "lengths maxlen? dtype?", sequence_mask),
 )

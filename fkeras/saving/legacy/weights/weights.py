@@ -19,7 +19,7 @@ from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.legacy.files.graphs import safe_name
+from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights import arrays
 from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered
 from fkeras.saving.quirks.origin import Origin, origin_of

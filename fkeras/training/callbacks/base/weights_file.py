@@ -1,4 +1,4 @@
-"""Writes and reads the weights of a run as `.npz` files; see `fkeras.files.npz` for the format."""
+"""Writes and reads the weights of a run as `.npz` files; see `fkeras.atomic_files.npz` for the format."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.atomic_files import npz
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import suggest
 from fkeras.engine.values.argument_types import FilePath
-from fkeras.files import npz
-from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import snapshot
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together

@@ -8,10 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from fkeras.atomic_files.atomic import as_path, naming, replacing
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean
 from fkeras.engine.config.field_types import Path
-from fkeras.files.atomic import as_path, naming, replacing
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base.callback import Callback, Stop

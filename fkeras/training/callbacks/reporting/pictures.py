@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import numpy as np
 
+from fkeras.atomic_files.atomic import replacing
 from fkeras.engine import Layer, sublayers, suggest
 from fkeras.engine.tree.local_arrays import check_local
 from fkeras.engine.tree.walk import join_path
-from fkeras.files.atomic import replacing
 from fkeras.layers.core.embedding import Embedding
 
 # browsers do not show larger images in a useful way

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import jax
 
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import option
 from fkeras.engine.config.converters import integer
 from fkeras.engine.config.field_types import Integer, Path
-from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base.callback import Callback, Stop
 from fkeras.training.records.state import TrainState

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Network, option, to_mermaid
 from fkeras.engine.config.converters import boolean, choice, either, integer
 from fkeras.engine.config.field_types import Integer, Path
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.tree.local_arrays import check_local
-from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base.callback import Callback, Stop, default_name
 from fkeras.training.callbacks.base.snapshot import weights_of
