@@ -6,6 +6,7 @@ other characters are literal, so those that reStructuredText would interpret are
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator, Sequence
 
@@ -40,7 +41,8 @@ def first_line(docstring: str | None) -> str:
 
 def section(docstring: str | None, title: str) -> str:
     """Returns the text of one section in one line, or "" if there is no such section."""
-    match = re.search(rf"^ *{title}:\n((?:(?: {{8}}.*)?\n)+)", f"{docstring or ''}\n", re.M)
+    text = f"{inspect.cleandoc(docstring or '')}\n"
+    match = re.search(rf"^{title}:\n((?:(?: {{4}}.*)?\n)+)", text, re.M)
     return " ".join(match[1].split()) if match else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 
@@ -111,11 +111,26 @@ class VarianceScaling(Initializer):
         )
 
 
-class GlorotUniform(Initializer):
-    """Draws uniform samples between -a and a = sqrt(6 / (fan_in + fan_out)).
+class _FanScaled(Initializer):
+    """Draws samples by the rule of `VarianceScaling` with fixed arguments.
 
-    Args:
+    Args of the family:
         seed: an integer to fold into the key; None for the unchanged key.
+    """
+
+    #: scale, mode and distribution
+    law: ClassVar[tuple[float, str, str]]
+
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
+        return scaled_by_fans(own_key(key, self.seed), shape, dtype, *self.law)
+
+
+class GlorotUniform(_FanScaled):
+    """Draws uniform samples between -a and a = sqrt(6 / (fan_in + fan_out)).
 
     Example:
         >>> import jax, fkeras as fk
@@ -128,19 +143,11 @@ class GlorotUniform(Initializer):
         Networks, https://proceedings.mlr.press/v9/glorot10a.html
     """
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
-    def __call__(
-        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
-    ) -> jax.Array:
-        return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_avg", "uniform")
+    law: ClassVar[tuple[float, str, str]] = (1.0, "fan_avg", "uniform")
 
 
-class GlorotNormal(Initializer):
+class GlorotNormal(_FanScaled):
     """Draws truncated normal samples with the variance 2 / (fan_in + fan_out).
-
-    Args:
-        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -153,21 +160,11 @@ class GlorotNormal(Initializer):
         Networks, https://proceedings.mlr.press/v9/glorot10a.html
     """
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
-    def __call__(
-        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
-    ) -> jax.Array:
-        return scaled_by_fans(
-            own_key(key, self.seed), shape, dtype, 1.0, "fan_avg", "truncated_normal"
-        )
+    law: ClassVar[tuple[float, str, str]] = (1.0, "fan_avg", "truncated_normal")
 
 
-class LecunNormal(Initializer):
+class LecunNormal(_FanScaled):
     """Draws truncated normal samples with the variance 1 / fan_in.
-
-    Args:
-        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -179,21 +176,11 @@ class LecunNormal(Initializer):
         LeCun et al. 1998, Efficient BackProp, http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf
     """
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
-    def __call__(
-        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
-    ) -> jax.Array:
-        return scaled_by_fans(
-            own_key(key, self.seed), shape, dtype, 1.0, "fan_in", "truncated_normal"
-        )
+    law: ClassVar[tuple[float, str, str]] = (1.0, "fan_in", "truncated_normal")
 
 
-class LecunUniform(Initializer):
+class LecunUniform(_FanScaled):
     """Draws uniform samples between -a and a = sqrt(3 / fan_in).
-
-    Args:
-        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -205,19 +192,11 @@ class LecunUniform(Initializer):
         LeCun et al. 1998, Efficient BackProp, http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf
     """
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
-    def __call__(
-        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
-    ) -> jax.Array:
-        return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_in", "uniform")
+    law: ClassVar[tuple[float, str, str]] = (1.0, "fan_in", "uniform")
 
 
-class HeNormal(Initializer):
+class HeNormal(_FanScaled):
     """Draws truncated normal samples with the variance 2 / fan_in.
-
-    Args:
-        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -229,21 +208,11 @@ class HeNormal(Initializer):
         He et al. 2015, Delving Deep into Rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
-    def __call__(
-        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
-    ) -> jax.Array:
-        return scaled_by_fans(
-            own_key(key, self.seed), shape, dtype, 2.0, "fan_in", "truncated_normal"
-        )
+    law: ClassVar[tuple[float, str, str]] = (2.0, "fan_in", "truncated_normal")
 
 
-class HeUniform(Initializer):
+class HeUniform(_FanScaled):
     """Draws uniform samples between -a and a = sqrt(6 / fan_in).
-
-    Args:
-        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -255,12 +224,7 @@ class HeUniform(Initializer):
         He et al. 2015, Delving Deep into Rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
-    def __call__(
-        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
-    ) -> jax.Array:
-        return scaled_by_fans(own_key(key, self.seed), shape, dtype, 2.0, "fan_in", "uniform")
+    law: ClassVar[tuple[float, str, str]] = (2.0, "fan_in", "uniform")
 
 
 INITIALIZERS = (

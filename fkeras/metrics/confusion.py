@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -157,26 +157,62 @@ def _listed(thresholds: Any, top_k: int | None) -> tuple[float, ...]:
     return thresholds if isinstance(thresholds, tuple) else (thresholds,)
 
 
-def _share(state: State, other_count: str) -> jax.Array:
-    true_positives = state["true_positives"]
-    share = divide_no_nan(true_positives, true_positives + state[other_count])
-    return share[0] if share.shape == (1,) else share
+class _Share(Metric):
+    """Share of true positives in the sum of true positives and another count.
 
-
-class Precision(Metric):
-    """Precision: true positives / (true positives + false positives).
-
-    See `Metric` for `name` and `dtype`.
-
-    Args:
+    Args of the family:
         thresholds: scores above which a prediction is positive: one number from 0 to 1, or
             several, with one result each. None for 0.5, or for no threshold with `top_k`.
         top_k: number of the largest scores of a sample that may be positive.
         class_id: the entry of the last axis that counts; None for all entries.
+        Other arguments: those of `Metric`.
 
-    Raises:
+    Raises of the family:
         ValueError: if a threshold is outside of [0, 1]; in `init` and `update`, if the predictions
             have fewer classes than `top_k` or `class_id` needs.
+    """
+
+    other_count: ClassVar[str]
+
+    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
+    top_k: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+
+    def init(self, y_pred: HasShape | None = None) -> State:
+        check_selection(self.label, y_pred, self.top_k, self.class_id)
+        shape = (len(_listed(self.thresholds, self.top_k)),)
+        return exact.zeros(["true_positives", self.other_count], shape, self.dtype)
+
+    def update(
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
+    ) -> State:
+        batch = decisions(
+            self.label,
+            y_true,
+            y_pred,
+            sample_weight,
+            mask,
+            self.dtype,
+            self.top_k,
+            self.class_id,
+        )
+        return add_counts(state, batch, _listed(self.thresholds, self.top_k))
+
+    def result(self, state: State) -> jax.Array:
+        true_positives = state["true_positives"]
+        share = divide_no_nan(true_positives, true_positives + state[self.other_count])
+        return share[0] if share.shape == (1,) else share
+
+
+class Precision(_Share):
+    """Precision: true positives / (true positives + false positives).
 
     Example:
         >>> import fkeras as fk
@@ -185,42 +221,13 @@ class Precision(Metric):
         Array(0.5, dtype=float32)
     """
 
-    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
-    top_k: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
-    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
+    other_count: ClassVar[str] = "false_positives"
+
     name: str | None = option(default="precision", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
-
-    def init(self, y_pred: HasShape | None = None) -> State:
-        check_selection(self.label, y_pred, self.top_k, self.class_id)
-        shape = (len(_listed(self.thresholds, self.top_k)),)
-        return exact.zeros(["true_positives", "false_positives"], shape, self.dtype)
-
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        return _add_counts(self, state, y_true, y_pred, sample_weight, mask)
-
-    def result(self, state: State) -> jax.Array:
-        return _share(state, "false_positives")
 
 
-class Recall(Metric):
+class Recall(_Share):
     """Recall: true positives / (true positives + false negatives).
-
-    See `Metric` for `name` and `dtype`.
-
-    Args:
-        Arguments: those of `Precision`.
-
-    Raises:
-        ValueError: if a threshold is outside of [0, 1]; in `init` and `update`, if the predictions
-            have fewer classes than `top_k` or `class_id` needs.
 
     Example:
         >>> import fkeras as fk
@@ -229,43 +236,9 @@ class Recall(Metric):
         Array(0.33333334, dtype=float32)
     """
 
-    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
-    top_k: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
-    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
+    other_count: ClassVar[str] = "false_negatives"
+
     name: str | None = option(default="recall", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
-
-    def init(self, y_pred: HasShape | None = None) -> State:
-        check_selection(self.label, y_pred, self.top_k, self.class_id)
-        shape = (len(_listed(self.thresholds, self.top_k)),)
-        return exact.zeros(["true_positives", "false_negatives"], shape, self.dtype)
-
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        return _add_counts(self, state, y_true, y_pred, sample_weight, mask)
-
-    def result(self, state: State) -> jax.Array:
-        return _share(state, "false_negatives")
-
-
-def _add_counts(
-    metric: Precision | Recall,
-    state: State,
-    y_true: Numbers,
-    y_pred: Any,
-    weight: Any,
-    mask: Numbers | None,
-) -> State:
-    batch_decisions = decisions(
-        metric.label, y_true, y_pred, weight, mask, metric.dtype, metric.top_k, metric.class_id
-    )
-    return add_counts(state, batch_decisions, _listed(metric.thresholds, metric.top_k))
 
 
 METRICS = (

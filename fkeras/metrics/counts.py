@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 
@@ -23,35 +23,47 @@ def _listed(thresholds: Any) -> tuple[float, ...]:
     return thresholds if isinstance(thresholds, tuple) else (thresholds,)
 
 
-def _add(
-    metric: _Count,
-    kind: str,
-    state: State,
-    y_true: Numbers,
-    y_pred: Any,
-    weight: Any,
-    mask: Numbers | None,
-) -> State:
-    batch_decisions = decisions(metric.label, y_true, y_pred, weight, mask, metric.dtype)
-    thresholds = metric.all_thresholds
-    # float32 counts each chunk exactly; `exact.add` keeps the sum of the chunks exact
-    for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in batch_decisions)):
-        counts = count(labels, scores, weights, thresholds)
-        state = exact.add(state, {"accumulator": counts[kind]})
-    return state
-
-
 class _Count(Metric):
-    """Base class of metrics with one sum for each threshold."""
+    """Base class of metrics with one sum for each threshold.
+
+    Args of the family:
+        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
+            several, with one result each; None for 0.5.
+        Other arguments: those of `Metric`.
+
+    Raises of the family:
+        ValueError: if a threshold is outside of [0, 1].
+    """
+
+    #: the count, one of `COUNTS`
+    kind: ClassVar[str]
+
+    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     @property
     def all_thresholds(self) -> tuple[float, ...]:
         """Thresholds as a tuple; (0.5,) by default."""
-        metric: Any = self  # each subclass declares the field `thresholds`
-        return _listed(metric.thresholds)
+        return _listed(self.thresholds)
 
     def init(self, y_pred: HasShape | None = None) -> State:
         return exact.zeros(["accumulator"], (len(self.all_thresholds),), self.dtype)
+
+    def update(
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
+    ) -> State:
+        batch = decisions(self.label, y_true, y_pred, sample_weight, mask, self.dtype)
+        # float32 counts each chunk exactly; `exact.add` keeps the sum of the chunks exact
+        for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in batch)):
+            counts = count(labels, scores, weights, self.all_thresholds)
+            state = exact.add(state, {"accumulator": counts[self.kind]})
+        return state
 
     def result(self, state: State) -> jax.Array:
         counts = state["accumulator"]
@@ -62,15 +74,6 @@ class _Count(Metric):
 class TruePositives(_Count):
     """Weighted number of targets 1 with a score above the threshold.
 
-    See `Metric` for `name` and `dtype`.
-
-    Args:
-        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
-            several, with one result each; None for 0.5.
-
-    Raises:
-        ValueError: if a threshold is outside of [0, 1].
-
     Example:
         >>> import fkeras as fk
         >>> metric = fk.metrics.TruePositives()
@@ -78,32 +81,13 @@ class TruePositives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
-    name: str | None = option(default="true_positives", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    kind: ClassVar[str] = "true_positives"
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        return _add(self, "true_positives", state, y_true, y_pred, sample_weight, mask)
+    name: str | None = option(default="true_positives", convert=text(optional=True), kw_only=True)
 
 
 class FalsePositives(_Count):
     """Weighted number of targets 0 with a score above the threshold.
-
-    See `Metric` for `name` and `dtype`.
-
-    Args:
-        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
-            several, with one result each; None for 0.5.
-
-    Raises:
-        ValueError: if a threshold is outside of [0, 1].
 
     Example:
         >>> import fkeras as fk
@@ -112,32 +96,13 @@ class FalsePositives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
-    name: str | None = option(default="false_positives", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    kind: ClassVar[str] = "false_positives"
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        return _add(self, "false_positives", state, y_true, y_pred, sample_weight, mask)
+    name: str | None = option(default="false_positives", convert=text(optional=True), kw_only=True)
 
 
 class TrueNegatives(_Count):
     """Weighted number of targets 0 with a score up to the threshold.
-
-    See `Metric` for `name` and `dtype`.
-
-    Args:
-        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
-            several, with one result each; None for 0.5.
-
-    Raises:
-        ValueError: if a threshold is outside of [0, 1].
 
     Example:
         >>> import fkeras as fk
@@ -146,32 +111,13 @@ class TrueNegatives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
-    name: str | None = option(default="true_negatives", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    kind: ClassVar[str] = "true_negatives"
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        return _add(self, "true_negatives", state, y_true, y_pred, sample_weight, mask)
+    name: str | None = option(default="true_negatives", convert=text(optional=True), kw_only=True)
 
 
 class FalseNegatives(_Count):
     """Weighted number of targets 1 with a score up to the threshold.
-
-    See `Metric` for `name` and `dtype`.
-
-    Args:
-        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
-            several, with one result each; None for 0.5.
-
-    Raises:
-        ValueError: if a threshold is outside of [0, 1].
 
     Example:
         >>> import fkeras as fk
@@ -180,19 +126,9 @@ class FalseNegatives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
-    name: str | None = option(default="false_negatives", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    kind: ClassVar[str] = "false_negatives"
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        return _add(self, "false_negatives", state, y_true, y_pred, sample_weight, mask)
+    name: str | None = option(default="false_negatives", convert=text(optional=True), kw_only=True)
 
 
 METRICS = (

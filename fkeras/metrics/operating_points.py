@@ -50,7 +50,19 @@ def precision(state: State) -> jax.Array:
 
 
 class _OperatingPoint(Metric):
-    """Base class of metrics with confusion counts at evenly spaced thresholds."""
+    """Base class of metrics with confusion counts at evenly spaced thresholds.
+
+    Args of the family:
+        num_thresholds: number of thresholds, evenly spaced from 0 to 1.
+        class_id: the entry of the last axis that counts; None for all entries.
+        Other arguments: those of `Metric`.
+
+    Raises of the family:
+        ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
+    """
+
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     @property
     def _counting(self) -> tuple[int, int | None]:
@@ -92,10 +104,6 @@ class SensitivityAtSpecificity(_OperatingPoint):
 
     Args:
         specificity: minimum specificity, from 0 to 1.
-        Other arguments: those of `PrecisionAtRecall`.
-
-    Raises:
-        ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
 
     Example:
         >>> import fkeras as fk
@@ -108,7 +116,6 @@ class SensitivityAtSpecificity(_OperatingPoint):
     name: str | None = option(
         default="sensitivity_at_specificity", convert=text(optional=True), kw_only=True
     )
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
     specificity: Real = option(convert=probability)
     num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
     class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
@@ -122,10 +129,6 @@ class SpecificityAtSensitivity(_OperatingPoint):
 
     Args:
         sensitivity: minimum sensitivity, from 0 to 1.
-        Other arguments: those of `PrecisionAtRecall`.
-
-    Raises:
-        ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
 
     Example:
         >>> import fkeras as fk
@@ -138,7 +141,6 @@ class SpecificityAtSensitivity(_OperatingPoint):
     name: str | None = option(
         default="specificity_at_sensitivity", convert=text(optional=True), kw_only=True
     )
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
     sensitivity: Real = option(convert=probability)
     num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
     class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
@@ -152,12 +154,6 @@ class PrecisionAtRecall(_OperatingPoint):
 
     Args:
         recall: minimum recall, from 0 to 1.
-        num_thresholds: number of thresholds, evenly spaced from 0 to 1.
-        class_id: the entry of the last axis that counts; None for all entries.
-        Other arguments: those of `Metric`.
-
-    Raises:
-        ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
 
     Example:
         >>> import fkeras as fk
@@ -170,7 +166,6 @@ class PrecisionAtRecall(_OperatingPoint):
     name: str | None = option(
         default="precision_at_recall", convert=text(optional=True), kw_only=True
     )
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
     recall: Real = option(convert=probability)
     num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
     class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
@@ -184,10 +179,6 @@ class RecallAtPrecision(_OperatingPoint):
 
     Args:
         precision: minimum precision, from 0 to 1.
-        Other arguments: those of `PrecisionAtRecall`.
-
-    Raises:
-        ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
 
     Example:
         >>> import fkeras as fk
@@ -199,7 +190,6 @@ class RecallAtPrecision(_OperatingPoint):
     name: str | None = option(
         default="recall_at_precision", convert=text(optional=True), kw_only=True
     )
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
     precision: Real = option(convert=probability)
     num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
     class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))

@@ -147,12 +147,10 @@ class _Overlap(Metric):
 
     @property
     def _number(self) -> int:
-        metric: Any = self  # each subclass but BinaryIoU declares the field `num_classes`
-        return metric.num_classes
+        """Number of classes."""
+        raise NotImplementedError
 
     def init(self, y_pred: HasShape | None = None) -> State:
-        if y_pred is not None and not getattr(self, "sparse_y_pred", True):
-            _check_scores(self, y_pred.shape)
         return exact.zeros([_TABLE], (self._number, self._number), self.dtype)
 
     def result(self, state: State) -> jax.Array:
@@ -160,23 +158,72 @@ class _Overlap(Metric):
         return mean_overlap(table, getattr(self, "target_class_ids", range(self._number)))
 
 
-def _numbers(metric: Any, y: Any, sparse: bool) -> jax.Array:
-    y = as_operand(y, "y_true or y_pred")
-    if not sparse:
-        _check_scores(metric, y.shape)
-        # `argmax` of one-hot targets gives class numbers, so all variants share one matrix
-        y = jnp.argmax(y, axis=metric.axis)
-    return y.astype("int32")
+class _ClassOverlap(_Overlap):
+    """Base class of the IoU metrics of any number of classes.
 
+    Args of the family:
+        num_classes: number of classes.
+        target_class_ids: classes to average; classes that do not occur are excluded.
+        dtype: dtype of the counts.
+        ignore_class: a class number whose samples do not count.
+        sparse_y_true: whether targets are class numbers instead of one-hot.
+        sparse_y_pred: whether predictions are class numbers instead of one score per class.
+        axis: the class axis of one-hot targets and of scores.
+        Other arguments: those of `Metric`.
+    """
 
-def _check_scores(metric: Any, shape: Sequence[Any]) -> None:
-    """Rejects one-hot targets and scores of more classes than the confusion matrix has."""
-    classes = shape[metric.axis] if -len(shape) <= metric.axis < len(shape) else None
-    if isinstance(classes, int) and classes > metric.num_classes:
-        raise ValueError(
-            f"{metric.label}: expected at most {metric.num_classes} classes along axis "
-            f"{metric.axis}, received shape {format_shape(shape)}. Write num_classes={classes}."
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
+    num_classes: Integer = option(convert=_classes)
+    ignore_class: OptionalInteger = option(
+        default=None, convert=integer(optional=True), kw_only=True
+    )
+    sparse_y_pred: bool = option(default=True, convert=boolean, kw_only=True)
+    axis: Integer = option(default=-1, convert=integer(), kw_only=True)
+
+    @property
+    def _number(self) -> int:
+        return self.num_classes
+
+    @property
+    def _sparse_targets(self) -> bool:
+        """Whether targets are class numbers."""
+        return False
+
+    def init(self, y_pred: HasShape | None = None) -> State:
+        if y_pred is not None and not self.sparse_y_pred:
+            self._check_scores(y_pred.shape)
+        return super().init(y_pred)
+
+    def update(
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
+    ) -> State:
+        labels = self._class_numbers(y_true, self._sparse_targets)
+        predicted = self._class_numbers(y_pred, self.sparse_y_pred)
+        return _add(
+            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
         )
+
+    def _class_numbers(self, y: Numbers, sparse: bool) -> jax.Array:
+        y = as_operand(y, "y_true or y_pred")
+        if not sparse:
+            self._check_scores(y.shape)
+            # `argmax` of one-hot targets gives class numbers, so all variants share one matrix
+            y = jnp.argmax(y, axis=self.axis)
+        return y.astype("int32")
+
+    def _check_scores(self, shape: Sequence[Any]) -> None:
+        """Rejects one-hot targets and scores of more classes than the confusion matrix has."""
+        classes = shape[self.axis] if -len(shape) <= self.axis < len(shape) else None
+        if isinstance(classes, int) and classes > self.num_classes:
+            raise ValueError(
+                f"{self.label}: expected at most {self.num_classes} classes along axis "
+                f"{self.axis}, received shape {format_shape(shape)}. Write num_classes={classes}."
+            )
 
 
 def _check_ids(metric: Any) -> None:
@@ -189,21 +236,11 @@ def _check_ids(metric: Any) -> None:
         )
 
 
-class IoU(_Overlap):
+class IoU(_ClassOverlap):
     """Mean IoU of chosen classes: intersection / union of true and predicted regions.
 
     The IoU of a class is tp / (tp + fp + fn). Counts are int32, so weights must be integers unless
     `dtype` is a float; Keras truncates fractional weights.
-
-    Args:
-        num_classes: number of classes.
-        target_class_ids: classes to average; classes that do not occur are excluded.
-        dtype: dtype of the counts.
-        ignore_class: a class number whose samples do not count.
-        sparse_y_true: whether targets are class numbers instead of one-hot.
-        sparse_y_pred: whether predictions are class numbers instead of one score per class.
-        axis: the class axis of one-hot targets and of scores.
-        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: if a class of `target_class_ids` is not below `num_classes`; in `init` and
@@ -218,32 +255,16 @@ class IoU(_Overlap):
     """
 
     name: str | None = option(default="io_u", convert=text(optional=True), kw_only=True)
-    num_classes: Integer = option(convert=_classes)
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
-    ignore_class: OptionalInteger = option(
-        default=None, convert=integer(optional=True), kw_only=True
-    )
     sparse_y_true: bool = option(default=True, convert=boolean, kw_only=True)
-    sparse_y_pred: bool = option(default=True, convert=boolean, kw_only=True)
-    axis: Integer = option(default=-1, convert=integer(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_ids(self)
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        labels = _numbers(self, y_true, self.sparse_y_true)
-        predicted = _numbers(self, y_pred, self.sparse_y_pred)
-        return _add(
-            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
-        )
+    @property
+    def _sparse_targets(self) -> bool:
+        return self.sparse_y_true
 
 
 class BinaryIoU(_Overlap):
@@ -252,7 +273,8 @@ class BinaryIoU(_Overlap):
     Args:
         target_class_ids: classes to average: 0, 1 or both.
         threshold: minimum score of a prediction of class 1.
-        Other arguments: those of `IoU`.
+        dtype: dtype of the counts.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: if a class is neither 0 nor 1; for weights as in `IoU`.
@@ -298,11 +320,8 @@ class BinaryIoU(_Overlap):
         return _add(self, state, labels, predicted, sample_weight, mask, 2)
 
 
-class MeanIoU(_Overlap):
+class MeanIoU(_ClassOverlap):
     """Mean IoU of all classes that occur.
-
-    Args:
-        Arguments: those of `IoU`.
 
     Raises:
         ValueError: if `num_classes` is below 1; for weights as in `IoU`.
@@ -315,35 +334,15 @@ class MeanIoU(_Overlap):
     """
 
     name: str | None = option(default="mean_io_u", convert=text(optional=True), kw_only=True)
-    num_classes: Integer = option(convert=_classes)
-    ignore_class: OptionalInteger = option(
-        default=None, convert=integer(optional=True), kw_only=True
-    )
     sparse_y_true: bool = option(default=True, convert=boolean, kw_only=True)
-    sparse_y_pred: bool = option(default=True, convert=boolean, kw_only=True)
-    axis: Integer = option(default=-1, convert=integer(), kw_only=True)
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        labels = _numbers(self, y_true, self.sparse_y_true)
-        predicted = _numbers(self, y_pred, self.sparse_y_pred)
-        return _add(
-            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
-        )
+    @property
+    def _sparse_targets(self) -> bool:
+        return self.sparse_y_true
 
 
-class OneHotIoU(_Overlap):
+class OneHotIoU(_ClassOverlap):
     """Mean IoU of chosen classes, for one-hot targets.
-
-    Args:
-        axis: the class axis.
-        Other arguments: those of `IoU`.
 
     Raises:
         ValueError: if a class of `target_class_ids` is not below `num_classes`; for weights as in
@@ -358,39 +357,16 @@ class OneHotIoU(_Overlap):
     """
 
     name: str | None = option(default="one_hot_io_u", convert=text(optional=True), kw_only=True)
-    num_classes: Integer = option(convert=_classes)
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
-    ignore_class: OptionalInteger = option(
-        default=None, convert=integer(optional=True), kw_only=True
-    )
     sparse_y_pred: bool = option(default=False, convert=boolean, kw_only=True)
-    axis: Integer = option(default=-1, convert=integer(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_ids(self)
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        labels = _numbers(self, y_true, False)
-        predicted = _numbers(self, y_pred, self.sparse_y_pred)
-        return _add(
-            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
-        )
 
-
-class OneHotMeanIoU(_Overlap):
+class OneHotMeanIoU(_ClassOverlap):
     """Mean IoU of all classes that occur, for one-hot targets.
-
-    Args:
-        axis: the class axis.
-        Other arguments: those of `IoU`.
 
     Raises:
         ValueError: if `num_classes` is below 1; for weights as in `IoU`.
@@ -406,26 +382,7 @@ class OneHotMeanIoU(_Overlap):
     name: str | None = option(
         default="one_hot_mean_io_u", convert=text(optional=True), kw_only=True
     )
-    num_classes: Integer = option(convert=_classes)
-    ignore_class: OptionalInteger = option(
-        default=None, convert=integer(optional=True), kw_only=True
-    )
     sparse_y_pred: bool = option(default=False, convert=boolean, kw_only=True)
-    axis: Integer = option(default=-1, convert=integer(), kw_only=True)
-
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        labels = _numbers(self, y_true, False)
-        predicted = _numbers(self, y_pred, self.sparse_y_pred)
-        return _add(
-            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
-        )
 
 
 METRICS = (

@@ -17,6 +17,7 @@ from fkeras.engine.config.policy_maps import policy_at, policy_map
 from fkeras.engine.config.quantized_policy import quantization
 from fkeras.engine.config.rules import Rule
 from fkeras.engine.config.serialization import decode, deserialize, encode, lookup, serialize
+from fkeras.engine.messages.docstrings import complete_docstring
 from fkeras.engine.messages.errors import add_note, suggest
 from fkeras.engine.messages.key_paths import add_key, within
 from fkeras.engine.migration_hints.arguments import unknown_argument
@@ -89,6 +90,7 @@ def make_dataclass(cls: type) -> None:
     """
     defines_init = "__init__" in cls.__dict__
     dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+    complete_docstring(cls, [field.name for field in _arguments(cls)])
     if not defines_init:
         cls.__init__ = _construct
         cls.__signature__ = _Signature()
@@ -129,6 +131,12 @@ def _construct(self: Any, *args: Any, **kwargs: Any) -> None:
     self.__post_init__()
 
 
+def _arguments(cls: type) -> list[dataclasses.Field]:
+    """Returns the fields that are arguments of the constructor, in the order of the signature."""
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    return sorted(fields, key=lambda field: bool(field.kw_only))
+
+
 class _Signature:
     """The constructor's signature for `help` and editors, computed at each access.
 
@@ -143,10 +151,9 @@ class _Signature:
                 kinds[bool(f.kw_only)],
                 default=inspect.Parameter.empty if f.default is dataclasses.MISSING else f.default,
             )
-            for f in dataclasses.fields(owner)
-            if f.init
+            for f in _arguments(owner)
         ]
-        return inspect.Signature(sorted(parameters, key=lambda p: p.kind))
+        return inspect.Signature(parameters)
 
 
 def convert_fields(obj: Any) -> None:
@@ -347,8 +354,9 @@ def describe(obj: Any, omitted: Collection[str] = ()) -> str:
     """
     arguments = []
     positional = True
-    fields = [f for f in dataclasses.fields(obj) if f.init and f.name not in omitted]
-    for field in sorted(fields, key=lambda f: bool(f.kw_only)):
+    for field in _arguments(type(obj)):
+        if field.name in omitted:
+            continue
         value = getattr(obj, field.name)
         default = field.default
         convert = field.metadata.get(_CONVERT)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 
 from fkeras import initializers
-from fkeras.engine import Context, Layer, Output, option, weight
-from fkeras.engine.config.converters import boolean, choice, integer, probability
-from fkeras.engine.config.field_types import OptionalInteger, Real
-from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine import Layer, option, weight
+from fkeras.engine.config.converters import boolean, choice
 from fkeras.engine.tree.axes import AxisNames
 from fkeras.layers.attention.scored import (
-    attend_by_scores,
-    check_widths,
+    ScoredAttention,
     query_value_key,
-    without_default_rows,
 )
 
 
@@ -53,7 +49,14 @@ def concatenation_scores(
     return total if features is None else features * total
 
 
-class Attention(Layer):
+class _Score(Layer):
+    """Options of the scores of `Attention`, the first of its arguments."""
+
+    use_scale: bool = option(default=False, convert=boolean)
+    score_mode: str = option(default="dot", convert=choice("dot", "concat"))
+
+
+class Attention(ScoredAttention, _Score):
     """Computes `softmax(query @ key^T) @ value`: Luong's attention.
 
     No query attends to a masked step of the value. A masked step of the query gives zeros. A query
@@ -63,15 +66,6 @@ class Attention(Layer):
         use_scale: whether to multiply the scores by a learned scalar.
         score_mode: "dot" for the dot product; "concat" for
             `weight * sum(tanh(scale * (query + key)))`.
-        dropout: probability of dropping an attention weight in training.
-        seed: folded into the key of each call; None uses the key alone.
-        empty_rows: result for queries that attend to no key: "zeros", or "keras" for the mean of
-            all values, as in Keras. Layers from Keras's files have "keras". Keyword only.
-
-    Call:
-        mask: [query_mask, value_mask], of shapes (b, t) and (b, s).
-        return_attention_scores: whether to also return the attention weights (b, t, s).
-        use_causal_mask: whether step t attends only to the steps up to t.
 
     Shapes:
         [(b, t, d), (b, s, f)] or [(b, t, d), (b, s, f), (b, s, d)]: query, value and key, where
@@ -92,24 +86,12 @@ class Attention(Layer):
         https://arxiv.org/abs/1508.04025
     """
 
-    use_scale: bool = option(default=False, convert=boolean)
-    score_mode: str = option(default="dot", convert=choice("dot", "concat"))
-    dropout: Real = option(default=0.0, convert=probability)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
-
     scale: jax.Array | None = weight(initializer=initializers.Ones(), axes="")
     concat_score_weight: jax.Array | None = weight(initializer=initializers.Ones(), axes="")
 
     @property
     def axis_names(self) -> AxisNames:
         return AxisNames()
-
-    supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
-
-    def get_config(self) -> dict[str, Any]:
-        return without_default_rows(super().get_config())
 
     @property
     def built(self) -> bool:
@@ -126,20 +108,7 @@ class Attention(Layer):
         concat = () if self.score_mode == "concat" else None
         return self.with_weights(key, scale=scale, concat_score_weight=concat)
 
-    def forward(
-        self,
-        context: Context,
-        inputs: Any,
-        *,
-        return_attention_scores: bool = False,
-        use_causal_mask: bool = False,
-    ) -> Output:
-        return attend_by_scores(
-            self, context, inputs, self._scores, return_attention_scores, use_causal_mask
-        )
-
     def _scores(self, query: jax.Array, key: jax.Array) -> jax.Array:
-        check_widths(self.where, (query.shape, key.shape))
         if self.score_mode == "concat":
             return concatenation_scores(query, key, self.scale, self.concat_score_weight)
         # scaling the query costs less than scaling the scores (b, t, s)

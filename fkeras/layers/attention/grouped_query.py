@@ -7,23 +7,14 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Spec, option
-from fkeras.engine.config.converters import boolean, either, integer, probability
-from fkeras.engine.config.field_types import (
-    Constraint,
-    Initializer,
-    Integer,
-    OptionalInteger,
-    Real,
-    Regularizer,
-)
+from fkeras.engine import Layer, Spec, option
+from fkeras.engine.config.converters import integer
+from fkeras.engine.config.field_types import Integer
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.projected import (
     PROJECTIONS,
     ProjectedAttention,
-    check_flash,
     projection,
     projection_options,
 )
@@ -32,7 +23,15 @@ from fkeras.nn.numerics.axes import format_shape
 _NAME = "GroupQueryAttention"
 
 
-class GroupQueryAttention(ProjectedAttention):
+class _Groups(Layer):
+    """Sizes of `GroupQueryAttention`, the first of its arguments."""
+
+    head_dim: Integer = option(convert=integer(minimum=1))
+    num_query_heads: Integer = option(convert=integer(minimum=1))
+    num_key_value_heads: Integer = option(convert=integer(minimum=1))
+
+
+class GroupQueryAttention(ProjectedAttention, _Groups):
     """Computes attention with groups of query heads that share one key head and one value head.
 
     With equal numbers of query and key heads this is multi-head attention, with one key head
@@ -45,10 +44,6 @@ class GroupQueryAttention(ProjectedAttention):
         num_key_value_heads: number of key and value heads; a divisor of `num_query_heads`.
         activity_regularizer: penalty on the outputs of the layer and of each projection, divided by
             the batch size.
-        Other arguments: those of `MultiHeadAttention`.
-
-    Call:
-        Arguments: those of `MultiHeadAttention`.
 
     Shapes:
         query (b, t, d), value (b, s, f), key (b, s, e), by default the value -> (b, t, d);
@@ -73,25 +68,6 @@ class GroupQueryAttention(ProjectedAttention):
         checkpoints (2023), https://arxiv.org/abs/2305.13245
     """
 
-    head_dim: Integer = option(convert=integer(minimum=1))
-    num_query_heads: Integer = option(convert=integer(minimum=1))
-    num_key_value_heads: Integer = option(convert=integer(minimum=1))
-    dropout: Real = option(default=0.0, convert=probability)
-    use_bias: bool = option(default=True, convert=boolean)
-    sliding_window: OptionalInteger = option(
-        default=None, convert=integer(minimum=1, optional=True)
-    )
-    flash_attention: bool | None = option(default=None, convert=either(boolean, optional=True))
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
-    use_gate: bool = option(default=False, convert=boolean)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
     # Keras's files store each projection under its private attribute
     keras_form: ClassVar[KerasForm] = dataclasses.replace(
         ProjectedAttention.keras_form, groups=FrozenDict({name: f"_{name}" for name in PROJECTIONS})
@@ -113,7 +89,6 @@ class GroupQueryAttention(ProjectedAttention):
                 f"received {self.num_query_heads} and {self.num_key_value_heads}. Each key head "
                 "serves the same number of query heads: give a divisor of num_query_heads."
             )
-        check_flash(self.where, self.flash_attention, self.dropout)
 
     @property
     def query_scale(self) -> float:

@@ -6,21 +6,16 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Spec, option
-from fkeras.engine.config.converters import axes, boolean, either, integer, probability, several
+from fkeras.engine import Layer, Spec, option
+from fkeras.engine.config.converters import axes, boolean, integer, probability, several
 from fkeras.engine.config.field_types import (
-    Constraint,
-    Initializer,
     Integer,
     OptionalInteger,
     OptionalSizes,
     Real,
-    Regularizer,
 )
 from fkeras.layers.attention.projected import (
     ProjectedAttention,
-    check_flash,
     projection,
     projection_options,
 )
@@ -49,7 +44,20 @@ def _attention_axes(value: Any) -> tuple[int, ...] | None:
     return (axes_or_axis,) if isinstance(axes_or_axis, int) else axes_or_axis
 
 
-class MultiHeadAttention(ProjectedAttention):
+class _Sizes(Layer):
+    """Sizes and axes of `MultiHeadAttention`, the first of its arguments."""
+
+    num_heads: Integer = option(convert=integer(minimum=1))
+    key_dim: Integer = option(convert=integer(minimum=1))
+    value_dim: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    # also fields of `ProjectedAttention`: here only for their position
+    dropout: Real = option(default=0.0, convert=probability)
+    use_bias: bool = option(default=True, convert=boolean)
+    output_shape: OptionalSizes = option(default=None, convert=_output_shape)
+    attention_axes: OptionalSizes = option(default=None, convert=_attention_axes)
+
+
+class MultiHeadAttention(ProjectedAttention, _Sizes):
     """Computes `softmax(q @ k^T / sqrt(key_dim)) @ v` for each head, and mixes the heads.
 
     Each head projects query, key and value to q, k, v. No query attends to a masked value or key,
@@ -62,39 +70,9 @@ class MultiHeadAttention(ProjectedAttention):
         num_heads: number of heads.
         key_dim: size of a head's queries and keys.
         value_dim: size of a head's values; None for `key_dim`.
-        dropout: probability of dropping an attention weight in training.
-        use_bias: whether the projections have biases.
         output_shape: sizes that replace the query's last axis in the output; None for the size of
             this axis.
         attention_axes: axes that attention runs over; None for all between batch and features.
-        sliding_window: number of steps in each direction, including the step itself, that a step
-            attends to; None for all.
-        flash_attention: whether to use cuDNN's fused kernel, which needs a GPU and a 16-bit float
-            type; None is False. (Keras uses the kernel whenever possible.)
-        kernel_initializer: draws the kernels.
-        bias_initializer: draws the biases.
-        kernel_regularizer: penalty on each kernel.
-        bias_regularizer: penalty on each bias.
-        activity_regularizer: penalty on the output of each projection, divided by the batch size.
-        kernel_constraint: projection of the kernels after each update.
-        bias_constraint: projection of the biases after each update.
-        use_gate: whether to multiply the means by a sigmoid of an additional projection of the
-            query.
-        seed: folded into the key of each call; None uses the key alone.
-        quantization: "int8" or another mode of `fk.quantizers` for all projections, or a
-            dictionary by projection name, such as "query_dense"; None for floats. Keyword only.
-        projection_dtypes: dtype policies by projection name, where they differ from the layer's,
-            such as {"query_dense": "mixed_bfloat16"}; None for no difference. Keyword only.
-        empty_rows: result for queries that attend to no key: "zeros", or "keras" for Keras's rule.
-            Layers from Keras's files have "keras". Keyword only.
-
-    Call:
-        query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); None for the
-            masks of the inputs.
-        attention_mask: a mask (t, s), (b, t, s) or (b, heads, t, s).
-        return_attention_scores: whether to also return the attention weights (b, heads, t, s)
-            before dropout.
-        use_causal_mask: whether step t attends only to the steps up to t.
 
     Shapes:
         query (b, t, d), value (b, s, f), key (b, s, e), by default the value -> (b, t, d);
@@ -119,32 +97,10 @@ class MultiHeadAttention(ProjectedAttention):
 
     detaches_masks: ClassVar[bool] = True
 
-    num_heads: Integer = option(convert=integer(minimum=1))
-    key_dim: Integer = option(convert=integer(minimum=1))
-    value_dim: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
-    dropout: Real = option(default=0.0, convert=probability)
-    use_bias: bool = option(default=True, convert=boolean)
-    output_shape: OptionalSizes = option(default=None, convert=_output_shape)
-    attention_axes: OptionalSizes = option(default=None, convert=_attention_axes)
-    sliding_window: OptionalInteger = option(
-        default=None, convert=integer(minimum=1, optional=True)
-    )
-    flash_attention: bool | None = option(default=None, convert=either(boolean, optional=True))
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
-    use_gate: bool = option(default=False, convert=boolean)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.value_dim is None:
             object.__setattr__(self, "value_dim", self.key_dim)
-        check_flash(self.where, self.flash_attention, self.dropout)
 
     @property
     def query_scale(self) -> float:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import dataclasses
 import string
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import jax
 import jax.numpy as jnp
 
+from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, subkey
 from fkeras.engine.call.node import is_symbolic
-from fkeras.engine.config.converters import choice
+from fkeras.engine.config.converters import boolean, choice, either, integer, probability
+from fkeras.engine.config.field_types import (
+    Constraint,
+    Initializer,
+    OptionalInteger,
+    Real,
+    Regularizer,
+)
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer_types import Tensor
 from fkeras.engine.tree.axes import AxisNames, weight_letters
 from fkeras.engine.values.frozen import FrozenDict
+from fkeras.layers.attention.score_masks import score_mask
 from fkeras.layers.attention.scored import without_default_rows
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.dense import QuantizedDense
@@ -27,14 +36,7 @@ from fkeras.layers.quantized.projections import (
     quantization_of,
     read_policy_map,
 )
-from fkeras.nn.attention import (
-    attend,
-    attend_with_weights,
-    both,
-    causal_mask,
-    dot_product_attention,
-    window_mask,
-)
+from fkeras.nn.attention import attend, attend_with_weights, dot_product_attention
 from fkeras.nn.noise import dropout
 from fkeras.nn.numerics.axes import format_shape
 
@@ -44,8 +46,40 @@ PROJECTIONS = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_
 class ProjectedAttention(Layer):
     """Projects query, key and value to heads, attends, and projects back.
 
-    A subclass returns the projection layers from `projections`, and declares the fields `dropout`,
-    `seed`, `sliding_window`, `flash_attention` and `use_gate`.
+    A subclass returns the projection layers from `projections`. The fields of its sizes come first in
+    Keras's order of arguments: a base class on the right of this class declares them.
+
+    Args of the family:
+        dropout: probability of dropping an attention weight in training.
+        use_bias: whether the projections have biases.
+        sliding_window: number of steps in each direction, including the step itself, that a step
+            attends to; None for all.
+        flash_attention: whether to use cuDNN's fused kernel, which needs a GPU and a 16-bit float
+            type; None is False. (Keras uses the kernel whenever possible.)
+        kernel_initializer: draws the kernels.
+        bias_initializer: draws the biases.
+        kernel_regularizer: penalty on each kernel.
+        bias_regularizer: penalty on each bias.
+        activity_regularizer: penalty on the output of each projection, divided by the batch size.
+        kernel_constraint: projection of the kernels after each update.
+        bias_constraint: projection of the biases after each update.
+        use_gate: whether to multiply the means by a sigmoid of an additional projection of the
+            query.
+        seed: folded into the key of each call; None uses the key alone.
+        quantization: "int8" or another mode of `fk.quantizers` for all projections, or a
+            dictionary by projection name, such as "query_dense"; None for floats. Keyword only.
+        projection_dtypes: dtype policies by projection name, where they differ from the layer's,
+            such as {"query_dense": "mixed_bfloat16"}; None for no difference. Keyword only.
+        empty_rows: result for queries that attend to no key: "zeros", or "keras" for Keras's rule.
+            Layers from Keras's files have "keras". Keyword only.
+
+    Call of the family:
+        query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); None for the
+            masks of the inputs.
+        attention_mask: a mask (t, s), (b, t, s) or (b, heads, t, s).
+        return_attention_scores: whether to also return the attention weights (b, heads, t, s)
+            before dropout.
+        use_causal_mask: whether step t attends only to the steps up to t.
     """
 
     keras_form: ClassVar[KerasForm] = KerasForm(
@@ -54,6 +88,22 @@ class ProjectedAttention(Layer):
         training_default=None,
         groups=FrozenDict({"gate_dense": "_gate_dense"}),
     )
+
+    dropout: Real = option(default=0.0, convert=probability)
+    use_bias: bool = option(default=True, convert=boolean)
+    sliding_window: OptionalInteger = option(
+        default=None, convert=integer(minimum=1, optional=True)
+    )
+    flash_attention: bool | None = option(default=None, convert=either(boolean, optional=True))
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    use_gate: bool = option(default=False, convert=boolean)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     #: configurations of `fk.quantizers` by field of the projection, or one for all projections
     quantization: Any = option(default=None, convert=quantization_of, kw_only=True)
@@ -76,12 +126,17 @@ class ProjectedAttention(Layer):
     #: whether Keras's layer removes the masks of its inputs, so that later calls lack them
     detaches_masks: ClassVar[bool] = False
 
-    def __post_init__(self: Any) -> None:
+    def __post_init__(self) -> None:
         super().__post_init__()
         # one mode for all projections also names the gate, which may not exist
         if self.quantization and not self.use_gate:
             configs = {name: q for name, q in self.quantization.items() if name != "gate_dense"}
             object.__setattr__(self, "quantization", FrozenDict(configs) or None)
+        if self.flash_attention and self.dropout > 0:
+            raise ValueError(
+                f"{self.where}: expected dropout=0 beside flash_attention=True, received "
+                f"{self.dropout}. The fused kernel has no dropout: turn off one of the two."
+            )
 
     def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
         """Returns for each child the unbuilt layer, and the shape to build it for."""
@@ -150,55 +205,48 @@ class ProjectedAttention(Layer):
         """Reads the configuration that `get_config` wrote; `custom_objects` holds user classes."""
         return super().from_config(read_policy_map(cls.__name__, config), custom_objects)
 
-    if TYPE_CHECKING:
-        # Keras's call takes query, value and key by name; `key` is also the PRNG key of JAX.
-        @overload
-        def __call__(
-            self,
-            query: Tensor,
-            value: Any = None,
-            key: Any = None,
-            *more: Any,
-            mask: Any = None,
-            **options: Any,
-        ) -> Tensor: ...
+    # Keras's call takes query, value and key by name; `key` is also the PRNG key of JAX
+    @overload
+    def __call__(
+        self,
+        query: Tensor,
+        value: Any = None,
+        key: Any = None,
+        *more: Any,
+        mask: Any = None,
+        **options: Any,
+    ) -> Tensor: ...
 
-        @overload
-        def __call__(
-            self,
-            query: Any = None,
-            value: Any = None,
-            key: Any = None,
-            *more: Any,
-            mask: Any = None,
-            **options: Any,
-        ) -> jax.Array: ...
+    @overload
+    def __call__(
+        self,
+        query: Any = None,
+        value: Any = None,
+        key: Any = None,
+        *more: Any,
+        mask: Any = None,
+        **options: Any,
+    ) -> jax.Array: ...
 
-        def __call__(self, *inputs: Any, **options: Any) -> Any: ...
+    def __call__(self, *inputs: Any, key: Any = None, **options: Any) -> Any:
+        """Computes the value of the layer on query, value and an optional key.
 
-        def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output: ...
+        The tensors may come by name; a `key` that is a PRNG key is the key of the call.
+        """
+        inputs, key, options = _by_position(self.where, inputs, key, options)
+        return super().__call__(*inputs, key=key, **options)
 
-    else:
-
-        def __call__(self, *inputs: Any, key: Any = None, **options: Any) -> Any:
-            """Computes the value of the layer on query, value and an optional key.
-
-            The tensors may come by name; a `key` that is a PRNG key is the key of the call.
-            """
-            inputs, key, options = _by_position(self.where, inputs, key, options)
-            return super().__call__(*inputs, key=key, **options)
-
-        def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output:
-            """Returns the `Output` of the layer on query, value and an optional key."""
-            inputs, key, options = _by_position(self.where, inputs, key, options)
-            return super().apply(*inputs, key=key, **options)
+    def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output:
+        """Returns the `Output` of the layer on query, value and an optional key."""
+        inputs, key, options = _by_position(self.where, inputs, key, options)
+        return super().apply(*inputs, key=key, **options)
 
     def forward(
-        self: Any,
+        self,
         context: Context,
         query: jax.Array,
         value: Any = None,
-        key: Any = None,
+        source: Any = None,
         *,
         query_mask: Any = None,
         value_mask: Any = None,
@@ -207,60 +255,49 @@ class ProjectedAttention(Layer):
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> Output:
+        """Computes the `Output`; `source` is the tensor that Keras calls `key`, by default `value`."""
         self._check_inputs(query, value)
-        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
-        masks = (*masks, None, None)
-        if self.detaches_masks and context.attached is not None:
-            query_mask = None  # Keras's layer uses the attached mask instead
-        query_mask = masks[0] if query_mask is None else query_mask
-        value_mask = masks[1] if value_mask is None else value_mask
-        key_mask = (None if key is None else masks[2]) if key_mask is None else key_mask
-        key = value if key is None else key
+        masks = self._input_masks(context, query_mask, value_mask, key_mask, source is not None)
+        source = value if source is None else source
         if self.detaches_masks:
-            context.detach_masks(query, value, key)
+            context.detach_masks(query, value, source)
         if self.flash_attention and return_attention_scores:
             raise ValueError(
                 f"{self.where}: expected flash_attention=None or False where scores are returned, "
                 "received True. The fused kernel does not compute the scores: turn off one of the two."
             )
-        axes = self.axes_of_attention(query.ndim)
-        sides = (query.shape, value.shape, axes)
-        mask = _padding(query_mask, query.ndim, axes, of_keys=False)
-        mask = both(mask, _padding(value_mask, query.ndim, axes, of_keys=True))
-        mask = both(mask, _padding(key_mask, query.ndim, axes, of_keys=True))
-        mask = both(mask, _explicit(self.where, attention_mask, query.ndim, len(axes)))
-        projected = [
-            self._project(context, name, x)
-            for name, x in (("query_dense", query), ("key_dense", key), ("value_dense", value))
-        ]
-        arrays: list[jax.Array] = [out.value for out in projected]
-        if self.projection_dtypes:
-            # projections with different policies meet here, and strict promotion would reject them
-            with jax.numpy_dtype_promotion("standard"):
-                common = jnp.result_type(*(array.dtype for array in arrays))
-            arrays = [array.astype(common) for array in arrays]
-        q, k, v = arrays
-        with_dropout = self.dropout > 0 and context.training
-        scores = None
-        if return_attention_scores or with_dropout:
-            mask = both(mask, self._order(use_causal_mask, sides))
-            drop = self._drop(context) if with_dropout else None
-            y, scores = attend_with_weights(q, k, v, mask, None, self.query_scale, axes, drop)
         # Keras's rule for empty rows applies only here: its other paths give zero weights
-        elif query.ndim == 3 and self.dropout == 0:
-            window = self._order(False, sides)
+        is_plain = query.ndim == 3 and self.dropout == 0 and not return_attention_scores
+        axes = self.axes_of_attention(query.ndim)
+        mask = score_mask(
+            self.where,
+            query.shape,
+            value.shape,
+            axes,
+            masks,
+            attention_mask,
+            use_causal_mask and not is_plain,
+            self.sliding_window,
+        )
+        inputs = {"query_dense": query, "key_dense": source, "value_dense": value}
+        projected = [self._project(context, name, x) for name, x in inputs.items()]
+        q, k, v = self._of_one_dtype([out.value for out in projected])
+        drop = self._drop(context) if self.dropout > 0 and context.training else None
+        scores = None
+        if is_plain:
             y = dot_product_attention(
                 q,
                 k,
                 v,
-                mask=both(mask, window),
+                mask=mask,
                 scale=self.query_scale,
                 is_causal=use_causal_mask,
                 flash_attention=self.flash_attention,
                 empty_rows=self.empty_rows,
             )
+        elif return_attention_scores or drop is not None:
+            y, scores = attend_with_weights(q, k, v, mask, None, self.query_scale, axes, drop)
         else:
-            mask = both(mask, self._order(use_causal_mask, sides))
             y = attend(q, k, v, mask, None, self.query_scale, axes)
         if self.gate_dense is not None:
             gate = self._project(context, "gate_dense", query)
@@ -268,33 +305,37 @@ class ProjectedAttention(Layer):
         output = self._project(context, "output_dense", y)
         losses = tuple(loss for out in (*projected, output) for loss in out.losses)
         if return_attention_scores:
-            return Output((output.value, scores), losses=losses, mask=(query_mask, None))
-        return Output(output.value, losses=losses, mask=query_mask)
+            return Output((output.value, scores), losses=losses, mask=(masks[0], None))
+        return Output(output.value, losses=losses, mask=masks[0])
+
+    def _input_masks(
+        self, context: Context, query_mask: Any, value_mask: Any, key_mask: Any, has_source: bool
+    ) -> tuple[Any, Any, Any]:
+        """Returns the masks of query, value and key: explicit masks, else those of the inputs."""
+        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
+        masks = (*masks, None, None)
+        if self.detaches_masks and context.attached is not None:
+            query_mask = None  # Keras's layer uses the attached mask instead
+        return (
+            masks[0] if query_mask is None else query_mask,
+            masks[1] if value_mask is None else value_mask,
+            (masks[2] if has_source else None) if key_mask is None else key_mask,
+        )
+
+    def _of_one_dtype(self, arrays: list[jax.Array]) -> list[jax.Array]:
+        """Casts arrays of projections with different policies, which strict promotion would reject."""
+        if not self.projection_dtypes:
+            return arrays
+        with jax.numpy_dtype_promotion("standard"):
+            common = jnp.result_type(*(array.dtype for array in arrays))
+        return [array.astype(common) for array in arrays]
 
     def _project(self, context: Context, name: str, x: jax.Array) -> Output:
         return context.child(name).run(getattr(self, name), x)
 
-    def _drop(self: Any, context: Context) -> Callable[[jax.Array], jax.Array]:
-        key = context.key if self.seed is None else subkey(context.key, self.seed)
-        return lambda weights: dropout(key, weights, self.dropout)
-
-    def _order(self: Any, use_causal_mask: bool, sides: tuple) -> jax.Array | None:
-        """Returns the mask of the order of steps: causal, and limited to the window."""
-        query, value, axes = sides
-        if not use_causal_mask and self.sliding_window is None:
-            return None
-        if len(axes) != 1:
-            raise ValueError(
-                f"{self.where}: expected one attention axis with use_causal_mask or "
-                f"sliding_window, which depend on the order of steps, received the axes {axes}. "
-                "Set attention_axes to the time axis, or give an attention_mask."
-            )
-        sizes = query[axes[0]], value[axes[0]]
-        mask = causal_mask(*sizes) if use_causal_mask else None
-        if self.sliding_window is not None:
-            mask = both(mask, window_mask(*sizes, self.sliding_window))
-        assert mask is not None
-        return jnp.reshape(mask, (*(1,) * (len(query) - 1), *mask.shape))
+    def _drop(self, context: Context) -> Callable[[jax.Array], jax.Array]:
+        dropout_key = context.key if self.seed is None else subkey(context.key, self.seed)
+        return lambda weights: dropout(dropout_key, weights, self.dropout)
 
     def _check_inputs(self, query: Any, value: Any) -> None:
         if value is None:
@@ -326,16 +367,7 @@ def projection(rank: int, summed: int, sizes: Sequence[Any], **options: Any) -> 
     return EinsumDense(equation, shape, bias_axes=bias, **options)
 
 
-def check_flash(where: str, flash_attention: bool | None, dropout: float) -> None:
-    """Raises an error for flash attention with dropout, which the fused kernel does not support."""
-    if flash_attention and dropout > 0:
-        raise ValueError(
-            f"{where}: expected dropout=0 beside flash_attention=True, received {dropout}. The "
-            "fused kernel has no dropout: turn off one of the two."
-        )
-
-
-def projection_options(layer: Any) -> dict[str, Any]:
+def projection_options(layer: ProjectedAttention) -> dict[str, Any]:
     """Returns the arguments that every projection takes from its layer."""
     names = (
         *("use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer"),
@@ -366,33 +398,3 @@ def _by_position(where: str, inputs: tuple, key: Any, options: dict) -> tuple:
             f"beside {len(inputs)} inputs. Write layer(query, value), or layer(query, value, key)."
         )
     return inputs, key, options
-
-
-def _padding(mask: Any, rank: int, axes: tuple[int, ...], of_keys: bool) -> jax.Array | None:
-    """Reshapes the mask (b, t) of queries or (b, s) of keys to the axes of the scores."""
-    if mask is None:
-        return None
-    sizes = [*mask.shape, *(1,) * (rank - 1 - mask.ndim)]
-    batch_sizes = [n for i, n in enumerate(sizes) if i not in axes]
-    mask = jnp.reshape(mask if mask.dtype == jnp.bool_ else mask != 0, sizes)
-    mask = jnp.moveaxis(mask, axes, range(mask.ndim - len(axes), mask.ndim))
-    step_sizes, ones = [sizes[a] for a in axes], [1] * len(axes)
-    return jnp.reshape(
-        mask, (*batch_sizes, 1, *(ones + step_sizes if of_keys else step_sizes + ones))
-    )
-
-
-def _explicit(where: str, mask: Any, rank: int, attended: int) -> jax.Array | None:
-    """Reshapes a mask (t, s), (b, t, s) or (b, heads, t, s) to the axes of the scores."""
-    if mask is None:
-        return None
-    score_rank, min_rank = rank + attended, 2 * attended
-    if not min_rank <= mask.ndim <= score_rank:
-        raise ValueError(
-            f"{where}: expected an attention_mask with {min_rank} to {score_rank} axes, such as (b, t, s), "
-            f"received {format_shape(mask.shape)}. Its last axes are those of queries and keys."
-        )
-    mask = mask if mask.dtype == jnp.bool_ else mask != 0
-    leading_sizes = mask.shape[: mask.ndim - min_rank]
-    step_sizes = mask.shape[mask.ndim - min_rank :]
-    return jnp.reshape(mask, (*leading_sizes, *(1,) * (score_rank - mask.ndim), *step_sizes))

@@ -5,13 +5,13 @@ A base class implements all three; each subclass sets the number of spatial axes
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, option, weight
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
+from fkeras.engine import InputSpec, option, weight
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer
 from fkeras.engine.config.field_types import (
     Activation,
     Constraint,
@@ -25,7 +25,11 @@ from fkeras.engine.tree.axes import WHOLE, AxisNames
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
+from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
+    Windows1D,
+    Windows2D,
+    Windows3D,
     add_bias_and_activate,
     check_kernel_fits,
     check_steps,
@@ -37,8 +41,33 @@ from fkeras.nn.numerics.axes import channel_axis
 WHOLE_CHANNELS = FrozenDict({"i": WHOLE, "o": WHOLE})
 
 
-class _Convolution(Layer):
-    """Computes `activation(convolve(x, kernel) + bias)` over `rank` axes."""
+class _Convolution(Spatial):
+    """Computes `activation(convolve(x, kernel) + bias)` over `rank` axes.
+
+    Args of the family:
+        filters: number `f` of filters: the channels of the output.
+        strides: steps of the window along each axis.
+        padding: "valid" keeps windows inside the input; "same" pads with zeros, so that the output
+            has the size of the input with strides of 1.
+        dilation_rate: distance between the input cells that a kernel reads; above 1 only with
+            strides of 1.
+        groups: number of groups of channels; each group computes f / groups of the filters from
+            c / groups of the channels.
+        activation: activation function or its name; None is the identity.
+        use_bias: whether to add a bias.
+        kernel_initializer: draws the kernel.
+        bias_initializer: draws the bias.
+        kernel_regularizer: penalty on the kernel.
+        bias_regularizer: penalty on the bias.
+        activity_regularizer: penalty on the output, divided by the batch size.
+        kernel_constraint: projection of the kernel after each update.
+        bias_constraint: projection of the bias after each update.
+
+    Raises of the family:
+        ValueError: where `filters` is not a multiple of `groups`, or strides and dilation both
+            exceed 1; for inputs without a channel axis, with other channels than the kernel was
+            built for, or smaller than the kernel with padding "valid".
+    """
 
     filters: Integer = option(convert=integer(minimum=1))
     kernel_size: Sizes = option()
@@ -59,8 +88,6 @@ class _Convolution(Layer):
 
     kernel: jax.Array = weight()
     bias: jax.Array | None = weight()
-
-    rank: ClassVar[int]
 
     @property
     def axis_names(self) -> AxisNames:
@@ -117,25 +144,16 @@ def _next_multiple(number: int, divisor: int) -> int:
     return -(-number // divisor) * divisor
 
 
-class Conv1D(_Convolution):
+class Conv1D(Windows1D, _Convolution):
     """Computes `activation(convolve(x, kernel) + bias)` over a sequence.
 
     Args:
-        kernel_size: length of the window.
-        strides: step of the window.
-        padding: "valid" or "same" as in `Conv2D`. "causal" pads only the start, so that no output
-            depends on a later step.
-        data_format: "channels_last" (also None) for inputs (b, t, c), "channels_first" for
-            (b, c, t).
-        Other arguments: those of `Conv2D`.
+        padding: "valid" keeps windows inside the input; "same" pads with zeros, so that the output
+            has the size of the input with strides of 1; "causal" pads only the start, so that no
+            output depends on a later step.
 
     Shapes:
         (b, t, c) -> (b, t2, f); kernel (k, c / groups, f), bias (f,).
-
-    Raises:
-        ValueError: where `filters` is not a multiple of `groups`, or strides and dilation both
-            exceed 1; for inputs without a channel axis, with other channels than the kernel was
-            built for, or smaller than the kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -145,46 +163,14 @@ class Conv1D(_Convolution):
         (1, 14, 8)
     """
 
-    kernel_size: Sizes = option(convert=sizes(1))
-    strides: Sizes = option(default=1, convert=sizes(1))
     padding: str = option(default="valid", convert=choice("valid", "same", "causal"))
-    dilation_rate: Sizes = option(default=1, convert=sizes(1))
-
-    rank: ClassVar[int] = 1
 
 
-class Conv2D(_Convolution):
+class Conv2D(Windows2D, _Convolution):
     """Computes `activation(convolve(x, kernel) + bias)` over an image.
-
-    Args:
-        filters: number `f` of filters: the channels of the output.
-        kernel_size: height and width of the window; one integer sets both.
-        strides: steps of the window along height and width.
-        padding: "valid" keeps windows inside the input; "same" pads with zeros, so that the output
-            has the size of the input with strides of 1.
-        data_format: "channels_last" (also None) for inputs (b, h, w, c), "channels_first" for
-            (b, c, h, w).
-        dilation_rate: distance between the input cells that a kernel reads; above 1 only with
-            strides of 1.
-        groups: number of groups of channels; each group computes f / groups of the filters from
-            c / groups of the channels.
-        activation: activation function or its name; None is the identity.
-        use_bias: whether to add a bias.
-        kernel_initializer: draws the kernel.
-        bias_initializer: draws the bias.
-        kernel_regularizer: penalty on the kernel.
-        bias_regularizer: penalty on the bias.
-        activity_regularizer: penalty on the output, divided by the batch size.
-        kernel_constraint: projection of the kernel after each update.
-        bias_constraint: projection of the bias after each update.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, f); kernel (kh, kw, c / groups, f), bias (f,).
-
-    Raises:
-        ValueError: where `filters` is not a multiple of `groups`, or strides and dilation both
-            exceed 1; for inputs without a channel axis, with other channels than the kernel was
-            built for, or smaller than the kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -194,30 +180,12 @@ class Conv2D(_Convolution):
         (1, 26, 26, 8)
     """
 
-    kernel_size: Sizes = option(convert=sizes(2))
-    strides: Sizes = option(default=1, convert=sizes(2))
-    dilation_rate: Sizes = option(default=1, convert=sizes(2))
 
-    rank: ClassVar[int] = 2
-
-
-class Conv3D(_Convolution):
+class Conv3D(Windows3D, _Convolution):
     """Computes `activation(convolve(x, kernel) + bias)` over a volume.
-
-    Args:
-        kernel_size: sizes of the window along the three axes; one integer sets all.
-        strides: steps of the window along the three axes.
-        data_format: "channels_last" (also None) for inputs (b, d1, d2, d3, c), "channels_first" for
-            (b, c, d1, d2, d3).
-        Other arguments: those of `Conv2D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, f); kernel (k1, k2, k3, c / groups, f), bias (f,).
-
-    Raises:
-        ValueError: where `filters` is not a multiple of `groups`, or strides and dilation both
-            exceed 1; for inputs without a channel axis, with other channels than the kernel was
-            built for, or smaller than the kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -226,12 +194,6 @@ class Conv3D(_Convolution):
         >>> layer(jnp.ones((1, 8, 8, 8, 1))).shape
         (1, 6, 6, 6, 8)
     """
-
-    kernel_size: Sizes = option(convert=sizes(3))
-    strides: Sizes = option(default=1, convert=sizes(3))
-    dilation_rate: Sizes = option(default=1, convert=sizes(3))
-
-    rank: ClassVar[int] = 3
 
 
 # Keras's aliases

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, option, weight
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
+from fkeras.engine import InputSpec, option, weight
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer
 from fkeras.engine.config.field_types import (
     Activation,
     Constraint,
@@ -22,7 +22,10 @@ from fkeras.engine.tree.axes import WHOLE, AxisNames
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import output_letters, window_letters
+from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
+    Windows1D,
+    Windows2D,
     add_bias_and_activate,
     check_kernel_fits,
     known_channels,
@@ -31,8 +34,21 @@ from fkeras.nn.convolution import convolve_depthwise
 from fkeras.nn.numerics.axes import channel_axis
 
 
-class _DepthwiseConvolution(Layer):
-    """Computes `activation(convolve_depthwise(x, kernel) + bias)` over `rank` axes."""
+class _DepthwiseConvolution(Spatial):
+    """Computes `activation(convolve_depthwise(x, kernel) + bias)` over `rank` axes.
+
+    Args of the family:
+        depth_multiplier: number `m` of filters, and of output channels, for each input channel.
+        depthwise_initializer: draws the kernel.
+        depthwise_regularizer: penalty on the kernel.
+        depthwise_constraint: projection of the kernel after each update.
+        dilation_rate: distance between the input cells that a kernel reads.
+        Other arguments: those of `Conv2D`, without `filters` and `groups`.
+
+    Raises of the family:
+        ValueError: for inputs without a channel axis, with other channels than the kernel was
+            built for, or smaller than the kernel with padding "valid".
+    """
 
     kernel_size: Sizes = option()
     strides: Sizes = option(default=1)
@@ -53,8 +69,6 @@ class _DepthwiseConvolution(Layer):
     # Keras names the weight `kernel`, but its options `depthwise_initializer` and so on
     kernel: jax.Array = weight(prefix="depthwise")
     bias: jax.Array | None = weight()
-
-    rank: ClassVar[int]
 
     @property
     def axis_names(self) -> AxisNames:
@@ -87,20 +101,11 @@ class _DepthwiseConvolution(Layer):
         return add_bias_and_activate(self, y)
 
 
-class DepthwiseConv1D(_DepthwiseConvolution):
+class DepthwiseConv1D(Windows1D, _DepthwiseConvolution):
     """Computes `activation(convolve_depthwise(x, kernel) + bias)` over a sequence.
-
-    Args:
-        kernel_size: length of the window.
-        data_format: as in `Conv1D`.
-        Other arguments: those of `DepthwiseConv2D`.
 
     Shapes:
         (b, t, c) -> (b, t2, c * m); kernel (k, c, m), bias (c * m,).
-
-    Raises:
-        ValueError: for inputs without a channel axis, with other channels than the kernel was
-            built for, or smaller than the kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -110,30 +115,12 @@ class DepthwiseConv1D(_DepthwiseConvolution):
         (1, 6, 6)
     """
 
-    kernel_size: Sizes = option(convert=sizes(1))
-    strides: Sizes = option(default=1, convert=sizes(1))
-    dilation_rate: Sizes = option(default=1, convert=sizes(1))
 
-    rank: ClassVar[int] = 1
-
-
-class DepthwiseConv2D(_DepthwiseConvolution):
+class DepthwiseConv2D(Windows2D, _DepthwiseConvolution):
     """Computes `activation(convolve_depthwise(x, kernel) + bias)` over an image.
-
-    Args:
-        depth_multiplier: number `m` of filters, and of output channels, for each input channel.
-        depthwise_initializer: draws the kernel.
-        depthwise_regularizer: penalty on the kernel.
-        depthwise_constraint: projection of the kernel after each update.
-        dilation_rate: distance between the input cells that a kernel reads.
-        Other arguments: those of `Conv2D`, without `filters` and `groups`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c * m); kernel (kh, kw, c, m), bias (c * m,).
-
-    Raises:
-        ValueError: for inputs without a channel axis, with other channels than the kernel was
-            built for, or smaller than the kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -142,9 +129,3 @@ class DepthwiseConv2D(_DepthwiseConvolution):
         >>> layer(jnp.ones((1, 8, 8, 3))).shape
         (1, 6, 6, 6)
     """
-
-    kernel_size: Sizes = option(convert=sizes(2))
-    strides: Sizes = option(default=1, convert=sizes(2))
-    dilation_rate: Sizes = option(default=1, convert=sizes(2))
-
-    rank: ClassVar[int] = 2

@@ -6,13 +6,13 @@ weights; a convolution has k * c * f.
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, option, weight
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
+from fkeras.engine import InputSpec, option, weight
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer
 from fkeras.engine.config.field_types import (
     Activation,
     Constraint,
@@ -26,7 +26,10 @@ from fkeras.engine.tree.axes import WHOLE, AxisNames
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
+from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
+    Windows1D,
+    Windows2D,
     add_bias_and_activate,
     check_kernel_fits,
     known_channels,
@@ -35,8 +38,29 @@ from fkeras.nn.convolution import convolve_separable
 from fkeras.nn.numerics.axes import channel_axis
 
 
-class _SeparableConvolution(Layer):
-    """Computes `activation(convolve_separable(x, ...) + bias)` over `rank` axes."""
+class _SeparableConvolution(Spatial):
+    """Computes `activation(convolve_separable(x, ...) + bias)` over `rank` axes.
+
+    Args of the family:
+        filters: number `f` of output channels, computed by the pointwise step.
+        dilation_rate: distance between the input cells that a depthwise kernel sees.
+        depth_multiplier: number `m` of outputs of the depthwise step for each input channel.
+        depthwise_initializer: draws the depthwise kernel.
+        pointwise_initializer: draws the pointwise kernel.
+        depthwise_regularizer: penalty on the depthwise kernel.
+        pointwise_regularizer: penalty on the pointwise kernel.
+        depthwise_constraint: projection of the depthwise kernel after each update.
+        pointwise_constraint: projection of the pointwise kernel after each update.
+        Other arguments: those of `Conv2D`, without `groups`.
+
+    Raises of the family:
+        ValueError: for inputs without a channel axis, with other channels than the kernels were
+            built for, or smaller than the depthwise kernel with padding "valid".
+
+    References of the family:
+        Chollet, 2017, Xception: deep learning with depthwise separable convolutions,
+        https://arxiv.org/abs/1610.02357
+    """
 
     filters: Integer = option(convert=integer(minimum=1))
     kernel_size: Sizes = option()
@@ -62,8 +86,6 @@ class _SeparableConvolution(Layer):
     depthwise_kernel: jax.Array = weight(prefix="depthwise")
     pointwise_kernel: jax.Array = weight(prefix="pointwise")
     bias: jax.Array | None = weight()
-
-    rank: ClassVar[int]
 
     @property
     def axis_names(self) -> AxisNames:
@@ -109,21 +131,12 @@ class _SeparableConvolution(Layer):
         return add_bias_and_activate(self, y)
 
 
-class SeparableConv1D(_SeparableConvolution):
+class SeparableConv1D(Windows1D, _SeparableConvolution):
     """Computes `activation(convolve_separable(x, ...) + bias)` over a sequence.
-
-    Args:
-        kernel_size: length of the window.
-        data_format: as in `Conv1D`.
-        Other arguments: those of `SeparableConv2D`.
 
     Shapes:
         (b, t, c) -> (b, t2, f); depthwise_kernel (k, c, m), pointwise_kernel
         (1, c * m, f), bias (f,).
-
-    Raises:
-        ValueError: for inputs without a channel axis, with other channels than the kernels were
-            built for, or smaller than the depthwise kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -131,41 +144,15 @@ class SeparableConv1D(_SeparableConvolution):
         >>> layer = layer.build(jax.random.key(0), (None, 8, 3))
         >>> layer(jnp.ones((1, 8, 3))).shape
         (1, 6, 4)
-
-    References:
-        Chollet, 2017, Xception: deep learning with depthwise separable convolutions,
-        https://arxiv.org/abs/1610.02357
     """
 
-    kernel_size: Sizes = option(convert=sizes(1))
-    strides: Sizes = option(default=1, convert=sizes(1))
-    dilation_rate: Sizes = option(default=1, convert=sizes(1))
 
-    rank: ClassVar[int] = 1
-
-
-class SeparableConv2D(_SeparableConvolution):
+class SeparableConv2D(Windows2D, _SeparableConvolution):
     """Computes `activation(convolve_separable(x, ...) + bias)` over an image.
-
-    Args:
-        filters: number `f` of output channels, computed by the pointwise step.
-        dilation_rate: distance between the input cells that a depthwise kernel sees.
-        depth_multiplier: number `m` of outputs of the depthwise step for each input channel.
-        depthwise_initializer: draws the depthwise kernel.
-        pointwise_initializer: draws the pointwise kernel.
-        depthwise_regularizer: penalty on the depthwise kernel.
-        pointwise_regularizer: penalty on the pointwise kernel.
-        depthwise_constraint: projection of the depthwise kernel after each update.
-        pointwise_constraint: projection of the pointwise kernel after each update.
-        Other arguments: those of `Conv2D`, without `groups`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, f); depthwise_kernel (kh, kw, c, m), pointwise_kernel
         (1, 1, c * m, f), bias (f,).
-
-    Raises:
-        ValueError: for inputs without a channel axis, with other channels than the kernels were
-            built for, or smaller than the depthwise kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -173,17 +160,7 @@ class SeparableConv2D(_SeparableConvolution):
         >>> layer = layer.build(jax.random.key(0), (None, 8, 8, 3))
         >>> layer(jnp.ones((1, 8, 8, 3))).shape
         (1, 6, 6, 4)
-
-    References:
-        Chollet, 2017, Xception: deep learning with depthwise separable convolutions,
-        https://arxiv.org/abs/1610.02357
     """
-
-    kernel_size: Sizes = option(convert=sizes(2))
-    strides: Sizes = option(default=1, convert=sizes(2))
-    dilation_rate: Sizes = option(default=1, convert=sizes(2))
-
-    rank: ClassVar[int] = 2
 
 
 # Keras's aliases

@@ -1,4 +1,4 @@
-"""Checks and the final step that the convolution layers share."""
+"""Fields, checks and the final step that the convolution layers share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,47 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import Spec, align
+from fkeras.engine import Spec, align, option
+from fkeras.engine.config.converters import sizes
+from fkeras.engine.config.field_types import Sizes
+from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes
 from fkeras.nn.numerics.axes import channel_axis, check_window
+
+
+class Windows1D(OverSequences):
+    """Layer with a kernel over sequences.
+
+    Args of the family:
+        kernel_size: length of the window.
+    """
+
+    kernel_size: Sizes = option(convert=sizes(1))
+    strides: Sizes = option(default=1, convert=sizes(1))
+    dilation_rate: Sizes = option(default=1, convert=sizes(1))
+
+
+class Windows2D(OverImages):
+    """Layer with a kernel over images.
+
+    Args of the family:
+        kernel_size: height and width of the window; one integer sets both.
+    """
+
+    kernel_size: Sizes = option(convert=sizes(2))
+    strides: Sizes = option(default=1, convert=sizes(2))
+    dilation_rate: Sizes = option(default=1, convert=sizes(2))
+
+
+class Windows3D(OverVolumes):
+    """Layer with a kernel over volumes.
+
+    Args of the family:
+        kernel_size: sizes of the window along the three axes; one integer sets all.
+    """
+
+    kernel_size: Sizes = option(convert=sizes(3))
+    strides: Sizes = option(default=1, convert=sizes(3))
+    dilation_rate: Sizes = option(default=1, convert=sizes(3))
 
 
 def check_steps(where: str, strides: Sequence[int], dilation_rate: Sequence[int]) -> None:

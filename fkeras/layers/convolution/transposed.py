@@ -8,12 +8,12 @@ respect to the input of the convolution. With strides above 1 the output is larg
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, option, weight
+from fkeras.engine import InputSpec, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
 from fkeras.engine.config.field_types import (
     Activation,
@@ -29,13 +29,38 @@ from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
-from fkeras.layers.convolution.sliding import add_bias_and_activate, check_steps, known_channels
+from fkeras.layers.common.ranks import Spatial
+from fkeras.layers.convolution.sliding import (
+    Windows1D,
+    Windows2D,
+    Windows3D,
+    add_bias_and_activate,
+    check_steps,
+    known_channels,
+)
 from fkeras.nn.convolution import convolve_transpose
 from fkeras.nn.numerics.axes import channel_axis
 
 
-class _TransposedConvolution(Layer):
-    """Computes `activation(convolve_transpose(x, kernel) + bias)` over `rank` axes."""
+class _TransposedConvolution(Spatial):
+    """Computes `activation(convolve_transpose(x, kernel) + bias)` over `rank` axes.
+
+    Args of the family:
+        strides: distance between the output windows of neighbouring input cells.
+        padding: "valid" returns all cells that the windows cover; "same" returns `strides` times
+            the size of the input.
+        output_padding: number of cells to add to the smallest possible size; below the strides.
+            With None, n input cells give (n - 1) * stride + max(extent, stride) cells with "valid",
+            and n * stride cells with "same".
+        dilation_rate: distance between the output cells that a kernel writes; above 1 only with
+            strides of 1.
+        Other arguments: those of `Conv2D`, without `groups`.
+
+    Raises of the family:
+        ValueError: where strides and dilation both exceed 1, or `output_padding` is not below the
+            strides; for inputs without a channel axis, or with other channels than the kernel was
+            built for.
+    """
 
     filters: Integer = option(convert=integer(minimum=1))
     kernel_size: Sizes = option()
@@ -56,8 +81,6 @@ class _TransposedConvolution(Layer):
 
     kernel: jax.Array = weight()
     bias: jax.Array | None = weight()
-
-    rank: ClassVar[int]
 
     @property
     def axis_names(self) -> AxisNames:
@@ -108,21 +131,11 @@ class _TransposedConvolution(Layer):
         return add_bias_and_activate(self, y)
 
 
-class Conv1DTranspose(_TransposedConvolution):
+class Conv1DTranspose(Windows1D, _TransposedConvolution):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over a sequence.
-
-    Args:
-        kernel_size, strides, output_padding, dilation_rate: one integer each.
-        data_format: as in `Conv1D`.
-        Other arguments: those of `Conv2DTranspose`.
 
     Shapes:
         (b, t, c) -> (b, t2, f); kernel (k, f, c), bias (f,).
-
-    Raises:
-        ValueError: where strides and dilation both exceed 1, or `output_padding` is not below the
-            strides; for inputs without a channel axis, or with other channels than the kernel was
-            built for.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -132,36 +145,14 @@ class Conv1DTranspose(_TransposedConvolution):
         (1, 16, 8)
     """
 
-    kernel_size: Sizes = option(convert=sizes(1))
-    strides: Sizes = option(default=1, convert=sizes(1))
     output_padding: OptionalSizes = option(default=None, convert=sizes(1, minimum=0, optional=True))
-    dilation_rate: Sizes = option(default=1, convert=sizes(1))
-
-    rank: ClassVar[int] = 1
 
 
-class Conv2DTranspose(_TransposedConvolution):
+class Conv2DTranspose(Windows2D, _TransposedConvolution):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over an image.
-
-    Args:
-        kernel_size: height and width of the window; one integer sets both.
-        strides: distance between the output windows of neighbouring input cells.
-        padding: "valid" returns all cells that the windows cover; "same" returns `strides` times
-            the size of the input.
-        output_padding: number of cells to add to the smallest possible size; below the strides.
-            With None, n input cells give (n - 1) * stride + max(extent, stride) cells with "valid",
-            and n * stride cells with "same".
-        dilation_rate: distance between the output cells that a kernel writes; above 1 only with
-            strides of 1.
-        Other arguments: those of `Conv2D`, without `groups`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, f); kernel (kh, kw, f, c), bias (f,).
-
-    Raises:
-        ValueError: where strides and dilation both exceed 1, or `output_padding` is not below the
-            strides; for inputs without a channel axis, or with other channels than the kernel was
-            built for.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -171,30 +162,14 @@ class Conv2DTranspose(_TransposedConvolution):
         (1, 14, 14, 8)
     """
 
-    kernel_size: Sizes = option(convert=sizes(2))
-    strides: Sizes = option(default=1, convert=sizes(2))
     output_padding: OptionalSizes = option(default=None, convert=sizes(2, minimum=0, optional=True))
-    dilation_rate: Sizes = option(default=1, convert=sizes(2))
-
-    rank: ClassVar[int] = 2
 
 
-class Conv3DTranspose(_TransposedConvolution):
+class Conv3DTranspose(Windows3D, _TransposedConvolution):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over a volume.
-
-    Args:
-        kernel_size, strides, output_padding, dilation_rate: three integers each; one integer sets
-            all.
-        data_format: as in `Conv3D`.
-        Other arguments: those of `Conv2DTranspose`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, f); kernel (k1, k2, k3, f, c), bias (f,).
-
-    Raises:
-        ValueError: where strides and dilation both exceed 1, or `output_padding` is not below the
-            strides; for inputs without a channel axis, or with other channels than the kernel was
-            built for.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -204,12 +179,7 @@ class Conv3DTranspose(_TransposedConvolution):
         (1, 8, 8, 8, 8)
     """
 
-    kernel_size: Sizes = option(convert=sizes(3))
-    strides: Sizes = option(default=1, convert=sizes(3))
     output_padding: OptionalSizes = option(default=None, convert=sizes(3, minimum=0, optional=True))
-    dilation_rate: Sizes = option(default=1, convert=sizes(3))
-
-    rank: ClassVar[int] = 3
 
 
 # Keras's aliases

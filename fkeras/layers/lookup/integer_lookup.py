@@ -48,7 +48,6 @@ class IntegerLookup(LookupLayer):
         oov_method: how to select one of several indices for an unknown integer: "floormod" by the
             remainder, "farmhash" by a hash of the decimal form.
         salt: one or two integers, the key of SipHash instead of FarmHash; only with "farmhash".
-        Other arguments: those of `StringLookup`.
 
     Shapes:
         (...) -> (...) of int32; "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v); otherwise

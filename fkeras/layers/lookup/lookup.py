@@ -8,7 +8,7 @@ and JSON contains the tokens. The first indices are those of the mask token (in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -77,23 +77,24 @@ class LookupFields:
 
 
 class LookupLayer(HostLayer, LookupFields):
-    """Looks up tokens in a vocabulary; a subclass declares the fields and reads the inputs."""
+    """Looks up tokens in a vocabulary; a subclass declares the fields and reads the inputs.
+
+    Args of the family:
+        max_tokens: largest number of tokens for `adapt`, including the special tokens; None for no
+            limit.
+        oov_token: result of `invert` for an unknown index.
+        vocabulary: the tokens, with or without the special tokens in front, or the path of a text
+            file with one token per line, which is read immediately.
+        idf_weights: a weight for each token, in the output mode "tf_idf".
+        output_mode: "int" for indices; "one_hot" for a vector per token; "multi_hot", "count" and
+            "tf_idf" for a vector per sample, with 1, the count, or the count times the weight for
+            each token that occurs.
+        pad_to_max_tokens: whether to pad vectors to the size `max_tokens`.
+        sparse: must be False: JAX's arrays are dense.
+        encoding: encoding of bytes.
+    """
 
     convert_vocabulary: ClassVar[Any] = None
-
-    if TYPE_CHECKING:
-        # Subclasses declare these fields, in Keras's order of arguments. A field here would change
-        # the order; a class variable is not a field.
-        vocabulary: ClassVar[tuple[Any, ...] | None]
-        idf_weights: ClassVar[tuple[float, ...] | None]
-        max_tokens: ClassVar[int | None]
-        num_oov_indices: ClassVar[int]
-        mask_token: ClassVar[Any]
-        oov_token: ClassVar[Any]
-        output_mode: ClassVar[str]
-        invert: ClassVar[bool]
-        sparse: ClassVar[bool]
-        pad_to_max_tokens: ClassVar[bool]
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -76,22 +76,10 @@ class StringLookup(LookupLayer):
     of the layer's value; `adapt` returns a copy with a learned vocabulary.
 
     Args:
-        max_tokens: largest number of tokens for `adapt`, including the special tokens; None for no
-            limit.
         num_oov_indices: number of indices for unknown strings; 0 rejects unknown strings. A hash
             selects one of several indices.
         mask_token: string of padding: index 0 in the output mode "int", dropped in other modes.
-        oov_token: result of `invert` for an unknown index.
-        vocabulary: the tokens, with or without the special tokens in front, or the path of a text
-            file with one token per line, which is read immediately.
-        idf_weights: a weight for each token, in the output mode "tf_idf".
         invert: whether to map indices to strings.
-        output_mode: "int" for indices; "one_hot" for a vector per string; "multi_hot", "count" and
-            "tf_idf" for a vector per sample, with 1, the count, or the count times the weight for
-            each token that occurs.
-        pad_to_max_tokens: whether to pad vectors to the size `max_tokens`.
-        sparse: must be False: JAX's arrays are dense.
-        encoding: encoding of bytes.
         salt: one or two integers, the key of SipHash for unknown strings; None for FarmHash.
 
     Shapes:

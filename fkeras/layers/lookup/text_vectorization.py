@@ -71,7 +71,6 @@ class TextVectorization(LookupLayer):
         output_sequence_length: length to which sequences are cut or padded, in the mode "int";
             None for the length of the longest sequence.
         ragged: must be False: JAX's arrays are dense.
-        Other arguments: those of `StringLookup`.
 
     Shapes:
         (b,) or (b, 1) -> (b, t) of int32, or (b, v). With split=None the input has an axis of

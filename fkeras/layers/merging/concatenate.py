@@ -55,7 +55,7 @@ class Concatenate(Layer):
 
     Args:
         axis: axis of the concatenation.
-        masks: rule for the mask of the result, see `Merge`. "all": a step is valid if the step is
+        masks: rule for the mask of the result, see `Add`. "all": a step is valid if the step is
             valid in every input that has a mask. "any": a step is valid if the step is valid in
             some input, as in Keras since 3.4. Along the time axis, masks are concatenated instead.
 

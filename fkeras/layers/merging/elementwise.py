@@ -97,7 +97,7 @@ def check_broadcast(where: str, inputs: Sequence[jax.Array]) -> None:
 class Merge(Layer):
     """Merges a list of tensors element by element; the base class of `Add`, `Multiply` and others.
 
-    Args:
+    Args of the family:
         masks: rule for the mask of the result. "all": a step is valid if the step is valid in every
             input that has a mask. "any": a step is valid if the step is valid in some input, and
             the result has no mask if some input has none; `Multiply`, `Maximum` and `Minimum`
@@ -105,11 +105,11 @@ class Merge(Layer):
             "any" for Keras's files with masks. Keras has no such argument: Keras computes "any" for
             a `.keras` file of this package, and rejects the JSON of a layer with "any".
 
-    Shapes:
+    Shapes of the family:
         list of (b, ...) -> (b, ...); axes of size 1 broadcast, and an input with fewer axes gets
         axes of size 1 after the batch axis.
 
-    Raises:
+    Raises of the family:
         ValueError: for inputs that are not a list, shapes that do not broadcast, or an unknown
             value of `masks`.
     """
@@ -162,12 +162,6 @@ class Merge(Layer):
 class Add(Merge):
     """Computes the sum of a list of tensors, element by element.
 
-    Args:
-        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
-
-    Shapes:
-        list of (b, ...) -> (b, ...); see `Merge`.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.layers.Add()([jnp.ones((1, 2)), jnp.ones((1, 2))])
@@ -181,11 +175,9 @@ class Add(Merge):
 class Subtract(Merge):
     """Computes the first of two tensors minus the second, element by element.
 
-    Args:
-        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
-
     Shapes:
-        list of two (b, ...) -> (b, ...); see `Merge`.
+        list of two (b, ...) -> (b, ...); axes of size 1 broadcast, and an input with fewer axes gets
+        axes of size 1 after the batch axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -201,12 +193,6 @@ class Subtract(Merge):
 
 class Multiply(Merge):
     """Computes the product of a list of tensors, element by element.
-
-    Args:
-        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
-
-    Shapes:
-        list of (b, ...) -> (b, ...); see `Merge`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -224,12 +210,6 @@ class Multiply(Merge):
 class Average(Merge):
     """Computes the mean of a list of tensors, element by element.
 
-    Args:
-        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
-
-    Shapes:
-        list of (b, ...) -> (b, ...); see `Merge`.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.layers.Average()([jnp.ones((1, 2)), jnp.zeros((1, 2))])
@@ -242,12 +222,6 @@ class Average(Merge):
 
 class Maximum(Merge):
     """Computes the largest of a list of tensors, element by element.
-
-    Args:
-        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
-
-    Shapes:
-        list of (b, ...) -> (b, ...); see `Merge`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -264,12 +238,6 @@ class Maximum(Merge):
 
 class Minimum(Merge):
     """Computes the smallest of a list of tensors, element by element.
-
-    Args:
-        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
-
-    Shapes:
-        list of (b, ...) -> (b, ...); see `Merge`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -11,27 +11,24 @@ bounds here are exact integers.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import jax
 
-from fkeras.engine import InputSpec, Layer, option
+from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, sizes
 from fkeras.engine.config.field_types import DataFormat, Sizes
+from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.pooling import adaptive_pool
 
 
-class _AdaptivePooling(Layer):
-    """Reduces `rank` axes to `output_size` windows."""
+class _AdaptivePooling(Spatial):
+    """Reduces `rank` axes to `output_size` windows.
+
+    Raises of the family:
+        ValueError: for sizes below 1, and inputs without a channel axis.
+    """
 
     output_size: Sizes = option()
     data_format: DataFormat = option(default=None, convert=data_format_name)
-
-    rank: ClassVar[int]
-
-    @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=self.rank + 2)
 
 
 class _AdaptiveAveragePooling(_AdaptivePooling):
@@ -51,19 +48,43 @@ class _AdaptiveMaxPooling(_AdaptivePooling):
         return adaptive_pool(x, self.output_size, "max", self.data_format)
 
 
-class AdaptiveAveragePooling1D(_AdaptiveAveragePooling):
+class _Windows1D(OverSequences):
+    """Adaptive pooling of sequences.
+
+    Args of the family:
+        output_size: number `n` of windows.
+    """
+
+    output_size: Sizes = option(convert=sizes(1))
+
+
+class _Windows2D(OverImages):
+    """Adaptive pooling of images.
+
+    Args of the family:
+        output_size: numbers `n` and `m` of windows along height and width; one integer sets both.
+    """
+
+    output_size: Sizes = option(convert=sizes(2))
+
+
+class _Windows3D(OverVolumes):
+    """Adaptive pooling of volumes.
+
+    Args of the family:
+        output_size: numbers of windows along the three axes; one integer sets all.
+    """
+
+    output_size: Sizes = option(convert=sizes(3))
+
+
+class AdaptiveAveragePooling1D(_Windows1D, _AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of a sequence.
 
     Integers become floats. An axis of length 0 gives 0.
 
-    Args:
-        Arguments: those of `AdaptiveMaxPooling1D`.
-
     Shapes:
         (b, t, c) -> (b, n, c).
-
-    Raises:
-        ValueError: for sizes below 1, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -72,24 +93,14 @@ class AdaptiveAveragePooling1D(_AdaptiveAveragePooling):
         Array([0.5, 2.5, 4.5], dtype=float32)
     """
 
-    output_size: Sizes = option(convert=sizes(1))
 
-    rank: ClassVar[int] = 1
-
-
-class AdaptiveAveragePooling2D(_AdaptiveAveragePooling):
+class AdaptiveAveragePooling2D(_Windows2D, _AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of an image.
 
     Integers become floats. An axis of length 0 gives 0.
 
-    Args:
-        Arguments: those of `AdaptiveMaxPooling2D`.
-
     Shapes:
         (b, h, w, c) -> (b, n, m, c).
-
-    Raises:
-        ValueError: for sizes below 1, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -99,24 +110,14 @@ class AdaptiveAveragePooling2D(_AdaptiveAveragePooling):
                [10.5, 12.5]], dtype=float32)
     """
 
-    output_size: Sizes = option(convert=sizes(2))
 
-    rank: ClassVar[int] = 2
-
-
-class AdaptiveAveragePooling3D(_AdaptiveAveragePooling):
+class AdaptiveAveragePooling3D(_Windows3D, _AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of a volume.
 
     Integers become floats. An axis of length 0 gives 0.
 
-    Args:
-        Arguments: those of `AdaptiveMaxPooling3D`.
-
     Shapes:
         (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).
-
-    Raises:
-        ValueError: for sizes below 1, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -126,25 +127,14 @@ class AdaptiveAveragePooling3D(_AdaptiveAveragePooling):
                [42.5, 50.5]], dtype=float32)
     """
 
-    output_size: Sizes = option(convert=sizes(3))
 
-    rank: ClassVar[int] = 3
-
-
-class AdaptiveMaxPooling1D(_AdaptiveMaxPooling):
+class AdaptiveMaxPooling1D(_Windows1D, _AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of a sequence.
 
     An axis of length 0 gives 0.
 
-    Args:
-        output_size: number `n` of windows.
-        data_format: as in `Conv1D`.
-
     Shapes:
         (b, t, c) -> (b, n, c).
-
-    Raises:
-        ValueError: for sizes below 1, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -153,25 +143,14 @@ class AdaptiveMaxPooling1D(_AdaptiveMaxPooling):
         Array([1., 3., 5.], dtype=float32)
     """
 
-    output_size: Sizes = option(convert=sizes(1))
 
-    rank: ClassVar[int] = 1
-
-
-class AdaptiveMaxPooling2D(_AdaptiveMaxPooling):
+class AdaptiveMaxPooling2D(_Windows2D, _AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of an image.
 
     An axis of length 0 gives 0.
 
-    Args:
-        output_size: numbers `n` and `m` of windows along height and width; one integer sets both.
-        data_format: as in `Conv2D`.
-
     Shapes:
         (b, h, w, c) -> (b, n, m, c).
-
-    Raises:
-        ValueError: for sizes below 1, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -181,25 +160,14 @@ class AdaptiveMaxPooling2D(_AdaptiveMaxPooling):
                [13., 15.]], dtype=float32)
     """
 
-    output_size: Sizes = option(convert=sizes(2))
 
-    rank: ClassVar[int] = 2
-
-
-class AdaptiveMaxPooling3D(_AdaptiveMaxPooling):
+class AdaptiveMaxPooling3D(_Windows3D, _AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of a volume.
 
     An axis of length 0 gives 0.
 
-    Args:
-        output_size: numbers of windows along the three axes; one integer sets all.
-        data_format: as in `Conv3D`.
-
     Shapes:
         (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).
-
-    Raises:
-        ValueError: for sizes below 1, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -208,7 +176,3 @@ class AdaptiveMaxPooling3D(_AdaptiveMaxPooling):
         Array([[21., 29.],
                [53., 61.]], dtype=float32)
     """
-
-    output_size: Sizes = option(convert=sizes(3))
-
-    rank: ClassVar[int] = 3

@@ -7,26 +7,28 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, InputSpec, Layer, Output, option
+from fkeras.engine import Context, Output, option
 from fkeras.engine.config.converters import boolean, data_format_name
 from fkeras.engine.config.field_types import DataFormat
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
 from fkeras.nn.numerics.extremes import largest
 from fkeras.nn.pooling import masked_mean
 
 
-class _GlobalPooling(Layer):
-    """Reduces `rank` axes to one value per channel."""
+class _GlobalPooling(Spatial):
+    """Reduces `rank` axes to one value per channel.
+
+    Args of the family:
+        keepdims: whether the pooled axes stay, with size 1.
+
+    Raises of the family:
+        ValueError: for inputs without a channel axis.
+    """
 
     data_format: DataFormat = option(default=None, convert=data_format_name)
     keepdims: bool = option(default=False, convert=boolean)
-
-    rank: ClassVar[int]
-
-    @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=self.rank + 2)
 
 
 class _GlobalMaxPooling(_GlobalPooling):
@@ -60,18 +62,11 @@ class _GlobalAveragePooling(_GlobalPooling):
         return Output(masked_mean(x, context.mask, self.data_format, self.keepdims))
 
 
-class GlobalMaxPooling1D(_GlobalMaxPooling):
+class GlobalMaxPooling1D(OverSequences, _GlobalMaxPooling):
     """Takes the largest value of each channel of a sequence.
-
-    Args:
-        data_format: as in `Conv1D`.
-        keepdims: whether the pooled axes stay, with size 1.
 
     Shapes:
         (b, t, c) -> (b, c), or (b, 1, c) with keepdims.
-
-    Raises:
-        ValueError: for inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -80,21 +75,12 @@ class GlobalMaxPooling1D(_GlobalMaxPooling):
         Array([[4., 5.]], dtype=float32)
     """
 
-    rank: ClassVar[int] = 1
 
-
-class GlobalMaxPooling2D(_GlobalMaxPooling):
+class GlobalMaxPooling2D(OverImages, _GlobalMaxPooling):
     """Takes the largest value of each channel of an image.
-
-    Args:
-        data_format: as in `Conv2D`.
-        keepdims: whether the pooled axes stay, with size 1.
 
     Shapes:
         (b, h, w, c) -> (b, c), or (b, 1, 1, c) with keepdims.
-
-    Raises:
-        ValueError: for inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -103,21 +89,12 @@ class GlobalMaxPooling2D(_GlobalMaxPooling):
         Array([[6., 7.]], dtype=float32)
     """
 
-    rank: ClassVar[int] = 2
 
-
-class GlobalMaxPooling3D(_GlobalMaxPooling):
+class GlobalMaxPooling3D(OverVolumes, _GlobalMaxPooling):
     """Takes the largest value of each channel of a volume.
-
-    Args:
-        data_format: as in `Conv3D`.
-        keepdims: whether the pooled axes stay, with size 1.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, c), or (b, 1, 1, 1, c) with keepdims.
-
-    Raises:
-        ValueError: for inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -126,23 +103,15 @@ class GlobalMaxPooling3D(_GlobalMaxPooling):
         Array([[14., 15.]], dtype=float32)
     """
 
-    rank: ClassVar[int] = 3
 
-
-class GlobalAveragePooling1D(_GlobalAveragePooling):
+class GlobalAveragePooling1D(OverSequences, _GlobalAveragePooling):
     """Takes the mean of each channel of a sequence.
 
     The mean excludes masked steps. A row whose steps are all masked gives 0 (in Keras NaN).
     Integers become floats.
 
-    Args:
-        Arguments: those of `GlobalMaxPooling1D`.
-
     Shapes:
         (b, t, c) -> (b, c), or (b, 1, c) with keepdims.
-
-    Raises:
-        ValueError: for inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -151,24 +120,17 @@ class GlobalAveragePooling1D(_GlobalAveragePooling):
         Array([[2., 3.]], dtype=float32)
     """
 
-    rank: ClassVar[int] = 1
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
 
 
-class GlobalAveragePooling2D(_GlobalAveragePooling):
+class GlobalAveragePooling2D(OverImages, _GlobalAveragePooling):
     """Takes the mean of each channel of an image.
 
     Integers become floats.
 
-    Args:
-        Arguments: those of `GlobalMaxPooling2D`.
-
     Shapes:
         (b, h, w, c) -> (b, c), or (b, 1, 1, c) with keepdims.
-
-    Raises:
-        ValueError: for inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -177,22 +139,14 @@ class GlobalAveragePooling2D(_GlobalAveragePooling):
         Array([[3., 4.]], dtype=float32)
     """
 
-    rank: ClassVar[int] = 2
 
-
-class GlobalAveragePooling3D(_GlobalAveragePooling):
+class GlobalAveragePooling3D(OverVolumes, _GlobalAveragePooling):
     """Takes the mean of each channel of a volume.
 
     Integers become floats.
 
-    Args:
-        Arguments: those of `GlobalMaxPooling3D`.
-
     Shapes:
         (b, d1, d2, d3, c) -> (b, c), or (b, 1, 1, 1, c) with keepdims.
-
-    Raises:
-        ValueError: for inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -200,8 +154,6 @@ class GlobalAveragePooling3D(_GlobalAveragePooling):
         >>> fk.layers.GlobalAveragePooling3D()(x)
         Array([[7., 8.]], dtype=float32)
     """
-
-    rank: ClassVar[int] = 3
 
 
 # Keras's aliases

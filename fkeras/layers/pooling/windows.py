@@ -11,26 +11,34 @@ With "same", an axis of length n gives ceil(n / stride) values, so none for n = 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import jax
 
-from fkeras.engine import InputSpec, Layer, option
+from fkeras.engine import option
 from fkeras.engine.config.converters import choice, data_format_name, sizes
 from fkeras.engine.config.field_types import DataFormat, OptionalSizes, Sizes
+from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.numerics.axes import check_window
 from fkeras.nn.pooling import average_pool, max_pool
 
 
-class _Pooling(Layer):
-    """Reduces each window over `rank` axes to one value."""
+class _Pooling(Spatial):
+    """Reduces each window over `rank` axes to one value.
+
+    Args of the family:
+        strides: steps of the window; None for the size of the window, so that windows do not
+            overlap.
+        padding: "valid" keeps windows inside the input, "same" gives ceil(size / stride) windows.
+
+    Raises of the family:
+        ValueError: for inputs without a channel axis, or smaller than the window with padding
+            "valid".
+    """
 
     pool_size: Sizes = option(default=2)
     strides: OptionalSizes = option(default=None)
     padding: str = option(default="valid", convert=choice("valid", "same"))
     data_format: DataFormat = option(default=None, convert=data_format_name)
-
-    rank: ClassVar[int]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,10 +46,6 @@ class _Pooling(Layer):
             # Keras writes the resolved strides: a layer must equal the layer read from its config.
             # The dataclass is frozen, so plain assignment raises.
             object.__setattr__(self, "strides", self.pool_size)
-
-    @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=self.rank + 2)
 
     def pool(self, function: Callable[..., jax.Array], x: jax.Array) -> jax.Array:
         """Applies `function` to the windows of `x` that the options of the layer define."""
@@ -66,20 +70,44 @@ class _AveragePooling(_Pooling):
         return self.pool(average_pool, x.astype(self.policy.compute_dtype))
 
 
-class MaxPooling1D(_MaxPooling):
-    """Takes the largest value of each window of a sequence.
+class _Windows1D(OverSequences):
+    """Pooling over windows of sequences.
 
-    Args:
+    Args of the family:
         pool_size: length of the window.
-        data_format: as in `Conv1D`.
-        Other arguments: those of `MaxPooling2D`.
+    """
+
+    pool_size: Sizes = option(default=2, convert=sizes(1))
+    strides: OptionalSizes = option(default=None, convert=sizes(1, optional=True))
+
+
+class _Windows2D(OverImages):
+    """Pooling over windows of images.
+
+    Args of the family:
+        pool_size: height and width of the window; one integer sets both.
+    """
+
+    pool_size: Sizes = option(default=2, convert=sizes(2))
+    strides: OptionalSizes = option(default=None, convert=sizes(2, optional=True))
+
+
+class _Windows3D(OverVolumes):
+    """Pooling over windows of volumes.
+
+    Args of the family:
+        pool_size: sizes of the window along the three axes; one integer sets all.
+    """
+
+    pool_size: Sizes = option(default=2, convert=sizes(3))
+    strides: OptionalSizes = option(default=None, convert=sizes(3, optional=True))
+
+
+class MaxPooling1D(_Windows1D, _MaxPooling):
+    """Takes the largest value of each window of a sequence.
 
     Shapes:
         (b, t, c) -> (b, t2, c).
-
-    Raises:
-        ValueError: for inputs without a channel axis, or smaller than the window with padding
-            "valid".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -88,29 +116,12 @@ class MaxPooling1D(_MaxPooling):
         Array([1., 3.], dtype=float32)
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(1))
-    strides: OptionalSizes = option(default=None, convert=sizes(1, optional=True))
 
-    rank: ClassVar[int] = 1
-
-
-class MaxPooling2D(_MaxPooling):
+class MaxPooling2D(_Windows2D, _MaxPooling):
     """Takes the largest value of each window of an image.
-
-    Args:
-        pool_size: height and width of the window; one integer sets both.
-        strides: steps of the window; None for the size of the window, so that windows do not
-            overlap.
-        padding: "valid" keeps windows inside the input, "same" gives ceil(size / stride) windows.
-        data_format: "channels_last" (also None) for inputs (b, h, w, c), "channels_first" for
-            (b, c, h, w).
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c).
-
-    Raises:
-        ValueError: for inputs without a channel axis, or smaller than the window with padding
-            "valid".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -120,26 +131,12 @@ class MaxPooling2D(_MaxPooling):
                [13., 15.]], dtype=float32)
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(2))
-    strides: OptionalSizes = option(default=None, convert=sizes(2, optional=True))
 
-    rank: ClassVar[int] = 2
-
-
-class MaxPooling3D(_MaxPooling):
+class MaxPooling3D(_Windows3D, _MaxPooling):
     """Takes the largest value of each window of a volume.
-
-    Args:
-        pool_size: sizes of the window along the three axes; one integer sets all.
-        data_format: as in `Conv3D`.
-        Other arguments: those of `MaxPooling2D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
-
-    Raises:
-        ValueError: for inputs without a channel axis, or smaller than the window with padding
-            "valid".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -149,26 +146,14 @@ class MaxPooling3D(_MaxPooling):
                [53., 61.]], dtype=float32)
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(3))
-    strides: OptionalSizes = option(default=None, convert=sizes(3, optional=True))
 
-    rank: ClassVar[int] = 3
-
-
-class AveragePooling1D(_AveragePooling):
+class AveragePooling1D(_Windows1D, _AveragePooling):
     """Takes the mean of each window of a sequence.
 
     With padding "same", the mean excludes padded cells. Integers become floats.
 
-    Args:
-        Arguments: those of `MaxPooling1D`.
-
     Shapes:
         (b, t, c) -> (b, t2, c).
-
-    Raises:
-        ValueError: for inputs without a channel axis, or smaller than the window with padding
-            "valid".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -177,26 +162,14 @@ class AveragePooling1D(_AveragePooling):
         Array([0.5, 2.5], dtype=float32)
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(1))
-    strides: OptionalSizes = option(default=None, convert=sizes(1, optional=True))
 
-    rank: ClassVar[int] = 1
-
-
-class AveragePooling2D(_AveragePooling):
+class AveragePooling2D(_Windows2D, _AveragePooling):
     """Takes the mean of each window of an image.
 
     With padding "same", the mean excludes padded cells. Integers become floats.
 
-    Args:
-        Arguments: those of `MaxPooling2D`.
-
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c).
-
-    Raises:
-        ValueError: for inputs without a channel axis, or smaller than the window with padding
-            "valid".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -206,26 +179,14 @@ class AveragePooling2D(_AveragePooling):
                [10.5, 12.5]], dtype=float32)
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(2))
-    strides: OptionalSizes = option(default=None, convert=sizes(2, optional=True))
 
-    rank: ClassVar[int] = 2
-
-
-class AveragePooling3D(_AveragePooling):
+class AveragePooling3D(_Windows3D, _AveragePooling):
     """Takes the mean of each window of a volume.
 
     With padding "same", the mean excludes padded cells. Integers become floats.
 
-    Args:
-        Arguments: those of `MaxPooling3D`.
-
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
-
-    Raises:
-        ValueError: for inputs without a channel axis, or smaller than the window with padding
-            "valid".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -234,11 +195,6 @@ class AveragePooling3D(_AveragePooling):
         Array([[10.5, 18.5],
                [42.5, 50.5]], dtype=float32)
     """
-
-    pool_size: Sizes = option(default=2, convert=sizes(3))
-    strides: OptionalSizes = option(default=None, convert=sizes(3, optional=True))
-
-    rank: ClassVar[int] = 3
 
 
 # Keras's aliases

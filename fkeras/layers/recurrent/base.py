@@ -28,8 +28,18 @@ from fkeras.nn.recurrence import Step, scan_sequence
 class Recurrent(Layer):
     """Scans a step along time; a subclass defines the step and the states.
 
-    Args:
-        Arguments: those of `RNN`, without `cell`.
+    Args of the family:
+        return_sequences: whether to return the outputs of all steps, or only the last output.
+        return_state: whether to also return the final states.
+        go_backwards: whether to start at the last step; outputs are in the order of computation.
+        stateful: whether a call starts from the final states of the previous call. The carry is
+            the layer's state, returned in `updates`, in training and in inference.
+        unroll: whether to unroll the loop over time: slower compilation; only for short sequences
+            of known length.
+        zero_output_for_mask: whether the output is 0 at masked steps, instead of the previous
+            output. Without return_sequences, the output is 0 if the last step is masked. Has no
+            effect with unroll, as in Keras.
+        activity_regularizer: penalty on the output.
     """
 
     # Keras's sequence layers hold a cell, and Keras's files hold no carry

@@ -10,46 +10,57 @@ dropout=1, and rejects steps of unknown sizes.
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 
-from fkeras import activations, constraints, initializers, regularizers
+from fkeras import activations
 from fkeras.engine import Context, InputSpec, option, subkey, weight
 from fkeras.engine.config.converters import (
-    boolean,
     choice,
     data_format_name,
     integer,
-    probability,
-    sizes,
 )
 from fkeras.engine.config.field_types import (
     Activation,
-    Constraint,
     DataFormat,
-    Initializer,
     Integer,
     OptionalInteger,
-    Real,
-    Regularizer,
     Sizes,
 )
 from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.axis_roles import window_letters
-from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
+from fkeras.layers.common.ranks import Spatial
+from fkeras.layers.convolution.sliding import (
+    Windows1D,
+    Windows2D,
+    Windows3D,
+    check_kernel_fits,
+    check_steps,
+    known_channels,
+)
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import open_forget_gate
+from fkeras.layers.recurrent.unit_steps import ForgetBias, Gates, Kernels, Penalties
 from fkeras.nn.convolution import convolve
 from fkeras.nn.numerics.axes import channel_axis
 from fkeras.nn.recurrence import Step, conv_lstm_step, draw_mask
 
 
-class _ConvLSTM(Recurrent):
-    """Scans `conv_lstm_step` along time, over `rank` spatial axes."""
+class _ConvSteps(Recurrent, Spatial):
+    """Scans convolutions of the steps of a sequence.
+
+    Args of the family:
+        filters: number `f` of channels of the two states and of the output.
+        strides: steps of the kernel over the input along each axis.
+        padding: "valid" or "same", for the input. The state is always padded as "same".
+        dilation_rate: distance between the input cells that the kernel reads; above 1 only with
+            strides of 1.
+        activation: function or its name; None is the identity.
+    """
 
     filters: Integer = option(convert=integer(minimum=1))
     kernel_size: Sizes = option()
@@ -58,27 +69,31 @@ class _ConvLSTM(Recurrent):
     data_format: DataFormat = option(default=None, convert=data_format_name)
     dilation_rate: Sizes = option(default=1)
     activation: Activation = option(default="tanh", convert=activations.get)
-    recurrent_activation: Activation = option(default="sigmoid", convert=activations.get)
-    use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    recurrent_initializer: Initializer = option(default="orthogonal", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    unit_forget_bias: bool = option(default=True, convert=boolean)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    recurrent_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    recurrent_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
-    dropout: Real = option(default=0.0, convert=probability)
-    recurrent_dropout: Real = option(default=0.0, convert=probability)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     kernel: jax.Array = weight()
     recurrent_kernel: jax.Array = weight(prefix="recurrent")
     bias: jax.Array | None = weight()
 
-    rank: ClassVar[int]
+
+class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
+    """Scans `conv_lstm_step` along time, over `rank` spatial axes.
+
+    Args of the family:
+        dropout: probability of dropping an input cell in training, drawn separately for each gate
+            and once for all steps.
+        recurrent_dropout: probability of dropping a cell of the state h, drawn in the same way.
+
+    Raises of the family:
+        ValueError: for strides with dilation, inputs without a channel axis or smaller than the
+            kernel with padding "valid", masks that are not (b, t), and initial states of a wrong
+            shape.
+
+    References of the family:
+        Shi et al., 2015, Convolutional LSTM network, https://arxiv.org/abs/1506.04214 (here
+        without the products of the gates with c).
+    """
+
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     @property
     def axis_names(self) -> AxisNames:
@@ -177,16 +192,14 @@ class _ConvLSTM(Recurrent):
         )
 
 
-class ConvLSTM1D(_ConvLSTM):
+class ConvLSTM1D(Windows1D, _ConvLSTM):
     """Computes `c = f * c + i * activation(g)`, `h = o * activation(c)` by convolutions along time.
 
     The gates are convolutions of a step (a sequence) and of the state h; see `conv_lstm_step`.
 
     Args:
-        kernel_size: length of the window.
         data_format: "channels_last" (also None) for inputs (b, t, s, c), "channels_first" for
             (b, t, c, s).
-        Other arguments: those of `ConvLSTM2D`.
 
     Call:
         initial_state: initial states, two arrays (b, s2, f).
@@ -196,46 +209,23 @@ class ConvLSTM1D(_ConvLSTM):
         with return_state a tuple of the output and the states h and c, both (b, s2, f).
         kernel (k, c, 4f), recurrent_kernel (k, f, 4f), bias (4f,).
 
-    Raises:
-        ValueError: as in `ConvLSTM2D`.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> layer = fk.layers.ConvLSTM1D(4, 3, padding="same", return_sequences=True)
         >>> layer = layer.build(jax.random.key(0), (None, None, 8, 3))
         >>> layer(jnp.ones((2, 5, 8, 3))).shape
         (2, 5, 8, 4)
-
-    References:
-        Shi et al., 2015, Convolutional LSTM network, https://arxiv.org/abs/1506.04214 (here
-        without the products of the gates with c).
     """
 
-    kernel_size: Sizes = option(convert=sizes(1))
-    strides: Sizes = option(default=1, convert=sizes(1))
-    dilation_rate: Sizes = option(default=1, convert=sizes(1))
 
-    rank: ClassVar[int] = 1
-
-
-class ConvLSTM2D(_ConvLSTM):
+class ConvLSTM2D(Windows2D, _ConvLSTM):
     """Computes `c = f * c + i * activation(g)`, `h = o * activation(c)` by convolutions along time.
 
     The gates are convolutions of a step (an image) and of the state h; see `conv_lstm_step`.
 
     Args:
-        filters: number `f` of channels of the two states and of the output.
-        kernel_size: height and width of the window; one integer sets both.
-        strides: steps of the kernel over the input along height and width.
-        padding: "valid" or "same", for the input. The state is always padded as "same".
         data_format: "channels_last" (also None) for inputs (b, t, h, w, c), "channels_first" for
             (b, t, c, h, w).
-        dilation_rate: distance between the input cells that the kernel reads; above 1 only with
-            strides of 1.
-        dropout: probability of dropping an input cell in training, drawn separately for each gate
-            and once for all steps.
-        recurrent_dropout: probability of dropping a cell of the state h, drawn in the same way.
-        Other arguments: those of `LSTM`, without `use_cudnn` and `implementation`.
 
     Call:
         initial_state: initial states, two arrays (b, h2, w2, f).
@@ -245,40 +235,23 @@ class ConvLSTM2D(_ConvLSTM):
         with return_state a tuple of the output and the states h and c, both (b, h2, w2, f).
         kernel (kh, kw, c, 4f), recurrent_kernel (kh, kw, f, 4f), bias (4f,).
 
-    Raises:
-        ValueError: for strides with dilation, inputs without a channel axis or smaller than the
-            kernel with padding "valid", masks that are not (b, t), and initial states of a wrong
-            shape.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> layer = fk.layers.ConvLSTM2D(4, 3, padding="same", return_sequences=True)
         >>> layer = layer.build(jax.random.key(0), (None, None, 8, 8, 3))
         >>> layer(jnp.ones((2, 5, 8, 8, 3))).shape
         (2, 5, 8, 8, 4)
-
-    References:
-        Shi et al., 2015, Convolutional LSTM network, https://arxiv.org/abs/1506.04214 (here
-        without the products of the gates with c).
     """
 
-    kernel_size: Sizes = option(convert=sizes(2))
-    strides: Sizes = option(default=1, convert=sizes(2))
-    dilation_rate: Sizes = option(default=1, convert=sizes(2))
 
-    rank: ClassVar[int] = 2
-
-
-class ConvLSTM3D(_ConvLSTM):
+class ConvLSTM3D(Windows3D, _ConvLSTM):
     """Computes `c = f * c + i * activation(g)`, `h = o * activation(c)` by convolutions along time.
 
     The gates are convolutions of a step (a volume) and of the state h; see `conv_lstm_step`.
 
     Args:
-        kernel_size: three sizes of the window; one integer sets all.
         data_format: "channels_last" (also None) for inputs (b, t, d1, d2, d3, c), "channels_first"
             for (b, t, c, d1, d2, d3).
-        Other arguments: those of `ConvLSTM2D`.
 
     Call:
         initial_state: initial states, two arrays (b, e1, e2, e3, f).
@@ -288,23 +261,10 @@ class ConvLSTM3D(_ConvLSTM):
         with return_state a tuple of the output and the states h and c, both (b, e1, e2, e3, f).
         kernel (k1, k2, k3, c, 4f), recurrent_kernel (k1, k2, k3, f, 4f), bias (4f,).
 
-    Raises:
-        ValueError: as in `ConvLSTM2D`.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> layer = fk.layers.ConvLSTM3D(4, 3, padding="same", return_sequences=True)
         >>> layer = layer.build(jax.random.key(0), (None, None, 4, 4, 4, 3))
         >>> layer(jnp.ones((2, 3, 4, 4, 4, 3))).shape
         (2, 3, 4, 4, 4, 4)
-
-    References:
-        Shi et al., 2015, Convolutional LSTM network, https://arxiv.org/abs/1506.04214 (here
-        without the products of the gates with c).
     """
-
-    kernel_size: Sizes = option(convert=sizes(3))
-    strides: Sizes = option(default=1, convert=sizes(3))
-    dilation_rate: Sizes = option(default=1, convert=sizes(3))
-
-    rank: ClassVar[int] = 3

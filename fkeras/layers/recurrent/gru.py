@@ -7,47 +7,39 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, option
-from fkeras.engine.config.converters import boolean, integer, probability
+from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import (
-    Activation,
-    Constraint,
-    Initializer,
     Integer,
     OptionalInteger,
-    Real,
-    Regularizer,
 )
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.gates import dropout_masks, implementation, use_cudnn, without_defaults
-from fkeras.layers.recurrent.unit_steps import UnitCell, UnitRecurrent, UnitStep
+from fkeras.layers.recurrent.unit_steps import (
+    Gates,
+    Kernels,
+    Penalties,
+    UnitCell,
+    UnitRecurrent,
+    UnitStep,
+)
 from fkeras.nn.recurrence import Step, gru_step
 
 
-class _GRU(UnitStep):
-    """Fields, weights and step that `GRU` and `GRUCell` share."""
+class _GRU(Penalties, Kernels, Gates, UnitStep):
+    """Fields, weights and step that `GRU` and `GRUCell` share.
 
-    recurrent_activation: Activation = option(default="sigmoid", convert=activations.get)
-    use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    recurrent_initializer: Initializer = option(default="orthogonal", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    recurrent_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    recurrent_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
-    dropout: Real = option(default=0.0, convert=probability)
-    recurrent_dropout: Real = option(default=0.0, convert=probability)
+    Args of the family:
+        reset_after: whether to apply the reset gate after the product with `recurrent_kernel`.
+    """
+
+    reset_after: bool = option(default=True, convert=boolean)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
-        # both subclasses declare `reset_after`, at different positions of their arguments
-        layer: Any = self
         u = self.units
         # two biases with reset_after: cuDNN's variant also adds a bias after the recurrent product
-        bias = (2, 3 * u) if layer.reset_after else (3 * u,)
+        bias = (2, 3 * u) if self.reset_after else (3 * u,)
         return self.with_weights(
             key,
             kernel=(x.shape[-1], 3 * u),
@@ -56,7 +48,6 @@ class _GRU(UnitStep):
         )
 
     def step_function(self, context: Context, x: jax.Array) -> Step:
-        layer: Any = self
         input_mask, recurrent_mask = dropout_masks(self, context, x, 3)
         return functools.partial(
             gru_step,
@@ -65,7 +56,7 @@ class _GRU(UnitStep):
             bias=self.bias,
             activation=self.activation,
             recurrent_activation=self.recurrent_activation,
-            reset_after=layer.reset_after,
+            reset_after=self.reset_after,
             input_mask=input_mask,
             recurrent_mask=recurrent_mask,
         )
@@ -73,10 +64,6 @@ class _GRU(UnitStep):
 
 class GRUCell(_GRU, UnitCell):
     """Computes one step of `GRU`: `(x, [h]) -> (h, [h])`.
-
-    Args:
-        reset_after: as in `GRU`.
-        Other arguments: those of `LSTMCell`, without `unit_forget_bias`.
 
     Shapes:
         (b, d), [(b, u)] -> (b, u), [(b, u)]; kernel (d, 3u), recurrent_kernel (u, 3u),
@@ -90,8 +77,6 @@ class GRUCell(_GRU, UnitCell):
         ((1, 3), 1)
     """
 
-    reset_after: bool = option(default=True, convert=boolean)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
     implementation: Integer = option(default=2, convert=implementation, kw_only=True)
 
     def get_config(self) -> dict[str, Any]:
@@ -100,11 +85,6 @@ class GRUCell(_GRU, UnitCell):
 
 class GRU(_GRU, UnitRecurrent):
     """Computes `h = z * h + (1 - z) * activation(g)` along time.
-
-    Args:
-        units: size `u` of the state and the output.
-        reset_after: whether to apply the reset gate after the product with `recurrent_kernel`.
-        Other arguments: those of `LSTM`, without `unit_forget_bias`.
 
     Call:
         initial_state: initial state, (b, u).
@@ -128,7 +108,6 @@ class GRU(_GRU, UnitRecurrent):
 
     cell_class: ClassVar[str | None] = "GRUCell"
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
     reset_after: bool = option(default=True, convert=boolean, kw_only=True)
     use_cudnn: bool | str = option(default="auto", convert=use_cudnn, kw_only=True)
     implementation: Integer = option(default=2, convert=implementation, kw_only=True)

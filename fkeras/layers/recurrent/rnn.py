@@ -36,17 +36,6 @@ class RNN(Recurrent):
     Args:
         cell: a layer with a `state_size` that is called as
             `cell(x_t, states) -> (output, new_states)`; or a list of cells, which are stacked.
-        return_sequences: whether to return the outputs of all steps, or only the last output.
-        return_state: whether to also return the final states.
-        go_backwards: whether to start at the last step; outputs are in the order of computation.
-        stateful: whether a call starts from the final states of the previous call. The carry is
-            the layer's state, returned in `updates`, in training and in inference.
-        unroll: whether to unroll the loop over time: slower compilation; only for short sequences
-            of known length.
-        zero_output_for_mask: whether the output is 0 at masked steps, instead of the previous
-            output. Without return_sequences, the output is 0 if the last step is masked. Has no
-            effect with unroll, as in Keras.
-        activity_regularizer: penalty on the output.
 
     Call:
         initial_state: initial states, a list with one array or tensor for each state.

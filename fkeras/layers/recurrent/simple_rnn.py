@@ -7,38 +7,22 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, option
-from fkeras.engine.config.converters import boolean, integer, probability
+from fkeras.engine.config.converters import integer
 from fkeras.engine.config.field_types import (
-    Constraint,
-    Initializer,
     OptionalInteger,
-    Real,
-    Regularizer,
 )
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.gates import dropout_masks
-from fkeras.layers.recurrent.unit_steps import UnitCell, UnitRecurrent, UnitStep
+from fkeras.layers.recurrent.unit_steps import Kernels, Penalties, UnitCell, UnitRecurrent, UnitStep
 from fkeras.nn.recurrence import Step, simple_rnn_step
 
 
-class _SimpleRNN(UnitStep):
+class _SimpleRNN(Penalties, Kernels, UnitStep):
     """Fields, weights and step that `SimpleRNN` and `SimpleRNNCell` share."""
 
-    use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    recurrent_initializer: Initializer = option(default="orthogonal", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    recurrent_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    recurrent_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
-    dropout: Real = option(default=0.0, convert=probability)
-    recurrent_dropout: Real = option(default=0.0, convert=probability)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
         u = self.units
@@ -61,9 +45,6 @@ class _SimpleRNN(UnitStep):
 class SimpleRNNCell(_SimpleRNN, UnitCell):
     """Computes one step of `SimpleRNN`: `(x, [h]) -> (h, [h])`.
 
-    Args:
-        Arguments: those of `SimpleRNN` up to `seed`.
-
     Shapes:
         (b, d), [(b, u)] -> (b, u), [(b, u)]; kernel (d, u), recurrent_kernel (u, u), bias (u,).
 
@@ -77,15 +58,9 @@ class SimpleRNNCell(_SimpleRNN, UnitCell):
 
     keras_form: ClassVar[KerasForm] = KerasForm(input_names=("sequence", "states"))
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
 
 class SimpleRNN(_SimpleRNN, UnitRecurrent):
     """Computes `h = activation(x_t @ kernel + h @ recurrent_kernel + bias)` along time.
-
-    Args:
-        units: size `u` of the state and of the output.
-        Other arguments: those of `LSTM` with the same names.
 
     Call:
         initial_state: initial state, (b, u).
@@ -102,5 +77,3 @@ class SimpleRNN(_SimpleRNN, UnitRecurrent):
     """
 
     cell_class: ClassVar[str | None] = "SimpleRNNCell"
-
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))

@@ -7,24 +7,32 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, InputSpec, Layer, Output, option, subkey
+from fkeras.engine import Context, Output, option, subkey
 from fkeras.engine.config.converters import data_format_name, integer, probability
 from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Real
+from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.noise import spatial_dropout
 
 
-class _SpatialDropout(Layer):
-    """Zeroes whole channels in training; a subclass defines the number of spatial axes."""
+class _SpatialDropout(Spatial):
+    """Zeroes whole channels in training; a subclass defines the number of spatial axes.
+
+    Args of the family:
+        rate: probability of dropping a channel, from 0 to 1.
+        seed: folded into the key of each call; None uses the key alone.
+
+    Raises of the family:
+        ValueError: for a rate outside of [0, 1]; in training without a key.
+
+    References of the family:
+        Tompson et al., 2014, Efficient object localization using convolutional networks,
+        https://arxiv.org/abs/1411.4280
+    """
 
     # subclasses declare `seed` and `data_format`, in Keras's order of arguments
     rate: Real = option(convert=probability)
 
-    rank: ClassVar[int]
     supports_masking: ClassVar[bool] = True
-
-    @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=self.rank + 2)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments; `trainable` only if False, as Keras lacks it."""
@@ -45,21 +53,24 @@ class _SpatialDropout(Layer):
         return Output(x, mask=context.mask)
 
 
-class SpatialDropout1D(_SpatialDropout):
+class _GridDropout(_SpatialDropout):
+    """Zeroes whole channels of images or volumes in training."""
+
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        return self._drop(context, x, self.seed, self.data_format)
+
+
+class SpatialDropout1D(OverSequences, _SpatialDropout):
     """Zeroes whole channels of a sequence in training; identity in inference.
 
     The remaining channels are divided by `1 - rate`. Adjacent steps are correlated, so dropping
     single elements would remove little information. Training draws from the key of the call.
 
-    Args:
-        rate: probability of dropping a channel, from 0 to 1.
-        seed: as in `Dropout`.
-
     Shapes:
         (b, t, c) -> (b, t, c).
-
-    Raises:
-        ValueError: for a rate outside of [0, 1]; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -67,36 +78,23 @@ class SpatialDropout1D(_SpatialDropout):
         >>> y = layer(jnp.ones((4, 5, 2)), training=True, key=jax.random.key(0))
         >>> bool((y == y[:, :1]).all()), sorted(set(y.ravel().tolist()))
         (True, [0.0, 2.0])
-
-    References:
-        Tompson et al., 2014, Efficient object localization using convolutional networks,
-        https://arxiv.org/abs/1411.4280
     """
 
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
-    rank: ClassVar[int] = 1
 
     def forward(self, context: Context, x: jax.Array) -> Output:
         # Keras's SpatialDropout1D has no data_format
         return self._drop(context, x, self.seed)
 
 
-class SpatialDropout2D(_SpatialDropout):
+class SpatialDropout2D(OverImages, _GridDropout):
     """Zeroes whole channels of an image in training; identity in inference.
 
     The remaining channels are divided by `1 - rate`. Adjacent pixels are correlated, so dropping
     single elements would remove little information. Training draws from the key of the call.
 
-    Args:
-        data_format: as in `Conv2D`.
-        Other arguments: those of `SpatialDropout1D`.
-
     Shapes:
         (b, h, w, c) -> (b, h, w, c).
-
-    Raises:
-        ValueError: for a rate outside of [0, 1]; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -104,36 +102,17 @@ class SpatialDropout2D(_SpatialDropout):
         >>> y = layer(jnp.ones((4, 5, 5, 2)), training=True, key=jax.random.key(0))
         >>> bool((y == y[:, :1, :1]).all())
         True
-
-    References:
-        Tompson et al., 2014, Efficient object localization using convolutional networks,
-        https://arxiv.org/abs/1411.4280
     """
 
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    rank: ClassVar[int] = 2
-
-    def forward(self, context: Context, x: jax.Array) -> Output:
-        return self._drop(context, x, self.seed, self.data_format)
-
-
-class SpatialDropout3D(_SpatialDropout):
+class SpatialDropout3D(OverVolumes, _GridDropout):
     """Zeroes whole channels of a volume in training; identity in inference.
 
     The remaining channels are divided by `1 - rate`. Adjacent cells are correlated, so dropping
     single elements would remove little information. Training draws from the key of the call.
 
-    Args:
-        data_format: as in `Conv3D`.
-        Other arguments: those of `SpatialDropout1D`.
-
     Shapes:
         (b, h, w, d, c) -> (b, h, w, d, c).
-
-    Raises:
-        ValueError: for a rate outside of [0, 1]; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -141,16 +120,4 @@ class SpatialDropout3D(_SpatialDropout):
         >>> y = layer(jnp.ones((4, 2, 2, 2, 3)), training=True, key=jax.random.key(0))
         >>> bool((y == y[:, :1, :1, :1]).all())
         True
-
-    References:
-        Tompson et al., 2014, Efficient object localization using convolutional networks,
-        https://arxiv.org/abs/1411.4280
     """
-
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-
-    rank: ClassVar[int] = 3
-
-    def forward(self, context: Context, x: jax.Array) -> Output:
-        return self._drop(context, x, self.seed, self.data_format)

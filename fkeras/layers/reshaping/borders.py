@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 
-from fkeras.engine import InputSpec, Layer, option
+from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, integer, sizes
 from fkeras.engine.config.field_types import Borders, DataFormat, Pair
 from fkeras.engine.config.rules import REJECTED, Rule
+from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
 from fkeras.nn.resampling import Pairs, crop, zero_pad
 
@@ -32,18 +33,12 @@ def _pairs(rank: int) -> Rule:
     return Rule("integers", words, parse, limits=(0, rank), hint=f"Give {((1, 1),) * rank}.")
 
 
-class _Border(Layer):
-    """Base class of layers that change the sizes of `rank` axes."""
+class _ZeroPadding(Spatial):
+    """Adds zeros before and after each axis.
 
-    rank: ClassVar[int]
-
-    @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=self.rank + 2)
-
-
-class _ZeroPadding(_Border):
-    """Adds zeros before and after each axis."""
+    Raises of the family:
+        ValueError: for negative numbers, and inputs without a channel axis.
+    """
 
     padding: Borders = option(default=1)
     data_format: DataFormat = option(default=None, convert=data_format_name)
@@ -67,8 +62,12 @@ def _cropped(layer: Any, x: jax.Array, pairs: Pairs, data_format: str) -> jax.Ar
     return crop(x, pairs, data_format)
 
 
-class _Cropping(_Border):
-    """Removes cells before and after each axis."""
+class _Cropping(Spatial):
+    """Removes cells before and after each axis.
+
+    Raises of the family:
+        ValueError: for negative numbers, and inputs without a remaining cell or a channel axis.
+    """
 
     cropping: Borders = option(default=1)
     data_format: DataFormat = option(default=None, convert=data_format_name)
@@ -77,18 +76,14 @@ class _Cropping(_Border):
         return _cropped(self, x, self.cropping, self.data_format)
 
 
-class ZeroPadding1D(_ZeroPadding):
+class ZeroPadding1D(OverSequences, _ZeroPadding):
     """Adds zeros around a sequence.
 
     Args:
         padding: cells to add at both ends: one number, or (before, after).
-        data_format: as in `Conv1D`.
 
     Shapes:
         (b, t, c) -> (b, t2, c).
-
-    Raises:
-        ValueError: for negative numbers, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -98,21 +93,15 @@ class ZeroPadding1D(_ZeroPadding):
 
     padding: Pair = option(default=1, convert=sizes(2, minimum=0))
 
-    rank: ClassVar[int] = 1
 
-
-class ZeroPadding2D(_ZeroPadding):
+class ZeroPadding2D(OverImages, _ZeroPadding):
     """Adds zeros around an image.
 
     Args:
         padding: cells to add: one number, (height, width), or ((top, bottom), (left, right)).
-        data_format: as in `Conv2D`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c).
-
-    Raises:
-        ValueError: for negative numbers, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -123,21 +112,15 @@ class ZeroPadding2D(_ZeroPadding):
 
     padding: Borders = option(default=1, convert=_pairs(2))
 
-    rank: ClassVar[int] = 2
 
-
-class ZeroPadding3D(_ZeroPadding):
+class ZeroPadding3D(OverVolumes, _ZeroPadding):
     """Adds zeros around a volume.
 
     Args:
         padding: cells to add: one number, one per axis, or (before, after) per axis.
-        data_format: as in `Conv3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
-
-    Raises:
-        ValueError: for negative numbers, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -148,11 +131,9 @@ class ZeroPadding3D(_ZeroPadding):
 
     padding: Borders = option(default=1, convert=_pairs(3))
 
-    rank: ClassVar[int] = 3
-
 
 # no `data_format`: Keras's Cropping1D has no such argument
-class Cropping1D(_Border):
+class Cropping1D(OverSequences):
     """Removes cells around a sequence.
 
     Args:
@@ -173,24 +154,18 @@ class Cropping1D(_Border):
 
     cropping: Pair = option(default=1, convert=sizes(2, minimum=0))
 
-    rank: ClassVar[int] = 1
-
     def call(self, x: jax.Array) -> jax.Array:
         return _cropped(self, x, (self.cropping,), "channels_last")
 
 
-class Cropping2D(_Cropping):
+class Cropping2D(OverImages, _Cropping):
     """Removes cells around an image.
 
     Args:
         cropping: cells to remove: one number, (height, width), or ((top, bottom), (left, right)).
-        data_format: as in `Conv2D`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c).
-
-    Raises:
-        ValueError: for negative numbers, and inputs without a remaining cell or a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -203,21 +178,15 @@ class Cropping2D(_Cropping):
     # Keras's default here is 0 cells, and 1 cell in Cropping1D and Cropping3D
     cropping: Borders = option(default=0, convert=_pairs(2))
 
-    rank: ClassVar[int] = 2
 
-
-class Cropping3D(_Cropping):
+class Cropping3D(OverVolumes, _Cropping):
     """Removes cells around a volume.
 
     Args:
         cropping: cells to remove: one number, one per axis, or (before, after) per axis.
-        data_format: as in `Conv3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
-
-    Raises:
-        ValueError: for negative numbers, and inputs without a remaining cell or a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -228,5 +197,3 @@ class Cropping3D(_Cropping):
     """
 
     cropping: Borders = option(default=1, convert=_pairs(3))
-
-    rank: ClassVar[int] = 3

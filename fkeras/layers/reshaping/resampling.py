@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import jax
 
-from fkeras.engine import InputSpec, Layer, option
+from fkeras.engine import option
 from fkeras.engine.config.converters import choice, data_format_name, integer, sizes
 from fkeras.engine.config.field_types import DataFormat, Integer, Sizes
+from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes
 from fkeras.nn.resampling import repeat, resize
 
 
-class _UpSampling(Layer):
-    """Base class of layers that enlarge `rank` axes."""
-
-    rank: ClassVar[int]
-
-    @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=self.rank + 2)
-
-
-class UpSampling1D(_UpSampling):
+class UpSampling1D(OverSequences):
     """Repeats each step of a sequence.
 
     Args:
@@ -43,18 +32,15 @@ class UpSampling1D(_UpSampling):
     # no `data_format`: Keras's UpSampling1D has no such argument
     size: Integer = option(default=2, convert=integer(minimum=1))
 
-    rank: ClassVar[int] = 1
-
     def call(self, x: jax.Array) -> jax.Array:
         return repeat(x, (self.size,))
 
 
-class UpSampling2D(_UpSampling):
+class UpSampling2D(OverImages):
     """Enlarges an image by integer factors.
 
     Args:
         size: factors of height and width; one integer sets both.
-        data_format: as in `Conv2D`.
         interpolation: "nearest" repeats cells; "bilinear", "bicubic", "lanczos3" and "lanczos5"
             interpolate between cells.
 
@@ -80,8 +66,6 @@ class UpSampling2D(_UpSampling):
         convert=choice("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"),
     )
 
-    rank: ClassVar[int] = 2
-
     def call(self, x: jax.Array) -> jax.Array:
         # repetition is exact and keeps integers; the other methods compute means of cells
         if self.interpolation == "nearest":
@@ -90,12 +74,11 @@ class UpSampling2D(_UpSampling):
         return resize(x, self.size, self.interpolation, self.data_format)
 
 
-class UpSampling3D(_UpSampling):
+class UpSampling3D(OverVolumes):
     """Repeats each cell of a volume.
 
     Args:
         size: number of repetitions along each of the three axes; one integer sets all.
-        data_format: as in `Conv3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, size[0] * d1, size[1] * d2, size[2] * d3, c).
@@ -113,8 +96,6 @@ class UpSampling3D(_UpSampling):
 
     size: Sizes = option(default=2, convert=sizes(3))
     data_format: DataFormat = option(default=None, convert=data_format_name)
-
-    rank: ClassVar[int] = 3
 
     def call(self, x: jax.Array) -> jax.Array:
         return repeat(x, self.size, self.data_format)

@@ -39,7 +39,6 @@ class RandomColorJitter(RandomImageLayer):
         contrast_factor: as in `RandomContrast`; None for no change.
         saturation_factor: as in `RandomSaturation`; None for no change.
         hue_factor: as in `RandomHue`; None for no change.
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b.

@@ -25,7 +25,6 @@ class RandomHue(RandomImageLayer):
     Args:
         factor: angle in half turns, in a random direction: two numbers from 0 to 1 between which
             each image draws, or one number f for (0, f).
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b.
@@ -68,7 +67,6 @@ class RandomSaturation(RandomImageLayer):
         factor: 0 for grayscale images, 0.5 for no change, 1 for pure colours: two numbers between
             which each image draws, or one number f for (0, f). Draws below 0 give grayscale
             images. (Keras documents (0, f) as well, but implements (-f, f).)
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b.
@@ -107,7 +105,6 @@ class RandomColorDegeneration(RandomImageLayer):
         factor: 0 for no change, 1 for grayscale: two numbers between which each image draws, or
             one number f for (0, f). Draws below 0 make colours stronger. (Keras documents (0, f)
             as well, but implements (-f, f).)
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b; images with one channel are unchanged.
@@ -144,7 +141,6 @@ class RandomGrayscale(RandomImageLayer):
 
     Args:
         factor: probability for each image, from 0 to 1.
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b; images with one channel are unchanged.

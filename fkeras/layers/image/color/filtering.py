@@ -39,7 +39,6 @@ class RandomGaussianBlur(RandomImageLayer):
         sigma: standard deviation in pixels: two numbers from 0 to 1 between which each image
             draws one for the width and one for the height, or one number s for (0, s). (Keras
             documents this too, but draws once for the whole batch.)
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -86,7 +85,6 @@ class RandomSharpness(RandomImageLayer):
     Args:
         factor: 0 for a blurred image, 0.5 for no change, 1 for a sharpened image: two numbers from
             0 to 1 between which each image draws, or one number f for (0, f).
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

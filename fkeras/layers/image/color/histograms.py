@@ -23,7 +23,6 @@ class AutoContrast(ImageLayer):
     Args:
         data_format: "channels_last" (also None) or "channels_first". (Keras uses the same axes
             for both, which mixes the channels of "channels_first" images.)
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -49,7 +48,6 @@ class Equalization(ImageLayer):
 
     Args:
         bins: number of levels.
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -77,7 +75,6 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
     Args:
         clip_limit: limit of the count of a level, as a multiple of the mean count; 0 for no limit.
         tile_grid_size: number of tiles along the height and along the width.
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b. Integer images stay integer, truncated.

@@ -34,7 +34,6 @@ class RandomInvert(RandomImageLayer):
     Args:
         factor: probability: two numbers from 0 to 1 between which each image draws its
             probability, or one number f for (0, f); (1, 1) to invert all images.
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -72,7 +71,6 @@ class Solarization(RandomImageLayer):
             scales only the upper number, contrary to its documentation.)
         threshold_factor: threshold as a fraction of the value range, in the same form. With 0 all
             pixels are inverted.
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -131,7 +129,6 @@ class RandomPosterization(RandomImageLayer):
         factor: number of bits to keep: two integers from 1 to 8 between which each image draws,
             or one integer n for (1, n). (Keras never draws the upper integer.)
         value_range: (lowest, highest) value of a pixel; the range is quantized to 8 bits.
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

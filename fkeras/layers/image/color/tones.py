@@ -22,11 +22,6 @@ class RandomBrightness(RandomImageLayer):
     Args:
         factor: brightness shift as a fraction of the value range, from -1 (black) to 1 (white): two
             numbers between which each image draws, or one number f for (-f, f).
-        value_range: (lowest, highest) value of a pixel; results are clipped to this range.
-        seed: folded into the key of each call; None uses the key alone.
-        data_format: "channels_last" (also None) or "channels_first".
-        bounding_box_format: format of the boxes, for example "xyxy". Layers that change only
-            colors leave boxes unchanged.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -74,7 +69,6 @@ class RandomContrast(RandomImageLayer):
             is (lower, upper), or one number from 0 to 1 for both. (Keras documents this too, but
             implements one number f as (0, f), so that contrast never decreases. Keras reads a
             config written by this layer as this layer does.)
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

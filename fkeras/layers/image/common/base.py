@@ -74,9 +74,16 @@ _box_format = choice(*FORMATS, optional=True)
 class ImageLayer(Layer):
     """Base class of layers that transform images with their labels, boxes and masks.
 
-    Args:
+    Args of the family:
+        value_range: (lowest, highest) value of a pixel; results are clipped to this range.
+        fill_mode: values outside the image: "reflect" (b a | a b c | c b), "wrap"
+            (b c | a b c | a b), "nearest" (a a | a b c | c c) or "constant" (k k | a b c | k k).
+        interpolation: "bilinear" or "nearest".
+        fill_value: the k of "constant".
+        seed: folded into the key of each call; None uses the key alone.
+        data_format: "channels_last" (also None) or "channels_first".
         bounding_box_format: format of the boxes, for example "xyxy"; required only if a layer that
-            moves boxes receives boxes.
+            moves boxes receives boxes. Layers that change only colors leave boxes unchanged.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -82,13 +82,6 @@ class RandomTranslation(MatrixLayer):
         height_factor: (lower, upper): downward shift as a fraction of the height, each from -1 to
             1; one number f means (-f, f).
         width_factor: (lower, upper): shift to the right as a fraction of the width.
-        fill_mode: values outside the image: "reflect" (b a | a b c | c b), "wrap"
-            (b c | a b c | a b), "nearest" (a a | a b c | c c) or "constant" (k k | a b c | k k).
-        interpolation: "bilinear" or "nearest".
-        seed: folded into the key of each call; None uses the key alone.
-        fill_value: the k of "constant".
-        data_format: "channels_last" (also None) or "channels_first".
-        bounding_box_format: format of the boxes, for example "xyxy"; required for boxes.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -132,7 +125,6 @@ class RandomRotation(MatrixLayer):
     Args:
         factor: (lower, upper), counterclockwise in fractions of a full turn, each from -1 to 1; one
             number f means (-f, f).
-        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -172,7 +164,6 @@ class RandomZoom(MatrixLayer):
         height_factor: (lower, upper), each above -1 and up to 1: relative change of the visible
             height, so that numbers above 0 shrink the image; one number f means (-f, f).
         width_factor: the same for the width; None to use the draw of the height.
-        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -237,7 +228,6 @@ class RandomShear(MatrixLayer):
         x_factor: horizontal shift of a row for each row below the first: (lower, upper), both
             from 0 to 1, or one number f, which means (-f, f).
         y_factor: vertical shift of a column for each column after the first, in the same form.
-        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

@@ -67,7 +67,6 @@ class CenterCrop(ImageLayer):
     Args:
         height: height of the result.
         width: width of the result.
-        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, height, width, c), the same without b.
@@ -120,7 +119,6 @@ class RandomCrop(RandomImageLayer):
     Args:
         height: height of the result.
         width: width of the result.
-        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, height, width, c), the same without b.

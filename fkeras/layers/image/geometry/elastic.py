@@ -70,7 +70,6 @@ class RandomElasticTransform(RandomImageLayer):
             means (0, f); both from 0 to 1.
         fill_mode: "mirror" (c b | a b c | b a), or a fill mode of `RandomTranslation`.
         value_range: (lowest, highest) value of a pixel.
-        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

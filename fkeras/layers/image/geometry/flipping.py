@@ -24,7 +24,6 @@ class RandomFlip(RandomImageLayer):
     Args:
         mode: "horizontal" (exchanges left and right), "vertical" (exchanges top and bottom), or
             "horizontal_and_vertical".
-        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

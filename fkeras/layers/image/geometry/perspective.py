@@ -28,7 +28,6 @@ class RandomPerspective(MatrixLayer):
             its probability, or one number f, which means (0, f).
         scale: twice the largest fraction by which a coordinate changes, from 0 to 1.
         fill_value: value of pixels outside of the old image.
-        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

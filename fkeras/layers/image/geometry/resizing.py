@@ -31,7 +31,6 @@ class Resizing(ImageLayer):
         fill_mode: only "constant" is supported.
         fill_value: value of the padding of `pad_to_aspect_ratio`.
         antialias: whether a pixel of a smaller image is a mean over all pixels it covers.
-        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, height, width, c), the same without b.

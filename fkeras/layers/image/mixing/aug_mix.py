@@ -55,7 +55,6 @@ class AugMix(RandomImageLayer):
             addition to shear, translation, rotation, posterization, solarization, auto contrast
             and equalization.
         interpolation: interpolation of geometric operations: "nearest" or "bilinear".
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b; or one channel.

@@ -42,7 +42,6 @@ class RandomErasing(RandomImageLayer):
         value_range: (lowest, highest) value of a pixel; the rectangle's values are clipped to it.
         data_format: "channels_last" (also None) or "channels_first". (Keras applies three numbers
             along the width of "channels_first" images.)
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

@@ -33,7 +33,6 @@ class MixUp(RandomImageLayer):
 
     Args:
         alpha: both parameters of the Beta distribution: 0 for weights of 1, 1 for uniform weights.
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b. Labels of any shape (b, ...): floating,
@@ -105,7 +104,6 @@ class CutMix(RandomImageLayer):
         factor: both parameters of the Beta distribution of the rectangle's area: two numbers from
             0 to 1 between which each image draws, or one number f for (0, f).
         bounding_box_format: format of the boxes; this layer rejects boxes.
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b. Labels of any shape (b, ...): floating,

@@ -44,7 +44,6 @@ class RandAugment(RandomImageLayer):
         factor: strength: two numbers from 0 to 1 between which each operation draws, or one number
             f for (0, f).
         interpolation: interpolation of geometric operations: "nearest" or "bilinear".
-        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b; or one channel.
