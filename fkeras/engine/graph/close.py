@@ -16,7 +16,8 @@ from fkeras.engine.call.inference import infer
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.call.node import Node, is_symbolic
 from fkeras.engine.call.signature import input_signature
-from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.graph.call_table import Call
+from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.messages.errors import DisconnectedGraphError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras

@@ -8,7 +8,7 @@ from typing import Any
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask
 from fkeras.engine.call.network_inputs import check_input, match_inputs, match_masks
-from fkeras.engine.graph.graph import Call
+from fkeras.engine.graph.call_table import Call
 from fkeras.engine.graph.repeats import Repeat, Step
 from fkeras.engine.graph.walk import new_slots, put_outputs, run_steps
 from fkeras.engine.network.scanning import scan_blocks
