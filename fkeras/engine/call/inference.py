@@ -158,11 +158,9 @@ def run_call(
         where=layer.where,
     )
     if mask_rule == KERAS:
-        context.attached = AttachedMasks()
-        for tensor, mask in zip(tensors, masks, strict=True):
-            context.attached.attach(tensor, mask)
+        context.attached = AttachedMasks(tensors, masks)
     inputs, call_options = fill_arrays(args, tensors), fill_arrays(options, tensors)
-    context.mask = call_mask(layer, mask_rule, args, call_options, masks)
+    context.mask = call_mask(layer, mask_rule, args, call_options, masks.__getitem__)
     return context.run(layer, *inputs, **call_options)
 
 

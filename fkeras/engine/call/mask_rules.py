@@ -19,6 +19,10 @@ consequences follow, which `AttachedMasks` reproduces:
 - `MultiHeadAttention` detaches the masks of its query, value and key.
 - An explicit mask of a call replaces the attached mask.
 
+A table of masks by tensor cannot replace the masks by array: two calls of one nested network may pass
+one array twice, or two arrays. A layer in the network that detaches the mask of its input then detaches
+the mask of the other input too, or not, although both calls run one graph.
+
 The rule also decides the order of calls at one depth of the graph, see `Graph.run_order`: a shared
 layer with state updates the state call by call.
 """
@@ -26,7 +30,7 @@ layer with state updates the state call by call.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -44,6 +48,10 @@ RULES = (STRICT, DROP, KERAS)
 class AttachedMasks:
     """Masks by array during one run of a model, as Keras 3 attaches them.
 
+    Args:
+        arrays: arrays to which masks are attached at the start.
+        masks: the mask of each array, or None.
+
     Example:
         >>> import jax.numpy as jnp
         >>> x, mask, attached = jnp.ones((1, 2)), jnp.array([True]), AttachedMasks()
@@ -52,9 +60,11 @@ class AttachedMasks:
         [Array([ True], dtype=bool), None]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arrays: Iterable[Any] = (), masks: Iterable[Any] = ()):
         # the arrays stay referenced, since Python reuses the id of a freed array
         self._masks: dict[int, tuple[Any, Any]] = {}
+        for array, mask in zip(arrays, masks, strict=True):
+            self.attach(array, mask)
 
     def attach(self, array: Any, mask: Any) -> None:
         """Attaches a mask to an array instead of its previous mask; None detaches."""
@@ -73,6 +83,24 @@ class AttachedMasks:
         masks = jax.tree.map(self.of_array, tree)
         return masks if jax.tree.leaves(masks) else None
 
+    def receive(self, layer: Any, context: Any, inputs: tuple, options: Mapping[str, Any]) -> bool:
+        """Decides which mask a layer computes with: an explicit mask, or the masks of its inputs.
+
+        An explicit mask reaches layers without mask support too, since Keras's `call` receives it.
+
+        Returns:
+            Whether the outputs get masks that the layer computes.
+        """
+        if context.mask is not None:
+            return not loses(layer, context.mask)
+        masks = self.of(inputs)
+        context.mask = None if masks is None else masks[0] if len(masks) == 1 else masks
+        if loses(layer, context.mask):
+            context.mask = None
+        if any(map(is_array, jax.tree.leaves(dict(options)))):
+            context.step_mask = None
+        return True
+
     def follow(self, old: Any, new: Any) -> None:
         """Attaches the masks of the arrays in `old` to the arrays in `new`, cast from them."""
         pairs = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
@@ -80,16 +108,17 @@ class AttachedMasks:
             if new_array is not old_array and self.of_array(old_array) is not None:
                 self.attach(new_array, self.of_array(old_array))
 
-    def separate(self, array: Any, mask: Any) -> Any:
-        """The output of a call that follows another rule, with the mask that the call computed.
+    def separate(self, value: Any, mask: Any) -> Any:
+        """The outputs of a call that follows another rule, with the masks that the call computed.
 
-        A copy if the array has another mask: the array may be an input too, whose mask must stay.
+        Copies an output that has another mask: the array may be an input too, whose mask must stay.
         """
-        if self.of_array(array) is mask:
-            return array
-        copy = jnp.array(array, copy=True)
-        self.attach(copy, mask)
-        return copy
+        outputs, treedef, masks = _with_masks(value, mask)
+        for index, computed in enumerate(masks):
+            if self.of_array(outputs[index]) is not computed:
+                outputs[index] = jnp.array(outputs[index], copy=True)
+                self.attach(outputs[index], computed)
+        return jax.tree.unflatten(treedef, outputs)
 
     def complete(self, value: Any, mask: Any) -> Any:
         """Attaches computed masks to those outputs of a call that have no mask yet.
@@ -101,37 +130,41 @@ class AttachedMasks:
         Returns:
             The masks of the outputs.
         """
-        if mask is not None:
-            outputs, treedef = jax.tree.flatten(value)
-            for array, computed in zip(outputs, treedef.flatten_up_to(mask), strict=True):
-                if computed is not None and self.of_array(array) is None:
-                    self.attach(array, computed)
+        outputs, _, masks = _with_masks(value, mask)
+        for array, computed in zip(outputs, masks, strict=True):
+            if computed is not None and self.of_array(array) is None:
+                self.attach(array, computed)
         return self.of(value)
 
 
-def call_mask(layer: Any, rule: str, args: Branch, options: dict[str, Any], masks: Any) -> Any:
+def _with_masks(value: Any, mask: Any) -> tuple[list[Any], Any, list[Any]]:
+    """Returns outputs, their structure, and the mask of each output."""
+    outputs, treedef = jax.tree.flatten(value)
+    return outputs, treedef, [None] * len(outputs) if mask is None else treedef.flatten_up_to(mask)
+
+
+def call_mask(
+    layer: Any, rule: str, args: Branch, options: dict[str, Any], mask_of: Callable[[int], Any]
+) -> Any:
     """The mask that a call in a graph passes on to its layer.
 
     Args:
         layer: the layer.
         rule: the rule of the call.
-        args: frozen tree of the positional arguments, `Ref(i)` for the tensor of `masks[i]`.
+        args: frozen tree of the positional arguments, `Ref(i)` for tensor i.
         options: the options; an explicit mask for the inputs is taken out.
-        masks: mask of each tensor, or None.
+        mask_of: returns the mask of a tensor by its number, or None.
     """
     explicit, mask = take_mask(layer, options)
     if not explicit and rule != KERAS:  # by "keras", the layer looks up the masks of its arrays
-        mask = masks_of(args, masks)
+        mask = masks_of(args, mask_of)
     return None if rule == DROP and loses(layer, mask) else mask
 
 
-def masks_of(args: Branch, masks: Any) -> Any:
+def masks_of(args: Branch, mask_of: Callable[[int], Any]) -> Any:
     """The masks of a call's inputs in the structure of `Context.mask`; None if no input has a mask."""
-    references = [leaf for leaf in structure.leaves(args) if isinstance(leaf, Ref)]
-    if all(masks[r.index] is None for r in references):
-        return None
-    trees = structure.thaw(args, lambda v: masks[v.index] if isinstance(v, Ref) else None)
-    return trees[0] if len(trees) == 1 else trees
+    trees = structure.thaw(args, lambda v: mask_of(v.index) if isinstance(v, Ref) else None)
+    return None if not jax.tree.leaves(trees) else trees[0] if len(trees) == 1 else trees
 
 
 def mask_leaves(value: Any, mask: Any) -> list[Any]:
@@ -183,36 +216,15 @@ def take_mask(layer: Any, options: dict[str, Any]) -> tuple[bool, Any]:
     return False, None
 
 
-def receive_masks(layer: Any, context: Any, inputs: tuple, options: Mapping[str, Any]) -> bool:
-    """Decides which mask a layer computes with, by the rule of the running call.
-
-    By Keras 3's rule, an explicit mask reaches layers without mask support too, since Keras's `call`
-    receives it; without an explicit mask, the masks attached to the inputs count.
-
-    Returns:
-        Whether the outputs get masks that the layer computes.
-
-    Raises:
-        FKerasError: by the other rules, for a mask at a layer without mask support.
-    """
-    if context.attached is None:
-        if context.mask is not None and not layer.supports_masking:
-            raise FKerasError(
-                f"{layer.where}: received a mask, and this layer has no mask support. If its result "
-                "may depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if "
-                "your layer treats every step alike, declare supports_masking = True.",
-                layer=layer.where,
-            )
-        return True
-    if context.mask is not None:
-        return not loses(layer, context.mask)
-    masks = context.attached.of(inputs)
-    context.mask = None if masks is None else masks[0] if len(masks) == 1 else masks
-    if loses(layer, context.mask):
-        context.mask = None
-    if any(map(is_array, jax.tree.leaves(dict(options)))):
-        context.step_mask = None
-    return True
+def check_support(layer: Any, mask: Any) -> None:
+    """Raises FKerasError for a mask that reaches a layer without mask support."""
+    if mask is not None and not layer.supports_masking:
+        raise FKerasError(
+            f"{layer.where}: received a mask, and this layer has no mask support. If its result "
+            "may depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if "
+            "your layer treats every step alike, declare supports_masking = True.",
+            layer=layer.where,
+        )
 
 
 def loses(layer: Any, mask: Any) -> bool:
