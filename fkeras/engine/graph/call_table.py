@@ -252,6 +252,11 @@ class CallTable:
         specs = self.specs if specs is None else specs
         return structure.fill(self.calls[number].args, specs)
 
+    def input_specs(self, number: int) -> tuple[tuple[Spec, ...], tuple[Spec | None, ...]]:
+        """Returns the specs of a call's input tensors, and the specs of their masks."""
+        slots = self.calls[number].inputs
+        return tuple(self.specs[s] for s in slots), tuple(self.masks[s] for s in slots)
+
     def output_slots_of(self, number: int) -> range:
         """Returns the slots of the outputs of a call."""
         first = self.first_slots[number]

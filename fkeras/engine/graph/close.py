@@ -259,16 +259,4 @@ def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:
             if specs[index] == specs[0]:
                 continue
             check_inputs(built, specs[index], index)
-            call = graph.calls[number]
-            signature = call.signature
-            input_specs = tuple(graph.specs[slot] for slot in call.inputs)
-            input_masks = tuple(graph.masks[slot] for slot in call.inputs)
-            infer(
-                built,
-                signature.args,
-                signature.options,
-                input_specs,
-                input_masks,
-                signature.training,
-                signature.mask_rule,
-            )
+            infer(built, graph.calls[number].signature.recorded, *graph.input_specs(number))
