@@ -8,9 +8,10 @@ from fkeras.engine.call.node import Node, is_symbolic
 from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
 from fkeras.engine.config.late_module import late_module
 from fkeras.engine.config.policy import DTypePolicy
+from fkeras.engine.graph.call_table import Call, Coord
 from fkeras.engine.graph.close import close
-from fkeras.engine.graph.graph import Call, Graph
-from fkeras.engine.graph.views import Coord, GraphTensor, LayerView
+from fkeras.engine.graph.graph import Graph
+from fkeras.engine.graph.views import GraphTensor, LayerView
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import (

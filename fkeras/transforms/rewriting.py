@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from fkeras.engine.call.network_inputs import match_inputs
 from fkeras.engine.call.node import record
-from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.graph.call_table import Call
+from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, suggest

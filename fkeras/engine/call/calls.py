@@ -19,7 +19,7 @@ from jax.core import Tracer
 
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.input_spec import check_inputs
-from fkeras.engine.call.mask_rules import receive_masks, with_output_masks
+from fkeras.engine.call.mask_rules import check_support, with_output_masks
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -45,8 +45,11 @@ def run(layer: Any, context: Context, /, *inputs: Any, **options: Any) -> Output
             layer=layer.where,
         )
     check_inputs(layer, inputs)
-    attached = context.attached
-    keeps_mask = receive_masks(layer, context, inputs, options)
+    attached, keeps_mask = context.attached, True
+    if attached is None:
+        check_support(layer, context.mask)
+    else:
+        keeps_mask = attached.receive(layer, context, inputs, options)
     if context.state == {} and layer.stateful:
         _require_state(layer, inputs)
     policy = layer.policy

@@ -68,7 +68,7 @@ class Context:
 
     @property
     def step_mask(self) -> Any:
-        # unset means "the mask", which `receive_masks` may still change after construction
+        # unset means "the mask", which `AttachedMasks.receive` may still change after construction
         return self.mask if self._step_mask is _SAME else self._step_mask
 
     @step_mask.setter

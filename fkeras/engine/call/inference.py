@@ -16,20 +16,18 @@ from jax import core, errors
 from fkeras.engine.call.array_sizes import largest_array
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.call.context import Context, Output
-from fkeras.engine.call.mask_rules import KERAS, STRICT, AttachedMasks, call_mask, mask_leaves
-from fkeras.engine.call.signature import Effects, Signature
+from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask, mask_leaves
+from fkeras.engine.call.signature import Effects, RecordedCall, Signature
 from fkeras.engine.call.string_probes import probe
 from fkeras.engine.messages.errors import FKerasError, add_note
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values import structure
 from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, as_structs, name_axis
-from fkeras.engine.values.structure import Branch, fill_arrays
+from fkeras.engine.values.structure import fill_arrays
 from fkeras.nn.numerics.axes import format_shape
 
 Inference = tuple[Signature, Effects]
-#: the frozen arguments and options, the mode or None for a training call, the mask rule
-RecordedCall = tuple[Branch, Branch, bool | None, str]
 
 # Two sizes for unknown axes where JAX cannot compute with symbolic sizes. Common kernels, strides and
 # splits divide both; an axis of the output that differs between the two is unknown too.
@@ -41,28 +39,22 @@ _Inconclusive: type[Exception] = getattr(_home, "InconclusiveDimensionOperation"
 
 def infer(
     layer: Any,
-    args: Branch,
-    options: Branch,
+    call: RecordedCall,
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
-    training: bool | None,
-    mask_rule: str = STRICT,
 ) -> Inference:
     """`(signature, effects)` of a call of `layer` on inputs of these specs and masks.
 
     Args:
         layer: the layer.
-        args: frozen tree of the positional arguments, `Ref(i)` for the input of `specs[i]`.
-        options: frozen dictionary of the arguments by name, likewise.
+        call: arguments, mode and mask rule, `Ref(i)` for the input of `specs[i]`; a call that does not
+            pin the mode is inferred as a training call.
         specs: spec of each input.
         masks: spec of each input's mask, or None.
-        training: True or False where the call pins the mode; None infers a training call.
-        mask_rule: how masks reach the call; see `mask_rules`.
     """
-    call = args, options, training, mask_rule
     try:
         if layer.makes_strings or any(spec.dtype == STRING for spec in specs):
-            low, high = probe(layer, args, specs, _PROBES)
+            low, high = probe(layer, call.args, specs, _PROBES)
             return _describe(call, (low, (), 0), (high, (), 0), specs)
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
         if layer.name is not None:  # layers that differ only in name share one inference
@@ -77,7 +69,7 @@ def infer(
         return _infer(skeleton_of(layer), weights, call, specs, masks)
     except Exception as error:
         names = [str(s) for s in specs]
-        shapes = structure.draw(args, lambda i: names[i])
+        shapes = structure.draw(call.args, lambda i: names[i])
         add_note(error, f"while {layer.where} was called on symbolic inputs {shapes[1:-1]}")
         raise
 
@@ -92,7 +84,7 @@ def _infer(
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
 ) -> Inference:
-    shapes = structure.fill(call[0], specs)
+    shapes = structure.fill(call.args, specs)
     layer = skeleton.join(weights)
     if not layer.built:
         # each call is inferred with the weights that it would build; `close` compares shared layers
@@ -149,21 +141,18 @@ def run_call(
         tensors: array of each input.
         masks: array of each input's mask, or None.
     """
-    args, options, training, mask_rule = call
     context = Context(
         state=layer.init_state(*shapes),
         # only a training call shows updates, and most losses
-        training=True if training is None else training,
+        training=True if call.training is None else call.training,
         key=key,
         where=layer.where,
     )
-    if mask_rule == KERAS:
-        context.attached = AttachedMasks()
-        for tensor, mask in zip(tensors, masks, strict=True):
-            context.attached.attach(tensor, mask)
-    inputs, call_options = fill_arrays(args, tensors), fill_arrays(options, tensors)
-    context.mask = call_mask(layer, mask_rule, args, call_options, masks)
-    return context.run(layer, *inputs, **call_options)
+    if call.mask_rule == KERAS:
+        context.attached = AttachedMasks(tensors, masks)
+    inputs, options = fill_arrays(call.args, tensors), fill_arrays(call.options, tensors)
+    context.mask = call_mask(layer, call.mask_rule, call.args, options, masks.__getitem__)
+    return context.run(layer, *inputs, **options)
 
 
 def _describe(
@@ -173,7 +162,6 @@ def _describe(
     inputs: tuple[Spec, ...],
 ) -> Inference:
     """The inference of a call from its results for two sizes of the unknown axes."""
-    args, options, training, mask_rule = call
     (low, penalties, size), (high, _, _) = first, second
     value, outputs = structure.number(low.value)
     _, other_outputs = structure.number(high.value)
@@ -182,7 +170,7 @@ def _describe(
     common_specs = (_common(a, b, inputs) for a, b in zip(outputs, other_outputs, strict=True))
     specs = tuple(spec for spec in common_specs if spec is not None)  # every output has a spec
     mask_specs = tuple(_common(a, b, inputs) for a, b in zip(masks, other_masks, strict=True))
-    signature = Signature(args, options, training, mask_rule, value, specs, mask_specs, size)
+    signature = Signature(*call, value, specs, mask_specs, size)
     return signature, Effects(
         losses=len(low.losses),
         penalties=len(penalties),

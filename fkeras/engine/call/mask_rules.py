@@ -19,6 +19,10 @@ consequences follow, which `AttachedMasks` reproduces:
 - `MultiHeadAttention` detaches the masks of its query, value and key.
 - An explicit mask of a call replaces the attached mask.
 
+A table of masks by tensor cannot replace the masks by array: two calls of one nested network may pass
+one array twice, or two arrays. A layer in the network that detaches the mask of its input then detaches
+the mask of the other input too, or not, although both calls run one graph.
+
 The rule also decides the order of calls at one depth of the graph, see `Graph.run_order`: a shared
 layer with state updates the state call by call.
 """
@@ -26,7 +30,7 @@ layer with state updates the state call by call.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -34,22 +38,19 @@ import jax.numpy as jnp
 
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.values import structure
-from fkeras.engine.values.config_walk import mappings
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.structure import Branch, Ref
 
 STRICT, DROP, KERAS = "strict", "drop", "keras"
 RULES = (STRICT, DROP, KERAS)
-#: the key of a rule in configurations of networks and of calls; Keras ignores the key
-KEY = "mask_rule"
-
-_MAKERS = ("Masking", "Lambda")
-_NO_LAYERS = ("build_config", "compile_config")
-_NETWORKS = ("Functional", "Sequential", "Model")
 
 
 class AttachedMasks:
     """Masks by array during one run of a model, as Keras 3 attaches them.
+
+    Args:
+        arrays: arrays to which masks are attached at the start.
+        masks: the mask of each array, or None.
 
     Example:
         >>> import jax.numpy as jnp
@@ -59,9 +60,11 @@ class AttachedMasks:
         [Array([ True], dtype=bool), None]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arrays: Iterable[Any] = (), masks: Iterable[Any] = ()):
         # the arrays stay referenced, since Python reuses the id of a freed array
         self._masks: dict[int, tuple[Any, Any]] = {}
+        for array, mask in zip(arrays, masks, strict=True):
+            self.attach(array, mask)
 
     def attach(self, array: Any, mask: Any) -> None:
         """Attaches a mask to an array instead of its previous mask; None detaches."""
@@ -80,6 +83,24 @@ class AttachedMasks:
         masks = jax.tree.map(self.of_array, tree)
         return masks if jax.tree.leaves(masks) else None
 
+    def receive(self, layer: Any, context: Any, inputs: tuple, options: Mapping[str, Any]) -> bool:
+        """Decides which mask a layer computes with: an explicit mask, or the masks of its inputs.
+
+        An explicit mask reaches layers without mask support too, since Keras's `call` receives it.
+
+        Returns:
+            Whether the outputs get masks that the layer computes.
+        """
+        if context.mask is not None:
+            return not loses(layer, context.mask)
+        masks = self.of(inputs)
+        context.mask = None if masks is None else masks[0] if len(masks) == 1 else masks
+        if loses(layer, context.mask):
+            context.mask = None
+        if any(map(is_array, jax.tree.leaves(dict(options)))):
+            context.step_mask = None
+        return True
+
     def follow(self, old: Any, new: Any) -> None:
         """Attaches the masks of the arrays in `old` to the arrays in `new`, cast from them."""
         pairs = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
@@ -87,16 +108,17 @@ class AttachedMasks:
             if new_array is not old_array and self.of_array(old_array) is not None:
                 self.attach(new_array, self.of_array(old_array))
 
-    def separate(self, array: Any, mask: Any) -> Any:
-        """The output of a call that follows another rule, with the mask that the call computed.
+    def separate(self, value: Any, mask: Any) -> Any:
+        """The outputs of a call that follows another rule, with the masks that the call computed.
 
-        A copy if the array has another mask: the array may be an input too, whose mask must stay.
+        Copies an output that has another mask: the array may be an input too, whose mask must stay.
         """
-        if self.of_array(array) is mask:
-            return array
-        copy = jnp.array(array, copy=True)
-        self.attach(copy, mask)
-        return copy
+        outputs, treedef, masks = _with_masks(value, mask)
+        for index, computed in enumerate(masks):
+            if self.of_array(outputs[index]) is not computed:
+                outputs[index] = jnp.array(outputs[index], copy=True)
+                self.attach(outputs[index], computed)
+        return jax.tree.unflatten(treedef, outputs)
 
     def complete(self, value: Any, mask: Any) -> Any:
         """Attaches computed masks to those outputs of a call that have no mask yet.
@@ -108,37 +130,41 @@ class AttachedMasks:
         Returns:
             The masks of the outputs.
         """
-        if mask is not None:
-            outputs, treedef = jax.tree.flatten(value)
-            for array, computed in zip(outputs, treedef.flatten_up_to(mask), strict=True):
-                if computed is not None and self.of_array(array) is None:
-                    self.attach(array, computed)
+        outputs, _, masks = _with_masks(value, mask)
+        for array, computed in zip(outputs, masks, strict=True):
+            if computed is not None and self.of_array(array) is None:
+                self.attach(array, computed)
         return self.of(value)
 
 
-def call_mask(layer: Any, rule: str, args: Branch, options: dict[str, Any], masks: Any) -> Any:
+def _with_masks(value: Any, mask: Any) -> tuple[list[Any], Any, list[Any]]:
+    """Returns outputs, their structure, and the mask of each output."""
+    outputs, treedef = jax.tree.flatten(value)
+    return outputs, treedef, [None] * len(outputs) if mask is None else treedef.flatten_up_to(mask)
+
+
+def call_mask(
+    layer: Any, rule: str, args: Branch, options: dict[str, Any], mask_of: Callable[[int], Any]
+) -> Any:
     """The mask that a call in a graph passes on to its layer.
 
     Args:
         layer: the layer.
         rule: the rule of the call.
-        args: frozen tree of the positional arguments, `Ref(i)` for the tensor of `masks[i]`.
+        args: frozen tree of the positional arguments, `Ref(i)` for tensor i.
         options: the options; an explicit mask for the inputs is taken out.
-        masks: mask of each tensor, or None.
+        mask_of: returns the mask of a tensor by its number, or None.
     """
     explicit, mask = take_mask(layer, options)
     if not explicit and rule != KERAS:  # by "keras", the layer looks up the masks of its arrays
-        mask = masks_of(args, masks)
+        mask = masks_of(args, mask_of)
     return None if rule == DROP and loses(layer, mask) else mask
 
 
-def masks_of(args: Branch, masks: Any) -> Any:
+def masks_of(args: Branch, mask_of: Callable[[int], Any]) -> Any:
     """The masks of a call's inputs in the structure of `Context.mask`; None if no input has a mask."""
-    references = [leaf for leaf in structure.leaves(args) if isinstance(leaf, Ref)]
-    if all(masks[r.index] is None for r in references):
-        return None
-    trees = structure.thaw(args, lambda v: masks[v.index] if isinstance(v, Ref) else None)
-    return trees[0] if len(trees) == 1 else trees
+    trees = structure.thaw(args, lambda v: mask_of(v.index) if isinstance(v, Ref) else None)
+    return None if not jax.tree.leaves(trees) else trees[0] if len(trees) == 1 else trees
 
 
 def mask_leaves(value: Any, mask: Any) -> list[Any]:
@@ -190,36 +216,15 @@ def take_mask(layer: Any, options: dict[str, Any]) -> tuple[bool, Any]:
     return False, None
 
 
-def receive_masks(layer: Any, context: Any, inputs: tuple, options: Mapping[str, Any]) -> bool:
-    """Decides which mask a layer computes with, by the rule of the running call.
-
-    By Keras 3's rule, an explicit mask reaches layers without mask support too, since Keras's `call`
-    receives it; without an explicit mask, the masks attached to the inputs count.
-
-    Returns:
-        Whether the outputs get masks that the layer computes.
-
-    Raises:
-        FKerasError: by the other rules, for a mask at a layer without mask support.
-    """
-    if context.attached is None:
-        if context.mask is not None and not layer.supports_masking:
-            raise FKerasError(
-                f"{layer.where}: received a mask, and this layer has no mask support. If its result "
-                "may depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if "
-                "your layer treats every step alike, declare supports_masking = True.",
-                layer=layer.where,
-            )
-        return True
-    if context.mask is not None:
-        return not loses(layer, context.mask)
-    masks = context.attached.of(inputs)
-    context.mask = None if masks is None else masks[0] if len(masks) == 1 else masks
-    if loses(layer, context.mask):
-        context.mask = None
-    if any(map(is_array, jax.tree.leaves(dict(options)))):
-        context.step_mask = None
-    return True
+def check_support(layer: Any, mask: Any) -> None:
+    """Raises FKerasError for a mask that reaches a layer without mask support."""
+    if mask is not None and not layer.supports_masking:
+        raise FKerasError(
+            f"{layer.where}: received a mask, and this layer has no mask support. If its result "
+            "may depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if "
+            "your layer treats every step alike, declare supports_masking = True.",
+            layer=layer.where,
+        )
 
 
 def loses(layer: Any, mask: Any) -> bool:
@@ -227,115 +232,3 @@ def loses(layer: Any, mask: Any) -> bool:
     if mask is None:
         return False
     return layer.loses_masks(jax.tree.leaves(mask, is_leaf=lambda m: m is None))
-
-
-def check_rule(rule: Any, where: str) -> str:
-    """Returns the rule of a configuration.
-
-    Raises:
-        FKerasError: for any other value.
-    """
-    if rule not in RULES:
-        raise FKerasError(
-            f"{where}: {KEY}: expected one of {', '.join(map(repr, RULES))}, received "
-            f"{str(rule)[:80]!r}. Correct the configuration, or remove the key."
-        )
-    return rule
-
-
-def read_rule(config: Mapping[str, Any], custom: Any, where: str) -> tuple[str, Mapping[str, Any]]:
-    """`(rule, config)`: the rule of a network's calls, and the configuration with rules inside.
-
-    A configuration without a rule comes from Keras 3. If the network can make masks or calls a layer
-    twice, its calls and those of all nested networks follow the rule "keras". In all other networks
-    the rules compute the same, and "strict" keeps files free of the extra key.
-
-    Args:
-        config: the configuration of a network.
-        custom: user classes by name, or None.
-        where: the network, for messages.
-    """
-    if KEY in config:
-        return check_rule(config[KEY], where), config
-    names = frozenset(custom or ())
-    if not _rules_differ(config, lambda i: i["class_name"] in names or _is_foreign(i)):
-        return STRICT, config
-    return KERAS, with_rule(config, KERAS)
-
-
-def written_rule(config: Mapping[str, Any], rule: str) -> dict[str, str]:
-    """The entry for the rule in a network's configuration; empty if all rules compute the same."""
-    return {KEY: rule} if rule != STRICT or _rules_differ(config, _is_foreign) else {}
-
-
-def with_rule(config: Any, rule: str) -> Any:
-    """The configuration of a model, with this rule for every network that has none.
-
-    Example:
-        >>> with_rule({"class_name": "Sequential", "config": {"layers": []}}, "drop")
-        {'class_name': 'Sequential', 'config': {'layers': [], 'mask_rule': 'drop'}}
-    """
-    # no recursion: the depth of the configuration comes from a file
-    root: list[Any] = [config]
-    pending: list[tuple[Any, Any]] = [(root, 0)]
-    while pending:
-        parent, key = pending.pop()
-        item = parent[key]
-        if isinstance(item, list):
-            copy: Any = list(item)
-            pending.extend((copy, index) for index in range(len(copy)))
-        elif isinstance(item, Mapping):
-            copy = dict(item)
-            inner = copy.get("config")
-            if copy.get("class_name") in _NETWORKS and isinstance(inner, Mapping):
-                if KEY not in inner:
-                    copy["config"] = {**inner, KEY: rule}
-            pending.extend((copy, name) for name in copy if name != "inbound_nodes")
-        else:
-            continue
-        parent[key] = copy
-    return root[0]
-
-
-def makes_masks(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
-    """Whether a model may have masks: from a layer that makes masks, or from an explicit mask.
-
-    Args:
-        config: the configuration of a model.
-        is_maker: returns whether any other object, `{"class_name": ..., "config": ...}`, may make masks.
-    """
-    return any(_makes_masks(item, is_maker) for item in mappings(config, _NO_LAYERS))
-
-
-def _rules_differ(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
-    """Whether the rules may differ: with masks, or by the order of the calls of a shared layer."""
-    return any(
-        _makes_masks(item, is_maker) or _is_shared(item) for item in mappings(config, _NO_LAYERS)
-    )
-
-
-def _makes_masks(item: Mapping[str, Any], is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
-    kind, inner = item.get("class_name"), item.get("config")
-    if isinstance(kind, str) and isinstance(inner, Mapping):
-        if kind in _MAKERS or inner.get("mask_zero") or is_maker(item):
-            return True
-    options = item.get("kwargs")
-    return isinstance(options, Mapping) and _is_given(options.get("mask"))
-
-
-def _is_shared(item: Mapping[str, Any]) -> bool:
-    calls = item.get("inbound_nodes")
-    return isinstance(calls, list) and len(calls) > 1
-
-
-def _is_foreign(item: Mapping[str, Any]) -> bool:
-    """Whether an object's class is in neither Keras nor this library."""
-    module = item.get("module")
-    return isinstance(module, str) and not f"{module}.".startswith(
-        ("keras.", "fkeras.", "builtins.")
-    )
-
-
-def _is_given(mask: Any) -> bool:
-    """Whether at least one mask is present; files hold None for a missing mask."""
-    return any(map(_is_given, mask)) if isinstance(mask, list) else mask is not None

@@ -16,7 +16,7 @@ from jax.core import Tracer
 
 from fkeras.engine.call.inference import infer
 from fkeras.engine.call.mask_rules import STRICT
-from fkeras.engine.call.signature import Effects, Signature, SignatureFields
+from fkeras.engine.call.signature import Effects, RecordedCall, Signature, SignatureFields
 from fkeras.engine.messages.errors import FKerasError, SymbolicValueError
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.values import structure
@@ -82,9 +82,7 @@ class Node(SignatureFields):
             return Effects()
         specs = tuple(tensor.spec for tensor in self.inputs)
         masks = tuple(tensor.node.signature.masks[tensor.index] for tensor in self.inputs)
-        layer, signature = self.resolved, self.signature
-        mode = signature.training, signature.mask_rule
-        return infer(layer, signature.args, signature.options, specs, masks, *mode)[1]
+        return infer(self.resolved, self.signature.recorded, specs, masks)[1]
 
     @property
     def losses(self) -> int:
@@ -266,7 +264,8 @@ def record(
     specs = tuple(t.spec for t in tensors)
     masks = tuple(t.node.signature.masks[t.index] for t in tensors)
     resolved = layer.resolve(*structure.fill(template, specs))
-    signature, _ = infer(resolved, template, frozen_options, specs, masks, training, mask_rule)
+    recorded = RecordedCall(template, frozen_options, training, mask_rule)
+    signature, _ = infer(resolved, recorded, specs, masks)
     node = Node(layer, signature, tuple(tensors), resolved, _user_line())
     # `KerasTensor` is defined above this package, so the inputs tell the class of the outputs
     kind = type(tensors[0]) if kind is None else kind

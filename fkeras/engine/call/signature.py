@@ -7,11 +7,20 @@ they name the layer and the inputs: a node by objects, a graph's call by the lay
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from fkeras.engine.call.mask_rules import STRICT
 from fkeras.engine.values.spec import Spec
 from fkeras.engine.values.structure import Ref
+
+
+class RecordedCall(NamedTuple):
+    """The part of a signature that the caller chooses; `inference` computes the rest."""
+
+    args: Any
+    options: Any
+    training: bool | None = None
+    mask_rule: str = STRICT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +55,11 @@ class Signature:
     masks: tuple[Spec | None, ...]
     # follows from the other fields and the layer
     largest_bytes: int = dataclasses.field(default=0, compare=False, repr=False)
+
+    @property
+    def recorded(self) -> RecordedCall:
+        """Arguments, mode and mask rule, from which the outputs are inferred."""
+        return RecordedCall(self.args, self.options, self.training, self.mask_rule)
 
 
 def input_signature(spec: Spec) -> Signature:

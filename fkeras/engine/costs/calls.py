@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from fkeras.engine.call.inference import RecordedCall, key_spec, run_call
+from fkeras.engine.call.inference import key_spec, run_call
+from fkeras.engine.call.signature import RecordedCall
 from fkeras.engine.costs.counting import Costs, count_jaxpr
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.values import structure
@@ -47,8 +48,7 @@ def call_program(network: Any, number: int) -> Any:
     """
     graph = network.graph
     call = graph.calls[number]
-    specs = tuple(graph.specs[slot] for slot in call.inputs)
-    masks = tuple(graph.masks[slot] for slot in call.inputs)
+    specs, masks = graph.input_specs(number)
     layer = network.layers[call.layer]
     used = [spec for spec in (*specs, *masks, *call.outputs) if spec is not None]
     arrays = leaves_of(layer)
@@ -61,8 +61,7 @@ def call_program(network: Any, number: int) -> Any:
     # layers that differ only in name share one count
     skeleton = skeleton_of(layer if layer.name is None else layer.replace(name=None))
     leaves = tuple(None if leaf is None else as_spec(leaf) for leaf in arrays)
-    signature = call.signature
-    recorded = signature.args, signature.options, bool(signature.training), signature.mask_rule
+    recorded = call.signature.recorded._replace(training=bool(call.training))
     return _program(skeleton, leaves, recorded, specs, masks)
 
 
@@ -76,7 +75,7 @@ def _program(
     masks: tuple[Spec | None, ...],
 ) -> Any:
     tensors, tensor_masks = _single(specs), _single(masks)
-    shapes = structure.fill(recorded[0], tuple(map(as_spec, tensors)))
+    shapes = structure.fill(recorded.args, tuple(map(as_spec, tensors)))
 
     def value(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Any:
         layer = skeleton.join(leaves)

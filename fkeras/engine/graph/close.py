@@ -16,7 +16,8 @@ from fkeras.engine.call.inference import infer
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.call.node import Node, is_symbolic
 from fkeras.engine.call.signature import input_signature
-from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.graph.call_table import Call
+from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.messages.errors import DisconnectedGraphError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -258,16 +259,4 @@ def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:
             if specs[index] == specs[0]:
                 continue
             check_inputs(built, specs[index], index)
-            call = graph.calls[number]
-            signature = call.signature
-            input_specs = tuple(graph.specs[slot] for slot in call.inputs)
-            input_masks = tuple(graph.masks[slot] for slot in call.inputs)
-            infer(
-                built,
-                signature.args,
-                signature.options,
-                input_specs,
-                input_masks,
-                signature.training,
-                signature.mask_rule,
-            )
+            infer(built, graph.calls[number].signature.recorded, *graph.input_specs(number))

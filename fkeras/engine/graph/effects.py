@@ -46,10 +46,11 @@ def effects_of(graph: Any) -> tuple[Effects, ...]:
             "Losses and updates depend on the layers, and this graph has no layers. Use the graph "
             "of a network, model.graph, or bind the layers: graph.bind(layers)."
         )
-    return tuple(_effects(graph, call) for call in graph.calls)
+    return tuple(_effects(graph, number) for number in range(len(graph.calls)))
 
 
-def _effects(graph: Any, call: Any) -> Effects:
+def _effects(graph: Any, number: int) -> Effects:
+    call = graph.calls[number]
     if call.is_input:
         return Effects()
     skeleton, leaves = graph.shapes[call.layer]
@@ -57,11 +58,7 @@ def _effects(graph: Any, call: Any) -> Effects:
     layer = skeleton.join(no_weights).unbuilt() if leaves is None else skeleton.join(leaves)
     if not _may_have_effects(layer):
         return Effects()
-    specs = tuple(graph.specs[slot] for slot in call.inputs)
-    masks = tuple(graph.masks[slot] for slot in call.inputs)
-    signature = call.signature
-    mode = signature.training, signature.mask_rule
-    return infer(layer, signature.args, signature.options, specs, masks, *mode)[1]
+    return infer(layer, call.signature.recorded, *graph.input_specs(number))[1]
 
 
 def _may_have_effects(layer: Any) -> bool:

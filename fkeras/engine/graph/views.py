@@ -9,22 +9,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+from fkeras.engine.graph.call_table import Coord
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.values.spec import Spec
-
-
-class Coord(NamedTuple):
-    """The origin of a tensor: output number `tensor` of call number `node` of `layer`.
-
-    Example:
-        >>> from fkeras.engine import Coord
-        >>> Coord("lstm", 1, 0)
-        Coord(layer='lstm', node=1, tensor=0)
-    """
-
-    layer: str
-    node: int
-    tensor: int
 
 
 class GraphTensor(NamedTuple):

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fkeras.engine.call.node import Node
-from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.graph.call_table import Call
+from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.repeats import Repeat, Step
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values import structure

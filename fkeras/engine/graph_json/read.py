@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine.call.mask_rules import KERAS, KEY, STRICT, check_rule, take_mask
+from fkeras.engine.call.mask_rules import KERAS, STRICT, take_mask
 from fkeras.engine.call.node import is_symbolic, record
 from fkeras.engine.graph_json.arguments import (
     MAX_DEPTH,
@@ -28,6 +28,7 @@ from fkeras.engine.graph_json.arguments import (
 )
 from fkeras.engine.graph_json.items import Item, read_items, reason
 from fkeras.engine.graph_json.operation_calls import joined
+from fkeras.engine.graph_json.rule_keys import KEY, check_rule
 from fkeras.engine.graph_json.write import starts_at_one
 from fkeras.engine.messages.errors import FKerasError, describe_value, suggest
 from fkeras.engine.messages.key_paths import within

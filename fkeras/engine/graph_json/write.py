@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.call.mask_rules import KEY, RULES, written_rule
+from fkeras.engine.call.mask_rules import RULES
 from fkeras.engine.config.serialization import serialize
 from fkeras.engine.graph_json.arguments import write_tree
 from fkeras.engine.graph_json.operation_calls import SplitCall, split
+from fkeras.engine.graph_json.rule_keys import KEY, written_rule
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.symbolic.operation_forms import OperationForm, operation_form
 from fkeras.engine.values.frozen import ArrayConstant

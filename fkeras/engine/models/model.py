@@ -10,12 +10,12 @@ import jax
 from jax.typing import DTypeLike
 
 from fkeras.engine.call.composition import compose
-from fkeras.engine.call.mask_rules import read_rule
 from fkeras.engine.call.node import SymbolicTree
 from fkeras.engine.config.configurable import convert_fields
 from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph_json.read import graph_from_config
+from fkeras.engine.graph_json.rule_keys import read_rule
 from fkeras.engine.graph_json.write import graph_config
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer

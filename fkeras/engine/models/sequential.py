@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, overload
 
 from jax.typing import DTypeLike
 
-from fkeras.engine.call.mask_rules import STRICT, read_rule, written_rule
+from fkeras.engine.call.mask_rules import STRICT
 from fkeras.engine.call.node import SymbolicTensor, is_symbolic, record
 from fkeras.engine.config.config_checks import entry, expect, name_of, naming
 from fkeras.engine.config.configurable import convert_fields
@@ -17,6 +17,7 @@ from fkeras.engine.config.policy_maps import policy_at
 from fkeras.engine.config.serialization import deserialize, serialize
 from fkeras.engine.graph.close import close, layer_names
 from fkeras.engine.graph.layer_dict import LayerDict
+from fkeras.engine.graph_json.rule_keys import read_rule, written_rule
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.messages.key_paths import within

@@ -8,7 +8,7 @@ from typing import Any
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask
 from fkeras.engine.call.network_inputs import check_input, match_inputs, match_masks
-from fkeras.engine.graph.graph import Call
+from fkeras.engine.graph.call_table import Call
 from fkeras.engine.graph.repeats import Repeat, Step
 from fkeras.engine.graph.walk import new_slots, put_outputs, run_steps
 from fkeras.engine.network.scanning import scan_blocks
@@ -42,10 +42,9 @@ class Execution:
         pairs = zip(graph.input_slots, arrays, strict=True)
         self.slots = new_slots(graph, [check_input(network, slot, array) for slot, array in pairs])
         self.masks = new_slots(graph, input_masks)
-        if self.attached is not None:
-            for slot in graph.input_slots:
-                if self.masks[slot] is not None:
-                    self.attached.attach(self.slots[slot], self.masks[slot])
+        for slot, mask in zip(graph.input_slots, input_masks, strict=True):
+            if self.attached is not None and mask is not None:
+                self.attached.attach(self.slots[slot], mask)
         self.updates: dict[str, Any] = {}
         self.losses: dict[int, tuple] = {}
         self.metrics: dict[str, Any] = {}
@@ -55,8 +54,8 @@ class Execution:
         graph, state = self.graph, self.context.state
         self.run(graph.steps)
         value = structure.fill(graph.outputs, self.slots)
-        masks = self.current_masks()
-        has_mask = any(masks[slot] is not None for slot in graph.output_slots)
+        masks = {slot: self.mask_of(slot) for slot in graph.output_slots}
+        has_mask = any(mask is not None for mask in masks.values())
         return Output(
             value,
             updates={**state, **self.updates} if self.updates else {},
@@ -74,28 +73,22 @@ class Execution:
         scan_blocks(self, repeat)
 
     def _compute(self, number: int, call: Call) -> Any:
-        if call.mask_rule != KERAS:
-            self.masks = self.current_masks()
         out = self._call_layer(number, call)
         if out.updates:
             self.updates[call.layer] = out.updates
         self.losses[number] = out.losses
         self._add_metrics(call.layer, out.metrics)
-        mask = out.mask
-        if self.attached is None or call.mask_rule == KERAS:
-            put_outputs(self.graph, self.masks, number, mask)
-            return out.value
-        values = structure.match(call.value, out.value) or []
-        masks = [None] * len(values)
-        if mask is not None:
-            masks = structure.match(call.value, mask) or masks
-        return structure.fill(call.value, list(map(self.attached.separate, values, masks)))
+        if self.attached is None:
+            put_outputs(self.graph, self.masks, number, out.mask)
+        elif call.mask_rule != KERAS:
+            return self.attached.separate(out.value, out.mask)
+        return out.value
 
     def _call_layer(self, number: int, call: Call) -> Output:
         layer = self.layers[call.layer]
         args = fill_arrays(call.args, self.slots)
         options = fill_arrays(call.options, self.slots)
-        mask = call_mask(layer, call.mask_rule, call.args, options, self.masks)
+        mask = call_mask(layer, call.mask_rule, call.args, options, self.mask_of)
         # a layer that is called again receives the state of its call before
         state = self.updates.get(call.layer, self.state.get(call.layer, {}))
         context = self.context.child(
@@ -109,11 +102,23 @@ class Execution:
         context.attached = self.attached if call.mask_rule == KERAS else None
         return context.run(layer, *args, **options)
 
-    def current_masks(self) -> list[Any]:
-        """Returns the mask of each slot, which Keras 3's rule may have attached or detached."""
+    def mask_of(self, slot: int) -> Any:
+        """Returns the mask of a slot, which Keras 3's rule may have attached or detached."""
         if self.attached is None:
-            return self.masks
-        return [self.attached.of_array(array) for array in self.slots]
+            return self.masks[slot]
+        return self.attached.of_array(self.slots[slot])
+
+    def entry(self, slot: int) -> tuple[Any, Any]:
+        """Returns the array of a slot and its mask."""
+        return self.slots[slot], self.mask_of(slot)
+
+    def put(self, slot: int, array: Any, mask: Any) -> None:
+        """Puts an array and its mask into a slot."""
+        self.slots[slot] = array
+        if self.attached is None:
+            self.masks[slot] = mask
+        else:
+            self.attached.attach(array, mask)
 
     def _add_metrics(self, layer: str, metrics: dict[str, Any]) -> None:
         for name, value in metrics.items():

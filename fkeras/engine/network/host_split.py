@@ -16,7 +16,7 @@ from jax.core import Tracer
 
 from fkeras.engine.call.network_inputs import check_shape, match_inputs
 from fkeras.engine.call.node import record
-from fkeras.engine.graph.graph import Call
+from fkeras.engine.graph.call_table import Call
 from fkeras.engine.graph.walk import new_slots, put_outputs, run_calls
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.symbolic.input import InputLayer, symbolic

@@ -46,7 +46,6 @@ def scan_blocks(execution: Any, repeat: Repeat) -> None:
 
 
 def _scan(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
-    graph, masks, slots = execution.graph, execution.current_masks(), execution.slots
     template = repeat.blocks[1]
     separate_layers = [names for names in repeat.layers if len(set(names)) > 1]
     xs = {
@@ -54,29 +53,28 @@ def _scan(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
         "state": {names[1]: _states(execution, names, stacked) for names in separate_layers},
         "salts": _salts(execution, repeat) if execution.context.has_key else {},
         "slots": {
-            slots_of_blocks[1]: _stack([(slots[slot], masks[slot]) for slot in slots_of_blocks])
+            slots_of_blocks[1]: _stack(list(map(execution.entry, slots_of_blocks)))
             for slots_of_blocks in repeat.separate
         },
     }
-    initial = [(slots[slot], masks[slot]) for slot, _, _ in repeat.carried]
+    initial = [execution.entry(slot) for slot, _, _ in repeat.carried]
 
     def body(carry: list, x: dict) -> tuple[list, dict]:
         block = _block_execution(execution, x)
         for (_, read, _), entry in zip(repeat.carried, carry, strict=True):
-            _put(block, read, *entry)
+            block.put(read, *entry)
         for slot, entry in x["slots"].items():
-            _put(block, slot, *entry)
+            block.put(slot, *entry)
         block.run(repeat.steps)
         if block.metrics:  # names of metrics may contain the name of the layer
             raise _DifferentBlocksError
-        masks = block.current_masks()
-        new_carry = [(block.slots[output], masks[output]) for _, _, output in repeat.carried]
+        new_carry = [block.entry(output) for _, _, output in repeat.carried]
         if _shapes(new_carry) != _shapes(carry):
             raise _DifferentBlocksError
         results = {
             "updates": block.updates,
             "losses": {number: block.losses[number] for number in template},
-            "slots": {s[1]: (block.slots[s[1]], masks[s[1]]) for s in repeat.collected},
+            "slots": {slots[1]: block.entry(slots[1]) for slots in repeat.collected},
         }
         return new_carry, results
 
@@ -96,14 +94,13 @@ def _scan(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
         for number, template_number in zip(numbers, template, strict=True):
             execution.losses[number] = _at(results["losses"][template_number], index)
         for slots_of_blocks in repeat.collected:
-            _put(
-                execution, slots_of_blocks[index], *_at(results["slots"][slots_of_blocks[1]], index)
-            )
+            entry = _at(results["slots"][slots_of_blocks[1]], index)
+            execution.put(slots_of_blocks[index], *entry)
     # the last block's outputs in the place of the template's
     last_numbers = dict(zip(template, repeat.blocks[-1], strict=True))
     for (_, _, slot), entry in zip(repeat.carried, last, strict=True):
-        number, output = graph.producer(slot)
-        _put(execution, graph.output_slots_of(last_numbers[number])[output], *entry)
+        number, output = execution.graph.producer(slot)
+        execution.put(execution.graph.output_slots_of(last_numbers[number])[output], *entry)
 
 
 def _run_apart(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
@@ -137,19 +134,12 @@ def _block_execution(execution: Any, x: dict) -> Any:
     block.layers = {**execution.layers, **layers}
     block.state = {**execution.state, **x["state"]}
     block.salts = {**execution.salts, **x["salts"]}
-    block.slots, block.masks = list(execution.slots), list(execution.current_masks())
+    block.slots, block.masks = list(execution.slots), list(execution.masks)
     block.updates, block.losses, block.metrics = {}, {}, {}
     if execution.attached is not None:
-        block.attached = AttachedMasks()
-        for array, mask in zip(block.slots, block.masks, strict=True):
-            block.attached.attach(array, mask)
+        masks = map(execution.mask_of, range(len(block.slots)))
+        block.attached = AttachedMasks(block.slots, masks)
     return block
-
-
-def _put(execution: Any, slot: int, array: Any, mask: Any) -> None:
-    execution.slots[slot], execution.masks[slot] = array, mask
-    if execution.attached is not None:
-        execution.attached.attach(array, mask)
 
 
 def _weights(execution: Any, names: tuple[str, ...], stacked: frozenset) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from fkeras import layers
 from fkeras.engine import Network
 from fkeras.engine.call.mask_rules import KERAS
-from fkeras.engine.graph.graph import Call
+from fkeras.engine.graph.call_table import Call
 from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.values import structure
 from fkeras.layers.merging.elementwise import Merge

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fkeras.engine.call.mask_rules import DROP, with_rule
+from fkeras.engine.call.mask_rules import DROP
+from fkeras.engine.graph_json.rule_keys import with_rule
 from fkeras.saving.quirks.origin import Origin
 
 

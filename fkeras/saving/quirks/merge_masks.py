@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.call.mask_rules import makes_masks
+from fkeras.engine.graph_json.rule_keys import makes_masks
 from fkeras.saving.quirks.layer_configs import change_layers, is_merge
 from fkeras.saving.quirks.origin import Origin
 

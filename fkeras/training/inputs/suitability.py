@@ -8,7 +8,7 @@ from typing import Any
 
 from fkeras import activations, layers, losses
 from fkeras.engine import Layer, Network
-from fkeras.engine.graph.graph import Call
+from fkeras.engine.graph.call_table import Call
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.values.spec import Spec
 from fkeras.training.step.outputs import Head, heads

@@ -68,6 +68,17 @@ def _transformer():
     return keras.Model(ids, L.GlobalAveragePooling1D()(L.LayerNormalization()(y)))
 
 
+def _one_array_and_two():
+    a, b = keras.Input((5, 3)), keras.Input((5, 3))
+    # deeper than the LSTM, so that attention first detaches the mask of a: that of b too, if b is a
+    attended = L.Dense(3)(L.Dense(3)(L.MultiHeadAttention(1, 2)(a, a)))
+    merged = L.Concatenate()([L.GlobalAveragePooling1D()(attended), L.LSTM(2)(b)])
+    inner = keras.Model([a, b], merged)
+    ids, x = _embedded()
+    y = L.Embedding(6, 3, mask_zero=True)(ids)
+    return keras.Model(ids, L.Add()([inner([x, x]), inner([x, y])]))
+
+
 def _read(start, *after):
     ids, x = start()
     for layer in after:
@@ -90,6 +101,7 @@ MODELS = {
     "an initial state": _decoder,
     "initial states of two directions": lambda: _decoder(bidirectional=True),
     "an initial state by position": lambda: _decoder(by_position=True),
+    "a network on one array and on two": _one_array_and_two,
     "steps": lambda: _read(_nested, L.TimeDistributed(L.BatchNormalization()), L.LSTM(2)),
 }
 
