@@ -54,7 +54,7 @@ HUGE = ("1e+30", "-1e+30")
 LARGE = (*HUGE, "10000", "-10000")
 LAYER_EXCEPTIONS = {
     **dict.fromkeys(("AdditiveAttention", "Attention", "ConvLSTM2D", "GRU", "GRUCell"), HUGE),
-    **dict.fromkeys(("SimpleRNN", "StackedRNNCells"), HUGE),
+    **dict.fromkeys(("GroupQueryAttention", "SimpleRNN", "StackedRNNCells"), HUGE),
     **dict.fromkeys(("LSTM", "MultiHeadAttention"), LARGE),
 }
 LAYER_PARTS = 12

@@ -214,7 +214,7 @@ while True:
 
 def test_a_kill_at_any_moment_leaves_a_complete_file(tmp_path):
     path = tmp_path / "w.bin"
-    helper = pathlib.Path(fk.__file__).parent / "files" / "atomic.py"
+    helper = pathlib.Path(fk.__file__).parent / "atomic_files" / "atomic.py"
     rng = np.random.default_rng(0)
     command = [sys.executable, "-I", "-S", "-c", SAVES, str(helper), str(path)]
     for _ in range(10):
