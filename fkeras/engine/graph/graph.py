@@ -1,6 +1,6 @@
 """`Graph`: the closed form of recorded calls, and the queries on the graph.
 
-No query changes the graph or looks at anything but the table of calls and the layers' shapes.
+Queries read only the table of calls and the layers' shapes.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def listing(graph: Any, describe: Describe) -> Iterator[str]:
 
 
 def _names(graph: Any) -> list[str]:
-    """Returns the name of each slot: of the layer, of its second call, and of one of its outputs."""
+    """Returns the names of all slots: `lstm`, `lstm:1` in the second call, `lstm[0]` of several."""
     names = []
     for number, call in enumerate(graph.calls):
         node = graph.node_indices[number]
@@ -75,6 +75,6 @@ def _arguments(call: Any, names: Sequence[str]) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Returns the text of a layer with about `width` letters, without its last arguments."""
+    """Returns the text of a layer, cut to about `width` letters; the last arguments are missing."""
     kept = max(width - len("...)"), len(text.partition("(")[0]) + 1)
     return text if len(text) <= kept + len("...)") else f"{text[:kept]}...)"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.nn.cpu import limits
-from fkeras.nn.cpu.forms import Form, Spec, compute, has_typed_axes
+from fkeras.nn.cpu.forms import Form, Spec, bind, has_typed_axes
 from fkeras.nn.numerics.dtypes import wide_dtype
 
 
@@ -18,8 +18,8 @@ from fkeras.nn.numerics.dtypes import wide_dtype
 class Repeat(Form):
     """Repeats an array along new leading axes.
 
-    The gradient is a sum over these axes. XLA's reduction is slow on CPUs for large arrays, as it
-    reads each column of memory by itself; a product with ones reads row by row.
+    The gradient is a sum over these axes. XLA's reduction on CPUs reads large arrays column by
+    column, which is slow. A product with ones reads them row by row.
 
     Args:
         leading: the sizes of the new axes.
@@ -54,7 +54,7 @@ def for_rows(weight: jax.Array, x: jax.Array) -> jax.Array:
         (1, 1, 3)
     """
     leading = x.shape[: x.ndim - weight.ndim]
-    known: Any = all(isinstance(size, int) and size > 0 for size in leading)
+    known = all(isinstance(size, int) and size > 0 for size in leading)
     if leading and known and weight.size >= limits.REPEATED and not has_typed_axes(weight, x):
-        return compute(Repeat(leading), weight)
+        return bind(Repeat(leading), weight)
     return jnp.reshape(weight, (1,) * len(leading) + weight.shape)

@@ -72,7 +72,7 @@ class Enlarge(Form):
                     image = _sum_of_cells(image, axis, places, weights)
             return image.astype(x.dtype)
 
-        # XLA would fuse the sums with what uses the images, and compute them again for each use
+        # XLA would fuse the sums with the operations that use the images, and repeat them for each
         return lax.map(resample, x)
 
 

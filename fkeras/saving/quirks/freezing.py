@@ -1,4 +1,4 @@
-"""Quirks: what a frozen layer, `trainable=False`, means in versions of Keras.
+"""Quirks: the meaning of a frozen layer, `trainable=False`, in versions of Keras.
 
 In old files a frozen BatchNormalization may use batch statistics in training calls:
 

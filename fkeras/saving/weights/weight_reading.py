@@ -39,7 +39,7 @@ Skips = Callable[[str], bool]
 
 
 class Head(NamedTuple):
-    """What the recognition of a format reads of a file.
+    """Facts about a file from which its format is recognized.
 
     Attributes:
         path: path of the file.
