@@ -44,7 +44,6 @@ def key_of(name: str, seed: Seed) -> jax.Array:
     """Converts a seed to a key.
 
     Args:
-        name: the function, for the message.
         seed: a key, or an integer from 0 to 2**32 - 1.
 
     Raises:

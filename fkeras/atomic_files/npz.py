@@ -42,7 +42,6 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
 
     Args:
         path: the path of the file; missing directories are created.
-        arrays: NumPy arrays by entry name.
 
     Example:
         >>> import tempfile
@@ -104,7 +103,6 @@ def read_header(file: Readable, size: int) -> tuple[tuple[int, ...], np.dtype, b
 
     Args:
         file: the file at its start; afterwards the position is the start of the data.
-        size: the length of the file in bytes.
 
     Raises:
         ValueError: for object arrays, which are pickles, and for a file whose size differs from
@@ -136,10 +134,6 @@ def read_header(file: Readable, size: int) -> tuple[tuple[int, ...], np.dtype, b
 
 def read_array(file: Readable, size: int) -> np.ndarray:
     """Reads the array of a `.npy` file; allocates no more memory than the file's size.
-
-    Args:
-        file: the file at its start.
-        size: the length of the file in bytes.
 
     Raises:
         ValueError: in the cases of `read_header`, and for truncated data.

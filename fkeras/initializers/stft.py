@@ -39,7 +39,6 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
     Args:
         name: "hann", "hamming", "blackman", "boxcar", "nuttall", "blackmanharris", "flattop",
             "bartlett", "triang", "cosine" or "bohman".
-        length: the number of points.
         periodic: whether the window is periodic: the point after the last equals the first point.
 
     Raises:

@@ -22,8 +22,6 @@ def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any
         kind: "any", no check; "values", finite numbers of the predictions' shape; "binary", as
             "values", and integers must be 0 or 1; "one_hot", as "values", and class numbers are
             rejected with a hint.
-        where: the loss's name, for messages.
-        y_true: targets.
         shape: the predictions' shape; a size that is not an integer is unknown.
 
     Raises:
@@ -62,11 +60,7 @@ def check_labels(
     """Checks that `y_true` are valid class numbers for predictions of this shape.
 
     Args:
-        where: the loss's name, for messages.
         y_true: class numbers of the predictions' shape, the class axis dropped or of size 1.
-        shape: the predictions' shape.
-        axis: the class axis of the predictions.
-        ignore_class: an additional label that is not a class.
 
     Raises:
         ValueError: if the targets are invalid; names the row or the shapes, and a fix.

@@ -104,7 +104,6 @@ def align_weight(weight: jax.Array, values: jax.Array, what: str) -> jax.Array:
     Args:
         weight: shape (b,), (b, t), ... or a scalar.
         values: the losses to weigh, (b, ...); a scalar loss accepts any weight.
-        what: the argument's name in messages.
 
     Raises:
         ValueError: if the shapes do not fit.

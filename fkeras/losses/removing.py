@@ -45,7 +45,6 @@ def broken(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> ja
 
     Args:
         gone: True for removed samples; the axes of `gone` are the first axes of the arrays.
-        arrays: targets and predictions. Integers are finite.
         axes: axes of the arrays that the losses lack, if these are not the last axes.
 
     Returns:

@@ -67,12 +67,7 @@ def decisions(
     """Returns labels (0 or 1), scores and weights of one shape; masked entries have weight 0.
 
     Args:
-        where: the metric's name, for messages.
         y_true: targets; every target except 0 is positive.
-        y_pred: scores.
-        sample_weight: weights that broadcast to the scores.
-        mask: booleans that broadcast to the scores.
-        dtype: the dtype of all three.
         top_k: number of the largest scores along the last axis that may be positive; None for all.
         Other arguments: those of `Precision`.
     """
@@ -99,8 +94,6 @@ def count(
 
     Args:
         labels: 0 or 1, any shape.
-        scores: the same shape.
-        weights: the same shape.
         thresholds: thresholds in ascending order.
 
     Returns:

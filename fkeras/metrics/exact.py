@@ -80,7 +80,6 @@ def add(state: State, parts: Mapping[str, Any]) -> State:
     """Returns the state after adding a number to each sum; a sum without a rest is a plain sum.
 
     Args:
-        state: the state.
         parts: numbers by the name of the sum: an integer, an array of the sum's shape, or a pair
             (rounded sum, rest).
 
@@ -172,10 +171,6 @@ def total(x: jax.Array) -> Pair:
 def chunks(*arrays: jax.Array, max_size: int = 1 << 23) -> Iterator[tuple[jax.Array, ...]]:
     """Yields chunks of rows that are small enough for exact float32 sums of ones.
 
-    Args:
-        arrays: arrays with the same number of rows.
-        max_size: maximum number of elements of the first array's chunks.
-
     Example:
         >>> [part.shape for part, in chunks(jnp.ones((5, 2)), max_size=4)]
         [(2, 2), (2, 2), (1, 2)]
@@ -194,7 +189,6 @@ def _split_integer(number: Any, dtype: Any) -> Pair:
 
     Args:
         number: a Python int or an int32 array.
-        dtype: dtype of the floats.
 
     Example:
         >>> [float(part) for part in _split_integer(2**24 + 1, "float32")]

@@ -44,13 +44,6 @@ def confusion_table(
 ) -> jax.Array:
     """Returns the weighted confusion matrix: rows are true classes, columns predicted classes.
 
-    Args:
-        labels: class numbers, any shape. Pairs with a number out of range do not count, since an
-            integer matrix cannot hold NaN.
-        found: predicted class numbers, the same shape.
-        weights: sample weights, the same shape.
-        classes: number of classes.
-
     Returns:
         (classes, classes), of the weights' dtype.
 

@@ -110,8 +110,6 @@ def attend(
         mask: Boolean array that broadcasts to (b, other axes, heads, query's attended axes, key's
             attended axes), with as many axes; None for all True.
         bias: array of the shape that `mask` has, added before the softmax.
-        scale: factor of the logits.
-        axes: the axes that attention runs over.
 
     Returns:
         An array of shape (b, ..., heads, f).

@@ -29,11 +29,9 @@ def convolve(
         x: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first";
             integers are converted to the kernel's dtype.
         kernel: array of shape (*kernel_size, c / groups, f).
-        strides: the step of the window along each axis.
         padding: "valid" for windows inside `x`; "same" pads with zeros so that stride 1 keeps the
             sizes; "causal" pads the start only, so that no output sees a later step.
         data_format: "channels_last" or "channels_first".
-        dilation_rate: distance between the input cells that the kernel reads, along each axis.
 
     Returns:
         An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
@@ -100,7 +98,6 @@ def convolve_separable(
         depthwise_kernel: array of shape (*kernel_size, c, m), m filters for each channel.
         pointwise_kernel: array of shape (*ones, c * m, f).
         padding: as in `convolve`.
-        dilation_rate: distance between the cells that the depthwise kernel reads, along each axis.
         Other arguments: those of `convolve`.
 
     Returns:
@@ -140,11 +137,9 @@ def convolve_transpose(
 
     Args:
         kernel: array of shape (*kernel_size, f, c).
-        strides: distance between the windows of adjacent cells, along each axis.
         padding: "valid" keeps all cells that the windows cover, "same" `strides` times the sizes.
         output_padding: number of cells to add to the smallest size that fits, along each axis;
             None for the sizes above.
-        dilation_rate: distance between the cells that the kernel writes to, along each axis.
         Other arguments: those of `convolve`.
 
     Returns:

@@ -15,8 +15,6 @@ def dropout(
     """Zeroes each element with probability `rate`, and divides the others by `1 - rate`.
 
     Args:
-        key: a PRNG key.
-        x: array of any shape.
         rate: probability of dropping an element, from 0 to 1.
         noise_shape: shape of the draw, repeated over axes of size 1; None for the shape of `x`.
 
@@ -104,8 +102,6 @@ def gaussian_noise(key: jax.Array, x: jax.Array, stddev: float) -> jax.Array:
     """Computes `x + stddev * n` with n drawn from the standard normal distribution.
 
     Args:
-        x: floating-point array of any shape.
-        stddev: standard deviation of the noise.
         Other arguments: those of `dropout`.
 
     Returns:
@@ -125,7 +121,6 @@ def gaussian_dropout(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
     The mean is x, and the variance is that of dropout at the same rate.
 
     Args:
-        x: floating-point array of any shape.
         rate: rate of the dropout with the same variance, from 0 and below 1.
         Other arguments: those of `dropout`.
 

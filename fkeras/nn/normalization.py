@@ -23,7 +23,6 @@ def moments(
 
     Args:
         x: array of shape (b, ..., c) in a dtype wide enough for sums.
-        axis: the axis to keep.
         mask: Boolean array with the axes of `x` except the last; False excludes a position.
 
     Returns:
@@ -161,8 +160,6 @@ def layer_normalization(
         x: array of shape (b, ...).
         gamma: array of the sizes of `x` on the axes `axis`, or None for 1.
         beta: array of the sizes of `x` on the axes `axis`, or None for 0.
-        axis: the axes that are normalized together.
-        epsilon: added to the variance.
         rms_scaling: whether to divide `x` without subtracting the mean. The divisor remains the
             standard deviation, as in Keras.
 
@@ -200,7 +197,6 @@ def rms_normalization(
     Args:
         scale: array of the sizes of `x` on the axes `axis`, or None for 1.
         axis: axis or axes that are normalized together.
-        epsilon: added to the mean square.
         Other arguments: those of `layer_normalization`.
 
     Returns:
@@ -237,10 +233,8 @@ def group_normalization(
 
     Args:
         x: array of shape (b, ..., c).
-        groups: number of groups, a divisor of c.
         gamma: array of shape (c,), or None for 1.
         beta: array of shape (c,), or None for 0.
-        axis: the channel axis.
         Other arguments: those of `layer_normalization`.
 
     Returns:
@@ -278,7 +272,6 @@ def unit_normalization(x: jax.Array, axis: int | Sequence[int] = -1) -> jax.Arra
     The gradient at a zero vector is 0: a zero vector has no direction.
 
     Args:
-        x: array of any shape.
         axis: axis or axes of a vector.
 
     Returns:
@@ -320,7 +313,6 @@ def spectral_norm(
     Args:
         kernel: array of shape (..., u), reshaped to a matrix with u columns.
         vector_u: array of shape (1, u), the initial estimate of the right singular vector.
-        iterations: number of power iterations.
 
     Returns:
         `(sigma, vector_u)`: the singular value, a scalar with a gradient for the kernel, and the

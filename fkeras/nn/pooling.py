@@ -32,8 +32,6 @@ def max_pool(
 
     Args:
         x: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first".
-        pool_size: size of the window along each axis.
-        strides: step of the window along each axis.
         padding: "valid" for windows inside `x`, "same" for ceil(size / stride) windows.
         data_format: "channels_last" or "channels_first".
 
@@ -92,7 +90,6 @@ def adaptive_pool(
     Args:
         x: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first"; floating, or
             with "max" of any dtype.
-        output_size: the number of windows along each axis.
         mode: "average" or "max".
         Other arguments: those of `max_pool`.
 

@@ -47,7 +47,6 @@ def scan_sequence(
         zero_output_for_mask: whether the output is 0 at masked steps, and the last output is 0
             if the last step is masked. Has no effect with `unroll`, as in Keras.
         return_sequences: whether to return the outputs of all steps or only the last output.
-        output_of: returns the last output given the states, for cells whose states contain it.
 
     Returns:
         `(output, states)`: all outputs (b, t, ...) or the last output (b, ...); the final states.
@@ -210,8 +209,6 @@ def lstm_step(
         kernel: array (d, 4u).
         recurrent_kernel: array (u, 4u).
         bias: array (4u,) or None.
-        activation: function of arrays.
-        recurrent_activation: function of arrays, for the gates.
         input_mask: dropout masks for `x`, (b, d) or (4, b, d), or None.
         recurrent_mask: dropout masks for `h`, or None.
 

@@ -18,7 +18,6 @@ def repeat(x: jax.Array, times: Sequence[int], data_format: str = "channels_last
 
     Args:
         x: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first".
-        times: number of repetitions along each axis.
         data_format: "channels_last" or "channels_first".
 
     Returns:
@@ -43,7 +42,6 @@ def resize(
     """Enlarges images by interpolation.
 
     Args:
-        times: factor along each axis.
         interpolation: "bilinear", "bicubic", "lanczos3" or "lanczos5".
         Other arguments: those of `repeat`.
 

@@ -64,7 +64,6 @@ def overlap_add(frames: jax.Array, sequence_stride: int) -> jax.Array:
 
     Args:
         frames: (..., n, length).
-        sequence_stride: distance between the starts of adjacent frames.
 
     Returns:
         An array of shape (..., length + (n - 1) * sequence_stride).
@@ -199,9 +198,6 @@ def window_of(
     Args:
         window: "hann" or "hamming", in the periodic form used for spectra; an array of
             `sequence_length` numbers; or None for ones over all of `fft_length`.
-        sequence_length: length of the window.
-        fft_length: length of the result.
-        dtype: dtype of the result.
 
     Raises:
         ValueError: for an unknown name, or a wrong length of an array.

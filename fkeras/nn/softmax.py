@@ -17,9 +17,7 @@ def exponentials(
     """Computes `exp(x)` up to one factor for each row, and the sums that normalize the rows.
 
     Args:
-        x: array of a floating-point dtype.
         mask: True where an entry counts; broadcasts to `x`. None for everywhere.
-        axes: the axes that form a row.
 
     Returns:
         The exponentials, 0 where the mask is False, and their sums with axes of size 1; the sum
@@ -52,7 +50,6 @@ def masked_softmax(
     A fully masked row gives 0, with gradient 0.
 
     Args:
-        x: array of any shape.
         mask: Boolean array with as many axes that broadcasts to `x`, or None.
         axis: axis, or axes that are summed together.
 

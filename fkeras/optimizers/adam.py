@@ -37,11 +37,7 @@ def adam_step(
     """Computes a step of Adam for one weight; a slot "velocity_hat" enables AMSGrad.
 
     Args:
-        gradient: the gradient of the weight.
-        slots: the weight's state.
         alpha: the learning rate with bias correction, from `adam_rate`.
-        beta_1: the decay rate of the mean gradient.
-        beta_2: the decay rate of the mean squared gradient.
         epsilon: the number that keeps the divisor above 0.
 
     Returns:

@@ -30,11 +30,7 @@ def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Ar
     The result has the singular vectors of `x` and singular values near 1.
 
     Args:
-        x: a matrix.
         a: the factor of x in each step x = a x + b (x x') x + c (x x')**2 x.
-        b: the factor of the third power.
-        c: the factor of the fifth power.
-        steps: the number of iterations.
 
     Example:
         >>> x = jnp.diag(jnp.array([3.0, 0.5]))

@@ -36,12 +36,7 @@ class ArgumentBytes(NamedTuple):
 
 
 def argument_bytes(asked: Request, arrays: Layout) -> ArgumentBytes:
-    """Returns the bytes of the arrays of a run on one device.
-
-    Args:
-        asked: the request.
-        arrays: how the devices share the arguments.
-    """
+    """Returns the bytes of the arrays of a run on one device."""
     run = asked.run
     state = len(jax.tree.leaves(run.model))
     optimizer = state + len(jax.tree.leaves(run.state))
@@ -56,8 +51,6 @@ def outer_bytes(program: Program, run_size: int, donate: bool) -> tuple[int, int
     """Returns the bytes of the arguments, and of the results that have memory of their own.
 
     Args:
-        program: the operations of the step.
-        run_size: number of arrays of the run, the first arguments.
         donate: whether the results take the memory of the run.
     """
     read_values = {number for operation in program.operations for number in operation.inputs}
@@ -90,15 +83,7 @@ def looped_blocks(calls: Calls, program: Program) -> tuple[tuple[tuple[str, ...]
 def call_rows(
     calls: Calls, asked: Request, arrays: Layout, program: Program, used: Usage
 ) -> list[Row]:
-    """Returns a row for each call, and for the loss and the update of the weights.
-
-    Args:
-        calls: the calls of the model.
-        asked: the request.
-        arrays: how the devices share the arguments.
-        program: the operations of the step.
-        used: the arrays that exist at the moment of the largest memory.
-    """
+    """Returns a row for each call, and for the loss and the update of the weights."""
     names = [*calls.classes, BETWEEN, LOSS, UPDATE]
     weights, state, optimizer, activations = [dict.fromkeys(names, 0) for _ in range(4)]
     flops, communication = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)

@@ -63,9 +63,6 @@ class Calls:
     def loops(self, paths: Collection[str]) -> tuple[tuple[tuple[str, ...], ...], ...]:
         """Returns the repeated blocks whose calls a program computes in a loop.
 
-        Args:
-            paths: the calls that the program computes inside of loops.
-
         Returns:
             For each loop the paths of the calls of each block.
         """

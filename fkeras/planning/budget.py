@@ -62,11 +62,7 @@ def largest_rows(
     """Returns the largest batch size whose peak is within the limit, or 0.
 
     Args:
-        peak: bytes for a batch size.
-        start: a batch size to begin with.
-        limit: largest number of bytes.
         open_rows: whether the model accepts other batch sizes than `start`.
-        parts: number of parts in which devices divide the rows.
     """
     if not open_rows:
         return start if peak(start) <= limit else 0

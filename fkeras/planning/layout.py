@@ -48,12 +48,7 @@ class Layout(NamedTuple):
     sizes: Mapping[str, int]
 
     def tree_bytes(self, tree: Any, start: int) -> list[int]:
-        """Returns the bytes on one device for each leaf of a tree.
-
-        Args:
-            tree: a part of the arguments.
-            start: the number of its first leaf among the arguments.
-        """
+        """Returns the bytes on one device for each leaf of a tree."""
         return [
             math.prod(local_shape(leaf.shape, self.splits[start + i], self.sizes))
             * item_bytes(leaf.dtype)
@@ -67,9 +62,6 @@ def layout(devices: Devices | None, sharding: Any, run: Any, batch: Any, rows: i
     Args:
         devices: the mesh, or None for one device.
         sharding: the checked `sharding` of a trainer.
-        run: a run of shapes.
-        batch: a batch of shapes.
-        rows: the number of rows of the batch.
     """
     leaves = jax.tree.leaves((run, batch))
     if devices is None or devices.count == 1:

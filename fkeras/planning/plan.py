@@ -278,9 +278,7 @@ def plan_request(asked: Request, donate: bool, backend: str) -> Plan:
     """Returns the plan of a checked request.
 
     Args:
-        asked: the request.
         donate: whether the results take the memory of the arguments.
-        backend: JAX's name of a backend.
     """
     rules, arrays = Backend(backend), asked.layout()
     program = read(asked.jaxpr(), rules, arrays.splits, arrays.mesh)

@@ -90,7 +90,6 @@ def request(model: Any, batch: Any, trainer: Any) -> Request:
     Args:
         model: a model, built or not, or a run.
         batch: a batch of arrays or of their shapes.
-        trainer: the trainer.
 
     Raises:
         TypeError: for arguments of other types.

@@ -33,11 +33,6 @@ def text_table(
 ) -> list[str]:
     """Returns the lines of a table of at most 100 columns; long names continue in the next line.
 
-    Args:
-        headings: the texts of the first row.
-        rows: the texts of the other rows.
-        numbers: the columns that are aligned to the right, and never narrowed.
-
     Example:
         >>> print("\\n".join(text_table(("name", "size"), [("dense", "4")], {1})))
         ─────  ────

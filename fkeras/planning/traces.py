@@ -33,8 +33,6 @@ def measure(
 
     Args:
         function: calls a compiled function; the result is awaited.
-        steps: number of calls.
-        awaited: the operations in threads of a library for which an operation waits.
 
     Returns:
         The seconds by the name of the HLO operation, a dictionary for each call. Operations that run at the same
@@ -130,9 +128,6 @@ def divide(
 
     Args:
         lines: the intervals of each thread, without nested intervals, in nanoseconds.
-        start: begin of the time.
-        end: end of the time.
-        awaited: the operations in threads of a library for which an operation waits.
 
     Example:
         >>> divide([[Interval(0, 4e9, "dot")], [Interval(2e9, 6e9, "exp")]], 0, 10e9)

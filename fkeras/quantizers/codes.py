@@ -110,11 +110,9 @@ def dequantize_groups(
     """Computes `(codes - zero) * scale` with the zero point and the scale of each group.
 
     Args:
-        codes: integers.
         scale: the scales, with one entry for each group along `axis`.
         zero: the zero points, with one entry for each group along `axis`.
         groups: the index of the group for each entry of the codes along `axis`.
-        axis: the axis with groups.
 
     Example:
         >>> import jax.numpy as jnp

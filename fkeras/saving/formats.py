@@ -74,10 +74,6 @@ class Models(NamedTuple):
 def weight_format(path: str, limits: Limits) -> Format:
     """Returns the format of a weight file. The content, not the name, determines the format.
 
-    Args:
-        path: path of the file.
-        limits: limits on sizes.
-
     Raises:
         FileNotFoundError: for a missing file.
         FileError: for a file without weights.
@@ -95,9 +91,6 @@ def weight_format(path: str, limits: Limits) -> Format:
 
 def model_format(path: str) -> Models:
     """Returns the readers of a file with a whole model, by the first bytes of the file.
-
-    Args:
-        path: path of the file.
 
     Raises:
         FileNotFoundError: for a missing file.

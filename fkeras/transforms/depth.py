@@ -79,7 +79,6 @@ def with_depth(model: Model, depth: str, remat: Any = None, training: bool = Tru
     """Returns the model as a trainer with this `depth` and `remat` computes the model.
 
     Args:
-        model: a model.
         depth: "scan" rolls all repeated blocks, "unroll" none, "auto" those that compile faster in a
             loop and run as fast.
         remat: None, or a policy of rematerialization. With a policy, a network whose other calls

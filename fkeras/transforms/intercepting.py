@@ -85,10 +85,8 @@ def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
     *inputs, **options)` computes the call.
 
     Args:
-        layer: the layer.
         around: `(path, layer, context, inputs, options) -> Output`; the path is that of
             `fk.engine.sublayers`.
-        path: the path of the layer itself.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -142,8 +140,6 @@ def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCa
 
     Args:
         layer: a built layer or model.
-        context: state, mode and key of the call.
-        inputs: arrays.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -210,7 +206,6 @@ def trace_gradients(
         context: the context that was passed to `trace_values`.
         inputs: the inputs that were passed to `trace_values`.
         calls: the result of `trace_values`.
-        loss: a scalar function of the layer and its output.
 
     Returns:
         The gradients of the trainable weights by path, and by ticket the gradients of the outputs and

@@ -119,9 +119,6 @@ def _replace_selected(
     Args:
         model: a layer or model.
         replace_layer: returns the new layer, or None to visit the layers inside.
-        pattern: selects layers.
-        paths: receives the paths of projections that are quantized when their attention is built.
-        config: the quantization of these projections.
     """
     if not isinstance(model, Layer):
         check_not_keras(model, "quantize")

@@ -213,9 +213,6 @@ def is_mostly_repeats(network: Network) -> bool:
 
     Rematerialization then stores the tensors between the blocks; otherwise segments store less.
 
-    Args:
-        network: a built network with a graph.
-
     Example:
         >>> import fkeras as fk
         >>> layers = [fk.layers.Dense(4) for _ in range(5)]
@@ -245,7 +242,6 @@ def _segments(network: Network, large_calls: frozenset[int]) -> list[list[int]]:
     The cost is the size of the tensors between segments plus the size of the largest segment.
 
     Args:
-        network: a network with a graph.
         large_calls: calls of large nested networks; each is a segment alone.
     """
     graph = network.graph

@@ -178,10 +178,6 @@ def _replay(
     """Records the calls of a graph again, on the tensors in `slots`, and returns the outputs.
 
     Args:
-        graph: a closed graph.
-        layers: the layers to call, by their names in the graph.
-        slots: a table with a tensor for each input.
-        inlined: the layers of nested networks whose calls join this graph, by network.
         training: the pin of the outer call, for calls without a pin.
     """
 

@@ -40,9 +40,6 @@ _FILTER = choice("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 def pillow(where: str) -> Any:
     """Imports and returns Pillow's module `PIL.Image`.
 
-    Args:
-        where: name of the calling function, for the message.
-
     Raises:
         ImportError: if Pillow is missing; the message gives the command that installs Pillow.
     """
@@ -101,7 +98,6 @@ def read_image(path: FilePath | IO[bytes], color_mode: str, where: str) -> Image
     Args:
         path: the path, or an open binary file.
         color_mode: "rgb", "rgba" or "grayscale".
-        where: name of the calling function, for messages.
 
     Raises:
         ValueError: for a file in a format that is not in `FORMATS`.

@@ -363,15 +363,30 @@ def _shared_names(path):
     return names
 
 
-def test_arguments_are_documented_in_the_function_or_once_in_the_package():
-    for path, tree in trees().items():
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.FunctionDef):
-                continue
-            doc = ast.get_docstring(node) or ""
-            if "Args:" not in doc or "rguments: those of `" in doc:
-                continue
-            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            names = {a.arg for a in arguments} - {"self", "cls"}
-            missing = names - _documented_names(doc) - _shared_names(path)
-            assert not missing, f"{_name(path)}: {node.name} does not document {sorted(missing)}"
+def _public_functions():
+    """Name and function of each public function and of each public method of a class of fkeras."""
+    for name, value in _public():
+        if isinstance(value, type):
+            for owner in value.__mro__:
+                for member, inner in vars(owner).items():
+                    inner = getattr(inner, "__func__", getattr(inner, "fget", inner))
+                    if owner.__module__.startswith("fkeras") and not member.startswith("_"):
+                        yield f"{name}.{member}", inspect.unwrap(inner) if callable(inner) else inner
+        elif callable(value):
+            yield name, inspect.unwrap(value)
+
+
+def test_arguments_of_public_functions_are_documented_in_the_function_or_once_in_the_package():
+    checked = 0
+    for name, function in _public_functions():
+        doc = (inspect.isfunction(function) and function.__doc__) or ""
+        if "Args:" not in doc or "rguments: those of `" in doc:
+            continue
+        code = function.__code__
+        count = code.co_argcount + code.co_kwonlyargcount
+        names = set(code.co_varnames[:count]) - {"self", "cls"}
+        path = pathlib.Path(code.co_filename)
+        missing = names - _documented_names(doc) - _shared_names(path)
+        assert not missing, f"{name} does not document {sorted(missing)}"
+        checked += 1
+    assert checked > 400

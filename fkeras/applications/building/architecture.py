@@ -47,14 +47,7 @@ class Architecture(Protocol):
 
 
 def architecture(plan: Plan, document: Document, name: str, module: str) -> Architecture:
-    """Returns the public function of an architecture.
-
-    Args:
-        plan: the architecture.
-        document: texts of the docstring.
-        name: default name of the model.
-        module: public module of the function.
-    """
+    """Returns the public function of an architecture."""
     default_name = name
 
     def build(
@@ -85,14 +78,7 @@ def architecture(plan: Plan, document: Document, name: str, module: str) -> Arch
 
 
 def describe(function: Any, plan: Plan, document: Document, module: str) -> Any:
-    """Sets the name, the module and the docstring of an architecture's function.
-
-    Args:
-        function: the function.
-        plan: the architecture.
-        document: texts of the docstring.
-        module: public module of the function.
-    """
+    """Sets the name, the module and the docstring of an architecture's function."""
     code = function.__code__
     arguments = code.co_varnames[: code.co_argcount]
     function.__name__ = function.__qualname__ = plan.function

@@ -66,11 +66,6 @@ class Sizes(NamedTuple):
 def check_options(where: str, options: Options, url: str) -> Options:
     """Checks and converts all options except input shape and tensor, which `input_images` checks.
 
-    Args:
-        where: name of the architecture, for messages.
-        options: the arguments of the caller.
-        url: address of Keras's file of ImageNet weights.
-
     Raises:
         ValueError: for a value out of range, and for the weights "imagenet", which are not downloaded.
         TypeError: for a value of another type.
@@ -123,11 +118,6 @@ def input_images(where: str, options: Options, sizes: Sizes) -> tuple[KerasTenso
     """Returns the symbolic images that the network processes, and the inputs of the model.
 
     The two differ if `input_tensor` was computed from other inputs.
-
-    Args:
-        where: name of the architecture, for messages.
-        options: the arguments of the caller.
-        sizes: the image sizes of the architecture.
 
     Raises:
         ValueError: for a shape that the architecture does not support.

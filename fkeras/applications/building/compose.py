@@ -65,11 +65,6 @@ def compose(
 ) -> Any:
     """Composes the model; with a file of weights, returns `(model, state)`.
 
-    Args:
-        plan: the architecture.
-        options: the arguments of the caller.
-        default_name: function from the images to the default name of the model.
-
     Raises:
         ValueError: for arguments that the architecture does not support.
         FileNotFoundError: for a missing file of weights.
@@ -94,8 +89,6 @@ def global_pooling(
 
     Args:
         x: features (b, h, w, c).
-        named: names the unnamed layers.
-        options: the arguments of the caller.
         use_names: whether the layers have the names "avg_pool" and "max_pool" in Keras.
     """
     if options.pooling is None:
@@ -121,12 +114,9 @@ def dense_head(
 
     Args:
         x: features (b, h, w, c).
-        named: names the unnamed layers.
-        options: the arguments of the caller.
         name_average: whether the pooling layer before the classifier has the name "avg_pool" in Keras.
         name_pooling: whether the pooling layers without a classifier have names in Keras.
         dropout: dropout rate before the dense layer; 0 for no dropout layer.
-        initializers: initializers of the dense layer.
     """
     if not options.include_top:
         return global_pooling(x, named, options, name_pooling)

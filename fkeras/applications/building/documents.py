@@ -81,10 +81,7 @@ def docstring(function: str, document: Document, names: tuple[str, ...], sizes: 
     """Returns the docstring of an architecture.
 
     Args:
-        function: name of the function.
-        document: texts of the architecture.
         names: names of the arguments, in order.
-        sizes: image sizes of the architecture.
 
     Example:
         >>> docstring("Net", Document("Net", "Net, 2020.", RAW), ("name",), Sizes(224))[:13]

@@ -96,12 +96,7 @@ def _body_v2(x: KerasTensor, named: Names, options: Options, depths: Sequence[in
 
 
 def resnet(depth: int, depths: Sequence[int]) -> Architecture:
-    """Returns the public function of a ResNet.
-
-    Args:
-        depth: number of layers with weights, as in the network's name.
-        depths: number of blocks of each stage.
-    """
+    """Returns the public function of a ResNet."""
     name = f"resnet{depth}"
     files = Files(f"resnet/{name}_weights_tf_dim_ordering_tf_kernels{{}}.h5")
     plan = Plan(f"ResNet{depth}", partial(_body, depths=depths), named_head, files)
@@ -111,12 +106,7 @@ def resnet(depth: int, depths: Sequence[int]) -> Architecture:
 
 
 def resnet_v2(depth: int, depths: Sequence[int]) -> Architecture:
-    """Returns the public function of a ResNet V2.
-
-    Args:
-        depth: number of layers with weights, as in the network's name.
-        depths: number of blocks of each stage.
-    """
+    """Returns the public function of a ResNet V2."""
     name = f"resnet{depth}v2"
     files = Files(f"resnet/{name}_weights_tf_dim_ordering_tf_kernels{{}}.h5")
     plan = Plan(f"ResNet{depth}V2", partial(_body_v2, depths=depths), named_head, files)

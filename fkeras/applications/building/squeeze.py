@@ -18,9 +18,6 @@ def conv(x: KerasTensor, filters: int, size: int, name: str, **options: Any) -> 
 
     Args:
         x: features (b, h, w, c).
-        filters: number of filters.
-        size: the kernel's width and height.
-        name: name of the layer.
         options: further arguments of `Conv2D`.
     """
     options = {"padding": "same", **options}
@@ -35,8 +32,6 @@ def bn_swish(x: KerasTensor, prefix: str, momentum: float) -> KerasTensor:
 
     Args:
         x: features (b, h, w, c).
-        prefix: prefix of the layers' names.
-        momentum: momentum of the normalization.
     """
     x = layers.BatchNormalization(axis=3, momentum=momentum, name=f"{prefix}bn")(x)
     return layers.Activation("swish", name=f"{prefix}activation")(x)
@@ -47,9 +42,6 @@ def squeeze_excite(x: KerasTensor, filters: int, bottleneck: int, prefix: str) -
 
     Args:
         x: features (b, h, w, filters).
-        filters: number of channels.
-        bottleneck: number of units of the hidden layer that computes the factors.
-        prefix: prefix of the layers' names.
     """
     factors = layers.GlobalAveragePooling2D(name=f"{prefix}se_squeeze")(x)
     factors = layers.Reshape((1, 1, filters), name=f"{prefix}se_reshape")(factors)
@@ -69,14 +61,7 @@ def squeeze_excite(x: KerasTensor, filters: int, bottleneck: int, prefix: str) -
 
 
 def add_shortcut(x: KerasTensor, shortcut: KerasTensor, rate: float, prefix: str) -> KerasTensor:
-    """Adds a block's input to its output, with stochastic depth: training drops blocks of samples.
-
-    Args:
-        x: output of the block.
-        shortcut: input of the block.
-        rate: fraction of the samples whose block is dropped in training.
-        prefix: prefix of the layers' names.
-    """
+    """Adds a block's input to its output, with stochastic depth: training drops blocks of samples."""
     if rate > 0:
         x = layers.Dropout(rate, noise_shape=(None, 1, 1, 1), name=f"{prefix}drop")(x)
     return layers.Add(name=f"{prefix}add")([x, shortcut])

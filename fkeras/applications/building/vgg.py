@@ -37,12 +37,7 @@ def _head(x: KerasTensor, named: Names, options: Options) -> KerasTensor:
 
 
 def vgg(depth: int, depths: Sequence[int]) -> Architecture:
-    """Returns the public function of a VGG network.
-
-    Args:
-        depth: number of layers with weights, as in the network's name.
-        depths: number of convolutions of each block.
-    """
+    """Returns the public function of a VGG network."""
     name = f"vgg{depth}"
     files = Files(f"{name}/{name}_weights_tf_dim_ordering_tf_kernels{{}}.h5")
     plan = Plan(f"VGG{depth}", partial(_body, depths=depths), _head, files)

@@ -9,8 +9,6 @@ def round_channels(width: float, divisor: int = 8, min_ratio: float = 0.9) -> in
     """Rounds a scaled number of channels to a multiple of `divisor`.
 
     Args:
-        width: number of channels, scaled by a width multiplier.
-        divisor: divisor and lower bound of the result.
         min_ratio: the result is rounded up if rounding to nearest gives less than this share of `width`.
 
     Example:
@@ -30,7 +28,6 @@ def strided_padding(x: KerasTensor, size: int) -> tuple[tuple[int, int], tuple[i
 
     Args:
         x: images (b, h, w, c).
-        size: the kernel's width and height.
 
     Example:
         >>> import fkeras as fk

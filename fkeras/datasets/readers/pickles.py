@@ -221,7 +221,6 @@ def _build_value(value: Any, size: int) -> Any:
     """Replaces records by arrays in nested lists; rejects functions and unfinished objects.
 
     Args:
-        value: the object of the pickle.
         size: number of bytes of the pickle, and limit of the number of items. Each stored item takes a
             byte or more, so only lists that repeat the same list many times have more items. Such a
             pickle of a few bytes could otherwise fill the memory.

@@ -36,7 +36,6 @@ def read_npz(path: str, names: tuple[str, ...]) -> tuple[np.ndarray, ...]:
     """Reads arrays of an `.npz` file: numbers, or arrays of lists of numbers.
 
     Args:
-        path: path of the file.
         names: names of the arrays, inputs and targets alternately: (x, y) or (x, y, x, y).
 
     Raises:
@@ -104,9 +103,6 @@ def _has_object_dtype(data: bytes) -> bool:
 def read_idx(path: str) -> np.ndarray:
     """Reads a compressed IDX file of unsigned bytes, the format of MNIST.
 
-    Args:
-        path: path of the file.
-
     Raises:
         FileError: for a file in another format, and for a size that contradicts the header.
     """
@@ -151,9 +147,6 @@ def _decompress(source: Any, path: str) -> bytes:
 
 def read_json(path: str) -> dict[str, int]:
     """Reads a JSON object from words to numbers.
-
-    Args:
-        path: path of the file.
 
     Raises:
         FileError: for other JSON values, and for a damaged file.
@@ -246,8 +239,6 @@ def images_and_labels(batch: dict[str, Any], key: str, path: str) -> Pair:
 
     Args:
         batch: the dictionary in a pickle; "data" has 1,024 red, green and blue bytes for each image.
-        key: key of the labels.
-        path: path of the archive, for messages.
 
     Raises:
         FileError: for other contents of the dictionary.

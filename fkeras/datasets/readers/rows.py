@@ -20,7 +20,6 @@ def shuffle_rows(arrays: tuple[np.ndarray, ...], random: Any) -> tuple[np.ndarra
     """Returns the rows of all arrays in the same random order.
 
     Args:
-        arrays: arrays with the same number of rows.
         random: a `numpy.random.RandomState`, whose order is Keras's.
     """
     order = np.arange(len(arrays[0]))
@@ -31,15 +30,7 @@ def shuffle_rows(arrays: tuple[np.ndarray, ...], random: Any) -> tuple[np.ndarra
 def split(
     where: str, x: np.ndarray, y: np.ndarray, test_split: float, seed: int
 ) -> tuple[Pair, Pair]:
-    """Shuffles rows and splits them into training and test rows.
-
-    Args:
-        where: name of the public function, for messages.
-        x: the inputs.
-        y: the targets.
-        test_split: fraction of the rows for the test.
-        seed: seed of the shuffling.
-    """
+    """Shuffles rows and splits them into training and test rows."""
     test_fraction = check_test_split(where, test_split)
     x, y = shuffle_rows((x, y), np.random.RandomState(_SEED.check(f"{where}: seed", seed)))
     count = int(len(x) * (1 - test_fraction))
@@ -50,7 +41,6 @@ def check_test_split(where: str, test_split: float) -> float:
     """Checks and returns the fraction of the test rows.
 
     Args:
-        where: name of the public function, for messages.
         test_split: a number from 0, below 1.
     """
     return _SPLIT.check(f"{where}: test_split", test_split)

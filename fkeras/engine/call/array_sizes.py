@@ -19,9 +19,6 @@ def largest_array(program: Any) -> tuple[int, tuple]:
     A window of a pooling counts as an array. An unknown size counts as 1, and an expression such as
     "1024*d1" as its largest number.
 
-    Args:
-        program: a jaxpr.
-
     Example:
         >>> import jax, jax.numpy as jnp
         >>> largest_array(jax.make_jaxpr(lambda x: jnp.outer(x, x).sum())(jnp.ones(3)).jaxpr)

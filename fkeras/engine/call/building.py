@@ -17,10 +17,6 @@ from fkeras.engine.values.spec import as_specs, canonical_dtype
 def takes_specs(hook: Any, kind: str) -> Any:
     """Wraps `build` or `init_state` to accept specs, arrays and shapes, and to check the key.
 
-    Args:
-        hook: the author's method.
-        kind: the method's name.
-
     Example:
         >>> import jax, fkeras as fk
         >>> fk.layers.Dense(2).build(jax.random.key(0), (None, 3)).kernel.shape
@@ -78,7 +74,6 @@ def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dic
 
     Args:
         layer: a layer or network.
-        specs: a spec for each input.
         state: whether to make the state; the state is `{}` otherwise.
 
     Example:

@@ -185,12 +185,9 @@ def is_plain(
     cost little more than a jitted function, so this test reads types and attributes only.
 
     Args:
-        layer: the layer.
-        inputs: its positional arguments.
         state: its state, or None.
         key: a PRNG key, or None.
         mask: the mask of the inputs; a mask or an option makes the answer False.
-        options: the options of the call.
     """
     if options or mask is not None:
         return False
@@ -230,13 +227,9 @@ def apply(
     """`Layer.apply`: compiled where every argument is concrete, in place where one is traced.
 
     Args:
-        layer: the layer.
-        inputs: the positional arguments.
         state: the state, or None.
         training: whether this is a training call.
         key: a PRNG key, or None.
-        mask: the mask of the inputs.
-        options: the options of the call.
         plain: the answer of `is_plain` on these arguments.
     """
     if not plain:

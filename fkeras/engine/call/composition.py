@@ -43,9 +43,7 @@ def tensor_class(layer: Any, inputs: tuple, options: dict[str, Any]) -> type | N
     are recorded. Other layers compute their value, which becomes a constant of the graph.
 
     Args:
-        layer: the layer.
         inputs: positional arguments, without symbolic tensors.
-        options: arguments by name, likewise.
     """
     # the stack first: outside of compositions, the other tests would cost a model's call more
     symbolic_inputs = _composed_inputs()

@@ -46,10 +46,8 @@ def infer(
     """`(signature, effects)` of a call of `layer` on inputs of these specs and masks.
 
     Args:
-        layer: the layer.
         call: arguments, mode and mask rule, `Ref(i)` for the input of `specs[i]`; a call that does not
             pin the mode is inferred as a training call.
-        specs: spec of each input.
         masks: spec of each input's mask, or None.
     """
     try:
@@ -134,11 +132,6 @@ def run_call(
     """Computes a recorded call.
 
     Args:
-        layer: a built layer.
-        call: arguments, options, mode and mask rule of the call.
-        shapes: the positional arguments with specs in the place of the tensors.
-        key: a PRNG key.
-        tensors: array of each input.
         masks: array of each input's mask, or None.
     """
     context = Context(

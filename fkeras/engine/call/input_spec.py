@@ -92,9 +92,7 @@ def check_inputs(layer: Any, inputs: tuple, call: int | None = None) -> None:
     """Checks the inputs of one call against the layer's `input_spec`.
 
     Args:
-        layer: the layer.
         inputs: the positional arguments, arrays or specs in any nesting.
-        call: the index of the call, for messages.
 
     Raises:
         InputSpecError: for an input that violates its spec.

@@ -123,10 +123,6 @@ class AttachedMasks:
     def complete(self, value: Any, mask: Any) -> Any:
         """Attaches computed masks to those outputs of a call that have no mask yet.
 
-        Args:
-            value: the outputs.
-            mask: the masks that the layer computed, in the same structure.
-
         Returns:
             The masks of the outputs.
         """
@@ -149,8 +145,6 @@ def call_mask(
     """The mask that a call in a graph passes on to its layer.
 
     Args:
-        layer: the layer.
-        rule: the rule of the call.
         args: frozen tree of the positional arguments, `Ref(i)` for tensor i.
         options: the options; an explicit mask for the inputs is taken out.
         mask_of: returns the mask of a tensor by its number, or None.

@@ -156,9 +156,7 @@ def check_ranges(network: Any, x: Any, where: str) -> None:
     """Checks that integers fit the dtype of an integer input, since a cast would wrap them around.
 
     Args:
-        network: a network with a graph.
         x: arrays in the structure of the inputs; traced arrays are not checked.
-        where: the caller, for messages.
 
     Raises:
         FKerasError: names the input, the row and the number.

@@ -237,9 +237,6 @@ def record(
     """Records one call of `layer` and returns its symbolic outputs; no existing value changes.
 
     Args:
-        layer: the layer.
-        args: the positional arguments, symbolic tensors and arrays in any nesting.
-        options: the arguments by name.
         training: True or False where the call pins it.
         mask_rule: how masks reach the call; see `mask_rules`.
         kind: class of the outputs, required for a call on constants; the inputs' class by default.

@@ -19,12 +19,6 @@ _TEXTS = ("", "a b c")
 def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]) -> list[Output]:
     """The outputs of a layer that reads or makes strings, for two sizes of the unknown axes.
 
-    Args:
-        layer: the layer that is called.
-        args: frozen tree of the positional arguments.
-        specs: spec of each tensor among the arguments.
-        sizes: two sizes for the axes of unknown size.
-
     Raises:
         FKerasError: for strings at a layer that reads no strings.
     """

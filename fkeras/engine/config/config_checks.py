@@ -48,12 +48,8 @@ def expect(
     """Returns `value` if its type is one of the expected types.
 
     Args:
-        value: a value read from a configuration.
         kind: a type, or a tuple of types. An integer is also accepted as a `float`; a boolean is
             not accepted as a number.
-        noun: the description of the value in the error message.
-        layer: the name of the layer that the configuration describes, for the error message.
-        make_error: builds the exception from its message. File readers pass their own exception type.
 
     Raises:
         FKerasError: if the value has another type and `make_error` is None.
@@ -82,10 +78,7 @@ def entry(
     """Returns the value of one key of a configuration, after checking its type.
 
     Args:
-        config: the configuration.
-        key: the key to read.
         kind: the expected type or types, as in `expect`.
-        layer: the name of the layer that the configuration describes, for the error message.
         default: the value of a missing key; without a default the key is required.
         make_error: builds the exception from its message, as in `expect`.
 

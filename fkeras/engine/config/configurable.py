@@ -346,12 +346,7 @@ class Configurable(DeclaresFields):
 
 
 def describe(obj: Any, omitted: Collection[str] = ()) -> str:
-    """Returns the constructor call of `obj` as text, without arguments equal to their defaults.
-
-    Args:
-        obj: a dataclass.
-        omitted: names of arguments to leave out.
-    """
+    """Returns the constructor call of `obj` as text, without arguments equal to their defaults."""
     arguments = []
     positional = True
     for field in _arguments(type(obj)):

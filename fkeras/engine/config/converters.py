@@ -38,11 +38,8 @@ def integer(
     """Accepts integers in a closed range; booleans and floats are not integers.
 
     Args:
-        minimum: the smallest accepted integer.
-        maximum: the largest accepted integer.
         also: further accepted integers, such as -1 for "all".
         optional: whether None is accepted.
-        hint: a sentence for the end of the error message.
 
     Example:
         >>> import numpy as np
@@ -103,13 +100,10 @@ def real(
     """Accepts numbers in a range and returns floats; NaN and booleans are never accepted.
 
     Args:
-        minimum: the inclusive lower bound.
         maximum: the inclusive upper bound.
-        above: the exclusive lower bound.
         below: the exclusive upper bound.
         infinite: whether infinity is accepted.
         optional: whether None is accepted.
-        hint: a sentence for the end of the error message.
 
     Example:
         >>> real(minimum=0, maximum=1)(1)
@@ -225,7 +219,6 @@ def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
     Args:
         batch: whether axis 0 is accepted.
         optional: whether None is accepted.
-        hint: a sentence for the end of the error message.
 
     Example:
         >>> axes()(-1), axes()([1, 2])
@@ -274,10 +267,7 @@ def several(
     """Accepts a list, tuple or array of values that one rule accepts, and returns a tuple.
 
     Args:
-        item: the rule of each value.
-        words: the accepted values in words.
         single: whether a single value is accepted and returned as a tuple of one.
-        least: the minimum number of values.
         options: `optional` and `hint`, as in other rules.
 
     Example:

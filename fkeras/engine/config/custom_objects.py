@@ -83,10 +83,6 @@ def registered_object(custom_objects: Mapping[str, Any] | None, name: str) -> tu
 def custom_code(name: Any, example: str = "your_object") -> str:
     """Returns the `custom_objects` argument that resolves a name, as Python code for a message.
 
-    Args:
-        name: the name in the file.
-        example: the value shown when the name is not a valid Python identifier.
-
     Example:
         >>> custom_code("my_package>Scale"), custom_code("my layer")
         ("custom_objects={'my_package>Scale': Scale}", "custom_objects={'my layer': your_object}")

@@ -49,10 +49,6 @@ def keras_module(cls: type) -> str | None:
 def encode(value: Any, where: str = "") -> Any:
     """Converts a configuration value to JSON data.
 
-    Args:
-        value: the value.
-        where: the class and the field of the value, for the error message.
-
     Raises:
         TypeError: for a value without a JSON form.
     """

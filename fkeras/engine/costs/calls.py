@@ -22,7 +22,6 @@ def call_costs(network: Any, number: int) -> Costs | None:
 
     Args:
         network: a built network with a graph; its weights may be shapes.
-        number: the number of a call of the graph.
 
     Returns:
         The operations for each sample if the graph leaves the batch size open; None for a call on
@@ -40,7 +39,6 @@ def call_program(network: Any, number: int) -> Any:
 
     Args:
         network: a built network with a graph; its weights may be shapes.
-        number: the number of a call of the graph, not of an input.
 
     Returns:
         The jaxpr for one sample if the graph leaves the batch size open; None for a call on strings

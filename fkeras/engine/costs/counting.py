@@ -51,7 +51,6 @@ def count_operations(function: Callable[..., Any], *arguments: Any) -> Costs:
     `while` loop of unknown length counts once, and `unknown` then contains "while".
 
     Args:
-        function: a function of arrays that JAX can trace.
         *arguments: trees of arrays, or of `jax.ShapeDtypeStruct`.
 
     Example:

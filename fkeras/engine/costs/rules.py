@@ -86,11 +86,7 @@ def size(aval: Any) -> int:
 
 
 def primitive_count(equation: Any) -> Count | None:
-    """Returns the operations of an equation of a jaxpr; None for a primitive without a rule.
-
-    Args:
-        equation: an equation with known sizes, whose primitive runs no other jaxpr.
-    """
+    """Returns the operations of an equation of a jaxpr; None for a primitive without a rule."""
     name = equation.primitive.name
     rule = _RULES.get(name)
     if rule is None:

@@ -28,7 +28,6 @@ def new_slots(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Returns a table with a slot for each tensor of the graph; all but the inputs are None.
 
     Args:
-        graph: a graph.
         inputs: a value for each input, in the order of `graph.input_slots`.
     """
     slots: list[Any] = [None] * len(graph.specs)
@@ -41,7 +40,6 @@ def run_calls(graph: Graph, slots: list[Any], compute: Compute) -> Any:
     """Computes every call in `graph.run_order` and returns the outputs of the graph.
 
     Args:
-        graph: a graph.
         slots: a table from `new_slots`; receives the outputs of each call.
         compute: computes one call, whose inputs are in `slots`; None leaves the slots of the call
             unchanged.
@@ -68,7 +66,6 @@ def run_steps(
     """Computes steps of a graph: calls, and repeated blocks of calls.
 
     Args:
-        graph: a graph.
         slots: a table from `new_slots`; receives the outputs of each call.
         steps: numbers of calls, or repeated blocks, in running order.
         compute: computes one call, as for `run_calls`.
@@ -88,9 +85,7 @@ def put_outputs(graph: Graph, slots: list[Any], number: int, value: Any) -> None
     """Puts the outputs of a call into their slots.
 
     Args:
-        graph: a graph.
         slots: a table from `new_slots`.
-        number: the number of the call.
         value: the outputs in the structure of `Call.value`.
     """
     first = graph.first_slots[number]
@@ -99,12 +94,7 @@ def put_outputs(graph: Graph, slots: list[Any], number: int, value: Any) -> None
 
 
 def open_graph(graph: Graph, layers: Mapping[str, Any]) -> tuple[KerasTensor, ...]:
-    """Returns a symbolic tensor for each slot, with a history of nodes equal to the calls.
-
-    Args:
-        graph: a graph.
-        layers: its layers by name.
-    """
+    """Returns a symbolic tensor for each slot, with a history of nodes equal to the calls."""
     tensors: list[KerasTensor] = []
     # all calls in the order of the slots, inputs included: nothing is computed
     for call in graph.calls:
@@ -120,7 +110,6 @@ def segment(graph: Graph, numbers: Sequence[int], *, first: bool, last: bool) ->
     Slots and the indices of calls stay the same, so each call keeps its random numbers.
 
     Args:
-        graph: a graph.
         numbers: calls that follow each other in `graph.run_order`.
         first: whether the segment takes the inputs of the graph, not the tensors before it.
         last: whether the segment returns the outputs of the graph, not the tensors after it.
@@ -147,7 +136,6 @@ def crossing(graph: Graph, position: int) -> list[int]:
     """Returns the slots filled before a place of the running order and needed from there on.
 
     Args:
-        graph: a graph.
         position: an index of `graph.run_order`.
     """
     order = graph.run_order

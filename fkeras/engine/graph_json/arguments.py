@@ -31,10 +31,7 @@ def write_tree(
     """Returns a template as JSON data.
 
     Args:
-        template: the template.
         tensor: returns the data of `Ref(i)`.
-        where: the call, for messages.
-        path: the path of the template in the call.
         containers: receives `[path, kind]` of each container whose kind the data loses.
     """
     if isinstance(template, Ref):
@@ -210,10 +207,8 @@ def checked_value(value: Any, kind: Any, where: str, key: str) -> Any:
     """Returns the value of a key of the configuration, if the value has the right type.
 
     Args:
-        value: the value.
         kind: a type, or several.
         where: the layer or call, for the message.
-        key: the key.
 
     Raises:
         FKerasError: for a value of another type.

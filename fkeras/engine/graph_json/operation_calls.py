@@ -115,12 +115,7 @@ def joined(
     """Returns `(args, options)` of the call to record, from a call in Keras's form.
 
     Args:
-        form: the form of the operation.
-        fixed: the arguments of the constructor.
-        args: the arguments of the call by position.
-        kwargs: the arguments of the call by name.
         layout: the layout in the file, or None.
-        where: the call, for messages.
 
     Raises:
         FKerasError: for arguments that the operation does not take.

@@ -47,8 +47,6 @@ def graph_from_config(
     """Records the calls of a configuration and returns `(inputs, outputs)`.
 
     Args:
-        config: the configuration.
-        custom_objects: classes and functions of the user by name.
         mask_rule: the mask rule of calls without a rule in the configuration.
 
     Raises:

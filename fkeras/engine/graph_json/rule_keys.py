@@ -42,9 +42,7 @@ def read_rule(config: Mapping[str, Any], custom: Any, where: str) -> tuple[str, 
     the rules compute the same, and "strict" keeps files free of the extra key.
 
     Args:
-        config: the configuration of a network.
         custom: user classes by name, or None.
-        where: the network, for messages.
     """
     if KEY in config:
         return check_rule(config[KEY], where), config
@@ -92,7 +90,6 @@ def makes_masks(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> b
     """Whether a model may have masks: from a layer that makes masks, or from an explicit mask.
 
     Args:
-        config: the configuration of a model.
         is_maker: returns whether any other object, `{"class_name": ..., "config": ...}`, may make masks.
     """
     return any(_makes_masks(item, is_maker) for item in mappings(config, _NO_LAYERS))

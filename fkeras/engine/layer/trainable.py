@@ -32,7 +32,6 @@ def pass_on_trainable(layer: Any, explicit: Container[str] = ()) -> None:
 
     Args:
         layer: the layer; its fields change in place.
-        explicit: names of fields whose layers keep their flags.
     """
     flag, child_fields = layer.trainable, type(layer).child_fields
     for name, value in list(layer.__dict__.items()):

@@ -22,7 +22,6 @@ def complete_docstring(cls: type, arguments: Sequence[str]) -> None:
     is added if the docstring lacks it. The nearest base class takes precedence.
 
     Args:
-        cls: the class.
         arguments: names of the constructor's arguments, in order.
 
     Example:

@@ -11,11 +11,6 @@ def html_table(
 ) -> str:
     """Returns a table as HTML; all texts are escaped.
 
-    Args:
-        headings: the texts of the first row.
-        rows: the texts of the other rows.
-        numbers: the columns that are aligned to the right.
-
     Example:
         >>> html_table(["name"], [["<b>"]])
         '<table><thead><tr><th style="text-align:left">name</th></tr></thead><tbody><tr><td style="text-align:left;white-space:pre">&lt;b&gt;</td></tr></tbody></table>'

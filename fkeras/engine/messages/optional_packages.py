@@ -12,7 +12,6 @@ def missing_package(where: str, module: str, error: ImportError) -> ImportError:
     Args:
         where: the function or class that needs the package.
         module: the module that was imported, such as "orbax.checkpoint".
-        error: the exception of the import, whose text is part of the message.
 
     Returns:
         An ImportError with the command that installs the package.

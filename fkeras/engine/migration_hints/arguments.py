@@ -18,8 +18,6 @@ def unknown_argument(where: str, name: str, names: Sequence[str]) -> str:
 
     Args:
         where: the class or function.
-        name: the unknown argument.
-        names: the known arguments.
 
     Example:
         >>> unknown_argument("Adam", "lr", ("learning_rate",))
@@ -65,11 +63,6 @@ def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 def check_path_first(path: Any, where: str, call: str) -> None:
     """Rejects a model passed as the path, as in Keras's `save_model(model, path)`.
-
-    Args:
-        path: the first argument.
-        where: the function, for the message.
-        call: the correct call, for the message.
 
     Raises:
         TypeError: if `path` is a layer or a model.

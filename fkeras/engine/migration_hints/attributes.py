@@ -39,7 +39,6 @@ def missing_attribute(value: Any, name: str) -> str:
 
     Args:
         value: a layer, a model, a Trainer, a metric, an optimizer, a callback or a tensor.
-        name: the attribute.
 
     Example:
         >>> import fkeras as fk
@@ -83,11 +82,6 @@ def _public(module: str) -> Any:
 
 def rejected_assignment(layer: Any, name: str, value: Any = None) -> str:
     """Returns the error message for the assignment `layer.name = value`.
-
-    Args:
-        layer: the layer.
-        name: the attribute.
-        value: the assigned value.
 
     Example:
         >>> import fkeras as fk

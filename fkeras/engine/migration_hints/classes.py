@@ -58,7 +58,6 @@ def check_class(cls: type, composes: bool) -> None:
     """Rejects methods of a layer class that Keras calls and the engine does not.
 
     Args:
-        cls: the class that is being defined.
         composes: whether `call` composes layers on symbolic tensors, as in fk.Model.
 
     Raises:

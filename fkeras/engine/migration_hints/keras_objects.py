@@ -68,9 +68,6 @@ def _is_function(value: Any) -> bool:
 def conversion(value: Any) -> str | None:
     """Returns the end of an error message for a Keras object, with the line that converts it.
 
-    Args:
-        value: any value.
-
     Returns:
         The text, or None for a value that is not from Keras.
 

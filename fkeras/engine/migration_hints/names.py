@@ -63,7 +63,6 @@ def missing_name(module: str, name: str) -> str:
 
     Args:
         module: the namespace, such as "fkeras.layers".
-        name: the missing name.
 
     Example:
         >>> missing_name("fkeras", "Dense")

@@ -44,9 +44,6 @@ _VARIADIC = 0x04
 def check_model_methods(cls: type) -> None:
     """Rejects methods of a model class that Keras's training calls.
 
-    Args:
-        cls: the class that is being defined, with the methods of its mixins.
-
     Raises:
         TypeError: for such a method; the message shows an objective or a line to write instead.
 
@@ -75,7 +72,6 @@ def own_attributes(cls: type, root: type) -> dict[str, Any]:
     """Returns the attributes that a class and its mixins define in addition to a base class.
 
     Args:
-        cls: the class.
         root: a base class of `cls`.
 
     Example:
@@ -92,7 +88,6 @@ def check_trainer_methods(cls: type, root: type) -> None:
     """Rejects methods of a `Trainer` subclass that `fit` does not call.
 
     Args:
-        cls: the class that is being defined.
         root: the class `Trainer`.
 
     Raises:
@@ -117,8 +112,6 @@ def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> N
     """Rejects hooks with Keras's parameters, and hooks that are never called.
 
     Args:
-        where: the callback's class, for messages.
-        methods: functions by name.
         bound: whether the first parameter is `self`.
 
     Raises:

@@ -55,10 +55,6 @@ def split(network: Any, make: Make) -> tuple[Any, Any]:
     A single array is passed directly, several arrays in a dictionary by the names of the layers and
     inputs that they come from.
 
-    Args:
-        network: a network with inputs of strings and at least one call for the device.
-        make: makes a network from symbolic inputs, outputs and a name.
-
     Raises:
         FKerasError: for a layer that takes both strings and arrays computed on the device.
     """
@@ -69,10 +65,6 @@ def split(network: Any, make: Make) -> tuple[Any, Any]:
 
 def split_after(network: Any, make: Make) -> tuple[Any, Any]:
     """Returns `(front, after)`: two networks of which the second makes the returned strings.
-
-    Args:
-        network: a network that returns strings.
-        make: makes a network from symbolic inputs, outputs and a name.
 
     Raises:
         FKerasError: for a call that takes strings made inside the network.
@@ -220,10 +212,7 @@ def read_inputs(network: Any, inputs: tuple, mask: Any, options: Mapping[str, An
     """Returns the inputs of a call in the order of the graph's inputs, with strings as NumPy arrays.
 
     Args:
-        network: a network with inputs of strings.
-        inputs: the inputs as they were passed.
         mask: the mask that was passed, which must be None.
-        options: the options that were passed, which must be empty.
 
     Raises:
         TypeError: for a mask or options.
@@ -254,7 +243,6 @@ def run_on_host(network: Any, arrays: list[Any]) -> Any:
     """Computes the value of a network whose calls all run on the host.
 
     Args:
-        network: the network.
         arrays: an array for each input, in the order of the graph's inputs.
     """
     graph = network.graph

@@ -34,7 +34,6 @@ def scan_blocks(execution: Any, repeat: Repeat) -> None:
 
     Args:
         execution: an `Execution` whose slots hold the inputs of the blocks.
-        repeat: the blocks.
     """
     stacked = frozenset(
         names for names in repeat.layers if len(set(names)) > 1 and names[0] not in execution.layers

@@ -66,10 +66,8 @@ class RowProgram:
         """Returns the values of the outputs.
 
         Args:
-            large: the closed jaxpr of the padded batch.
             small: the closed jaxpr of the real rows; `large` if the program of the real rows cannot
                 be traced.
-            values: the values of the inputs.
         """
         try:
             return self._run(large, small, values)

@@ -296,10 +296,8 @@ def described(doc: str, arguments: str, example: str, shown: str) -> str:
     """Returns the docstring of an operation.
 
     Args:
-        doc: first line.
         arguments: a line for each argument, "x: an array."
         example: call of a function of `fk.ops`, without the prefix "fk.ops.".
-        shown: output of the example.
 
     Example:
         >>> text = described("-x.", "x: an array.", "negative(3)", "-3")
@@ -319,10 +317,8 @@ def unary(name: str, function: Callable, doc: str, example: str = "", shown: str
 
     Args:
         name: name in `fk.ops`.
-        function: the function of an array.
         doc: the docstring; only its first line if `example` is passed.
         example: call for the docstring; see `described`.
-        shown: output of the example.
 
     Example:
         >>> unary("double", lambda x: 2 * x, "2 * x.")(x=3)
@@ -350,10 +346,8 @@ def binary(
 
     Args:
         name: name in `fk.ops`.
-        function: the function of two arrays.
         doc: the docstring; only its first line if `example` is passed.
         example: call for the docstring; see `described`.
-        shown: output of the example.
         elementwise: whether the operation keeps masks; see `Op`.
 
     Example:

@@ -50,7 +50,6 @@ def layer_arrays(layer: Any, state: Mapping[str, Any], keys: Keys = ()) -> list[
     Args:
         layer: a built layer, or one of shapes in the place of arrays.
         state: the state of the layer; the parts of child layers are left out.
-        keys: the names that lead to the layer.
 
     Example:
         >>> import jax, fkeras as fk
@@ -82,8 +81,6 @@ def arrays_of(
 
     Args:
         layer: a built layer, or one of shapes in the place of arrays.
-        state: its state.
-        keys: the names that lead to the layer.
 
     Example:
         >>> import jax, fkeras as fk

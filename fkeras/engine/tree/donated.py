@@ -53,8 +53,6 @@ def check_donated(tree: Any, where: str, remedy: str) -> None:
 
     Args:
         tree: a model, run or other pytree that is about to be used.
-        where: the location, for the message.
-        remedy: the value to use instead, as code.
 
     Raises:
         DonatedError: for the first donated array; the message has its path.
@@ -75,11 +73,6 @@ def check_donated(tree: Any, where: str, remedy: str) -> None:
 
 def check_layer(layer: Any, error: Exception, others: Any = ()) -> None:
     """Replaces an error of JAX that is due to a donated array; returns for any other error.
-
-    Args:
-        layer: the layer that was called.
-        error: the exception that JAX raised.
-        others: the other arguments of the call.
 
     Raises:
         DonatedError: for a donated weight or argument.

@@ -42,7 +42,6 @@ def labels_for(layer: Any, weights: tuple) -> Any:
     """Returns the labels of a layer in the structure of some weights.
 
     Args:
-        layer: a layer of labels.
         weights: the positional arguments of the call: one layer with the same paths, or one
             dictionary by path, the form in which a `Trainer` passes weights to its optimizer.
 

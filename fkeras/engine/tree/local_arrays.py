@@ -11,11 +11,6 @@ from jax.core import Tracer
 def check_local(array: Any, where: str, name: str) -> Any:
     """Returns an array that this process can read.
 
-    Args:
-        array: an array.
-        where: the location, for the message.
-        name: the path of the array, for the message.
-
     Raises:
         ValueError: for an array of which this process has a part only.
 

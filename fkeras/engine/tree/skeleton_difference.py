@@ -22,7 +22,6 @@ def first_difference(first: Any, second: Any, path: str = "") -> str | None:
     Args:
         first: a `Skeleton`.
         second: another `Skeleton`.
-        path: the path of both in the outermost layer, for the message.
 
     Example:
         >>> import fkeras as fk

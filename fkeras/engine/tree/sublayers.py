@@ -44,11 +44,6 @@ def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
 def map_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> dict[str, Any]:
     """Returns the fields of children with each child replaced by `change(path, child)`.
 
-    Args:
-        layer: the layer.
-        change: called with the path of each child and the child.
-        path: the path of the layer.
-
     Example:
         >>> import fkeras as fk
         >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
@@ -66,11 +61,6 @@ def replace_children(layer: Any, change: Callable[[str, Any], Any], path: str = 
     """Returns the layer with each child replaced by `change(path, child)`.
 
     If `change` returns every child unchanged, the result is the layer itself.
-
-    Args:
-        layer: the layer.
-        change: called with the path of each child and the child.
-        path: the path of the layer.
 
     Example:
         >>> import fkeras as fk

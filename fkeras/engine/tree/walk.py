@@ -44,7 +44,6 @@ def layers_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
     Args:
         value: a layer, or tuples and mappings with layers, or the same with skeletons.
-        path: the path of the value.
 
     Example:
         >>> import fkeras as fk
@@ -65,8 +64,6 @@ def map_layers(value: Any, change: Callable[[str, Any], Any], path: str = "") ->
 
     Args:
         value: a layer, or tuples and mappings with layers, or the same with skeletons.
-        change: called with the path of each layer and the layer.
-        path: the path of the value.
 
     Example:
         >>> map_layers((1, {"rate": 2}), lambda path, layer: None)

@@ -143,7 +143,6 @@ def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
     """Yields `(name, array, object)` for each own weight with a regularizer or constraint.
 
     Args:
-        layer: a built layer.
         role: "regularizer" or "constraint".
     """
     for field in dataclasses.fields(layer):

@@ -77,7 +77,6 @@ def read_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
 
     Args:
         value: an array, or an object with `__array__` or `__dlpack__`.
-        where: the location, for messages.
         complex_numbers: whether complex numbers are allowed.
 
     Raises:
@@ -233,7 +232,6 @@ def narrow(array: Any, where: str, checked: bool = False) -> Any:
 
     Args:
         array: a result of `read_array`, or some of its rows.
-        where: the location, for messages.
         checked: whether `check_fits` ran before.
 
     Raises:

@@ -12,10 +12,6 @@ PLAIN = frozenset((bool, float, int, str, type(None)))
 def mappings(config: Any, skip: tuple[str, ...] = ()) -> Iterator[Mapping[str, Any]]:
     """Yields every mapping in a configuration, in no particular order and without recursion.
 
-    Args:
-        config: mappings, lists and tuples of JSON data.
-        skip: keys whose values are not visited.
-
     Example:
         >>> sorted(len(item) for item in mappings({"a": [{"b": 1, "c": {}}], "d": {}}, ("d",)))
         [0, 2, 2]

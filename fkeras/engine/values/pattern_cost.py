@@ -62,10 +62,6 @@ class Part:
 def trials(pattern: str, length: int) -> float:
     """Counts the characters that `re` reads, at most, to tell whether a text fits a pattern.
 
-    Args:
-        pattern: a regular expression.
-        length: number of characters in the text.
-
     Returns:
         The count; infinity for an expression that is invalid or that the scanner does not know.
 

@@ -104,10 +104,6 @@ def shape_zeros(shape: Any, dtype: Any) -> np.ndarray:
 def check_key(key: Any, where: str = "") -> None:
     """Rejects values other than one typed PRNG key; the message has the line to write.
 
-    Args:
-        key: the key.
-        where: the call, for the message.
-
     Raises:
         TypeError: for other types, untyped keys and arrays of keys.
 
@@ -138,7 +134,6 @@ def fold_in(key: Any, data: int | str | jax.Array) -> Any:
     """Returns the key that `data` derives from `key`; a name is folded in by its checksum.
 
     Args:
-        key: a typed PRNG key.
         data: an integer, whose lowest 32 bits count, or a name.
 
     Returns:
@@ -184,7 +179,6 @@ def host_bits(key_data: Any, numbers: tuple[int, ...], size: int) -> np.ndarray:
     Args:
         key_data: the two words of a threefry key. JAX's option `jax_threefry_partitionable` must be set.
         numbers: numbers that are folded into the key, one after the other.
-        size: the number of draws.
 
     Example:
         >>> import jax
@@ -217,9 +211,6 @@ def uniform(
     """Draws samples from a uniform distribution over (-limit, limit), both ends excluded.
 
     Args:
-        key: a typed PRNG key.
-        shape: the shape.
-        limit: the bound.
         dtype: the dtype of the result; samples are drawn in float32.
 
     Example:

@@ -87,9 +87,6 @@ def shorten(expression: str) -> str:
 
     The name depends on the expression alone, so equal sizes keep equal names.
 
-    Args:
-        expression: a size as JAX prints symbolic sizes.
-
     Example:
         >>> shorten("2*d1"), shorten("floordiv(floordiv(floordiv(mod(d1, 7), 2) + 1, 2) + 1, 2)")
         ('2*d1', 'd1__812a96f9a3')
@@ -187,7 +184,6 @@ def as_structs(
     """Returns `ShapeDtypeStruct`s with the unknown axes as dimensions of one `jax.export` scope.
 
     Args:
-        specs: the specs.
         constraints: bounds on the unknown sizes, such as "b >= 8"; None for "at least 2".
     """
     unknown = sorted({d for s in specs if s is not None for d in s.dims if isinstance(d, str)})

@@ -107,13 +107,7 @@ def fill(template: Any, values: Any) -> Any:
 
 
 def fill_arrays(template: Any, arrays: Any, constant: Callable[[Any], Any] = jnp.asarray) -> Any:
-    """Returns the arguments of a recorded call with arrays in the places of the tensors.
-
-    Args:
-        template: the recorded arguments.
-        arrays: an array for each tensor.
-        constant: converts the constants among the arguments, which are NumPy arrays.
-    """
+    """Returns the arguments of a recorded call with arrays in the places of the tensors."""
 
     def leaf(value: Any) -> Any:
         if isinstance(value, Ref):

@@ -25,10 +25,6 @@ def score_mask(
     """Combines all masks to one mask with the axes of the scores; None without masks.
 
     Args:
-        where: names the layer.
-        query: shape of the query.
-        value: shape of the value.
-        axes: axes that attention runs over.
         masks: the masks (b, t), (b, s) and (b, s) of query, value and key, or None.
         attention_mask: a mask (t, s), (b, t, s) or (b, heads, t, s), or None.
         use_causal_mask: whether step t attends only to the steps up to t.

@@ -43,8 +43,6 @@ def check_representable(where: str, dtype: Any, **arguments: Any) -> None:
     """Rejects numbers that are infinite in the dtype of the computation.
 
     Args:
-        where: names the layer.
-        dtype: the floating-point dtype.
         arguments: finite numbers by name of the argument, or None.
 
     Raises:

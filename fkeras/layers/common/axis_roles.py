@@ -17,8 +17,6 @@ def hidden(inputs: str, outputs: str, sizes: Mapping[str, int]) -> Mapping[str, 
     of the outputs.
 
     Args:
-        inputs: letters of the axes that the layer sums over.
-        outputs: letters of the axes that the layer creates.
         sizes: the size of each letter; empty before the layer is built.
 
     Example:
@@ -37,10 +35,6 @@ def hidden(inputs: str, outputs: str, sizes: Mapping[str, int]) -> Mapping[str, 
 
 def hidden_of(kernel: object, axes: str) -> Mapping[str, str]:
     """Returns the role of the axes "i" and "o" of a kernel, which is None before `build`.
-
-    Args:
-        kernel: the kernel.
-        axes: the letters of its axes.
 
     Example:
         >>> import jax.numpy as jnp

@@ -29,7 +29,6 @@ def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
     of their dtype instead of NaN.
 
     Args:
-        ids: array of ids, of any shape.
         embeddings: array of shape (v, d).
 
     Returns:

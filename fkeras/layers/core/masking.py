@@ -18,7 +18,6 @@ def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
 
     Args:
         x: array of shape (b, t, ..., d).
-        mask_value: the number that fills the padding.
 
     Returns:
         A Boolean array of shape (b, t, ...).

@@ -39,13 +39,7 @@ def find_strings(
     """Returns the index of each string; unknown strings get -1, or an index for unknown strings.
 
     Args:
-        texts: the strings.
-        tokens: the vocabulary.
-        start: index of the first token.
-        special: indices of strings that are not looked up.
         buckets: number of indices for unknown strings; a hash selects one of them.
-        oov_start: first index for unknown strings.
-        salt: key of the hash.
 
     Returns:
         An array of int64 of shape (len(texts),).

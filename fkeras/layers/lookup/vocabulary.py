@@ -126,9 +126,6 @@ def find(ids: Any, keys: Any, positions: Any, xp: Any) -> tuple[Any, Any]:
     """Looks up integers in sorted keys.
 
     Args:
-        ids: integers of any shape.
-        keys: the sorted keys, at least one.
-        positions: original position of each key.
         xp: `numpy` or `jax.numpy`.
 
     Returns:
@@ -154,7 +151,6 @@ def learn(
     `n` documents is `log(1 + n / (1 + d))`.
 
     Args:
-        documents: the tokens of each document.
         special: tokens to exclude; None means no token.
         limit: number of tokens to keep; None for all.
 
@@ -188,9 +184,7 @@ def document_weights(
     """Returns the weight of each index: special tokens have the mean weight, padding has 0.
 
     Args:
-        weights: weights of the vocabulary.
         has_special: whether `weights` starts with the weights of the special tokens.
-        special_count: number of special tokens.
         size: size to pad to; None for no padding.
 
     Example:

@@ -65,7 +65,6 @@ def merge_masks(inputs: Sequence[jax.Array], masks: Masks, rule: str = "all") ->
     The result is None if all masks are None; with "any", also if some mask is None.
 
     Args:
-        inputs: merged tensors.
         masks: for each tensor a mask of its leading axes, or None.
         rule: "all" or "any".
 
@@ -91,7 +90,6 @@ def with_ones(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array]:
     """Replaces invalid steps by 1, the neutral factor; by 0 where no input is valid.
 
     Args:
-        inputs: arrays of one rank.
         masks: for each array a mask of its leading axes, or None for valid everywhere.
 
     Example:
@@ -118,7 +116,6 @@ def with_first_valid(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Arra
     Where no input is valid, the values of the first input serve.
 
     Args:
-        inputs: arrays of one rank.
         masks: for each array a mask of its leading axes, or None for valid everywhere.
 
     Example:
@@ -147,9 +144,7 @@ def concatenate_masks(
     the rule. An input without a mask counts as valid everywhere.
 
     Args:
-        inputs: concatenated tensors.
         masks: for each tensor a mask of its leading axes, or None.
-        axis: axis of the concatenation, as a positive index.
         rule: "all" or "any".
 
     Example:

@@ -32,7 +32,6 @@ def standardize(
     A standard deviation below 1e-7 is replaced by 1e-7, so a constant feature becomes 0.
 
     Args:
-        x: array of any shape.
         mean: array that broadcasts against `x`.
         variance: array that broadcasts against `x`.
         invert: whether to undo the normalization.
@@ -52,7 +51,6 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
 
     Args:
         batches: arrays of the same rank, or tuples, whose first entry is used.
-        axes: the axes to keep.
 
     Returns:
         Two float64 arrays with the sizes of the kept axes.

@@ -44,10 +44,8 @@ def encode(
 
     Args:
         ids: array of integers of shape (..., n).
-        depth: size of a vector.
         mode: "one_hot" for a vector per index, "multi_hot" for a vector per sample (the last axis)
             with a 1 for each index that occurs, "count" for the number of occurrences.
-        dtype: dtype of the result.
         count_weights: array like `ids`: weight of each index in the mode "count".
 
     Returns:

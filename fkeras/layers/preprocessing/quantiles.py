@@ -8,10 +8,6 @@ import numpy as np
 def summarize(values: np.ndarray, epsilon: float) -> np.ndarray:
     """Returns about `1 / epsilon` of the sorted values, weighted by the values they represent.
 
-    Args:
-        values: numbers of any shape.
-        epsilon: fraction of the values that one value of the summary represents.
-
     Returns:
         An array of shape (2, m): values, and their weights.
 

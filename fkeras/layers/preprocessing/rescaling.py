@@ -19,7 +19,6 @@ def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> j
     """Computes `x * scale + offset`.
 
     Args:
-        x: array of any shape and dtype.
         scale: a scalar, or an array that broadcasts along the last axes of `x`.
         offset: a scalar, or an array that broadcasts along the last axes of `x`.
         dtype: dtype of the result; None for float32.

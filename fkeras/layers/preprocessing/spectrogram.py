@@ -192,10 +192,7 @@ def mel_weights(
     """Returns the weights of frequencies in triangular bands of equal width on the mel scale.
 
     Args:
-        num_mel_bins: number of bands.
         num_bins: number of frequencies, from 0 to half the sampling rate.
-        sampling_rate: sampling rate in hertz.
-        min_freq: lower end of the lowest band, in hertz.
         max_freq: upper end of the highest band, in hertz.
 
     Returns:

@@ -50,11 +50,6 @@ def arrange(array: Any, axes: str, target_axes: str) -> Any:
 def dequantize(codes: jax.Array, scale: jax.Array, equation: Equation) -> jax.Array:
     """Computes the float kernel `codes / scale`.
 
-    Args:
-        codes: the quantized kernel.
-        scale: scale of the kernel, with the axes of the equation's output.
-        equation: equation whose letters name the axes.
-
     Example:
         >>> import jax.numpy as jnp
         >>> equation = Equation.parse("ab,bc->ac")
@@ -87,9 +82,7 @@ def integer_product(
     Args:
         equation: equation without an ellipsis.
         quantizer: quantizes `x`, with one scale along all summed axes.
-        x: floating array.
         codes: the quantized kernel, int8.
-        scale: scale of the kernel, with the axes of the output.
 
     Example:
         >>> import jax.numpy as jnp

@@ -59,13 +59,7 @@ class Form(abc.ABC):
         """Computes the function on CPUs."""
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
-        """Computes the gradient for one operand on CPUs.
-
-        Args:
-            number: the number of a linear operand.
-            spec: shape and dtype of this operand.
-            *operands: the operands, with the gradient of the result in the place of this operand.
-        """
+        """Computes the gradient for one operand on CPUs."""
         return _transposed(self.fast, number, spec, operands)
 
     def tangent_form(self, number: int) -> Form | None:

@@ -81,9 +81,7 @@ def _sum_of_cells(x: jax.Array, axis: int, cells: np.ndarray, weights: np.ndarra
 
     Args:
         x: an image, or another array.
-        axis: the axis of the cells.
         cells: numbers of cells of shape (n, size), for a new axis of this size.
-        weights: their factors, of the same shape.
     """
     terms = [
         jnp.take(x, cell, axis, mode="clip") * align(jnp.asarray(weight, x.dtype), x.ndim, axis)

@@ -47,9 +47,6 @@ class Windows:
         """Returns the windows over axes; None if a size is unknown or no window fits.
 
         Args:
-            shape: the sizes of the axes.
-            sizes: the size of the window along each axis.
-            strides: the step of the window along each axis.
             padding: "valid", "same" or "causal".
             dilation: the distance between the cells of the window along each axis; None for 1.
         """
@@ -96,8 +93,6 @@ class Windows:
 
         Args:
             padded: array of shape (..., *padded_sizes, c).
-            offset: the place of the cell in the window.
-            counts: the number of windows along each axis.
         """
         first = padded.ndim - len(counts) - 1
         starts = [place * rate for place, rate in zip(offset, self.dilation, strict=True)]
@@ -123,7 +118,6 @@ class Windows:
 
         Args:
             term: function of an offset and slices of `arrays` that returns the terms.
-            shape: the sizes of the axes of the result.
             *arrays: arrays of shape (b, *counts, c) with an entry for each window; the terms of
                 entries 0 must be 0.
 

@@ -188,7 +188,6 @@ def hash_strings(texts: Sequence[bytes], salt: Sequence[int] | None = None) -> n
     """Computes the 64-bit hash of each string: FarmHash's Fingerprint64, or salted SipHash-2-4.
 
     Args:
-        texts: the strings, as bytes.
         salt: two integers, the key of SipHash-2-4; None for FarmHash.
 
     Returns:

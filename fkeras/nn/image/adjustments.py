@@ -66,9 +66,6 @@ def blend(images: jax.Array, degenerate: jax.Array, share: Any) -> jax.Array:
 def adjust_brightness(images: jax.Array, delta: Any, value_range: Range = _BYTE) -> jax.Array:
     """Adds `delta` to all pixels, and clips to the value range.
 
-    Args:
-        delta: number to add, in the scale of the images.
-
     Returns:
         An array like `images`.
 
@@ -182,9 +179,6 @@ def _in_hsv(images: jax.Array, change: Any, value_range: Range, data_format: str
 
 def invert(images: jax.Array, value_range: Range = _BYTE) -> jax.Array:
     """Inverts pixels: the lowest value becomes the highest, and vice versa.
-
-    Args:
-        images: array of any shape.
 
     Returns:
         An array like `images`.

@@ -34,10 +34,8 @@ def compute_iou(
     Args:
         boxes1: array of shape (b, m, 4) or (m, 4).
         boxes2: array of shape (b, n, 4) or (n, 4).
-        bounding_box_format: format of both.
         use_masking: whether pairs with a padding box, which has only negative numbers, give
             `mask_val`.
-        mask_val: result for pairs with a padding box.
         image_shape: (h, w, c), needed for relative formats.
 
     Returns:
@@ -86,8 +84,6 @@ def compute_ciou(
 
     Args:
         boxes1: array of shape (..., 4).
-        boxes2: array of the same shape, compared box by box.
-        bounding_box_format: format of both.
         image_shape: (h, w, c), needed for relative formats (which Keras rejects).
 
     Returns:
@@ -145,8 +141,6 @@ def encode_box_to_deltas(
     Args:
         anchors: array of shape (n, 4).
         boxes: array of shape (b, n, 4) or (n, 4).
-        anchor_format: format of the anchors.
-        box_format: format of the boxes.
         encoding_format: "center_yxhw" or "center_xywh", the order of the result.
         variance: four numbers that divide the result; None for ones.
         image_shape: (h, w, c), needed for relative formats.
@@ -191,8 +185,6 @@ def decode_deltas_to_boxes(
     Args:
         anchors: array of shape (n, 4), or a dictionary of these arrays, one for each level.
         boxes_delta: array of shape (b, n, 4) or (n, 4), or a dictionary of these arrays.
-        anchor_format: format of the anchors.
-        box_format: format of the result.
         encoded_format: "center_yxhw" or "center_xywh", the order of `boxes_delta`.
         variance: the four numbers of the encoding; None for ones.
         image_shape: (h, w, c), needed for relative formats.

@@ -40,10 +40,8 @@ def convert_format(
     Args:
         boxes: array of shape (..., 4), or a dictionary with such an array as "boxes".
         source: the format of `boxes`.
-        target: the format of the result.
         height: height of the images; needed if one of the formats is relative.
         width: width of the images; needed if one of the formats is relative.
-        dtype: the dtype of the result.
 
     Returns:
         An array of shape (..., 4), or the dictionary with the converted "boxes".
@@ -185,10 +183,6 @@ def crop(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> jax.Array:
 
     Args:
         boxes: array of shape (..., 4), in "xyxy".
-        top: first row of the crop.
-        left: first column of the crop.
-        height: height of the crop.
-        width: width of the crop.
 
     Returns:
         An array of shape (..., 4).
@@ -217,8 +211,6 @@ def pad(boxes: Any, top: Any, left: Any) -> jax.Array:
 
     Args:
         boxes: array of shape (..., 4), in "xyxy".
-        top: number of rows added above.
-        left: number of columns added on the left.
 
     Returns:
         An array of shape (..., 4).

@@ -20,9 +20,6 @@ _LUMA = (0.2989, 0.5870, 0.1140)
 def precise(dtype: Any) -> Any:
     """Returns the dtype to compute in: float64 for float64, otherwise float32.
 
-    Args:
-        dtype: the dtype of the images.
-
     Example:
         >>> precise("uint8"), precise("bfloat16")
         ('float32', 'float32')
@@ -34,10 +31,6 @@ def channels_of(
     function: str, images: Numbers, data_format: str | None, *counts: int
 ) -> tuple[jax.Array, int]:
     """Converts images to an array, checks the number of channels, and returns the channel axis.
-
-    Args:
-        function: name of the function, for the message.
-        *counts: allowed numbers of channels.
 
     Raises:
         ValueError: for another rank, or a number of channels not in `counts`.

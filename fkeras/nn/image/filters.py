@@ -24,9 +24,7 @@ def gaussian_weights(size: int, sigma: Any, dtype: Any = "float32") -> jax.Array
     """Returns the weights of a Gaussian window; their sum is 1.
 
     Args:
-        size: number of weights.
         sigma: standard deviation in cells: a scalar, or an array (b,) for several windows.
-        dtype: dtype of the result.
 
     Returns:
         An array of shape (size,) or (b, size). With sigma 0 only the middle weight is not 0.

@@ -20,7 +20,6 @@ def count_levels(levels: jax.Array, bins: int) -> jax.Array:
 
     Args:
         levels: integers from 0 to `bins - 1`, array of shape (..., n).
-        bins: the number of levels.
 
     Returns:
         An array of shape (..., bins), int32.
@@ -47,9 +46,6 @@ def equalize(
     data_format: str | None = None,
 ) -> jax.Array:
     """Maps each level of a channel to the share of the channel's pixels that are darker.
-
-    Args:
-        bins: the number of levels.
 
     Returns:
         An array like `images`; channels with a single level are unchanged. The gradient is 0 where
@@ -93,8 +89,6 @@ def equalize_tiles(
     Args:
         clip_limit: limit of the count of a level, as a multiple of the mean count; limits the
             amplification of noise where a tile is nearly flat. 0 for no limit.
-        tile_grid_size: number of tiles along the height and along the width. Images whose size is
-            not a multiple of the number of tiles are padded by reflection.
 
     Returns:
         A float32 array of the shape of `images`, whose gradient is 0.

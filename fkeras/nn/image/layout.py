@@ -31,11 +31,6 @@ def data_format_of(data_format: str | None) -> str:
 def one_of(argument: str, value: object, *words: str) -> str:
     """Checks that a value is one of the accepted strings, and returns it.
 
-    Args:
-        argument: name of the argument, for the message.
-        value: value of the argument.
-        *words: accepted strings.
-
     Raises:
         ValueError: if the value is not an accepted string.
 

@@ -33,8 +33,6 @@ def window(
     """Returns the part of an image that `resize` stretches to `size`.
 
     Args:
-        height: height of the image.
-        width: width of the image.
         size: the new (height, width).
         crop: whether to take the largest central part that has the aspect ratio of `size`.
         pad: whether to take the smallest frame around the image that has approximately this
@@ -130,7 +128,6 @@ def cut(batch: jax.Array, part: tuple[int, int, int, int], fill_value: Any = 0.0
     Args:
         batch: array of shape (b, h, w, c).
         part: `(top, left, height, width)` in pixels.
-        fill_value: value outside the images.
 
     Returns:
         An array of shape (b, height, width, c).
@@ -152,10 +149,6 @@ def cut(batch: jax.Array, part: tuple[int, int, int, int], fill_value: Any = 0.0
 
 def as_dtype(x: jax.Array, dtype: Any) -> jax.Array:
     """Casts to a dtype; integers are rounded and clipped to the range of the dtype.
-
-    Args:
-        x: floating array of any shape.
-        dtype: dtype of the result.
 
     Example:
         >>> import jax.numpy as jnp

@@ -48,10 +48,7 @@ def check_window(
     """Checks that a window fits into the input; unknown sizes are accepted.
 
     Args:
-        where: name of the layer, for the message.
         x: input array or spec.
-        window: size of the window along each spatial axis, including dilation.
-        argument: argument of the layer that sets the window.
         data_format: "channels_last" or "channels_first".
 
     Raises:

@@ -21,7 +21,6 @@ def largest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array
     maximum is NaN, so is the gradient.
 
     Args:
-        x: array of numbers.
         axis: axis, axes, or None for all axes.
         keepdims: whether to keep the axes, with size 1.
 
@@ -39,7 +38,6 @@ def smallest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Arra
     """Returns the minimum along the axes, with a gradient like that of `largest`.
 
     Args:
-        x: array of numbers.
         axis: axis, axes, or None for all axes.
         keepdims: whether to keep the axes, with size 1.
 

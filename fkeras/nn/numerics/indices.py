@@ -15,7 +15,6 @@ def valid_indices(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """Returns `(indices, valid)`: values as int32, with 0 for values that are not valid indices.
 
     Args:
-        values: array of numbers of any dtype and shape.
         count: number of indices; valid indices are 0 to count - 1.
 
     Returns:

@@ -83,7 +83,6 @@ def divide(x1: Any, x2: Any) -> jax.Array:
     """Returns x1 / x2; the derivative with respect to x2 avoids the square of x2.
 
     Args:
-        x1: an array.
         x2: an array; the two broadcast.
 
     Example:
@@ -98,7 +97,6 @@ def power(x1: Any, x2: Any) -> jax.Array:
     """Returns x1 ** x2; the derivative by the exponent is 0 for bases of 0 or less.
 
     Args:
-        x1: an array.
         x2: an array; the two broadcast.
 
     Example:

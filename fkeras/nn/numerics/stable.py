@@ -32,7 +32,6 @@ def standard_deviation(x: jax.Array, axis: Any = None, keepdims: bool = False) -
     """Returns the standard deviation along the axes, with gradient 0 where x is constant.
 
     Args:
-        x: floating array.
         axis: axis, axes, or None for all axes.
         keepdims: whether to keep the axes, with size 1.
 
@@ -62,9 +61,6 @@ def finite_slopes(function: Callable) -> Callable:
 
     The value must be finite at these points. At the end of the domain (the root of 0, the arc
     cosine of 1) the derivative is infinite or undefined, and its product with 0 would be NaN.
-
-    Args:
-        function: maps arrays, which broadcast, to an array.
 
     Example:
         >>> import jax
@@ -149,7 +145,6 @@ def vector_norm(x: jax.Array, order: float, axis: Any, keepdims: bool = False) -
     """Computes sum(|x|**order)**(1 / order) without overflow or underflow of the powers.
 
     Args:
-        x: floating array.
         order: a finite number above 1.
         axis: axis, axes, or None for all axes.
         keepdims: whether to keep the axes, with size 1.

@@ -22,7 +22,6 @@ def smooth_fields(
     standard deviation, cut off after three of them, with zeros around the image.
 
     Args:
-        key: a PRNG key.
         shape: (b, h, w).
         sigma: standard deviation in pixels; 0 gives fields of zeros.
         largest: upper bound of a traced `sigma`; determines the size of the filter, which must be
@@ -79,7 +78,6 @@ def elastic_transform(
 
     Args:
         alpha: scale of the displacement; the field has a magnitude of about 0.3.
-        sigma: smoothness of the field, in pixels.
         fill_mode: values outside the image: "constant", "nearest", "wrap", "mirror" or "reflect",
             as in `map_coordinates`.
         key: a PRNG key; required.

@@ -15,10 +15,6 @@ from fkeras.nn.warping.sampling import FILL_MODES, INTERPOLATIONS, sample
 def grid(height: int, width: int) -> tuple[jax.Array, jax.Array]:
     """Returns the coordinates (y, x) of each pixel, as two arrays (1, h, w).
 
-    Args:
-        height: number of rows.
-        width: number of columns.
-
     Example:
         >>> y, x = grid(2, 3)
         >>> x

@@ -43,8 +43,6 @@ def rotation_matrix(angle: jax.Array, height: int, width: int) -> jax.Array:
 
     Args:
         angle: array of shape (b,), in degrees.
-        height: height of the images.
-        width: width of the images.
 
     Returns:
         An array of shape (b, 3, 3).
@@ -68,8 +66,6 @@ def zoom_matrix(
     Args:
         height_zoom: array of shape (b,).
         width_zoom: array of shape (b,).
-        height: height of the images.
-        width: width of the images.
 
     Returns:
         An array of shape (b, 3, 3).

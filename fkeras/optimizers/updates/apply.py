@@ -27,10 +27,6 @@ _Rows = list[dict[str, jax.Array]]
 def init(optimizer: Any, weights: Any) -> OptimizerState:
     """Returns the state of an `Optimizer` before the first step.
 
-    Args:
-        optimizer: the optimizer.
-        weights: any pytree of arrays.
-
     Raises:
         ValueError: if a slot has the name of a slot that an option of `Optimizer` adds.
     """
@@ -64,9 +60,6 @@ def update(
     """Returns `(deltas, state)`: the updates to add to the weights, and the new state.
 
     Args:
-        optimizer: the optimizer.
-        gradients: a tree with the structure of the weights.
-        state: the current state.
         weights: the weights; may be None for an optimizer that does not read the weights.
 
     Raises:

@@ -22,9 +22,7 @@ def average_step(
     """Returns `(average, delta)`: the average including the new weight, and the weight's update.
 
     Args:
-        average: the current average.
         weight: the weight before the update.
-        delta: the update of the weight.
         momentum: the share of the current average in the new average; 0 in iteration 0.
         iteration: the number of this iteration, from 0.
         frequency: the number of iterations after which the weight is overwritten by its average;

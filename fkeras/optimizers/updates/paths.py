@@ -40,12 +40,6 @@ def idle(
 ) -> Iterator[str]:
     """Yields a warning for each pattern of an argument that matches no weight.
 
-    Args:
-        where: the optimizer's class and the argument.
-        patterns: the patterns.
-        paths: the paths of the weights.
-        matches: a function of a pattern and a path.
-
     Example:
         >>> list(idle("AdamW: exclude_from_weight_decay", ["bias"], ["dense/bias"], mentions))
         []

@@ -92,7 +92,6 @@ def passed(step: jax.Array, boundaries: Sequence[float], reached: bool = False) 
 
     Args:
         step: a step, or an array of steps.
-        boundaries: numbers of any size.
         reached: whether to count boundaries equal to the step.
 
     Example:
@@ -124,10 +123,6 @@ def wave_starts(first: float, factor: float) -> tuple[float, ...] | None:
     """Returns the first steps of periods, each `factor` times as long as the one before.
 
     The table covers all int32 steps.
-
-    Args:
-        first: the length of the first period.
-        factor: the factor of the lengths.
 
     Returns:
         Ascending numbers that begin with 0, or None if the factor is at most 1 or the table would

@@ -29,13 +29,7 @@ class Backend(NamedTuple):
         return self.name == "cpu"
 
     def expand(self, emit: Emitter, equation: Any, inputs: Numbers) -> Numbers | None:
-        """Adds the operations of an equation that needs more than one; None for other equations.
-
-        Args:
-            emit: adds the operations.
-            equation: an equation of a jaxpr.
-            inputs: the numbers of its inputs.
-        """
+        """Adds the operations of an equation that needs more than one; None for other equations."""
         name = equation.primitive.name
         if name in ("dot_general", "conv_general_dilated"):
             # CPUs multiply numbers of two bytes in float32

@@ -74,12 +74,7 @@ def is_half(dtype: Any) -> bool:
 
 
 def kind_of(equation: Any, backend: str) -> tuple[str, bool]:
-    """Returns `(kind, expensive)` of an equation; see `Operation`.
-
-    Args:
-        equation: an equation of a jaxpr.
-        backend: JAX's name of the backend.
-    """
+    """Returns `(kind, expensive)` of an equation; see `Operation`."""
     name = equation.primitive.name
     if name in _CHEAP:
         # CPUs compute in float32, and rounding each result to two bytes takes several instructions

@@ -38,9 +38,7 @@ def usage(program: Program, backend: Backend, donated: Mapping[int, int] = _NOTH
     argument.
 
     Args:
-        program: a program.
         backend: the order in which the backend executes operations.
-        donated: the argument whose memory a result takes, by the value of the result.
     """
     kernels = fused(with_library(program) if backend.is_cpu else program)
     if backend.is_cpu:
@@ -212,14 +210,7 @@ def _inside_results(
     lives: Mapping[int, tuple[int, int]],
     sizes: Sequence[int],
 ) -> set[int]:
-    """Returns the intermediate arrays that use the memory of a result before the result exists.
-
-    Args:
-        temporary: the intermediate arrays.
-        results: the results with memory of their own.
-        lives: the first and the last time of each array.
-        sizes: bytes of all arrays.
-    """
+    """Returns the intermediate arrays that use the memory of a result before the result exists."""
     slots = [(sizes[result], [lives[result]]) for result in sorted(results, key=sizes.__getitem__)]
     bounds = [size for size, _ in slots]
     hosted: set[int] = set()

@@ -16,9 +16,6 @@ def matrix_product(emit: Emitter, equation: Any, inputs: Numbers, widened: bool)
     """Adds a `dot_general` and returns its output.
 
     Args:
-        emit: adds the operations.
-        equation: the equation.
-        inputs: the numbers of its inputs.
         widened: whether the product is computed in float32.
     """
     (lhs_contracted, rhs_contracted), (lhs_batch, rhs_batch) = equation.params["dimension_numbers"]
@@ -41,11 +38,6 @@ def matrix_product(emit: Emitter, equation: Any, inputs: Numbers, widened: bool)
 
 def is_matrices(shape: Sequence[int], contracted: Sequence[int], batch: Sequence[int]) -> bool:
     """Returns whether an array is a batch of matrices as it lies in memory.
-
-    Args:
-        shape: the shape of the array.
-        contracted: the axes over which the product sums.
-        batch: the axes of the batch.
 
     Example:
         >>> is_matrices((8, 5, 4), (2,), (0,)), is_matrices((8, 5, 4, 3), (3,), (0, 2))

@@ -46,9 +46,6 @@ def read(
     """Returns the program of a jaxpr on one device, without the operations that no result needs.
 
     Args:
-        jaxpr: a closed jaxpr with known sizes.
-        backend: how the device's compiler expands operations.
-        splits: the splits of the arguments over the devices of a mesh.
         mesh: the devices, or None for one device.
     """
     inner = getattr(jaxpr, "jaxpr", jaxpr)

@@ -178,14 +178,7 @@ def _contraction(
     pairs: Sequence[tuple[int | None, int | None]],
     sums: Sequence[tuple[int, int]],
 ) -> Decision:
-    """Decides for a product of two arrays.
-
-    Args:
-        shapes: the shapes of both arrays.
-        splits: their splits.
-        pairs: for each axis of the result, the axes of the arrays.
-        sums: the pairs of axes that the product sums over.
-    """
+    """Decides for a product of two arrays."""
     needed = [list(whole(shape)) for shape in shapes]
     used: set[str] = set()
     partial: list[str] = []

@@ -15,10 +15,6 @@ def with_copies(program: Program, donated: Mapping[int, int]) -> Program:
     XLA runs operations at the same time on CPUs. A kernel that reads a weight, and does not have to
     finish before the new weight is computed, therefore reads a copy. The gradient of a layer's inputs
     is such a kernel: the update of the layer's own weight does not wait for this gradient.
-
-    Args:
-        program: a program of kernels.
-        donated: the argument whose memory a result takes, by the value of the result.
     """
     operations = program.operations
     if not donated:
@@ -68,9 +64,6 @@ def with_combined_sums(program: Program) -> Program:
     """Returns the program with one all-reduce in the place of those that no other all-reduce follows.
 
     XLA combines independent sums over devices. The gradients of all weights therefore exist together.
-
-    Args:
-        program: a program of kernels.
     """
     operations = program.operations
     sums = [i for i, operation in enumerate(operations) if operation.name == "all_reduce"]

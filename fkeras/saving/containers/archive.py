@@ -45,7 +45,6 @@ def open_archive(path: FilePath, limits: Limits | None = None) -> Iterator[Archi
     """Opens a zip archive for reading during the block.
 
     Args:
-        path: path of the archive.
         limits: limits on sizes; None for the defaults.
 
     Returns:
@@ -370,7 +369,6 @@ def write_archive(path: FilePath, members: Mapping[str, bytes | Callable[[Any], 
     Equal entries give equal bytes.
 
     Args:
-        path: path of the archive.
         members: `{name: content}`; the content is bytes, or a function that writes the content
             into the binary file that it receives. The function may seek and read in that file.
 

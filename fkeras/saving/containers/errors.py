@@ -78,11 +78,6 @@ def reading(
     may be nested: an outer block only adds the fields that an inner block left empty. Exceptions
     for missing packages, missing files, denied access and folders, and interrupts, pass unchanged.
 
-    Args:
-        file: path of the file.
-        member: part of the file that the block reads.
-        layer: name of the layer that the block constructs.
-
     Raises:
         FileError: for all other exceptions.
 

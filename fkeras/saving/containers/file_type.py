@@ -36,7 +36,6 @@ def describe(start: bytes, size: int | None = None) -> str:
     """Describes the type of a file, with a remedy.
 
     Args:
-        start: first bytes of the file.
         size: length of the file, if known.
 
     Example:

@@ -39,8 +39,6 @@ def open_store(
 
     Args:
         source: a path, the bytes of the file, or a seekable binary file.
-        file: path of the file, for messages.
-        member: name of the entry in an archive, for messages.
         limits: limits on sizes, objects and depth; None for the defaults.
 
     Returns:
@@ -275,7 +273,6 @@ class Store:
         """Reads the array at `path` into newly allocated memory.
 
         Args:
-            path: path of the array.
             shape: expected shape; None accepts any shape.
 
         Raises:
@@ -396,7 +393,6 @@ class Writer:
 
         Args:
             path: path of the group or array; the root is the empty string.
-            name: name of the attribute.
             value: a string, bytes, a number, a list of strings, or an array.
         """
         if path.strip("/") and path not in self._opened:

@@ -46,11 +46,8 @@ def read_array(
 
     Args:
         item: the open array, as h5py's low-level object.
-        dims: shape that the file claims for the array.
         dtype: dtype of the result, in native byte order.
-        size: size of the whole file in bytes.
         limits: limits; `ratio` bounds the expansion of compressed chunks.
-        take: called with the offset and length of each range of bytes that is read.
 
     Raises:
         FileError: for data in another file, a virtual array, an unknown filter, or values that the

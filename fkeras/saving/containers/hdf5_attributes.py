@@ -25,7 +25,6 @@ def read_attributes(
     Args:
         item: the open object, as h5py's low-level object.
         heap: returns the size of the largest heap of strings in the file; checks all heaps.
-        size: size of the file in bytes.
         limits: limits; `attribute_bytes` bounds the size of one attribute.
 
     Returns:

@@ -27,8 +27,6 @@ def parse(
 
     Args:
         data: JSON text; bytes are decoded as UTF-8.
-        file: path of the file, for messages.
-        member: part of the file, for messages.
         limits: limits on length and depth; None for the defaults.
 
     Raises:
@@ -125,9 +123,7 @@ def check(value: Any, kind: type | tuple[type, ...], what: str, **place: str | N
     """Returns `value` if the value has the expected type.
 
     Args:
-        value: a value from JSON.
         kind: a type or a tuple of types, see `fkeras.engine.config.config_checks.expect`.
-        what: description of the value, for the message.
         place: `file`, `member` and `layer`, for the message.
 
     Raises:
@@ -150,8 +146,6 @@ def field(
     """Returns the value of one key of a JSON object if the value has the expected type.
 
     Args:
-        mapping: the JSON object.
-        key: the key.
         kind: as for `check`.
         default: result for a missing key; without a default the key is required.
         place: `file`, `member` and `layer`, for the message.

@@ -50,8 +50,6 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
     """Traces a function on specs, and rejects calls to the host.
 
     Args:
-        where: description of the exported model, for messages.
-        function: a function of arrays.
         args: arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
         kwargs: keyword arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
 
@@ -99,11 +97,8 @@ def lower(
     """Lowers a function on specs for several platforms.
 
     Args:
-        where: description of the exported model, for messages.
-        function: a function of arrays.
         args: arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
         kwargs: keyword arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
-        platforms: names of the platforms.
 
     Raises:
         FKerasError: if a layer calls back to Python, depends on an unknown size, or has no lowering
@@ -149,8 +144,6 @@ def write(path: FilePath, exported: jax.export.Exported, about: Mapping[str, Any
 
     Args:
         path: path of the artifact; missing folders are created.
-        exported: the artifact.
-        about: description of the function.
 
     Raises:
         ImportError: if the package flatbuffers, which JAX needs for artifacts, is not installed.

@@ -31,9 +31,6 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 def put_beside(config: Mapping[str, Any]) -> Any:
     """Moves the options that Keras does not have from "config" to the extension key.
 
-    Args:
-        config: configuration of the model.
-
     Example:
         >>> put_beside({"class_name": "Add", "config": {"name": "sum", "masks": "any"}})
         {'class_name': 'Add', 'config': {'name': 'sum'}, 'fkeras': {'masks': 'any'}}
@@ -53,11 +50,6 @@ def put_beside(config: Mapping[str, Any]) -> Any:
 
 def put_back(config: Mapping[str, Any], file: str | None = None, member: str | None = None) -> Any:
     """Moves the options from the extension key back to "config"; the inverse of `put_beside`.
-
-    Args:
-        config: configuration of the model as the file holds it.
-        file: path of the file, for messages.
-        member: part of the file, for messages.
 
     Raises:
         FileError: for an unknown option in the extension key, or a value that is not a string.

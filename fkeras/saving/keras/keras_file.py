@@ -72,8 +72,6 @@ def read(
     """Reads `(model, state)` from a `.keras` file, or the result of `finish`.
 
     Args:
-        path: path of the file.
-        custom_objects: the user's classes and functions by name.
         limits: limits on sizes; None for the defaults.
         finish: function `opened -> result`, called while the file is open.
         layout: the devices of the arrays; None for the default device.
@@ -116,10 +114,6 @@ def read(
 
 def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Origin | None]:
     """Reads `(config, origin)` from an archive; the origin is None for files of this library.
-
-    Args:
-        archive: the open archive.
-        limits: limits on sizes.
 
     Raises:
         FileError: for invalid metadata, or a configuration that is not a JSON object.
@@ -194,10 +188,7 @@ def write(
     """Writes a `.keras` file that Keras 3 opens; writes a subclassed model as its graph.
 
     Args:
-        path: path of the file.
-        model: a built network.
         state: state of the model; None for a model without state.
-        compiled: the compile_config: optimizer, losses and metrics.
         arrays: additional arrays for the weight file by path, such as the optimizer's slots.
 
     Raises:
@@ -243,8 +234,6 @@ def write_arrays(store: Writer, model: Any, state: Mapping[str, Any]) -> None:
 
     Args:
         store: writer of the HDF5 file.
-        model: a built network.
-        state: state of the model.
     """
     copies = copied_groups(model)
     for group, _, layer in walk_groups(model):

@@ -29,7 +29,6 @@ def warn_of_masks(model: Any, stacklevel: int) -> None:
 
     Args:
         model: a network; models inside the network are checked too.
-        stacklevel: the number of calls between the warning and the user's line.
     """
     found = _differences(model, "")
     if found:

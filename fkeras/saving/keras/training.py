@@ -22,11 +22,6 @@ def read_training(
 ) -> tuple[Trainer, TrainState]:
     """Returns `(trainer, run)` of a compiled model in a `.keras` file.
 
-    Args:
-        path: path of the file.
-        custom_objects: the user's classes and functions by name.
-        limits: limits on sizes.
-
     Raises:
         FileError: for a damaged file, and for a model that was not compiled.
     """

@@ -44,14 +44,6 @@ def archive_training(
     The state of a `tf.keras.optimizers.legacy` optimizer starts from its initial values, as in
     Keras, because archives do not store this state.
 
-    Args:
-        model: the model with its weights.
-        state: state of the model.
-        config: the unconverted configuration in the file.
-        store: the weight file in the archive.
-        converter: the converter that converted the model.
-        limits: resource limits of the loader.
-
     Raises:
         FileError: if the model was not compiled, or the optimizer cannot be built.
     """

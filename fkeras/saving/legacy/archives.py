@@ -26,9 +26,6 @@ def archive_origin(version: str, config: Any, file: str, member: str) -> Origin:
 
     Args:
         version: the `keras_version` in the file.
-        config: the configuration of the model.
-        file: path of the file, for messages.
-        member: archive member that holds the configuration.
 
     Raises:
         FileError: if the version is not one of Keras 2 or 3.
@@ -79,10 +76,6 @@ def archive_groups(config: Mapping[str, Any], store: Store) -> Groups:
     Keras 2 names the groups in a list after the file's class names and numbers them in the file's
     order; classes may have other names in fkeras. Keras 2.12 and 2.13 count each layer with
     weights twice.
-
-    Args:
-        config: the unconverted configuration in the file.
-        store: the weight file in the archive.
     """
     groups_by_path = dict(_named_groups(config, "", _steps(store)))
 

@@ -47,11 +47,9 @@ def load(
 
     Args:
         store: the open HDF5 file.
-        file: path of the file, for messages.
         custom_objects: the user's classes and functions by name. The function of a `Lambda` layer
             may also be under the layer's name; a replacement of a TensorFlow function is under
             TensorFlow's name.
-        limits: resource limits of the loader.
         layout: the devices of the arrays; None for the default device.
 
     Raises:

@@ -56,9 +56,6 @@ def load_training(
 
     Args:
         store: the open HDF5 file.
-        file: path of the file, for messages.
-        custom_objects: the user's classes and functions by name.
-        limits: resource limits of the loader.
 
     Raises:
         FileError: if the model was not compiled, or the optimizer cannot be built.
@@ -122,9 +119,7 @@ def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origi
 
     Args:
         store: the open HDF5 file.
-        run: the run, with the loaded model.
         orders: layer names of each network in the file's order, by path.
-        origin: the program that wrote the file.
     """
     model = run.model
     if not model.trainable:

@@ -15,11 +15,6 @@ from fkeras.saving.quirks.origin import Origin
 def with_dropped_masks(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
     """Sets the mask rule "drop" in all networks without a rule.
 
-    Args:
-        config: configuration of the model.
-        origin: the program that wrote the file.
-        custom: names of the user's classes.
-
     Example:
         >>> network = {"class_name": "Sequential", "config": {"layers": []}}
         >>> with_dropped_masks(network, Origin((2, 3, 1)))["config"]

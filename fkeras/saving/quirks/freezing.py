@@ -76,11 +76,6 @@ def uses_batch(kind: str, config: Mapping[str, Any], origin: Origin) -> bool:
     TensorFlow 1.13 to 2.1 wrote the same version and class name for both behaviours. The
     initializers distinguish them: the initializers of TensorFlow 1 have a dtype.
 
-    Args:
-        kind: class name of the layer in the file.
-        config: configuration of the layer as the file holds it.
-        origin: the program that wrote the file.
-
     Example:
         >>> uses_batch("BatchNormalization", {}, Origin((2, 3, 1)))
         True

@@ -28,7 +28,6 @@ def change_layers(config: Any, change: Callable[[Mapping[str, Any]], Mapping[str
     """Applies a change to each object, `{"class_name": ..., "config": ...}`, of a configuration.
 
     Args:
-        config: configuration of a model.
         change: function from an object to the changed object; inner objects change first.
     """
     if type(config) in PLAIN:

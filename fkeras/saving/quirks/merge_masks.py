@@ -25,11 +25,6 @@ def with_lost_masks(config: Any, origin: Origin, custom: frozenset[str] = frozen
 
     A model without masks is returned unchanged.
 
-    Args:
-        config: configuration of the model.
-        origin: the program that wrote the file.
-        custom: names of the user's classes.
-
     Example:
         >>> add = {"module": "keras.layers", "class_name": "Add", "config": {}}
         >>> masking = {"module": "keras.layers", "class_name": "Masking", "config": {}}
@@ -53,11 +48,6 @@ def with_merged_masks(config: Any, origin: Origin, custom: frozenset[str] = froz
     """Sets `masks="any"` in all merging layers, the rule of Keras since 3.4.
 
     A model without masks is returned unchanged.
-
-    Args:
-        config: configuration of the model.
-        origin: the program that wrote the file.
-        custom: names of the user's classes.
 
     Example:
         >>> add = {"module": "keras.layers", "class_name": "Add", "config": {}}

@@ -55,9 +55,7 @@ def origin_of(store: Store, group: str = "", file: str | None = None) -> Origin:
     """Reads the origin of a legacy HDF5 file from the attributes of a group.
 
     Args:
-        store: the file.
         group: group with the attributes `keras_version` and `backend`.
-        file: path of the file, for messages.
 
     Raises:
         FileError: for an attribute that is not a version of Keras 1, 2 or 3.

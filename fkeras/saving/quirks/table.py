@@ -46,9 +46,6 @@ class Quirk:
     def concerns(self, version: tuple[int, ...]) -> bool:
         """Returns whether programs of this version have the behaviour.
 
-        Args:
-            version: version of Keras as a tuple of integers.
-
         Example:
             >>> Quirk(with_merged_masks, since=(3, 4)).concerns((3, 3, 1))
             False
@@ -78,9 +75,6 @@ def with_quirks(
     """Applies the changes of all quirks of one stage to a configuration.
 
     Args:
-        config: configuration of the model.
-        origin: the program that wrote the file.
-        custom: names of the user's classes.
         stage: stage of the quirks to apply, see `Quirk`.
 
     Example:
@@ -100,8 +94,6 @@ def make_model(config: Any, origin: Origin, make: Callable[[Any], Model]) -> Mod
 
     Args:
         config: configuration of the model after the other quirks.
-        origin: the program that wrote the file.
-        make: function that constructs a model from a configuration.
     """
     changed = with_quirks(config, origin, stage="optional")
     if changed != config:

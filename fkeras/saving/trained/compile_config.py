@@ -54,9 +54,6 @@ def read_trainer(
     """Returns the `Trainer` of a `compile_config`; None for a model that was not compiled.
 
     Args:
-        compiled: configuration from a file.
-        custom_objects: custom losses, metrics, optimizers and functions by name.
-        file: path of the file, for messages.
         store: arrays of the file. Their groups show whether Keras wrapped the optimizer in a
             LossScaleOptimizer, as Keras does for a model with the policy "mixed_float16".
 
@@ -230,9 +227,6 @@ def _check_converted(
 def write_compile_config(trainer: Trainer) -> dict[str, Any]:
     """Returns the `compile_config` with which Keras computes the same results as the trainer.
 
-    Args:
-        trainer: trainer to convert.
-
     Raises:
         TypeError: for options that change the results and have no form in Keras: a transformation
             of optax, a function without a name, weights excluded from weight decay by name.
@@ -310,7 +304,6 @@ def read_optimizer(
     The stored learning rate, which training may have changed, overrides that of the configuration.
 
     Args:
-        store: weight file.
         compiled: `compile_config` of the same file.
         trainer: trainer that `read_trainer` returned.
         run: run of the loaded model; its optimizer state is ignored.
@@ -369,10 +362,6 @@ def _check_numbers(store: Store, optimizer: Any, entries: Sequence[Entry], weigh
 
 def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.ndarray]]:
     """Returns `(path, array)` for the arrays of an optimizer in Keras's weight file.
-
-    Args:
-        trainer: trainer of the run.
-        run: training run.
 
     Raises:
         FKerasError: for the state of another model or optimizer, or of several runs at once.

@@ -20,13 +20,6 @@ def first_run(
 ) -> TrainState:
     """Returns a run at step 0 without optimizer state, after the resource limits are checked.
 
-    Args:
-        trainer: trainer that the file describes.
-        model: opened model.
-        state: state of the model.
-        weights: paths of the trainable weights.
-        limits: limits on the arrays that the training would allocate.
-
     Raises:
         FileError: where the training would allocate more than the limits allow.
         ValueError: where the trainer has no loss to minimise.

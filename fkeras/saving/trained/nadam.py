@@ -23,7 +23,6 @@ def product_after(optimizer: Optimizer, count: int) -> np.float32:
 
     Args:
         optimizer: Nadam of Keras 3, or of Keras 2, whose `schedule_decay` scales t.
-        count: number of steps taken.
 
     Example:
         >>> from fkeras.optimizers import Nadam

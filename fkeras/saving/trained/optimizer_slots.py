@@ -88,7 +88,6 @@ def layout(
         config: JSON form of the optimizer in the file, which orders the parts of a MultiOptimizer.
         weights: trainable weights, or their shapes, by path in Keras's order.
         built: whether the optimizer is built; for an unbuilt optimizer Keras stores scalars only.
-        at: path of the state in the state of an outer optimizer.
         scaled: whether the optimizer is inside a LossScaleOptimizer. Keras does not store variables
             other than slots, such as Nadam's product, for these optimizers.
 
@@ -326,13 +325,7 @@ def leaves_of_state(opt_state: Any, step: Any) -> dict[str, Any]:
 
 
 def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.ndarray]]:
-    """Returns `(path, array)` for all arrays of an optimizer in Keras's file.
-
-    Args:
-        groups: layout of the optimizer.
-        opt_state: state for the weights of the layout.
-        step: number of steps taken.
-    """
+    """Returns `(path, array)` for all arrays of an optimizer in Keras's file."""
     leaves = leaves_of_state(opt_state, step)
     # one transfer of all leaves, which the device can overlap
     host = dict(zip(leaves, jax.device_get(list(leaves.values())), strict=True))
@@ -356,10 +349,7 @@ def restored(
     """Returns `(state, step)` with the arrays of a file.
 
     Args:
-        entries: first group of the layout.
         init: makes the state before the first step.
-        weights: trained weights by path.
-        shape: returns the shape of an array in the file, by number.
         read: returns an array, by number, after a check of its shape.
 
     Raises:

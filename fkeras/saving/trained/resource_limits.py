@@ -32,12 +32,6 @@ _TRIALS = 3e8
 def check_training(trainer: Trainer, model: Any, paths: Sequence[str], limits: Limits) -> None:
     """Rejects metrics with excessive accumulators, and patterns that backtrack catastrophically.
 
-    Args:
-        trainer: trainer that the file describes.
-        model: model that the trainer trains.
-        paths: paths of the weights that the optimizer's patterns are matched with.
-        limits: limits on sizes.
-
     Raises:
         FileError: for an excessive metric or pattern.
     """
@@ -50,11 +44,6 @@ def check_training(trainer: Trainer, model: Any, paths: Sequence[str], limits: L
 def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
     """Rejects models whose unsaved state, such as the carry of a stateful RNN, exceeds the limit.
 
-    Args:
-        model: abstract model, whose leaves are shapes.
-        state: state of the model, of shapes.
-        limits: limits on sizes.
-
     Raises:
         FileError: for a state beyond the limit.
     """
@@ -65,10 +54,6 @@ def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
 
 def check_calls(model: Any, limits: Limits) -> None:
     """Rejects models with a call that computes an array beyond the limit.
-
-    Args:
-        model: a model whose leaves may be shapes.
-        limits: limits on sizes.
 
     Raises:
         FileError: for an excessive array; names the layer.
@@ -96,10 +81,6 @@ def _check_size(arrays: Sequence[Any], what: str, limits: Limits) -> None:
 
 def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
     """Rejects an optimizer with patterns that `re` could match for longer than some seconds.
-
-    Args:
-        optimizer: an optimizer whose patterns have not been matched yet.
-        paths: paths of the weights.
 
     Raises:
         FileError: for patterns that may take longer.

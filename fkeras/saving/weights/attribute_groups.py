@@ -33,11 +33,8 @@ def attribute_groups(
     The result is None where the graph, not the attributes, determines the groups.
 
     Args:
-        network: a network with known inputs.
         has: returns whether the file has a group. None for writing: the outermost model is stored
             as a `keras.Model`, nested models are stored as `keras.layers.Layer`.
-        noted: returns the groups inside a group of the file, by the layer names stored there.
-        group: group of the network.
 
     Example:
         >>> import jax, fkeras as fk

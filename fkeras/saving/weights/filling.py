@@ -63,10 +63,7 @@ def fill(
 
     Args:
         model: abstract model, or model of arrays; shapes with a sharding become sharded arrays.
-        state: state of the model.
         read: returns the array of a place; called once for each weight.
-        groups: finds the groups of layers in a list.
-        file: path of the file, for the warning.
     """
     # keyed by kind too: a weight and an entry of the state may have equal names
     places_by_key: dict[tuple[str, str], Place] = {}
@@ -164,9 +161,6 @@ def fill_from_store(
     """Returns `(model, state)` with the arrays of a store in Keras's layout.
 
     Args:
-        model: abstract model, whose leaves are shapes.
-        state: state of the model.
-        store: weight file.
         groups: finds the groups of layers in a list; by default by the names in the store.
 
     Raises:

@@ -17,7 +17,6 @@ def warn_not_finite(paths: Sequence[str], file: Any = None) -> None:
 
     Args:
         paths: paths, in the model, of the arrays for which `is_finite` is False.
-        file: path of the file, for the message.
 
     Example:
         >>> import warnings

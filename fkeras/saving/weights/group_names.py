@@ -42,8 +42,6 @@ def groups_in_field(
     Args:
         value: a layer, or tuples and mappings with layers.
         names: `(group of a container, layers in the container) -> names of their groups`.
-        group: group of the value.
-        path: path of the value in the layer.
 
     Example:
         >>> import fkeras as fk

@@ -30,9 +30,6 @@ def path_in(store: Any) -> Callable[[str], str]:
 
     Keras 2.12 and 2.13 name the group of a model's layers differently, and Keras 2 stores the
     projections of MultiHeadAttention in groups such as "_query_dense".
-
-    Args:
-        store: weight file.
     """
     is_old = has_old_layers(store)
 

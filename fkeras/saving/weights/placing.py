@@ -99,8 +99,6 @@ class Transfer:
         """Adds an array of the file.
 
         Args:
-            key: the key of the array in the result.
-            array: the array.
             like: the array or shape that the array replaces, whose sharding it takes.
         """
         layout = getattr(like, "sharding", None)

@@ -52,12 +52,7 @@ Find = Callable[[tuple[str, ...], Any, str], Mapping[str, Stored]]
 
 
 def with_stored_codes(model: Any, find: Find) -> Any:
-    """Quantizes the attention projections for which the file holds codes.
-
-    Args:
-        model: abstract model, whose leaves are shapes.
-        find: returns the arrays of a projection in the file, by name.
-    """
+    """Quantizes the attention projections for which the file holds codes."""
     # most models have no attention layer: leave before the arrays of the file are listed
     all_layers = [layer for _, layer in sublayers(model)]
     if not any(isinstance(layer, ProjectedAttention) for layer in all_layers):
@@ -200,9 +195,6 @@ def moved(
     """Returns for the path of a place the different path of its array, or the converted array.
 
     Args:
-        model: abstract model, whose leaves are shapes.
-        store: weight file.
-        groups: finds the groups of layers in a list.
         find: returns the path in the file for a path of Keras 3's layout.
 
     Raises:

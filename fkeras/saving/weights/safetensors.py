@@ -68,10 +68,6 @@ def _library() -> Any:
 def open_table(path: str, limits: Limits) -> Iterator[dict[str, Stored]]:
     """Opens a file; yields its arrays by name, which can be read inside the `with` block.
 
-    Args:
-        path: path of the file.
-        limits: limits on sizes.
-
     Raises:
         FileError: where the header is invalid, or does not describe every byte exactly once.
         ImportError: if safetensors is not installed.
@@ -150,8 +146,6 @@ def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, 
     """Writes arrays to a binary file; the same arrays give the same bytes.
 
     Args:
-        file: binary file.
-        arrays: NumPy arrays by name.
         about: metadata of the file; give one entry, as the library does not fix the order of
             several.
 

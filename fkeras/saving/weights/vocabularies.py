@@ -33,7 +33,6 @@ def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store)
     Args:
         config: `class_name` and `config` of the model.
         archive: `.keras` file.
-        store: weights of the file.
 
     Raises:
         FileError: for a vocabulary that is not text, or for an `IntegerLookup` not integers.

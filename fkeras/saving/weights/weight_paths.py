@@ -88,8 +88,6 @@ def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) ->
 
     Args:
         layer: a built layer, of arrays or of shapes.
-        state: state of the layer.
-        groups: finds the groups of layers in a list.
 
     Example:
         >>> import jax, fkeras as fk
@@ -111,9 +109,6 @@ def walk_groups(
     """Yields `(group, keys, layer)` for `layer` and all nested layers, parents first.
 
     Args:
-        layer: the outermost layer.
-        groups: finds the groups of layers in a list.
-        group: path of the layer's group in the file.
         keys: names that lead from the outermost layer to `layer`.
 
     Example:

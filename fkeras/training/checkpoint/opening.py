@@ -19,9 +19,6 @@ from fkeras.training.processes.alone import Alone
 def open_folder(directory: str) -> Lock:
     """Creates a folder, locks it, and removes incomplete saves.
 
-    Args:
-        directory: the absolute path.
-
     Raises:
         CheckpointError: if another run uses the folder, or the folder is not writable.
     """
@@ -48,7 +45,6 @@ def open_together(directory: str, group: Alone) -> tuple[str, Lock | SharedLock,
 
     Args:
         directory: the absolute path; the path of process 0 counts.
-        group: the processes.
 
     Returns:
         The path of process 0, the lock, and a text that is new with each call; path and text are

@@ -100,7 +100,6 @@ def restore_together(
         like: a tree, or a function that returns a tree.
         kind: "latest" or "best".
         fingerprint: facts to compare, or None.
-        group: the processes that call this function together.
     """
     if kind not in (LATEST, BEST):
         raise ValueError(

@@ -84,9 +84,6 @@ class Store:
         The method first waits for the previous save, and reports its failure.
 
         Args:
-            step: the number of the step of the tree.
-            tree: any pytree of arrays and numbers.
-            info: JSON data to save with the tree.
             best: whether to keep the save as the best one, too.
 
         Raises:

@@ -98,7 +98,6 @@ class Feed:
 
         Args:
             run: a `TrainState` whose key shuffles the rows; None for the original order.
-            step: the first step of the epoch.
         """
         padded_count = order_room(len(self), self.size)
         if run is None:

@@ -153,7 +153,6 @@ def order_of(count: Any, room: int, key: jax.Array, step: Any) -> jax.Array:
     Args:
         count: number of rows, at most `room`.
         room: length of the result; entries after `count` repeat the last row of the order.
-        key: a typed key.
         step: number of steps before the epoch.
 
     Example:

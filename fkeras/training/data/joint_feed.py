@@ -129,7 +129,6 @@ class JointBatches(Batches):
         """Compares the rows of the next device call between the processes.
 
         Args:
-            shares: index of the share of each process.
             digests: checksum of the rows of each process; 0 for no rows.
 
         Raises:
@@ -256,7 +255,6 @@ class JointEpoch:
 
         Args:
             chunk: the batches of this process, or None.
-            rows: the number of rows that all processes have of each batch.
         """
         feed = self.feed
         if chunk is None:

@@ -134,11 +134,7 @@ class Batches:
         return hasattr(self.source, "__next__") and iter(self.source) is self.source
 
     def example(self, step: int = 0) -> Any:
-        """Returns the specs of the first batch; the first epoch still receives the batch.
-
-        Args:
-            step: the number of the first step, for a source that is a function of the step.
-        """
+        """Returns the specs of the first batch; the first epoch still receives the batch."""
         if self.first is None and self.peeked is None:
             self.peeked = (step, copied(self._host(self._first(step), 0)))
         host = self.first if self.peeked is None else self.peeked[1]
@@ -179,7 +175,6 @@ class Batches:
             batches: number of batches to skip from the beginning, without a state.
             skip: number of batches to skip after the state.
             rows: number of rows of a full batch; 0 if unknown.
-            step: number of the step at which the pass began.
         """
         self.full = rows
         if self._by_step:
@@ -198,12 +193,7 @@ class Batches:
         self.skip(batches, step)
 
     def skip(self, batches: int, step: int) -> None:
-        """Skips batches of the source, over the ends of passes.
-
-        Args:
-            batches: number of batches.
-            step: number of the step at which the pass began.
-        """
+        """Skips batches of the source, over the ends of passes."""
         for skipped in range(batches):
             assert self.running is not None  # `again` replaces the iterator at the end of a pass
             if next(self.running, END) is END and self.again(step + skipped) is END:
@@ -218,12 +208,7 @@ class Batches:
         return next(self.running, END)
 
     def warn_if_endless(self, seconds: float, batches: int) -> None:
-        """Warns once if an epoch that ends with its source does not end.
-
-        Args:
-            seconds: the time since the epoch began.
-            batches: the number of batches since then.
-        """
+        """Warns once if an epoch that ends with its source does not end."""
         has_length = hasattr(type(self.source), "__len__")
         if seconds < _LONG or self.steps is not None or has_length or not self.may_be_endless:
             return

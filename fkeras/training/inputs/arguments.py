@@ -32,11 +32,6 @@ _RULES = types.MappingProxyType(
 def convert(call: str, name: str, value: Any) -> Any:
     """Converts an argument of a method of `Trainer`.
 
-    Args:
-        call: the name of the method, for messages.
-        name: the name of the argument.
-        value: the value.
-
     Raises:
         ValueError: for an invalid value.
 

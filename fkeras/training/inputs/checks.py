@@ -86,8 +86,6 @@ def check_finite(tree: Any, what: str, removed: np.ndarray | None = None) -> Non
     The check uses JAX's dtypes: a float64 beyond the range of float32 is infinite.
 
     Args:
-        tree: arrays.
-        what: the name of the tree in messages.
         removed: mask (b,) of rows that may hold any value; None if rows have no weights.
     """
     for name, array in named(tree, what):
@@ -193,9 +191,6 @@ def removed_rows(trainer: Any, model: Any, y: Any, weights: Any) -> np.ndarray:
     """Returns the mask (b,) of rows that have weight 0 in the loss of every output.
 
     Args:
-        trainer: the trainer.
-        model: the model.
-        y: targets.
         weights: sample weights on the host, or None; or one entry for each output.
     """
     heads = outputs.heads(trainer, model, y)
@@ -302,9 +297,7 @@ def class_weights(
     """Returns a weight for each sample from the weights of the classes; 1 for other classes.
 
     Args:
-        class_weight: weights by class number.
         y: the targets: class numbers, or one-hot vectors.
-        model: a model with one output.
         weights: the sample weights; a sample of weight 0 may have any target.
         ignore: the label of the loss's `ignore_class`, or None.
 

@@ -28,7 +28,6 @@ def check_ids(model: Any, x: Any) -> None:
     In a compiled program such an id yields NaN.
 
     Args:
-        model: a model with known inputs.
         x: host arrays in the structure of the inputs, before any cast.
 
     Raises:

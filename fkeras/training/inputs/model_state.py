@@ -14,10 +14,6 @@ from fkeras.engine import suggest
 def check_model_state(model: Any, state: Any) -> None:
     """Rejects a state with unknown or missing entries, or with arrays of other shapes.
 
-    Args:
-        model: a built model.
-        state: a state for the model.
-
     Raises:
         TypeError: for a state that is not a dictionary.
         ValueError: for an unknown entry, a missing entry, or another shape.

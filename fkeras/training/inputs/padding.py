@@ -32,10 +32,8 @@ def fills_up(
     """Returns whether a batch of `count` rows, filled up, gives the results of its rows alone.
 
     Args:
-        trainer: the trainer.
         run: the run; only the shapes of its model and state are used.
         batch: a full batch, or its specs.
-        count: the number of real rows.
         training: whether the batch is one of a training; otherwise of an evaluation.
         ordered: whether the padded rows come after all real rows.
 
@@ -107,12 +105,6 @@ def _fills_up(
 def predicts_by_row(model: Any, state: Any, x: Any, size: int) -> bool:
     """Returns whether the outputs of a model for one row depend on no other row.
 
-    Args:
-        model: the model with its weights.
-        state: the model's state.
-        x: the inputs.
-        size: a number of rows that the model takes, for a model with a fixed number of rows.
-
     Example:
         >>> import jax, numpy as np, fkeras as fk
         >>> x = fk.Input((3,))
@@ -158,11 +150,7 @@ def _is_equal(program: RowProgram, function: Any, arguments: tuple, size: int, c
     """Returns whether all results of a function equal those of the real rows.
 
     Args:
-        program: follows the rows.
-        function: a function of the arguments and the mask of the real rows.
         arguments: specs; the rows are those of the last argument.
-        size: the number of rows of a full batch.
-        count: the number of real rows.
     """
     *others, batch = arguments
 

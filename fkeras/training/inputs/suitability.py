@@ -43,13 +43,7 @@ _ACTIVATION_LAYERS = (
 
 
 def warn_if_unsuitable(trainer: Any, model: Any, stacklevel: int) -> None:
-    """Warns of each output whose loss cannot train; the warning shows the line to write.
-
-    Args:
-        trainer: the trainer.
-        model: the model, with known inputs unless the trainer has an objective.
-        stacklevel: the number of calls between the warning and the user's line.
-    """
+    """Warns of each output whose loss cannot train; the warning shows the line to write."""
     if trainer.objective is not None:  # the loss is any function of the model
         return
     for head, slot in zip(heads(trainer, model), model.graph.output_slots, strict=True):

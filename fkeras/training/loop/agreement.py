@@ -15,11 +15,7 @@ def compare_call(group: Alone, trainer: Any, run: Any, feeds: Any, **settings: A
     """Raises a `ProcessError` if the processes pass different arguments.
 
     Args:
-        group: the processes.
-        trainer: the trainer.
-        run: the run.
         feeds: the feeds of the data by name; None for missing data.
-        **settings: other arguments, by name.
     """
     if group.count == 1:
         return
@@ -46,7 +42,6 @@ def settings_of(options: Any, callbacks: tuple) -> dict[str, Any]:
 
     Args:
         options: the options of `fit`.
-        callbacks: its callbacks.
     """
     fields = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
     del fields["verbose"]

@@ -71,9 +71,6 @@ class CallSize:
 
         Args:
             large: whether the run is so large that a call donates its arrays.
-            function: the compiled function of the call.
-            static: the static arguments of the call.
-            arguments: the other arguments.
         """
         if self.mode is None:
             # On CPUs, XLA runs convolutions of other libraries far slower inside a while loop.
@@ -105,13 +102,9 @@ def evaluate(
     """Evaluates the model on a feed.
 
     Args:
-        trainer: the trainer.
         run: the run; the function does not change it.
-        sums: empty sums of the losses and metrics.
-        feed: the evaluation data.
         progress: the progress bar, or None.
         call_size: chooses the number of batches per call; a new `CallSize` if None.
-        group: the processes that evaluate together.
 
     Returns:
         `(logs, batches)`: the logs, and the number of batches.
@@ -168,10 +161,7 @@ def predict(
 
     Args:
         run: the run; only its model and state are used.
-        feed: the inputs.
-        put: transfers a batch to the devices.
         compute: `(model, state, batch) -> (updates, value)`.
-        group: the processes that predict together.
     """
     state, pending, parts = run.state, [], []
     for start in range(feed.steps):

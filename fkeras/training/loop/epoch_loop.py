@@ -95,11 +95,7 @@ class LoopHooks:
     interrupts: Any = None  # an `Interrupts`, which delays signals while a call donates a run
 
     def agreed_number(self, number: int) -> int:
-        """Returns the number of batches of the next call; all processes receive the same number.
-
-        Args:
-            number: the number that this process would choose.
-        """
+        """Returns the number of batches of the next call; all processes receive the same number."""
         return number
 
     def until(self, done: int) -> int | None:

@@ -109,14 +109,9 @@ def fit(
     """Trains for some epochs; resumes from a checkpoint if the folder has one.
 
     Args:
-        trainer: the trainer.
         run: the run to begin with; `fit` does not change it.
-        feed: the batches of an epoch.
         held: the batches of the validation data, or None.
-        callbacks: the callbacks.
         options: the arguments of `fit`.
-        current: receives the newest point of the training.
-        group: the processes that train together.
 
     Returns:
         `(run, history)` after the last epoch.

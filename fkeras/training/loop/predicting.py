@@ -26,9 +26,7 @@ def predict(
         trainer: the trainer; its mesh decides which devices compute which rows.
         run: the run; only its model and state are used.
         x: an array, or a list or dictionary of arrays.
-        size: number of rows of a batch.
         steps: largest number of batches, or None for all.
-        group: the processes that predict together.
     """
     # A single batch needs no feed: preparing one costs more than the call of a small model.
     single = steps is None and trainer.mesh is None and checks.is_single_batch(run.model, x, size)

@@ -87,19 +87,13 @@ class Current:
         """Makes the point before the first step the newest one.
 
         Args:
-            point: the point.
             changed: whether a callback changed the run.
         """
         self._untouched = None if changed else point
         self.stand(point)
 
     def follow(self, point: Callable[[], Point], dispatched: Callable[[], tuple[int, Any]]) -> None:
-        """Makes a running epoch the source of the newest point.
-
-        Args:
-            point: returns the newest point.
-            dispatched: returns the number of batches whose calls are dispatched, and their results.
-        """
+        """Makes a running epoch the source of the newest point."""
         self.point, self.dispatched = point, dispatched
 
     def end_epoch(self, point: Point, epoch: int, logs: Mapping[str, Any]) -> None:

@@ -255,7 +255,6 @@ class Saver:
         """Saves a point, with the history and the settings that a resumed training needs.
 
         Args:
-            point: the point.
             best: whether the point is the best one so far.
             group: the processes, with the exchanges to use; the group of the training by default.
         """

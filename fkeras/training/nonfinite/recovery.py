@@ -61,11 +61,8 @@ def again(
     """Repeats steps one by one, and leaves out those whose results are not finite.
 
     Args:
-        trainer: the trainer.
-        structure: the tree structure of the run.
         leaves: the run's arrays before the first step.
         batches: for each step, the rows for `step.batch_at` and the index of the batch in them.
-        group: the processes that train together.
     """
     # Steps can be repeated because they are pure. A step that is left out still increases the step
     # number, so all later steps draw the same keys as before.

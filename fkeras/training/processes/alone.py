@@ -25,12 +25,7 @@ class Alone:
         return self.index == 0
 
     def agree(self, value: Any, what: str = "") -> list[Any]:
-        """Returns the values that all processes pass, in the order of the processes.
-
-        Args:
-            value: JSON data.
-            what: the subject of the exchange, for messages.
-        """
+        """Returns the values that all processes pass, in the order of the processes."""
         return [value]
 
     def require_equal(self, what: str, facts: Any) -> None:
@@ -44,7 +39,6 @@ class Alone:
         """Returns whether an array is computed, or will be within some seconds.
 
         Args:
-            array: the result of a dispatched computation.
             seconds: longest time to wait, in a group; a single process waits until the end.
         """
         return True

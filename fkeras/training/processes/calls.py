@@ -32,7 +32,6 @@ def together(mesh: jax.sharding.Mesh | None, call: str) -> Together:
 
     Args:
         mesh: the mesh of a trainer, or None.
-        call: name of the call.
 
     Raises:
         ProcessError: if another process makes another call, has ended or leaves with an exception.

@@ -35,13 +35,7 @@ class Waiting(NamedTuple):
 
 
 def find_cycle(service: Service, process: int, key: str) -> list[Waiting] | None:
-    """Returns the processes that seem to wait for each other; None if one of them is at work.
-
-    Args:
-        service: the texts of all processes.
-        process: the number of this process, the first of the result.
-        key: key of the text that this process waits for.
-    """
+    """Returns the processes that seem to wait for each other; None if one of them is at work."""
     cycle = [Waiting(process, key, 0)]
     while service.peek(cycle[-1].key) is None:
         follower = cycle[-1].awaited

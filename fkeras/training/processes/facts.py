@@ -17,12 +17,7 @@ _SAMPLES, _READ = 256, 1 << 16
 
 
 def run_facts(run: Any, without_memories: Collection[str] = ()) -> dict[str, str]:
-    """Returns a digest of each array of a run that this process can read, by path.
-
-    Args:
-        run: a run.
-        without_memories: names of the callbacks whose memory exists in one process only.
-    """
+    """Returns a digest of each array of a run that this process can read, by path."""
     memory = {name: value for name, value in run.memory.items() if name not in without_memories}
     return array_facts(run.replace(memory=memory))
 
@@ -31,9 +26,6 @@ def array_facts(tree: Any) -> dict[str, str]:
     """Returns dtype, shape and a digest of each array of a tree, by path.
 
     An array that is split over processes has no digest: its shards are values of one array already.
-
-    Args:
-        tree: a tree of arrays and numbers.
 
     Example:
         >>> array_facts({"w": np.zeros(2, "int8")})
@@ -47,9 +39,6 @@ def array_facts(tree: Any) -> dict[str, str]:
 
 def digest(tree: Any) -> int:
     """Returns a checksum of the arrays of a tree, from up to 65,536 elements of each.
-
-    Args:
-        tree: a tree of NumPy arrays.
 
     Example:
         >>> digest({"w": np.zeros(2, "int8")}) == digest({"w": np.ones(2, "int8")})

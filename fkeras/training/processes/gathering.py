@@ -61,7 +61,6 @@ def gathered(tree: Any, group: Alone | None = None, *, only_leader: bool = False
     as they are. Arrays that every process has whole are read without communication.
 
     Args:
-        tree: a pytree.
         group: the group of the joint call; None to make a joint call.
         only_leader: whether only the process that writes files reads the arrays; the others then get
             None for the tree.

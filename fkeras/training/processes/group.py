@@ -263,11 +263,6 @@ class Group(Alone):
     ) -> list[deadlock.Waiting] | None:
         """Raises an error if processes wait for each other in different exchanges.
 
-        Args:
-            key: the text that this process waits for.
-            earlier: the result of the last check.
-            waited: seconds since this process began to wait.
-
         Returns:
             The processes that seem to wait for each other, when they first did; or None.
         """

@@ -18,10 +18,7 @@ def write_together(call: str, arguments: Any, tree: Any, write: Callable[[Any], 
     process and of several come from the same code.
 
     Args:
-        call: name of the call, for messages.
         arguments: JSON data that must be equal in all processes, such as the path.
-        tree: a pytree with spread arrays.
-        write: function of the tree with whole NumPy arrays.
 
     Raises:
         Exception: the error of `write`, in the process that writes.

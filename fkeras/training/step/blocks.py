@@ -25,10 +25,6 @@ def stacking_of(trainer: Any, run: TrainState) -> Stacking | None:
     Blocks stay single for an objective, which may read the layers of the model; on a mesh, where the
     rules of the trainer shard the weights of each block; and for an optimizer that reads more than
     one element of a weight at once.
-
-    Args:
-        trainer: the trainer.
-        run: the run, with the optimizer state of the trainer.
     """
     if trainer.depth == "unroll" or trainer.objective is not None or trainer.mesh is not None:
         return None
@@ -50,7 +46,6 @@ def stacked(stacking: Stacking | None, run: TrainState) -> TrainState:
 
     Args:
         stacking: the result of `stacking_of`.
-        run: a run with single blocks.
     """
     if stacking is None:
         return run

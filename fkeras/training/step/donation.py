@@ -32,11 +32,6 @@ def donates(plain: Any, donating: Any, *arguments: Any) -> bool:
     The plain program is compiled only if the donating program copies at all. JAX caches compiled
     programs, so the call that follows does not compile again.
 
-    Args:
-        plain: a jitted function.
-        donating: the same function with donated arguments.
-        *arguments: the arguments of the later call.
-
     Example:
         >>> import functools, jax, jax.numpy as jnp
         >>> def step(weights): return weights - 0.1 * jnp.cos(weights)

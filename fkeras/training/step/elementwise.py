@@ -64,7 +64,6 @@ def updates_stacks(optimizer: Any, stacking: Any, weights: Mapping[str, Any]) ->
     Args:
         optimizer: an optimizer, or an optax transformation.
         stacking: a `Stacking` of the model.
-        weights: the specs of the trainable weights by path, with stacked blocks.
 
     Example:
         >>> import jax, fkeras as fk
@@ -108,10 +107,7 @@ def _outputs(
     """Returns the expression of each output of an update, by key.
 
     Args:
-        optimizer: the optimizer.
-        weights: the specs of the weights, with stacked blocks.
         names: the paths of stacked weights in one block; empty for the program over stacks.
-        stacks: the paths of the stacked weights.
     """
     single = {
         names.get(path, path): jax.ShapeDtypeStruct(spec.shape[1:], spec.dtype)

@@ -66,9 +66,7 @@ def empty(
     """Returns empty sums for a trainer and a model, on the device.
 
     Args:
-        trainer: the trainer.
         model: the model; an objective needs the model's weights.
-        state: the model's state, for an objective.
         batch: a batch or its specs, used to trace an objective for the names of its metrics;
             None for the sum of the loss alone.
         training: whether to trace the objective for training.
@@ -124,12 +122,8 @@ def compute(
     """Returns `(loss, updates, sums)` of one batch.
 
     Args:
-        trainer: the trainer.
         all_heads: the outputs with their losses, from `heads`; empty for an objective.
-        model: the model, which may be rematerialized.
-        state: the model's state.
         batch: any tree of arrays for an objective, otherwise `(x, y, sample_weight)`.
-        key: the PRNG key of the step.
         training: whether layers run in training mode.
         valid: mask of the real rows, or None if all are real; an objective only receives real
             rows.
@@ -166,7 +160,6 @@ def measure(
     """Returns `(loss, sums)`: the loss of a batch, and the sums of its losses and metrics.
 
     Args:
-        all_heads: the outputs.
         out: the model's `Output`.
         targets: arrays in the structure of the outputs; None if no output has a loss.
         weights: a weight for each sample (or each element of the loss), or None; or one entry for
@@ -229,8 +222,6 @@ def without_removed(all_heads: tuple[Head, ...], x: Any, weights: Any) -> Any:
     the row's gradient of 0, and 0 times NaN is NaN.
 
     Args:
-        all_heads: the outputs.
-        x: the inputs.
         weights: the sample weights of the batch, or None; or one entry for each output.
     """
     row_weights = loss_weights(all_heads, weights)

@@ -65,11 +65,6 @@ def call_objective(
     """Returns `(loss, updates, metrics)` of one batch, all checked.
 
     Args:
-        objective: the function.
-        model: the model with its weights.
-        state: the model's state.
-        batch: arrays in any nesting of tuples, lists and dictionaries.
-        key: the PRNG key of the step.
         training: whether the step updates weights.
 
     Returns:
@@ -228,9 +223,6 @@ def metric_names(
     """Returns the names of the metrics that an objective reports, by tracing the objective.
 
     Args:
-        objective: the function.
-        model: the model with its weights.
-        state: the model's state.
         batch: arrays, or their specs.
         training: whether to trace the objective for training.
 

@@ -19,9 +19,7 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
     the slots of a frozen weight are dropped. Step counts and learning rates are kept.
 
     Args:
-        optimizer: the optimizer of the trainer.
         opt_state: the previous state; returned unchanged if it fits.
-        model: the model with its weights.
 
     Raises:
         FKerasError: if the state belongs to another model or optimizer.

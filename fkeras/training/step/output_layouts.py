@@ -39,13 +39,7 @@ _GROUPED = ("depthwise_conv", "separable_conv")
 
 
 def with_output_layouts(trainer: Any, model: Any, original: Any) -> Any:
-    """Returns a model that constrains the outputs of its calls to the layouts by role.
-
-    Args:
-        trainer: the trainer with mesh and rules.
-        model: the model to compute, which may be rematerialized.
-        original: the model itself, whose weights have the paths that the rules name.
-    """
+    """Returns a model that constrains the outputs of its calls to the layouts by role."""
     mesh = trainer.mesh
     if mesh is None:
         return model
@@ -85,7 +79,6 @@ def output_entries(sharding: Any, model: Any) -> dict[str, tuple[tuple, tuple, b
     entry; layers with a weight that a path pattern lays out have none.
 
     Args:
-        sharding: the checked argument of a trainer.
         model: a model of arrays or shapes.
 
     Example:

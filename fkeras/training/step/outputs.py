@@ -57,8 +57,6 @@ def heads(trainer: Any, model: Any, y: Any = None) -> tuple[Head, ...]:
     """Returns the outputs with their losses and metrics.
 
     Args:
-        trainer: the trainer.
-        model: the model.
         y: targets; their shapes select the class for "accuracy" and "crossentropy". Without
             targets the loss selects the class; the sums have the same structure.
 

@@ -122,8 +122,6 @@ def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
     """Splits the rows of a batch over the devices, inside or outside a compiled step.
 
     Args:
-        trainer: the trainer with the mesh.
-        batch: a tree of arrays.
         even: whether an uneven number of rows is an error; otherwise every device gets all rows.
 
     Raises:

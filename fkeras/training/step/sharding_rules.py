@@ -165,7 +165,6 @@ def role_specs(sharding: Any, model: Any) -> dict[str, PartitionSpec]:
     """Returns the layout of each weight by path, by patterns and roles, without "fsdp".
 
     Args:
-        sharding: the checked argument of a trainer.
         model: a model of arrays or shapes.
     """
     rules = role_rules(sharding)
@@ -181,8 +180,6 @@ def weight_specs(mesh: Any, sharding: Any, model: Any) -> dict[str, PartitionSpe
     """Returns the layout of each weight of a model by path.
 
     Args:
-        mesh: the mesh.
-        sharding: the checked argument of a trainer.
         model: a model of arrays or shapes.
 
     Example:
@@ -239,7 +236,6 @@ def check_rules(mesh: Any, sharding: Any, model: Any) -> None:
 
     Args:
         mesh: the mesh, or None.
-        sharding: the checked argument of a trainer.
         model: a model of arrays or shapes.
 
     Raises:

@@ -22,9 +22,6 @@ from fkeras.training.step.sharding_rules import batch_entry, parts_of
 def share_of(trainer: Any) -> tuple[int, int]:
     """Returns `(index, count)`: the share of the rows of this process, and the number of shares.
 
-    Args:
-        trainer: the trainer with the mesh.
-
     Raises:
         ValueError: for a mesh in which two processes have some of their blocks of rows in common.
 
@@ -64,7 +61,6 @@ def joined(trainer: Any, tree: Any) -> Any:
     """Returns stacked batches of all processes, from the stacked batches of this process.
 
     Args:
-        trainer: the trainer with the mesh.
         tree: arrays of shape (batches, rows of this process, ...).
     """
     entry = batch_entry(trainer.mesh, trainer.sharding)
@@ -93,7 +89,6 @@ def spread(trainer: Any, tree: Any) -> Any:
     """Returns stacked batches that every process has whole, with their rows split over the devices.
 
     Args:
-        trainer: the trainer with the mesh.
         tree: arrays of shape (batches, rows, ...).
     """
     entry = batch_entry(trainer.mesh, trainer.sharding)

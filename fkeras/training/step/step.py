@@ -38,7 +38,6 @@ def train_step(
     The key of the step is a function of the run's key and the number of the step.
 
     Args:
-        trainer: the trainer.
         run: the state before the step.
         batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
         valid: mask of the real rows, or None if all are real.
@@ -78,12 +77,7 @@ def train_step(
 
 
 def is_finite(run: TrainState, mesh: Any = None) -> jax.Array:
-    """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean.
-
-    Args:
-        run: the run.
-        mesh: the trainer's mesh.
-    """
+    """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean."""
     # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
     leaves = jax.tree.leaves((run.model, run.state, run.opt_state, run.metrics["loss"]))
     # One reduction for all arrays of a shape: each reduction compiles to two or three kernels. On a
@@ -113,7 +107,6 @@ def guarded(
         run: the run before the step.
         new: the run after the step.
         number: the expected number of the step, or None.
-        mesh: the trainer's mesh.
     """
     finite = is_finite(new, mesh)
     if number is not None:
@@ -146,9 +139,7 @@ def as_arrays(trainer: Any, batch: Any, call: str = "step") -> Any:
     For an objective, the batch keeps its structure.
 
     Args:
-        trainer: the trainer.
         batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
-        call: the method of the trainer, for messages.
 
     Raises:
         TypeError: for values other than arrays of numbers.
@@ -205,13 +196,10 @@ def _train(
     """Returns `(leaves, logs, fine)` after some batches.
 
     Args:
-        trainer: the trainer.
-        structure: the tree structure of the run.
         mode: "loop" trains on the first `steps` batches; "once" on batch number `steps`;
             "guarded" on batch number `steps`, and leaves out the step if its result is not
             finite; "halting" on the first batch, and leaves out the step if its result is not
             finite or the run is not at step number `steps`.
-        leaves: the arrays of the run.
         rows: the data, in the form that `batch_at` reads.
         steps: the number of batches, the index of a batch, or the number of a step, by `mode`.
     """
@@ -301,14 +289,7 @@ def _repeat(body: Any, carry: Any, steps: jax.Array, mode: str) -> Any:
 # Cached: every call of `fit` asks for the same functions and specs.
 @functools.lru_cache(maxsize=64)
 def call_convolves(function: Any, static: tuple, treedef: Any, specs: tuple) -> bool:
-    """Returns `convolves` of a call; JAX caches the trace, and the call itself uses it again.
-
-    Args:
-        function: the jitted function.
-        static: its static arguments, which come first.
-        treedef: the tree structure of its other arguments.
-        specs: the shape and dtype of each leaf of the other arguments.
-    """
+    """Returns `convolves` of a call; JAX caches the trace, and the call itself uses it again."""
     leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
     return convolves(function.trace(*static, *jax.tree.unflatten(treedef, leaves)).jaxpr)
 
@@ -351,7 +332,6 @@ def batch_at(rows: tuple[Any, ...], number: jax.Array | np.int32) -> tuple[Any, 
             alone, whose number is the length of `places`; or `(arrays, order, places, first, total)`
             to gather rows: all rows, their order, an `arange` of the length of a batch, the index of
             the first batch of the call, and the number of real rows in the order.
-        number: the index of the batch in the call.
     """
     if len(rows) == 5:
         arrays, order, places, first, total = rows

@@ -39,8 +39,6 @@ def one_hot(name: str, layer: Layer, tensor: KerasTensor) -> KerasTensor:
 
     Args:
         name: name of the feature or cross.
-        layer: the layer that returned the integers.
-        tensor: the integers, symbolic.
 
     Raises:
         ValueError: for a layer that returns floats, or whose largest integer is unknown.
@@ -64,11 +62,6 @@ def one_hot(name: str, layer: Layer, tensor: KerasTensor) -> KerasTensor:
 
 def column_array(name: str, values: Any, feature: Feature) -> np.ndarray:
     """Converts a column to an array of strings or numbers, as the feature expects.
-
-    Args:
-        name: name of the feature.
-        values: the column.
-        feature: the feature.
 
     Raises:
         TypeError: for strings where numbers are expected, and for numbers instead of strings.

@@ -218,8 +218,6 @@ def as_feature(name: str, value: Any, sizes: Mapping[str, int]) -> Feature:
     """Converts the specification of a feature: a name such as "float", a `Feature`, or a config.
 
     Args:
-        name: name of the feature.
-        value: the specification.
         sizes: the space's arguments `hashing_dim` and `num_discretization_bins` by name.
 
     Raises:

@@ -19,7 +19,6 @@ def as_columns(data: Any, where: str) -> dict[str, Any]:
 
     Args:
         data: a dictionary, or an object with `keys` such as a pandas DataFrame.
-        where: name of the caller, for messages.
 
     Raises:
         TypeError: for other data.
@@ -41,7 +40,6 @@ def read_columns(dataset: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
 
     Args:
         dataset: a table, or an iterable of tables or of `(table, targets)`.
-        names: names of the columns.
 
     Returns:
         Arrays of shape (n, 1) by name.

@@ -97,7 +97,6 @@ def check_format(where: str, value: Any) -> None:
     """Rejects formats other than "grain".
 
     Args:
-        where: name of the public function, for messages.
         value: the argument `format`.
     """
     _FORMAT.check(f"{where}: format", value)
@@ -109,9 +108,7 @@ def build_datasets(
     """Returns the dataset of a folder, or the two datasets of `subset="both"`.
 
     Args:
-        options: the arguments.
         extensions: accepted file extensions, such as ".txt".
-        read: function of a list of paths that returns the files' samples as one array.
 
     Raises:
         ValueError: for a folder without matching files, and for arguments that do not fit the files.
@@ -256,12 +253,6 @@ def _walk_files(folder: str, options: Options, extensions: tuple[str, ...]) -> I
 
 def unreadable_file(path: str, expected: str, content: str, where: str) -> ValueError:
     """Returns the error for a file that cannot be read.
-
-    Args:
-        path: path of the file.
-        expected: the expected content.
-        content: the received content.
-        where: name of the public function.
 
     Example:
         >>> print(unreadable_file("a.wav", "a WAV file", "the text '<html>'", "audio"))

@@ -19,9 +19,6 @@ _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 def read_wav(path: str) -> tuple[np.ndarray, int]:
     """Reads a WAV file of integers (8, 16, 24, 32 bits) or floats.
 
-    Args:
-        path: path of the file.
-
     Returns:
         `(samples, rate)`: float32 of shape (t, channels) from -1 to 1, and samples per second.
 
@@ -100,7 +97,6 @@ def resample(samples: np.ndarray, old: int, new: int) -> np.ndarray:
     Args:
         samples: array of shape (t, channels).
         old: sampling rate of `samples`, in samples per second.
-        new: sampling rate of the result.
 
     Returns:
         An array of shape (ceil(t * new / old), channels), float32.

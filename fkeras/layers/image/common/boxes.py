@@ -21,7 +21,6 @@ def move_boxes(
     """Transforms boxes in pixels, independent of their format, and clips them at the new borders.
 
     Args:
-        layer: layer with the format of the boxes.
         bounding_boxes: {"boxes": (b, n, 4), "labels": ...}.
         shape: shape of the images before the transform.
         move: maps boxes (b, n, 4) in "xyxy" to their positions in the new images.

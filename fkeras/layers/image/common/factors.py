@@ -19,8 +19,6 @@ def factor_range(low: float, high: float, *, above: bool = False, optional: bool
     If -f is less than `low`, the single number means (low, f).
 
     Args:
-        low: smallest accepted number.
-        high: largest accepted number.
         above: whether to reject `low` itself.
         optional: whether to accept None, which stays None.
 

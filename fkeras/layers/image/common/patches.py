@@ -15,8 +15,6 @@ def patches(
     """Returns a mask of the pixels in a rectangle of each image, at a random position.
 
     Args:
-        key: a PRNG key.
-        shape: shape of the images.
         across: width of the rectangle as a fraction of the image's width, (b,).
         down: height of the rectangle as a fraction of the image's height, (b,).
         data_format: "channels_last" or "channels_first".

@@ -54,13 +54,10 @@ def mixed(
     """Computes `weight * values + (1 - weight) * values[order]` for each entry of a batch.
 
     Args:
-        where: name of the layer, for the message.
-        name: name of the mixed entry, for the message.
         values: array of shape (b, ...): floating amounts, or integers along an axis of several
             classes, which are cast to float32.
         order: integers (b,).
         weight: array of shape (b,), or a scalar.
-        axis: the axis of the classes.
 
     Raises:
         ValueError: for integers that are class ids, because a mean of two ids is a third class.

@@ -22,8 +22,6 @@ def middle(height: int, width: int, size: tuple[int, int]) -> tuple[int, int, in
     """Returns the central part of an image that becomes an image of `size`.
 
     Args:
-        height: height of the image.
-        width: width of the image.
         size: the new (height, width).
 
     Returns:

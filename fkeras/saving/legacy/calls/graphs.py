@@ -103,14 +103,7 @@ class Graph:
         return [safe_name(name), index, tensor]
 
     def node(self, node: Any, kind: str, layer: str, constants: int = 0) -> dict[str, Any]:
-        """Converts one call to Keras 3's form: `{"args": [...], "kwargs": {...}}`.
-
-        Args:
-            node: the call in the file.
-            kind: class of the layer.
-            layer: name of the layer.
-            constants: number of trailing tensors that are constants of a recurrent layer.
-        """
+        """Converts one call to Keras 3's form: `{"args": [...], "kwargs": {...}}`."""
         check(node, (list, dict), "a call", **self.origin.place(layer))
         inputs = self._inputs(node, layer)
         kwargs = self._options(node, layer)

@@ -162,8 +162,6 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
 
     Args:
         kind: Keras 3's name of the layer's class.
-        config: configuration of the layer.
-        origin: the program that wrote the file.
 
     Returns:
         A new dictionary without the keys that have no effect.

@@ -124,7 +124,6 @@ class Converter:
 
         Args:
             item: `{"class_name": ..., "config": ...}`.
-            path: names of the enclosing networks and fields.
         """
         origin = self.origin
         kind = field(item, "class_name", str, **origin.place(_name_of(item)))

@@ -12,9 +12,6 @@ def keras2_hard_sigmoid(x: jax.Array) -> jax.Array:
     Keras 3's hard sigmoid is `relu6(x + 3) / 6`. To load a saved model with this function in
     another program, pass `custom_objects={"keras2_hard_sigmoid": keras2_hard_sigmoid}`.
 
-    Args:
-        x: an array.
-
     Returns:
         Array of the same shape, with values in [0, 1].
 

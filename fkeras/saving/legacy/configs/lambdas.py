@@ -32,13 +32,6 @@ def lambda_layer(
     `custom_objects` holds the function under the function's name, if the file has this name, or a
     function or layer under the name of the `Lambda` layer.
 
-    Args:
-        config: configuration of the layer.
-        name: name of the layer.
-        origin: the program that wrote the file.
-        custom_objects: the user's functions and layers by name.
-        extra: receives the objects that the result refers to.
-
     Returns:
         The arguments of the `Lambda`, or a whole layer item if the user passed a layer.
 

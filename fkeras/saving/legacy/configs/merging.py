@@ -20,7 +20,6 @@ def merge(config: Mapping[str, Any], origin: Origin) -> tuple[str, dict[str, Any
 
     Args:
         config: configuration of the `Merge`.
-        origin: the program that wrote the file.
 
     Raises:
         FileError: for a mode that is a function, or an unknown mode.

@@ -62,9 +62,6 @@ def part(
     Args:
         kind: "initializer", "regularizer" or "constraint".
         value: a name, a configuration or None.
-        origin: the program that wrote the file.
-        layer: name of the layer, for messages.
-        custom_objects: the user's classes and functions by name.
 
     Raises:
         FileError: for an unknown name.

@@ -64,10 +64,7 @@ class Builder:
         """Adds an operation and returns a tensor, a list of `outputs` tensors, or a constant.
 
         Args:
-            class_name: Keras's class of the operation.
-            *args: tensors and constants by position.
             outputs: number of results, if the operation returns a list.
-            **options: further arguments by name.
         """
         form = operation_form(class_name=class_name)
         names = ("x", "key") if form is None else form.parameters

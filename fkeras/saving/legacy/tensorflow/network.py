@@ -195,14 +195,6 @@ def operations(
 ) -> list[dict[str, Any]]:
     """Returns the layers of a network in Keras 3's form, with operations instead of functions.
 
-    Args:
-        graph: call graph of the network, which receives the results of the functions.
-        items: layers by name, converted except for TensorFlow functions.
-        calls: unconverted calls of each layer.
-        custom_objects: the user's functions by TensorFlow's names.
-        extra: receives the objects that the result refers to, by generated names.
-        ordinary: converts a call of any other layer, from the layer's name and the call.
-
     Raises:
         FileError: for an unknown function or argument, and for cyclic calls.
     """

@@ -83,12 +83,6 @@ OPERATIONS = types.MappingProxyType(
 def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tuple[str, list, dict]:
     """Converts a node to `(function, arguments, options)` with keys of the table of functions.
 
-    Args:
-        config: configuration of the layer.
-        tensors: input tensors of the layer's call.
-        origin: the program that wrote the file.
-        layer: name of the layer.
-
     Raises:
         FileError: for an unknown operation or a malformed node.
     """

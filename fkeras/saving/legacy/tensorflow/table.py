@@ -282,9 +282,6 @@ def call(builder: Builder, key: str, arguments: list[Any], options: Mapping[str,
     """Builds the operations of a function and returns the result.
 
     Args:
-        builder: builder of the operations.
-        key: key of the function in the table.
-        arguments: arguments by position.
         options: arguments by name; None means missing.
 
     Raises:

@@ -52,12 +52,6 @@ def trainer_of(
 ) -> Trainer:
     """Returns the `Trainer` for a training configuration.
 
-    Args:
-        config: the training configuration.
-        names: names of the model's outputs.
-        origin: the program that wrote the file.
-        custom_objects: the user's losses, metrics and optimizers by name.
-
     Raises:
         FileError: for an unknown optimizer, loss or metric.
     """

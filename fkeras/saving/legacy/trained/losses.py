@@ -13,7 +13,6 @@ def keras2_hinge(targets: jax.Array, predictions: jax.Array) -> jax.Array:
 
     Args:
         targets: array of -1 and 1.
-        predictions: an array of the same shape.
 
     Returns:
         An array without the last axis.
@@ -31,7 +30,6 @@ def keras2_squared_hinge(targets: jax.Array, predictions: jax.Array) -> jax.Arra
 
     Args:
         targets: array of -1 and 1; targets of 0 and 1 are not converted.
-        predictions: an array of the same shape.
 
     Returns:
         An array without the last axis.

@@ -25,9 +25,6 @@ def stored_count(layer: Layer, count: int, origin: Origin, apart: bool) -> int:
     """Returns the number of arrays in a file for a layer with `count` arrays in fkeras.
 
     Args:
-        layer: the layer.
-        count: number of the layer's arrays in fkeras.
-        origin: the program that wrote the file.
         apart: whether Keras 1 stored one array for each gate of a recurrent layer.
     """
     gates = dict(_GATES).get(type(layer).__name__)
@@ -40,12 +37,6 @@ def converted(
     layer: Layer, arrays: Sequence[np.ndarray], shapes: Sequence[Shape], origin: Origin
 ) -> list[np.ndarray]:
     """Converts a layer's arrays to the layout of fkeras.
-
-    Args:
-        layer: the layer.
-        arrays: the layer's arrays in the file.
-        shapes: shapes of the layer's arrays in fkeras.
-        origin: the program that wrote the file.
 
     Returns:
         One array for each shape; the caller checks the shapes.
@@ -120,7 +111,6 @@ def from_cudnn(kind: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
     Args:
         kind: "LSTM" or "GRU".
-        arrays: kernel, recurrent kernel and bias.
 
     Example:
         >>> arrays = [np.ones((2, 12)), np.ones((3, 12)), np.ones(24)]

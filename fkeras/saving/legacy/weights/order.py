@@ -37,8 +37,6 @@ def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders
 
     Args:
         layer: a built layer, of arrays or of shapes.
-        state: state of the layer.
-        path: path of the layer in the model.
         orders: layer names of each network in the file's order, by path.
 
     Example:

@@ -249,12 +249,8 @@ def read_layer(
 
     Args:
         store: the open HDF5 file.
-        name: name of the layer in the model.
-        group: group of the layer in the file.
-        paths: paths of the layer's arrays in the file.
         units: the layer's arrays in the model, in the file's order.
         specs: arrays or shapes in the model, see `specs_of`.
-        origin: the program that wrote the file.
 
     Raises:
         FileError: for a wrong number of arrays, or names that contradict the order.

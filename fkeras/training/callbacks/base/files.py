@@ -9,11 +9,6 @@ import tempfile
 def require_folder(where: str, argument: str, folder: str) -> None:
     """Creates a folder and tests that files can be written into the folder.
 
-    Args:
-        where: name of the callback, for the message.
-        argument: name of the callback's argument, for the message.
-        folder: path of the folder.
-
     Raises:
         OSError: if the folder cannot be created or written.
     """

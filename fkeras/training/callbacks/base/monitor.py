@@ -80,8 +80,6 @@ def direction(where: str, name: str, mode: str) -> str:
     numbers of metrics with equal names ("auc_1").
 
     Args:
-        where: name of the callback, for the message.
-        name: name of the log.
         mode: "auto", "min" or "max".
 
     Raises:
@@ -108,13 +106,7 @@ def direction(where: str, name: str, mode: str) -> str:
 
 
 def check(where: str, name: str, names: Sequence[str]) -> None:
-    """Raises a `ValueError` if a training has no log of this name.
-
-    Args:
-        where: name of the callback, for the message.
-        name: name of the log.
-        names: names of all logs.
-    """
+    """Raises a `ValueError` if a training has no log of this name."""
     if name in names:
         return
     shown = ", ".join(names) or "none"
@@ -138,11 +130,6 @@ def _lacks_validation(name: str, names: Sequence[str]) -> bool:
 def current(where: str, name: str, logs: Mapping[str, Any]) -> float | None:
     """Returns the value of a log; None for a validation log in an epoch without validation.
 
-    Args:
-        where: name of the callback, for the message.
-        name: name of the log.
-        logs: logs of an epoch.
-
     Raises:
         ValueError: for a missing log, or a log with several values.
     """
@@ -163,9 +150,7 @@ def improves(way: str, value: float, best: float, min_delta: float = 0.0) -> boo
 
     Args:
         way: direction of better values, "min" or "max".
-        value: new value.
         best: best value before; NaN if none, so that any number is an improvement.
-        min_delta: minimum change.
 
     Example:
         >>> improves("min", 0.4, 0.5), improves("min", 0.4, 0.5, 0.2), improves("max", 1.0, math.nan)

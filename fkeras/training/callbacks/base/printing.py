@@ -10,10 +10,6 @@ import jax
 def print_once(run: Any, text: str) -> None:
     """Prints a text in the first process of a run.
 
-    Args:
-        run: the run that the hook received.
-        text: the line.
-
     Example:
         >>> print_once(None, "Epoch 1: stopped.")
         Epoch 1: stopped.

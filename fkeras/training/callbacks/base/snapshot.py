@@ -54,14 +54,7 @@ def put(run: Any, kept: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def check_paths(where: str, what: str, have: Mapping[str, Any], want: Mapping[str, Any]) -> None:
-    """Raises a `ValueError` if arrays differ from those of a run in path or shape.
-
-    Args:
-        where: name of the caller, for the message.
-        what: description of the arrays, for the message.
-        have: arrays of the file.
-        want: arrays of the run.
-    """
+    """Raises a `ValueError` if arrays differ from those of a run in path or shape."""
     missing = [path for path in want if path not in have]
     if missing:
         raise ValueError(

@@ -22,11 +22,7 @@ _NAME = "events.out.tfevents.fkeras"
 
 
 def require(where: str) -> None:
-    """Raises an `ImportError` if tensorboardX is not installed.
-
-    Args:
-        where: name of the callback, for the message.
-    """
+    """Raises an `ImportError` if tensorboardX is not installed."""
     _module("summary", where)
 
 
@@ -109,7 +105,6 @@ class EventFile:
 
         Args:
             summaries: results of `scalar`, `text`, `histogram` and `image`.
-            step: step of the summaries.
             anew: whether to hide the existing events of this step and later steps.
         """
         event, now = _module("proto.event_pb2"), time.time()

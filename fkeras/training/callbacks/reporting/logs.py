@@ -24,10 +24,6 @@ _LONGEST_TEXT = 500
 def service(where: str, module: str) -> Any:
     """Returns the module of an optional package, such as wandb.
 
-    Args:
-        where: name of the callback, for the message.
-        module: name of the module.
-
     Raises:
         ImportError: if the package is not installed.
     """

@@ -62,8 +62,6 @@ def check_projector(
     """Returns the file of metadata of each embedding layer by the layer's path.
 
     Args:
-        where: name of the callback, for the message.
-        model: the model.
         metadata: a file for all embedding layers, a file by layer, or None.
 
     Raises:
@@ -92,8 +90,6 @@ def write_projector(folder: str, model: Layer, metadata: Mapping[str, str]) -> N
     Args:
         folder: folder of the logs; `projector_config.pbtxt` and the folder `projector` are written
             there.
-        model: the model with its weights.
-        metadata: files of metadata by the path of the layer.
     """
     entries = []
     for path, layer in embeddings_of(model).items():

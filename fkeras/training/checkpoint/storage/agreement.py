@@ -22,8 +22,6 @@ def do_together(group: Alone, what: str, function: Callable[[], Any]) -> list[An
     """Calls a function in every process, and returns the results of all processes.
 
     Args:
-        group: the processes.
-        what: the subject, for messages.
         function: returns JSON data; may do something else in each process.
 
     Raises:

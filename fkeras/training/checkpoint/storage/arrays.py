@@ -57,8 +57,6 @@ def check_leaf(name: str, leaf: Any, joint: bool = False) -> None:
     """Rejects a leaf that cannot be saved.
 
     Args:
-        name: name of the leaf, for messages.
-        leaf: the leaf.
         joint: whether the other processes save the rest of an array that several processes hold.
     """
     if isinstance(leaf, jax.Array):
@@ -145,11 +143,6 @@ def kind_of(leaf: Any) -> tuple[str, list[int]]:
 
 def check_structure(where: str, saved: Mapping[str, Any], like: Any) -> None:
     """Rejects a save whose arrays differ from those of a tree in name, shape or dtype.
-
-    Args:
-        where: the save, for messages.
-        saved: shape and dtype of each array of the save, by name.
-        like: the requested tree.
 
     Raises:
         CheckpointError: with the missing, unexpected and different arrays.

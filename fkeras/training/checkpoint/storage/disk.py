@@ -90,12 +90,6 @@ def checksums(folder: str) -> dict[str, dict[str, Any]]:
 def check_file(path: str, name: str, size: int, value: int) -> None:
     """Rejects a file that differs from the file that was written.
 
-    Args:
-        path: the path of the file.
-        name: the name for messages.
-        size: the number of bytes written.
-        value: the checksum of the bytes written.
-
     Raises:
         BrokenSaveError: with the file and the reason.
     """

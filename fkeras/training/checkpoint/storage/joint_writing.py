@@ -36,12 +36,9 @@ def write_joint_save(
 
     Args:
         group: the processes; no other thread may use their sequence of exchanges.
-        directory: the folder of the checkpoints.
-        step: the step of the arrays.
         tree: the result of `own_parts`.
         info: JSON data; the save has the data of process 0.
         best: whether the save is the best one, too.
-        keep: number of latest saves to keep.
         broken: folders of damaged saves, which do not count towards `keep`.
 
     Raises:

@@ -65,15 +65,7 @@ def write_joint_manifest(
     files: Mapping[str, Any],
     info: Mapping[str, Any],
 ) -> None:
-    """Writes the manifest of a save of several processes.
-
-    Args:
-        folder: the folder of the save.
-        step: the step of the save.
-        arrays: shape, dtype and parts of each array, by name.
-        files: facts of each file, by name.
-        info: JSON data.
-    """
+    """Writes the manifest of a save of several processes."""
     _write(folder, _PARTS, step, arrays, files, info)
 
 

@@ -36,10 +36,6 @@ def write_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes arrays of this process into a new folder; empty arrays need no file.
 
     The function waits for no other process.
-
-    Args:
-        folder: the folder to create.
-        arrays: NumPy arrays by name.
     """
     orbax, path = load_orbax(), _path(folder)
     path.mkdir()
@@ -107,12 +103,7 @@ def read_some_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]
 
 
 def read_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Reads all arrays from a folder of `write_arrays`.
-
-    Args:
-        folder: the folder.
-        names: names of the arrays.
-    """
+    """Reads all arrays from a folder of `write_arrays`."""
     return _read(folder, names, {})
 
 

@@ -37,9 +37,6 @@ class Part(NamedTuple):
 def folder_name(index: int) -> str:
     """Returns the name of the folder of a process.
 
-    Args:
-        index: position of the process in its group.
-
     Example:
         >>> folder_name(0), folder_name(1)
         ('arrays', 'arrays-1')
@@ -49,10 +46,6 @@ def folder_name(index: int) -> str:
 
 def part_name(part: Part, shape: Sequence[int]) -> str:
     """Returns the name of a part: the array's name, with the slices if the part is not the whole.
-
-    Args:
-        part: the part.
-        shape: the shape of the whole array.
 
     Example:
         >>> part_name(Part("w", (2, 0), np.zeros((2, 3))), (4, 3))
@@ -70,8 +63,6 @@ def write_parts(path: str, arrays: Mapping[str, Any], parts: Iterable[Part]) -> 
     """Writes parts into a new folder, flushes it to disk, and returns the facts of parts and files.
 
     Args:
-        path: the folder to create.
-        arrays: shape and dtype of all arrays of the tree, by name.
         parts: the parts; none is empty.
     """
     folder, named_parts, facts = os.path.basename(path), {}, []
@@ -96,8 +87,6 @@ def write_facts(path: str, arrays: Mapping[str, Any], facts: Mapping[str, Any]) 
     """Writes the facts of a folder, for process 0, beside the save.
 
     Args:
-        path: the path for the JSON data.
-        arrays: shape and dtype of all arrays of the tree, by name.
         facts: the result of `write_parts`.
     """
     with open(path, "w", encoding="utf-8") as file:
@@ -108,7 +97,6 @@ def join_facts(save: str, paths: Sequence[str]) -> tuple[dict[str, Any], dict[st
     """Returns the arrays and the files of a save, for the manifest.
 
     Args:
-        save: the folder of the save.
         paths: the JSON data of all processes, in their order.
 
     Raises:
@@ -147,11 +135,6 @@ def join_facts(save: str, paths: Sequence[str]) -> tuple[dict[str, Any], dict[st
 def check_files(save: str, files: Mapping[str, Any], folder: str) -> None:
     """Rejects a folder of a save whose files differ from those that were written.
 
-    Args:
-        save: the folder of the save.
-        files: size and checksum of all files of the save, by name.
-        folder: name of the folder in the save.
-
     Raises:
         BrokenSaveError: with the file and the reason.
     """
@@ -163,10 +146,6 @@ def check_files(save: str, files: Mapping[str, Any], folder: str) -> None:
 
 def check_sizes(save: str, files: Mapping[str, Any]) -> None:
     """Rejects a save with a file that is missing or has another size; reads no file.
-
-    Args:
-        save: the folder of the save.
-        files: size and checksum of all files of the save, by name.
 
     Raises:
         BrokenSaveError: with the file and the reason.

@@ -20,8 +20,6 @@ def write_record(directory: str, save: disk.Save, aside: str) -> None:
     """Records the newest save of a folder.
 
     Args:
-        directory: the folder of the checkpoints.
-        save: the published save.
         aside: a folder on the same file system, for the file before its rename.
     """
     path = os.path.join(aside, NAME)
@@ -56,9 +54,7 @@ def missing_save(
     """Returns a sentence about the recorded save if the save is missing, else None.
 
     Args:
-        directory: the folder of the checkpoints.
         record: the result of `recorded`, read before the saves were listed.
-        saves: the saves of the folder, the newest first.
     """
     if record is None or (saves and saves[0][:2] >= record):
         return None

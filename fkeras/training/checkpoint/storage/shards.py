@@ -34,12 +34,7 @@ Bounds = tuple[tuple[int, int], ...]
 
 
 def own_shards(array: jax.Array, group: Alone) -> list[Any]:
-    """Returns the shards of an array that this process saves.
-
-    Args:
-        array: the array.
-        group: the processes that save together.
-    """
+    """Returns the shards of an array that this process saves."""
     # each process has a local array of its own: process 0 saves for all
     if array.is_fully_addressable and not group.leads:
         return []
@@ -47,22 +42,13 @@ def own_shards(array: jax.Array, group: Alone) -> list[Any]:
 
 
 def own_slices(sharding: jax.sharding.Sharding, shape: Sequence[int]) -> dict[Any, Bounds]:
-    """Returns the slice of an array that each device of this process holds.
-
-    Args:
-        sharding: the sharding of the array.
-        shape: the shape of the array.
-    """
+    """Returns the slice of an array that each device of this process holds."""
     indices = sharding.addressable_devices_indices_map(tuple(shape))
     return {device: _bounds(index or (), shape) for device, index in indices.items()}
 
 
 def own_parts(tree: Any, group: Alone) -> tuple[dict[str, Any], list[Part]]:
     """Returns host copies of the parts of a tree that this process saves.
-
-    Args:
-        tree: any pytree of arrays and numbers.
-        group: the processes that save together.
 
     Returns:
         Shape and dtype of all arrays by name, and the parts. The arrays may then be donated.
@@ -97,8 +83,6 @@ def read_tree(save: str, body: Mapping[str, Any], like: Any) -> Any:
     """Returns the arrays of a save as a tree; reads only what the devices of this process need.
 
     Args:
-        save: the folder of the save.
-        body: the manifest of the save.
         like: the tree of arrays or specs, whose structure fits the save.
 
     Raises:

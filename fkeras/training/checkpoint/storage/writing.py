@@ -31,12 +31,8 @@ def write_save(
     """Writes a save and removes older saves; readers never see an incomplete save.
 
     Args:
-        directory: the folder of the checkpoints.
-        step: the step of the arrays.
         arrays: the arrays by name; no other code may change them.
-        info: JSON data.
         best: whether the save is the best one, too.
-        keep: number of latest saves to keep.
         broken: folders of damaged saves, which do not count towards `keep`.
     """
     aside = start_save(directory, step)
@@ -52,12 +48,7 @@ def write_save(
 
 
 def start_save(directory: str, step: int) -> str:
-    """Creates and returns a folder for an incomplete save.
-
-    Args:
-        directory: the folder of the checkpoints.
-        step: the step of the save.
-    """
+    """Creates and returns a folder for an incomplete save."""
     partial = os.path.join(directory, PARTIAL)
     # Orbax's threads may write files after orbax has raised, so a failed save may leave files.
     for name in os.listdir(partial):
@@ -71,11 +62,8 @@ def finish_save(
     """Publishes a save that has all its files and is flushed to disk, and removes older saves.
 
     Args:
-        directory: the folder of the checkpoints.
-        step: the step of the arrays.
         aside: the result of `start_save`, with the files in its folder `save`.
         best: whether the save is the best one, too.
-        keep: number of latest saves to keep.
         broken: folders of damaged saves, which do not count towards `keep`.
     """
     save, second = os.path.join(aside, SAVE), os.path.join(aside, "best")
