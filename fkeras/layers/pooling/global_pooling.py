@@ -13,7 +13,7 @@ from fkeras.engine.config.field_types import DataFormat
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
-from fkeras.nn.numerics.extremes import largest
+from fkeras.nn.cpu.extremes import largest
 from fkeras.nn.pooling import masked_mean
 
 

@@ -28,7 +28,7 @@ from fkeras.initializers.stft import as_window
 from fkeras.nn.convolution import convolve_depthwise
 from fkeras.nn.numerics.axes import channel_axis, check_window
 from fkeras.nn.numerics.dtypes import wide_dtype
-from fkeras.nn.numerics.extremes import largest
+from fkeras.nn.cpu.extremes import largest
 from fkeras.nn.signal import stft
 
 _EPSILON = 1e-7
