@@ -6,12 +6,11 @@ from typing import ClassVar
 
 import jax
 
-from fkeras import activations
-from fkeras.engine import Layer, option
 from fkeras.engine.config import field_types
+from fkeras.layers.common import authoring as fk
 
 
-class Activation(Layer):
+class Activation(fk.Layer):
     """Computes `activation(x)`.
 
     Args:
@@ -31,7 +30,7 @@ class Activation(Layer):
     """
 
     # the module, not the class: the name `Activation` is this layer
-    activation: field_types.Activation = option(convert=activations.get)
+    activation: field_types.Activation = fk.option(convert=fk.activations.get)
 
     supports_masking: ClassVar[bool] = True
 

@@ -6,13 +6,10 @@ from typing import ClassVar
 
 import jax
 
-from fkeras import activations
-from fkeras.engine import Layer, option
-from fkeras.engine.config.converters import real
-from fkeras.engine.config.field_types import OptionalReal, Real
+from fkeras.layers.common import authoring as fk
 
 
-class ReLU(Layer):
+class ReLU(fk.Layer):
     """Computes `max(x, 0)`, with an optional bound, slope and threshold.
 
     The result is `min(x, max_value)` from `threshold` on, and `negative_slope * (x - threshold)`
@@ -35,19 +32,19 @@ class ReLU(Layer):
         Array([[-0.5,  1. ,  1.5]], dtype=float32)
     """
 
-    max_value: OptionalReal = option(
-        default=None, convert=real(minimum=0, infinite=True, optional=True)
+    max_value: fk.OptionalReal = fk.option(
+        default=None, convert=fk.real(minimum=0, infinite=True, optional=True)
     )
-    negative_slope: Real = option(default=0.0, convert=real(minimum=0))
-    threshold: Real = option(default=0.0, convert=real(minimum=0))
+    negative_slope: fk.Real = fk.option(default=0.0, convert=fk.real(minimum=0))
+    threshold: fk.Real = fk.option(default=0.0, convert=fk.real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 
     def call(self, x: jax.Array) -> jax.Array:
-        return activations.relu(x, self.negative_slope, self.max_value, self.threshold)
+        return fk.activations.relu(x, self.negative_slope, self.max_value, self.threshold)
 
 
-class LeakyReLU(Layer):
+class LeakyReLU(fk.Layer):
     """Computes x where x is positive, `negative_slope * x` elsewhere.
 
     Args:
@@ -70,15 +67,15 @@ class LeakyReLU(Layer):
     """
 
     # Keras's default of the layer; the function `activations.leaky_relu` has 0.2, as in Keras
-    negative_slope: Real = option(default=0.3, convert=real(minimum=0))
+    negative_slope: fk.Real = fk.option(default=0.3, convert=fk.real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 
     def call(self, x: jax.Array) -> jax.Array:
-        return activations.leaky_relu(x, self.negative_slope)
+        return fk.activations.leaky_relu(x, self.negative_slope)
 
 
-class ELU(Layer):
+class ELU(fk.Layer):
     """Computes x where x is positive, `alpha * (exp(x) - 1)` elsewhere.
 
     Args:
@@ -97,9 +94,9 @@ class ELU(Layer):
         https://arxiv.org/abs/1511.07289
     """
 
-    alpha: Real = option(default=1.0, convert=real())
+    alpha: fk.Real = fk.option(default=1.0, convert=fk.real())
 
     supports_masking: ClassVar[bool] = True
 
     def call(self, x: jax.Array) -> jax.Array:
-        return activations.elu(x, self.alpha)
+        return fk.activations.elu(x, self.alpha)

@@ -6,22 +6,18 @@ from typing import Any, Self
 
 import jax
 
-from fkeras import initializers
-from fkeras.engine import Layer, option, weight
-from fkeras.engine.config.converters import boolean, integer
-from fkeras.engine.config.field_types import OptionalInteger
-from fkeras.engine.tree.axes import AxisNames
 from fkeras.layers.attention.attention import concatenation_scores
 from fkeras.layers.attention.scored import (
     ScoredAttention,
     query_value_key,
 )
+from fkeras.layers.common import authoring as fk
 
 
-class _Scale(Layer):
+class _Scale(fk.Layer):
     """Option of the scores of `AdditiveAttention`, the first of its arguments."""
 
-    use_scale: bool = option(default=True, convert=boolean)
+    use_scale: bool = fk.option(default=True, convert=fk.boolean)
 
 
 class AdditiveAttention(ScoredAttention, _Scale):
@@ -53,13 +49,15 @@ class AdditiveAttention(ScoredAttention, _Scale):
         (2014), https://arxiv.org/abs/1409.0473
     """
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True), kw_only=True)
+    seed: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(optional=True), kw_only=True
+    )
 
-    scale: jax.Array | None = weight(initializer=initializers.GlorotUniform(), axes="d")
+    scale: jax.Array | None = fk.weight(initializer=fk.initializers.GlorotUniform(), axes="d")
 
     @property
-    def axis_names(self) -> AxisNames:
-        return AxisNames()
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames()
 
     @property
     def built(self) -> bool:

@@ -7,14 +7,11 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras import initializers
-from fkeras.engine import Layer, option, weight
-from fkeras.engine.config.converters import boolean, choice
-from fkeras.engine.tree.axes import AxisNames
 from fkeras.layers.attention.scored import (
     ScoredAttention,
     query_value_key,
 )
+from fkeras.layers.common import authoring as fk
 
 
 def concatenation_scores(
@@ -49,11 +46,11 @@ def concatenation_scores(
     return total if features is None else features * total
 
 
-class _Score(Layer):
+class _Score(fk.Layer):
     """Options of the scores of `Attention`, the first of its arguments."""
 
-    use_scale: bool = option(default=False, convert=boolean)
-    score_mode: str = option(default="dot", convert=choice("dot", "concat"))
+    use_scale: bool = fk.option(default=False, convert=fk.boolean)
+    score_mode: str = fk.option(default="dot", convert=fk.choice("dot", "concat"))
 
 
 class Attention(ScoredAttention, _Score):
@@ -86,12 +83,12 @@ class Attention(ScoredAttention, _Score):
         https://arxiv.org/abs/1508.04025
     """
 
-    scale: jax.Array | None = weight(initializer=initializers.Ones(), axes="")
-    concat_score_weight: jax.Array | None = weight(initializer=initializers.Ones(), axes="")
+    scale: jax.Array | None = fk.weight(initializer=fk.initializers.Ones(), axes="")
+    concat_score_weight: jax.Array | None = fk.weight(initializer=fk.initializers.Ones(), axes="")
 
     @property
-    def axis_names(self) -> AxisNames:
-        return AxisNames()
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames()
 
     @property
     def built(self) -> bool:

@@ -10,23 +10,10 @@ from typing import Any, ClassVar, Self, overload
 import jax
 import jax.numpy as jnp
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Context, Layer, Output, Spec, option, subkey
 from fkeras.engine.call.node import is_symbolic
-from fkeras.engine.config.converters import boolean, choice, either, integer, probability
-from fkeras.engine.config.field_types import (
-    Constraint,
-    Initializer,
-    OptionalInteger,
-    Real,
-    Regularizer,
-)
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.layer.layer_types import Tensor
-from fkeras.engine.tree.axes import AxisNames, weight_letters
-from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.score_masks import score_mask
 from fkeras.layers.attention.scored import without_default_rows
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.quantized.products import equation_of
@@ -43,7 +30,7 @@ from fkeras.nn.numerics.axes import format_shape
 PROJECTIONS = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_dense")
 
 
-class ProjectedAttention(Layer):
+class ProjectedAttention(fk.Layer):
     """Projects query, key and value to heads, attends, and projects back.
 
     A subclass returns the projection layers from `projections`. The fields of its sizes come first in
@@ -82,35 +69,39 @@ class ProjectedAttention(Layer):
         use_causal_mask: whether step t attends only to the steps up to t.
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(
+    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         input_names=("query", "value", "key"),
         option_names=("query_mask", "value_mask", "key_mask", "attention_mask"),
         training_default=None,
-        groups=FrozenDict({"gate_dense": "_gate_dense"}),
+        groups=fk.FrozenDict({"gate_dense": "_gate_dense"}),
     )
 
-    dropout: Real = option(default=0.0, convert=probability)
-    use_bias: bool = option(default=True, convert=boolean)
-    sliding_window: OptionalInteger = option(
-        default=None, convert=integer(minimum=1, optional=True)
+    dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
+    use_bias: bool = fk.option(default=True, convert=fk.boolean)
+    sliding_window: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=1, optional=True)
     )
-    flash_attention: bool | None = option(default=None, convert=either(boolean, optional=True))
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
-    use_gate: bool = option(default=False, convert=boolean)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    flash_attention: bool | None = fk.option(
+        default=None, convert=fk.either(fk.boolean, optional=True)
+    )
+    kernel_initializer: fk.Initializer = fk.option(
+        default="glorot_uniform", convert=fk.initializers.get
+    )
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    use_gate: bool = fk.option(default=False, convert=fk.boolean)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     #: configurations of `fk.quantizers` by field of the projection, or one for all projections
-    quantization: Any = option(default=None, convert=quantization_of, kw_only=True)
+    quantization: Any = fk.option(default=None, convert=quantization_of, kw_only=True)
     #: dtype policies of projections by field, where they differ from the layer's
-    projection_dtypes: Any = option(default=None, convert=dtypes_of, kw_only=True)
+    projection_dtypes: Any = fk.option(default=None, convert=dtypes_of, kw_only=True)
     #: result for queries that attend to no key: zeros, or Keras's result
-    empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
+    empty_rows: str = fk.option(default="zeros", convert=fk.choice("zeros", "keras"), kw_only=True)
 
     query_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
     key_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
@@ -119,7 +110,7 @@ class ProjectedAttention(Layer):
     output_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
 
     #: letters of the kernels: "d" features, "h" heads, "g" heads of keys and values, "k" in a head
-    kernel_axes: ClassVar[Mapping[str, str]] = FrozenDict(
+    kernel_axes: ClassVar[Mapping[str, str]] = fk.FrozenDict(
         dict.fromkeys(("query_dense", "key_dense", "gate_dense", "value_dense"), "dhk")
     )
     supports_masking: ClassVar[bool] = True
@@ -131,19 +122,19 @@ class ProjectedAttention(Layer):
         # one mode for all projections also names the gate, which may not exist
         if self.quantization and not self.use_gate:
             configs = {name: q for name, q in self.quantization.items() if name != "gate_dense"}
-            object.__setattr__(self, "quantization", FrozenDict(configs) or None)
+            object.__setattr__(self, "quantization", fk.FrozenDict(configs) or None)
         if self.flash_attention and self.dropout > 0:
             raise ValueError(
                 f"{self.where}: expected dropout=0 beside flash_attention=True, received "
                 f"{self.dropout}. The fused kernel has no dropout: turn off one of the two."
             )
 
-    def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
+    def projections(self, query: fk.Spec, value: fk.Spec, key: fk.Spec) -> Mapping[str, tuple]:
         """Returns for each child the unbuilt layer, and the shape to build it for."""
         raise NotImplementedError
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         letters_by_path = {}
         for name in PROJECTIONS:
             child = getattr(self, name)
@@ -154,10 +145,10 @@ class ProjectedAttention(Layer):
             letters = self.kernel_axes.get(name, "hk".ljust(len(equation.kernel) - 1, "_") + "d")
             # a quantized projection may have weights whose axes have no names
             renamed = str.maketrans(dict(zip(equation.kernel, letters, strict=True)))
-            for weight_name, axes in weight_letters(child).items():
+            for weight_name, axes in fk.weight_letters(child).items():
                 letters_by_path[f"{name}/{weight_name}"] = axes.translate(renamed)
-        roles = FrozenDict({"h": "heads", "g": "kv_heads"})
-        return AxisNames(FrozenDict(letters_by_path), roles, output="...d")
+        roles = fk.FrozenDict({"h": "heads", "g": "kv_heads"})
+        return fk.AxisNames(fk.FrozenDict(letters_by_path), roles, output="...d")
 
     def axes_of_attention(self, rank: int) -> tuple[int, ...]:
         """Returns the axes, of `rank` axes of an input, that attention runs over."""
@@ -172,12 +163,12 @@ class ProjectedAttention(Layer):
         self._check_inputs(query, value)
         projections = self.projections(query, value, value if source is None else source)
         children = {
-            name: self._coded(name, layer).build(subkey(key, name), shape)
+            name: self._coded(name, layer).build(fk.subkey(key, name), shape)
             for name, (layer, shape) in projections.items()
         }
         return self.replace(**children, _built=True)
 
-    def _coded(self, name: str, layer: EinsumDense) -> Layer:
+    def _coded(self, name: str, layer: EinsumDense) -> fk.Layer:
         # policy first: a quantized layer wraps the layer with its final dtype
         policy = (self.projection_dtypes or {}).get(name)
         layer = layer if policy is None else layer.replace(dtype=policy)
@@ -209,13 +200,13 @@ class ProjectedAttention(Layer):
     @overload
     def __call__(
         self,
-        query: Tensor,
+        query: fk.Tensor,
         value: Any = None,
         key: Any = None,
         *more: Any,
         mask: Any = None,
         **options: Any,
-    ) -> Tensor: ...
+    ) -> fk.Tensor: ...
 
     @overload
     def __call__(
@@ -236,14 +227,14 @@ class ProjectedAttention(Layer):
         inputs, key, options = _by_position(self.where, inputs, key, options)
         return super().__call__(*inputs, key=key, **options)
 
-    def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output:
+    def apply(self, *inputs: Any, key: Any = None, **options: Any) -> fk.Output:
         """Returns the `Output` of the layer on query, value and an optional key."""
         inputs, key, options = _by_position(self.where, inputs, key, options)
         return super().apply(*inputs, key=key, **options)
 
     def forward(
         self,
-        context: Context,
+        context: fk.Context,
         query: jax.Array,
         value: Any = None,
         source: Any = None,
@@ -254,7 +245,7 @@ class ProjectedAttention(Layer):
         attention_mask: Any = None,
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
-    ) -> Output:
+    ) -> fk.Output:
         """Computes the `Output`; `source` is the tensor that Keras calls `key`, by default `value`."""
         self._check_inputs(query, value)
         masks = self._input_masks(context, query_mask, value_mask, key_mask, source is not None)
@@ -305,11 +296,11 @@ class ProjectedAttention(Layer):
         output = self._project(context, "output_dense", y)
         losses = tuple(loss for out in (*projected, output) for loss in out.losses)
         if return_attention_scores:
-            return Output((output.value, scores), losses=losses, mask=(masks[0], None))
-        return Output(output.value, losses=losses, mask=masks[0])
+            return fk.Output((output.value, scores), losses=losses, mask=(masks[0], None))
+        return fk.Output(output.value, losses=losses, mask=masks[0])
 
     def _input_masks(
-        self, context: Context, query_mask: Any, value_mask: Any, key_mask: Any, has_source: bool
+        self, context: fk.Context, query_mask: Any, value_mask: Any, key_mask: Any, has_source: bool
     ) -> tuple[Any, Any, Any]:
         """Returns the masks of query, value and key: explicit masks, else those of the inputs."""
         masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
@@ -330,11 +321,11 @@ class ProjectedAttention(Layer):
             common = jnp.result_type(*(array.dtype for array in arrays))
         return [array.astype(common) for array in arrays]
 
-    def _project(self, context: Context, name: str, x: jax.Array) -> Output:
+    def _project(self, context: fk.Context, name: str, x: jax.Array) -> fk.Output:
         return context.child(name).run(getattr(self, name), x)
 
-    def _drop(self, context: Context) -> Callable[[jax.Array], jax.Array]:
-        dropout_key = context.key if self.seed is None else subkey(context.key, self.seed)
+    def _drop(self, context: fk.Context) -> Callable[[jax.Array], jax.Array]:
+        dropout_key = context.key if self.seed is None else fk.subkey(context.key, self.seed)
         return lambda weights: dropout(dropout_key, weights, self.dropout)
 
     def _check_inputs(self, query: Any, value: Any) -> None:

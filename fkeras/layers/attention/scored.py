@@ -8,10 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.config.converters import choice, integer, probability
-from fkeras.engine.config.field_types import OptionalInteger, Real
-from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.attention import both, causal_mask
 from fkeras.nn.noise import dropout
 from fkeras.nn.softmax import masked_softmax
@@ -52,7 +49,7 @@ def query_value_masks(where: str, mask: Any) -> tuple[Any, Any]:
     return mask[0], mask[1]
 
 
-class ScoredAttention(Layer):
+class ScoredAttention(fk.Layer):
     """Computes means of values, weighted by a softmax of the scores that a subclass computes.
 
     The fields of a subclass that come first in Keras's order of arguments stand in a base class on
@@ -70,12 +67,12 @@ class ScoredAttention(Layer):
         use_causal_mask: whether step t attends only to the steps up to t.
     """
 
-    dropout: Real = option(default=0.0, convert=probability)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
+    dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    empty_rows: str = fk.option(default="zeros", convert=fk.choice("zeros", "keras"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
+    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(option_names=("mask",))
 
     def _scores(self, query: jax.Array, key: jax.Array) -> jax.Array:
         """Returns the scores (b, t, s) of a query (b, t, d) and a key (b, s, d)."""
@@ -86,12 +83,12 @@ class ScoredAttention(Layer):
 
     def forward(
         self,
-        context: Context,
+        context: fk.Context,
         inputs: Any,
         *,
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
-    ) -> Output:
+    ) -> fk.Output:
         query, value, key = query_value_key(self.where, inputs)
         query_mask, value_mask = query_value_masks(self.where, context.mask)
         check_widths(self.where, (query.shape, key.shape))
@@ -108,15 +105,15 @@ class ScoredAttention(Layer):
                 empty_rows, jnp.asarray(1 / value.shape[-2], weights.dtype), weights
             )
         if context.training and self.dropout > 0:
-            dropout_key = context.key if self.seed is None else subkey(context.key, self.seed)
+            dropout_key = context.key if self.seed is None else fk.subkey(context.key, self.seed)
             weights = dropout(dropout_key, weights, self.dropout)
         y = jnp.einsum("...ts,...sd->...td", weights, value)
         if query_mask is not None:
             # Keras multiplies by the mask; `where` also stops NaN at masked steps
             y = jnp.where(_boolean(query_mask)[..., None], y, jnp.zeros_like(y))
         if return_attention_scores:
-            return Output((y, weights), mask=(query_mask, None))
-        return Output(y, mask=query_mask)
+            return fk.Output((y, weights), mask=(query_mask, None))
+        return fk.Output(y, mask=query_mask)
 
 
 def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:

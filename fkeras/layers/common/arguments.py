@@ -7,11 +7,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config.converters import integer, several
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 
-noise_shape = several(
-    integer(minimum=1, optional=True),
+noise_shape = fk.several(
+    fk.integer(minimum=1, optional=True),
     "a tuple of positive sizes and None",
     optional=True,
     hint="For the same features at every step of (b, t, d): (None, 1, None).",

@@ -15,13 +15,10 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, Spec, subkey, weight
-from fkeras.engine.config.policy import cast_floats
-from fkeras.engine.tree.axes import AxisNames, unnamed
-from fkeras.engine.values.frozen import is_array
+from fkeras.layers.common import authoring as fk
 
 
-class Parameter(Layer):
+class Parameter(fk.Layer):
     """Holds one array of a foreign model as a layer; computes nothing.
 
     Example:
@@ -30,12 +27,12 @@ class Parameter(Layer):
         Array([1., 1.], dtype=float32)
     """
 
-    value: jax.Array = weight()
+    value: jax.Array = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         # the names of the axes are unknown: path patterns split these weights
-        return AxisNames(FrozenDict({"value": unnamed(self.value)}))
+        return fk.AxisNames(fk.FrozenDict({"value": fk.unnamed(self.value)}))
 
 
 def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
@@ -52,7 +49,7 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
     arrays_by_path: dict[str, Any] = {}
     for path, leaf in leaves_by_path:
         name = jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or "value"
-        if not is_array(leaf) and not isinstance(leaf, int | float):
+        if not fk.is_array(leaf) and not isinstance(leaf, int | float):
             raise TypeError(
                 f"{where}: expected a pytree of arrays, received {type(leaf).__name__} at "
                 f"{name!r}. Keep other values out of the pytree, in a closure for example."
@@ -64,13 +61,13 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
     return arrays_by_path, structure
 
 
-class ForeignLayer(Layer):
+class ForeignLayer(fk.Layer):
     """Wraps a model of another library; a subclass defines initialization and computation."""
 
     # set by `_start` and `build`, not by the constructor: a config holds no arrays
-    params: Mapping[str, Parameter] = dataclasses.field(default=FrozenDict(), init=False)
+    params: Mapping[str, Parameter] = dataclasses.field(default=fk.FrozenDict(), init=False)
     params_structure: Any = dataclasses.field(default=None, init=False)
-    state: tuple[ArrayConstant, ...] | None = dataclasses.field(default=None, init=False)
+    state: tuple[fk.ArrayConstant, ...] | None = dataclasses.field(default=None, init=False)
     state_structure: Any = dataclasses.field(default=None, init=False)
 
     child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
@@ -110,7 +107,7 @@ class ForeignLayer(Layer):
         set_field(self, "_built", True)
         if state is not None:
             leaves = jax.tree.leaves(state)
-            set_field(self, "state", tuple(ArrayConstant(self._as_variable(v)) for v in leaves))
+            set_field(self, "state", tuple(fk.ArrayConstant(self._as_variable(v)) for v in leaves))
 
     def _fields_of(self, params: Any, state: Any) -> dict[str, Any]:
         arrays, structure = named_leaves(params, self.where)
@@ -124,7 +121,7 @@ class ForeignLayer(Layer):
             for name, array in variables.items()
         }
         return {
-            "params": FrozenDict(parameters),
+            "params": fk.FrozenDict(parameters),
             "params_structure": structure,
             "state_structure": state_structure,
         }
@@ -144,7 +141,7 @@ class ForeignLayer(Layer):
     def build(self, key: jax.Array, x: Any) -> Self:
         if self.built:
             return self
-        params, state = self.initialize(subkey(key, "params"), _placeholders(x))
+        params, state = self.initialize(fk.subkey(key, "params"), _placeholders(x))
         return self.replace(**self._fields_of(params, state), _built=True)
 
     def unbuilt(self) -> Self:
@@ -164,10 +161,10 @@ class ForeignLayer(Layer):
         arrays, _ = named_leaves(state, self.where)
         return {name: self._as_variable(leaf) for name, leaf in arrays.items()}
 
-    def forward(self, context: Context, x: Any) -> Output:
+    def forward(self, context: fk.Context, x: Any) -> fk.Output:
         dtype = self.policy.compute_dtype
         leaves = [parameter.value for parameter in self.params.values()]
-        params = jax.tree.unflatten(self.params_structure, cast_floats(leaves, dtype))
+        params = jax.tree.unflatten(self.params_structure, fk.cast_floats(leaves, dtype))
         # names in the order of the pytree, which a scan or a file does not preserve
         empty = jax.tree.unflatten(self.state_structure, range(self.state_structure.num_leaves))
         names = tuple(named_leaves(empty, self.where)[0])
@@ -190,13 +187,13 @@ class ForeignLayer(Layer):
             pairs = zip(arrays.items(), old_arrays, strict=True)
             # a carried state must keep its dtype, or each call would be compiled again
             updates = {name: jnp.asarray(a).astype(b.dtype) for (name, a), b in pairs}
-        return Output(cast_floats(value, dtype), updates=updates)
+        return fk.Output(fk.cast_floats(value, dtype), updates=updates)
 
 
 def _placeholders(x: Any) -> Any:
     """Returns arrays of ones for specs, with size 1 for unknown axes."""
 
-    def ones(spec: Spec) -> jax.Array:
+    def ones(spec: fk.Spec) -> jax.Array:
         return jnp.ones([1 if d is None else d for d in spec.shape], spec.dtype)
 
-    return jax.tree.map(ones, x, is_leaf=lambda v: isinstance(v, Spec))
+    return jax.tree.map(ones, x, is_leaf=lambda v: isinstance(v, fk.Spec))

@@ -9,12 +9,9 @@ from typing import Any, Self
 
 import jax
 
-from fkeras.engine import option, subkey
-from fkeras.engine.config.configurable import decode, encode
-from fkeras.engine.config.converters import either, function, integer, several, text
-from fkeras.engine.config.field_types import OptionalInteger, Words
 from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.foreign.base import ForeignLayer
 
 _OWN = ("parent", "name")  # fields that every Flax module has
@@ -123,13 +120,19 @@ class FlaxLayer(ForeignLayer):
         Array([[2., 2.]], dtype=float32)
     """
 
-    module: Any = option(convert=_module)
-    method: Any = option(default=None, convert=either(text(), function(), optional=True))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True), kw_only=True)
-    training_argument: str | None = option(default=None, convert=text(optional=True), kw_only=True)
-    rngs: Words = option(
+    module: Any = fk.option(convert=_module)
+    method: Any = fk.option(
+        default=None, convert=fk.either(fk.text(), fk.function(), optional=True)
+    )
+    seed: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(optional=True), kw_only=True
+    )
+    training_argument: str | None = fk.option(
+        default=None, convert=fk.text(optional=True), kw_only=True
+    )
+    rngs: fk.Words = fk.option(
         default=_DROPOUT,
-        convert=several(text(), "a list of names of random streams", least=0),
+        convert=fk.several(fk.text(), "a list of names of random streams", least=0),
         kw_only=True,
     )
 
@@ -191,7 +194,7 @@ class FlaxLayer(ForeignLayer):
         keys = {}
         # without keys, Flax's stochastic layers raise an error if they are not deterministic
         if key is not None:
-            key = key if self.seed is None else subkey(key, self.seed)
+            key = key if self.seed is None else fk.subkey(key, self.seed)
             keys = dict(zip(self.rngs, jax.random.split(key, len(self.rngs)), strict=True))
         value, updates = self.module.apply(
             {**state, "params": params} if params else state,
@@ -219,11 +222,13 @@ class FlaxLayer(ForeignLayer):
             "trainable": self.trainable,
             "dtype": self.policy.name,
             "module": _encode(self.module, where),
-            "method": encode(self.method, f"{where}.method"),
+            "method": fk.encode(self.method, f"{where}.method"),
         }
         defaults = {"seed": None, "training_argument": None, "rngs": _DROPOUT}
         deviations = {
-            n: encode(fields[n], where) for n, default in defaults.items() if fields[n] != default
+            n: fk.encode(fields[n], where)
+            for n, default in defaults.items()
+            if fields[n] != default
         }
         return {**config, **deviations}
 
@@ -234,7 +239,7 @@ class FlaxLayer(ForeignLayer):
         """Reads the configuration that `get_config` wrote; `custom_objects` holds user classes."""
         config = dict(config)
         module = _decode(config.pop("module"), custom_objects)
-        options = {name: decode(value, custom_objects) for name, value in config.items()}
+        options = {name: fk.decode(value, custom_objects) for name, value in config.items()}
         return cls(module, **options)
 
 
@@ -255,7 +260,7 @@ def _encode(value: Any, where: str) -> Any:
     if isinstance(value, list | tuple):
         return [_encode(v, where) for v in value]
     if not _is_module(value):
-        return encode(value, where)
+        return fk.encode(value, where)
     cls = type(value)
     fields = {}
     for field in dataclasses.fields(value):
@@ -276,7 +281,7 @@ def _decode(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
     if isinstance(value, list):
         return [_decode(v, custom_objects) for v in value]
     if not isinstance(value, Mapping) or value.get("class_name") in (None, "function"):
-        return decode(value, custom_objects)
+        return fk.decode(value, custom_objects)
     name, module_path = value["class_name"], str(value.get("module"))
     if name not in (custom_objects or {}) and module_path.startswith("flax.linen"):
         linen = _linen()

@@ -7,10 +7,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import option, subkey, suggest
-from fkeras.engine.config.converters import integer
-from fkeras.engine.config.field_types import OptionalInteger, Words
-from fkeras.engine.messages.errors import describe_value
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.foreign.base import ForeignLayer
 
 _CALL = ("params", "state", "rng", "inputs", "training")
@@ -26,7 +23,7 @@ def _function(optional: bool = False) -> Callable[[Any], Any]:
         if isinstance(value, str):
             hint = f" A file stores only its name: load it with custom_objects={{{value!r}: f}}."
         raise TypeError(
-            f"expected a function, received {describe_value(value)}."
+            f"expected a function, received {fk.describe_value(value)}."
             f"{hint or ' Pass the function itself, such as model.apply.'}"
         )
 
@@ -40,7 +37,7 @@ def _arguments(allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
             if name not in allowed:
                 raise ValueError(
                     f"expected names of {', '.join(allowed)}, received "
-                    f"{name!r}.{suggest(str(name), allowed)} Name the function's arguments, in their "
+                    f"{name!r}.{fk.suggest(str(name), allowed)} Name the function's arguments, in their "
                     "order."
                 )
         if "inputs" not in names or len(set(names)) != len(names):
@@ -106,11 +103,13 @@ class JaxLayer(ForeignLayer):
         Array([[3., 3.]], dtype=float32)
     """
 
-    call_fn: Callable = option(convert=_function())
-    init_fn: Callable | None = option(default=None, convert=_function(optional=True))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    call_arguments: Words = option(default=_CALL, convert=_arguments(_CALL), kw_only=True)
-    init_arguments: Words = option(default=_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True)
+    call_fn: Callable = fk.option(convert=_function())
+    init_fn: Callable | None = fk.option(default=None, convert=_function(optional=True))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    call_arguments: fk.Words = fk.option(default=_CALL, convert=_arguments(_CALL), kw_only=True)
+    init_arguments: fk.Words = fk.option(
+        default=_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True
+    )
 
     def __init__(
         self,
@@ -173,7 +172,7 @@ class JaxLayer(ForeignLayer):
     ) -> tuple[Any, Any]:
         """Returns `(outputs, state)` from `call_fn`."""
         if key is not None and self.seed is not None:
-            key = subkey(key, self.seed)
+            key = fk.subkey(key, self.seed)
         arguments = {"params": params, "state": state, "rng": key, "inputs": inputs}
         result = self._run(
             "call_fn", self.call_fn, self.call_arguments, {**arguments, "training": training}

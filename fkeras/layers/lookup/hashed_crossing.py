@@ -9,9 +9,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import boolean
-from fkeras.engine.config.field_types import Integer
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup.hashing import bins, index_dtype, read_dtype, write_dtype
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
 from fkeras.layers.preprocessing.host import HostLayer, as_data, read_strings, reject_sparse
@@ -50,9 +48,9 @@ class HashedCrossing(HostLayer):
         array([1, 4, 3], dtype=int32)
     """
 
-    num_bins: Integer = option(convert=bins)
-    output_mode: str = option(default="int", convert=output_mode("int", "one_hot"))
-    sparse: bool = option(default=False, convert=boolean)
+    num_bins: fk.Integer = fk.option(convert=bins)
+    output_mode: str = fk.option(default="int", convert=output_mode("int", "one_hot"))
+    sparse: bool = fk.option(default=False, convert=fk.boolean)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,10 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import boolean, either, integer, text
-from fkeras.engine.config.field_types import Integer, OptionalPair
-from fkeras.engine.values.spec import canonical_dtype
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup.lookup import two_integers
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
 from fkeras.layers.preprocessing.host import HostLayer, read_strings, reject_sparse
@@ -22,7 +19,7 @@ from fkeras.nn.hashing.fingerprints import hash_strings
 _INT32 = np.iinfo("int32")
 
 
-bins = integer(
+bins = fk.integer(
     minimum=1,
     maximum=2**31 - 1,
     hint="Give the number of indices, from 1 to 2**31 - 1.",
@@ -32,7 +29,7 @@ bins = integer(
 def index_dtype(layer: Any) -> str:
     """Returns the dtype of a layer's indices: the compute dtype if it is an integer, else int64."""
     name = layer.policy.compute_dtype
-    return canonical_dtype(name if jnp.issubdtype(name, jnp.integer) else "int64")
+    return fk.canonical_dtype(name if jnp.issubdtype(name, jnp.integer) else "int64")
 
 
 def write_dtype(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
@@ -83,16 +80,16 @@ class Hashing(HostLayer):
         FarmHash, Google, 2014; SipHash, Aumasson and Bernstein, 2012.
     """
 
-    num_bins: Integer = option(convert=bins)
-    mask_value: str | int | None = option(
-        default=None, convert=either(integer(), text(empty=True), optional=True)
+    num_bins: fk.Integer = fk.option(convert=bins)
+    mask_value: str | int | None = fk.option(
+        default=None, convert=fk.either(fk.integer(), fk.text(empty=True), optional=True)
     )
-    salt: OptionalPair = option(default=None, convert=two_integers)
-    output_mode: str = option(
+    salt: fk.OptionalPair = fk.option(default=None, convert=two_integers)
+    output_mode: str = fk.option(
         default="int",
         convert=output_mode("int", "one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(default=False, convert=boolean)
+    sparse: bool = fk.option(default=False, convert=fk.boolean)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,10 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import align
-from fkeras.engine.config.converters import integer, numeric, several
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.values.spec import canonical_dtype
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup import vocabulary as vocabularies
 from fkeras.layers.preprocessing.batches import is_whole, iterate
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host
@@ -30,7 +27,7 @@ _OOV = 1 << 20
 _WRITTEN = ("vocabulary_size", "has_input_vocabulary")
 
 
-_pair = several(integer(), "an integer or a pair of integers", single=True, optional=True)
+_pair = fk.several(fk.integer(), "an integer or a pair of integers", single=True, optional=True)
 
 
 def two_integers(value: Any) -> tuple[int, int] | None:
@@ -49,7 +46,7 @@ def two_integers(value: Any) -> tuple[int, int] | None:
     return None if pair is None else (pair[0], pair[-1])
 
 
-_numbers = numeric(optional=True)
+_numbers = fk.numeric(optional=True)
 
 
 def floats(value: Any) -> tuple[float, ...] | None:
@@ -57,7 +54,7 @@ def floats(value: Any) -> tuple[float, ...] | None:
     numbers = _numbers(value)
     array = np.asarray(getattr(numbers, "array", numbers))
     if numbers is not None and array.ndim != 1:
-        raise ValueError(f"expected a list of numbers, received {describe_value(value)}.")
+        raise ValueError(f"expected a list of numbers, received {fk.describe_value(value)}.")
     return None if numbers is None else tuple(map(float, array.tolist()))
 
 
@@ -263,7 +260,7 @@ class LookupLayer(HostLayer, LookupFields):
 
     def _encode_on_host(self, ids: np.ndarray) -> np.ndarray:
         if self.output_mode == "int":
-            return ids.astype(canonical_dtype("int64"))
+            return ids.astype(fk.canonical_dtype("int64"))
         dtype = self.policy.compute_dtype
         if self.output_mode == "tf_idf":
             counts = encode_on_host(ids, self._depth, "count", "float32")
@@ -272,11 +269,11 @@ class LookupLayer(HostLayer, LookupFields):
 
     def _encode(self, ids: jax.Array) -> jax.Array:
         if self.output_mode == "int":
-            return ids.astype(canonical_dtype("int64"))
+            return ids.astype(fk.canonical_dtype("int64"))
         dtype = self.policy.compute_dtype
         if self.output_mode == "tf_idf":
             counts = encode(ids, self._depth, "count", "float32")
-            return (counts * align(jnp.asarray(self.index_weights), counts.ndim)).astype(dtype)
+            return (counts * fk.align(jnp.asarray(self.index_weights), counts.ndim)).astype(dtype)
         return encode(ids, self._depth, self.output_mode, dtype)
 
     def _reject_unknown(self, tokens: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Protocol, cast, overload
 
 import jax
 
-from fkeras.engine.layer.layer_types import Tensor
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.merging.concatenate import Concatenate
 from fkeras.layers.merging.dot import Dot
 from fkeras.layers.merging.elementwise import Add, Average, Maximum, Minimum, Multiply, Subtract
@@ -24,8 +24,8 @@ class MergeFunction(Protocol[Options]):
 
     @overload
     def __call__(
-        self, inputs: Sequence[Tensor], *args: Options.args, **kwargs: Options.kwargs
-    ) -> Tensor: ...
+        self, inputs: Sequence[fk.Tensor], *args: Options.args, **kwargs: Options.kwargs
+    ) -> fk.Tensor: ...
 
     @overload
     def __call__(

@@ -7,11 +7,12 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import Layer
-from fkeras.engine.config.converters import axis_or_axes
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 
-normalized_axes = axis_or_axes(hint="For the last axis give -1, for an image's features (1, 2, 3).")
+normalized_axes = fk.axis_or_axes(
+    hint="For the last axis give -1, for an image's features (1, 2, 3)."
+)
 
 
 def as_tuple(axis: int | Sequence[int]) -> tuple[int, ...]:
@@ -19,7 +20,7 @@ def as_tuple(axis: int | Sequence[int]) -> tuple[int, ...]:
     return (axis,) if isinstance(axis, int) else tuple(axis)
 
 
-def check_axes(layer: Layer, axis: int | Sequence[int], shape: Sequence[Any]) -> set[int]:
+def check_axes(layer: fk.Layer, axis: int | Sequence[int], shape: Sequence[Any]) -> set[int]:
     """Checks that an input of `shape` has each axis once, and returns the axes counted from 0.
 
     Raises:
@@ -37,7 +38,11 @@ def check_axes(layer: Layer, axis: int | Sequence[int], shape: Sequence[Any]) ->
 
 
 def check_weight_sizes(
-    layer: Layer, axis: int | Sequence[int], weight: jax.Array, sizes: tuple, shape: Sequence[Any]
+    layer: fk.Layer,
+    axis: int | Sequence[int],
+    weight: jax.Array,
+    sizes: tuple,
+    shape: Sequence[Any],
 ) -> None:
     """Raises an error if a weight's shape differs from the `sizes` of an input's axes."""
     if weight.shape != sizes:

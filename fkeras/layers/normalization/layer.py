@@ -7,13 +7,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Layer, option, weight
-from fkeras.engine.config.converters import boolean, real
-from fkeras.engine.config.field_types import Axes, Constraint, Initializer, Real, Regularizer
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.normalization.axes import (
     as_tuple,
     check_axes,
@@ -23,7 +17,7 @@ from fkeras.layers.normalization.axes import (
 from fkeras.nn.normalization import layer_normalization
 
 
-class LayerNormalization(Layer):
+class LayerNormalization(fk.Layer):
     """Normalizes each sample to mean 0 and variance 1 over `axis`, then scales and shifts.
 
     Statistics are float32 even if the compute dtype is half precision, and weights keep the
@@ -61,32 +55,32 @@ class LayerNormalization(Layer):
         Ba, Kiros and Hinton, 2016, Layer normalization, https://arxiv.org/abs/1607.06450
     """
 
-    axis: Axes = option(default=-1, convert=normalized_axes)
-    epsilon: Real = option(default=1e-3, convert=real(minimum=0))
-    center: bool = option(default=True, convert=boolean)
-    scale: bool = option(default=True, convert=boolean)
-    beta_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    gamma_initializer: Initializer = option(default="ones", convert=initializers.get)
-    beta_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    gamma_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    beta_constraint: Constraint = option(default=None, convert=constraints.get)
-    gamma_constraint: Constraint = option(default=None, convert=constraints.get)
-    rms_scaling: bool = option(default=False, convert=boolean, kw_only=True)
+    axis: fk.Axes = fk.option(default=-1, convert=normalized_axes)
+    epsilon: fk.Real = fk.option(default=1e-3, convert=fk.real(minimum=0))
+    center: bool = fk.option(default=True, convert=fk.boolean)
+    scale: bool = fk.option(default=True, convert=fk.boolean)
+    beta_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
+    gamma_initializer: fk.Initializer = fk.option(default="ones", convert=fk.initializers.get)
+    beta_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
+    gamma_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
+    beta_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    gamma_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    rms_scaling: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
 
-    gamma: jax.Array | None = weight()
-    beta: jax.Array | None = weight()
+    gamma: jax.Array | None = fk.weight()
+    beta: jax.Array | None = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         # one letter for the features, the usual axis; other normalized axes have no names
         letters = "_" * (len(as_tuple(self.axis)) - 1) + "d"
-        return AxisNames(FrozenDict({"gamma": letters, "beta": letters}))
+        return fk.AxisNames(fk.FrozenDict({"gamma": letters, "beta": letters}))
 
     supports_masking: ClassVar[bool] = True
     # gamma, beta and the statistics remain float32
     autocast: ClassVar[bool] = False
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         shape = self._sizes(x.shape)
         scale, center = self.scale or self.rms_scaling, self.center and not self.rms_scaling
         return self.with_weights(

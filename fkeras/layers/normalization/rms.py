@@ -8,13 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Layer, option, weight
-from fkeras.engine.config.converters import real
-from fkeras.engine.config.field_types import Axes, Real
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.normalization.axes import (
     as_tuple,
     check_axes,
@@ -24,7 +18,7 @@ from fkeras.layers.normalization.axes import (
 from fkeras.nn.normalization import rms_normalization
 
 
-class RMSNormalization(Layer):
+class RMSNormalization(fk.Layer):
     """Divides each sample by the root of its mean square over `axis`, then scales.
 
     The mean is not subtracted. Mean squares are float32 even if the compute dtype is half
@@ -53,18 +47,18 @@ class RMSNormalization(Layer):
         https://arxiv.org/abs/1910.07467
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("x",))
+    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("x",))
 
-    axis: Axes = option(default=-1, convert=normalized_axes)
-    epsilon: Real = option(default=1e-6, convert=real(minimum=0))
+    axis: fk.Axes = fk.option(default=-1, convert=normalized_axes)
+    epsilon: fk.Real = fk.option(default=1e-6, convert=fk.real(minimum=0))
 
-    scale: jax.Array = weight(initializer=jax.nn.initializers.ones)
+    scale: jax.Array = fk.weight(initializer=jax.nn.initializers.ones)
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         # one letter for the features, the usual axis; other normalized axes have no names
         letters = "_" * (len(as_tuple(self.axis)) - 1) + "d"
-        return AxisNames(FrozenDict({"scale": letters}))
+        return fk.AxisNames(fk.FrozenDict({"scale": letters}))
 
     supports_masking: ClassVar[bool] = True
 
@@ -75,7 +69,7 @@ class RMSNormalization(Layer):
     # scale and the mean squares remain float32
     autocast: ClassVar[bool] = False
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         return self.with_weights(key, scale=self._sizes(x.shape))
 
     def call(self, x: jax.Array) -> jax.Array:

@@ -6,14 +6,12 @@ from typing import ClassVar
 
 import jax
 
-from fkeras.engine import Layer, option
-from fkeras.engine.config.converters import axes
-from fkeras.engine.config.field_types import Axes
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.normalization import unit_normalization
 from fkeras.nn.numerics.axes import format_shape
 
 
-class UnitNormalization(Layer):
+class UnitNormalization(fk.Layer):
     """Divides each vector by its norm: `x / |x|` over `axis`.
 
     A zero vector stays zero, with gradient 0 (NaN in Keras 3.15). Squares are summed in float32
@@ -35,7 +33,7 @@ class UnitNormalization(Layer):
         Array([[0.6, 0.8]], dtype=float32)
     """
 
-    axis: Axes = option(default=-1, convert=axes())
+    axis: fk.Axes = fk.option(default=-1, convert=fk.axes())
 
     supports_masking: ClassVar[bool] = True
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import jax
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, sizes
-from fkeras.engine.config.field_types import DataFormat, Sizes
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.pooling import adaptive_pool
 
@@ -27,8 +25,8 @@ class _AdaptivePooling(Spatial):
         ValueError: for sizes below 1, and inputs without a channel axis.
     """
 
-    output_size: Sizes = option()
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    output_size: fk.Sizes = fk.option()
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
 
 class _AdaptiveAveragePooling(_AdaptivePooling):
@@ -55,7 +53,7 @@ class _Windows1D(OverSequences):
         output_size: number `n` of windows.
     """
 
-    output_size: Sizes = option(convert=sizes(1))
+    output_size: fk.Sizes = fk.option(convert=fk.sizes(1))
 
 
 class _Windows2D(OverImages):
@@ -65,7 +63,7 @@ class _Windows2D(OverImages):
         output_size: numbers `n` and `m` of windows along height and width; one integer sets both.
     """
 
-    output_size: Sizes = option(convert=sizes(2))
+    output_size: fk.Sizes = fk.option(convert=fk.sizes(2))
 
 
 class _Windows3D(OverVolumes):
@@ -75,7 +73,7 @@ class _Windows3D(OverVolumes):
         output_size: numbers of windows along the three axes; one integer sets all.
     """
 
-    output_size: Sizes = option(convert=sizes(3))
+    output_size: fk.Sizes = fk.option(convert=fk.sizes(3))
 
 
 class AdaptiveAveragePooling1D(_Windows1D, _AdaptiveAveragePooling):

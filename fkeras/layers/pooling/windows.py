@@ -14,9 +14,7 @@ from collections.abc import Callable
 
 import jax
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, sizes
-from fkeras.engine.config.field_types import DataFormat, OptionalSizes, Sizes
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.numerics.axes import check_window
 from fkeras.nn.pooling import average_pool, max_pool
@@ -35,10 +33,10 @@ class _Pooling(Spatial):
             "valid".
     """
 
-    pool_size: Sizes = option(default=2)
-    strides: OptionalSizes = option(default=None)
-    padding: str = option(default="valid", convert=choice("valid", "same"))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    pool_size: fk.Sizes = fk.option(default=2)
+    strides: fk.OptionalSizes = fk.option(default=None)
+    padding: str = fk.option(default="valid", convert=fk.choice("valid", "same"))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,8 +75,8 @@ class _Windows1D(OverSequences):
         pool_size: length of the window.
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(1))
-    strides: OptionalSizes = option(default=None, convert=sizes(1, optional=True))
+    pool_size: fk.Sizes = fk.option(default=2, convert=fk.sizes(1))
+    strides: fk.OptionalSizes = fk.option(default=None, convert=fk.sizes(1, optional=True))
 
 
 class _Windows2D(OverImages):
@@ -88,8 +86,8 @@ class _Windows2D(OverImages):
         pool_size: height and width of the window; one integer sets both.
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(2))
-    strides: OptionalSizes = option(default=None, convert=sizes(2, optional=True))
+    pool_size: fk.Sizes = fk.option(default=2, convert=fk.sizes(2))
+    strides: fk.OptionalSizes = fk.option(default=None, convert=fk.sizes(2, optional=True))
 
 
 class _Windows3D(OverVolumes):
@@ -99,8 +97,8 @@ class _Windows3D(OverVolumes):
         pool_size: sizes of the window along the three axes; one integer sets all.
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(3))
-    strides: OptionalSizes = option(default=None, convert=sizes(3, optional=True))
+    pool_size: fk.Sizes = fk.option(default=2, convert=fk.sizes(3))
+    strides: fk.OptionalSizes = fk.option(default=None, convert=fk.sizes(3, optional=True))
 
 
 class MaxPooling1D(_Windows1D, _MaxPooling):

@@ -8,9 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Layer, option
-from fkeras.engine.config.converters import numeric
-from fkeras.engine.config.field_types import Numbers
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import check_representable
 from fkeras.nn.numerics.axes import format_shape
 
@@ -37,7 +35,7 @@ def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> j
     return x.astype(dtype) * fitted(scale) + fitted(offset)
 
 
-_number = numeric(hint="For bytes to [0, 1]: Rescaling(1 / 255).")
+_number = fk.numeric(hint="For bytes to [0, 1]: Rescaling(1 / 255).")
 
 
 def _numbers(value: Any) -> Any:
@@ -50,7 +48,7 @@ def _numbers(value: Any) -> Any:
     return array.tolist()
 
 
-class Rescaling(Layer):
+class Rescaling(fk.Layer):
     """Computes `x * scale + offset`, in training and in inference.
 
     Integers, such as the bytes of an image, are converted to the compute dtype.
@@ -74,8 +72,8 @@ class Rescaling(Layer):
         Array([[-1.,  0.]], dtype=float32)
     """
 
-    scale: Numbers = option(convert=_numbers)
-    offset: Numbers = option(default=0.0, convert=_numbers)
+    scale: fk.Numbers = fk.option(convert=_numbers)
+    offset: fk.Numbers = fk.option(default=0.0, convert=_numbers)
 
     supports_masking: ClassVar[bool] = True
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, weight
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
@@ -66,13 +66,13 @@ class QuantizedDense(Quantized):
     #: shape of the float kernel, which packed codes no longer show
     kernel_shape: tuple[int, ...] | None = dataclasses.field(default=None, init=False)
 
-    kernel: jax.Array | None = weight(trainable=False, dtype="int8")
-    bias: jax.Array | None = weight()
-    quantized_kernel: jax.Array | None = weight(trainable=False, dtype="uint8")
-    kernel_scale: jax.Array = weight(trainable=False)
-    kernel_zero: jax.Array | None = weight(trainable=False, dtype="int8")
-    awq_scales: jax.Array | None = weight(trainable=False)
-    g_idx: jax.Array | None = weight(trainable=False, dtype="float32")
+    kernel: jax.Array | None = fk.weight(trainable=False, dtype="int8")
+    bias: jax.Array | None = fk.weight()
+    quantized_kernel: jax.Array | None = fk.weight(trainable=False, dtype="uint8")
+    kernel_scale: jax.Array = fk.weight(trainable=False)
+    kernel_zero: jax.Array | None = fk.weight(trainable=False, dtype="int8")
+    awq_scales: jax.Array | None = fk.weight(trainable=False)
+    g_idx: jax.Array | None = fk.weight(trainable=False, dtype="float32")
 
     @property
     def input_spec(self) -> Any:
@@ -177,15 +177,15 @@ class QuantizedDense(Quantized):
             kernel = kernel / self.awq_scales[:, None]
         return jnp.reshape(kernel, shape)
 
-    def dequantize(self) -> Layer:
+    def dequantize(self) -> fk.Layer:
         return self.floating(kernel=self.floats(), bias=self.bias)
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         quantizer = getattr(self.quantization, "activation_quantizer", None)
         if quantizer is None:
             # weight-only quantization: the float layer computes with the dequantized kernel
             layer = self.layer.replace(kernel=self.floats(), bias=self.bias)
-            return Output(layer.call(x), mask=context.mask)
+            return fk.Output(layer.call(x), mask=context.mask)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel_scale.dtype)
         layer_equation = equation_of(self.layer)
@@ -195,4 +195,4 @@ class QuantizedDense(Quantized):
             y = integer_product(equation, quantizer, x, self.kernel, scale)
         else:
             y = rounded_product(equation, quantizer, x, self.floats())
-        return Output(finished(self.layer, y, self.bias), mask=context.mask)
+        return fk.Output(finished(self.layer, y, self.bias), mask=context.mask)

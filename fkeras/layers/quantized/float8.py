@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, weight
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
@@ -19,7 +19,7 @@ _METERS = ("inputs", "kernel", "outputs_grad")
 
 
 def _meter() -> Any:
-    return weight(overwritten=True, dtype="float32")
+    return fk.weight(overwritten=True, dtype="float32")
 
 
 class Float8Dense(Quantized):
@@ -53,8 +53,8 @@ class Float8Dense(Quantized):
     twins: ClassVar[tuple[type, ...]] = (Dense, EinsumDense)
     modes: ClassVar[tuple[str, ...]] = ("float8",)
 
-    kernel: jax.Array = weight()
-    bias: jax.Array | None = weight()
+    kernel: jax.Array = fk.weight()
+    bias: jax.Array | None = fk.weight()
     inputs_scale: jax.Array = _meter()
     inputs_amax_history: jax.Array = _meter()
     kernel_scale: jax.Array = _meter()
@@ -77,10 +77,10 @@ class Float8Dense(Quantized):
         meters |= {f"{name}_amax_history": np.zeros(length, "float32") for name in _METERS}
         return self._coded(kernel=layer.kernel, bias=layer.bias, **meters)
 
-    def dequantize(self) -> Layer:
+    def dequantize(self) -> fk.Layer:
         return self.floating(kernel=self.kernel, bias=self.bias)
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel.dtype)
         # scales follow the data in training only; inference is a pure function of the weights
@@ -95,4 +95,4 @@ class Float8Dense(Quantized):
         bias = self.bias
         if bias is not None and self.policy.compute_dtype == "float32":
             bias = bias.astype("bfloat16").astype(bias.dtype)  # the fused addition is in bfloat16
-        return Output(finished(self.layer, y, bias), mask=context.mask)
+        return fk.Output(finished(self.layer, y, bias), mask=context.mask)

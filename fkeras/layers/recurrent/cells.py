@@ -13,17 +13,15 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from fkeras.engine import Context, Layer, Output, Spec, option, subkey
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.states import zero_states
 
 
-def check_cell(cell: Any, where: str) -> Layer:
+def check_cell(cell: Any, where: str) -> fk.Layer:
     """Checks that a cell follows the protocol, and returns the cell."""
-    if not isinstance(cell, Layer) or getattr(cell, "state_size", None) is None:
+    if not isinstance(cell, fk.Layer) or getattr(cell, "state_size", None) is None:
         received = type(cell).__name__
-        reason = "has no state_size" if isinstance(cell, Layer) else "is no layer"
+        reason = "has no state_size" if isinstance(cell, fk.Layer) else "is no layer"
         raise ValueError(
             f"{where}: expected a cell, received {received}, which {reason}. A cell is a layer with a "
             "state_size whose call takes (x_t, states) and returns (output, new_states), such as "
@@ -58,7 +56,7 @@ def output_reader(cell: Any) -> Callable[[Any], jax.Array] | None:
     return (lambda states: states[0]) if getattr(cell, "output_is_state", False) else None
 
 
-def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[jax.Array, list]:
+def run_cell(cell: Any, context: fk.Context, x: jax.Array, states: list) -> tuple[jax.Array, list]:
     """Runs one step of a cell; the new states have the structure of the old states.
 
     Raises:
@@ -88,7 +86,7 @@ def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[j
     return output, jax.tree.unflatten(structure, leaves)
 
 
-def _cells(cells: Any) -> tuple[Layer, ...]:
+def _cells(cells: Any) -> tuple[fk.Layer, ...]:
     if not isinstance(cells, list | tuple) or not cells:
         raise ValueError(
             f"StackedRNNCells: expected a list of cells, received {cells!r}. Write "
@@ -97,7 +95,7 @@ def _cells(cells: Any) -> tuple[Layer, ...]:
     return tuple(check_cell(c, f"StackedRNNCells: cells[{i}]") for i, c in enumerate(cells))
 
 
-class StackedRNNCells(Layer):
+class StackedRNNCells(fk.Layer):
     """Computes one step of several cells; each cell receives the output of the previous cell.
 
     Args:
@@ -114,9 +112,9 @@ class StackedRNNCells(Layer):
         (1, 2)
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
+    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("inputs", "states"))
 
-    cells: tuple[Layer, ...] = option(convert=_cells)
+    cells: tuple[fk.Layer, ...] = fk.option(convert=_cells)
 
     @property
     def built(self) -> bool:
@@ -135,17 +133,17 @@ class StackedRNNCells(Layer):
         """Returns the initial states of each cell."""
         return [first_states(cell, batch_size) for cell in self.cells]
 
-    def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike, states: Any = None) -> Self:
         built = []
         for index, cell in enumerate(self.cells):
-            built.append(cell if cell.built else cell.build(subkey(key, f"cells/{index}"), x))
+            built.append(cell if cell.built else cell.build(fk.subkey(key, f"cells/{index}"), x))
             # the next cell receives this cell's output
-            x = Spec((x.dims[0], output_size(cell)), x.dtype)
+            x = fk.Spec((x.dims[0], output_size(cell)), x.dtype)
         return self.replace(cells=tuple(built))
 
-    def forward(self, context: Context, x: jax.Array, states: Any) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array, states: Any) -> fk.Output:
         new_states = []
         for index, (cell, cell_states) in enumerate(zip(self.cells, states, strict=True)):
             x, new = run_cell(cell, context.child(f"cells/{index}"), x, list(cell_states))
             new_states.append(new)
-        return Output((x, new_states))
+        return fk.Output((x, new_states))

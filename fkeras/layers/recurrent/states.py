@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.values.spec import as_spec
+from fkeras.layers.common import authoring as fk
 
 
 def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.Array]:
@@ -42,8 +42,8 @@ def convert_initial_state(where: str, initial_state: Any, like: Any) -> Any:
             received_state.shape[1:], expected_state.shape[1:]
         ):
             raise ValueError(
-                f"{where}: expected initial_state[{index}] of shape {as_spec(expected_state)}, received "
-                f"{as_spec(received_state)}. A state has the batch first and then the cell's state_size."
+                f"{where}: expected initial_state[{index}] of shape {fk.as_spec(expected_state)}, received "
+                f"{fk.as_spec(received_state)}. A state has the batch first and then the cell's state_size."
             )
         _check_batch(where, f"initial_state[{index}]", received_state, expected_state)
     arrays = [jnp.asarray(h).astype(w.dtype) for h, w in zip(received, expected, strict=True)]
@@ -92,4 +92,4 @@ def _agree(first: tuple, second: tuple) -> bool:
 
 
 def _shapes(arrays: Sequence[Any]) -> str:
-    return ", ".join(str(as_spec(a)) for a in arrays) or "none"
+    return ", ".join(str(fk.as_spec(a)) for a in arrays) or "none"

@@ -6,13 +6,10 @@ from typing import ClassVar
 
 import jax
 
-from fkeras import regularizers
-from fkeras.engine import Layer, option
-from fkeras.engine.config.converters import real
-from fkeras.engine.config.field_types import Real
+from fkeras.layers.common import authoring as fk
 
 
-class ActivityRegularization(Layer):
+class ActivityRegularization(fk.Layer):
     """Returns the input, and adds `(l1 * sum(|x|) + l2 * sum(x²)) / b` to the losses.
 
     Args:
@@ -32,20 +29,20 @@ class ActivityRegularization(Layer):
         (Array(1.5, dtype=float32),)
     """
 
-    l1: Real = option(default=0.0, convert=real(minimum=0))
-    l2: Real = option(default=0.0, convert=real(minimum=0))
+    l1: fk.Real = fk.option(default=0.0, convert=fk.real(minimum=0))
+    l2: fk.Real = fk.option(default=0.0, convert=fk.real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         # report invalid weights when the layer is created, not at the first call
-        regularizers.L1L2(l1=self.l1, l2=self.l2)
+        fk.regularizers.L1L2(l1=self.l1, l2=self.l2)
 
     @property
-    def activity_regularizer(self) -> regularizers.L1L2:
+    def activity_regularizer(self) -> fk.regularizers.L1L2:
         """Penalty that the engine computes on the output."""
-        return regularizers.L1L2(l1=self.l1, l2=self.l2)
+        return fk.regularizers.L1L2(l1=self.l1, l2=self.l2)
 
     def call(self, x: jax.Array) -> jax.Array:
         return x

@@ -7,15 +7,13 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.config.converters import integer
-from fkeras.engine.config.field_types import OptionalInteger, OptionalShape, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import drawn_shape, noise_shape
 from fkeras.layers.regularization.noise import proper_fraction
 from fkeras.nn.noise import alpha_dropout
 
 
-class AlphaDropout(Layer):
+class AlphaDropout(fk.Layer):
     """Replaces elements by selu's lowest value at random in training; identity in inference.
 
     The layer preserves the mean and variance of its input, so a network of `selu` activations
@@ -45,18 +43,18 @@ class AlphaDropout(Layer):
         Klambauer et al., 2017, Self-normalizing neural networks, https://arxiv.org/abs/1706.02515
     """
 
-    rate: Real = option(convert=proper_fraction)
-    noise_shape: OptionalShape = option(default=None, convert=noise_shape)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    rate: fk.Real = fk.option(convert=proper_fraction)
+    noise_shape: fk.OptionalShape = fk.option(default=None, convert=noise_shape)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         if not context.training or self.rate == 0:
-            return Output(x, mask=context.mask)
+            return fk.Output(x, mask=context.mask)
         shape = drawn_shape(self.where, self.noise_shape, x.shape)
-        key = context.key if self.seed is None else subkey(context.key, self.seed)
+        key = context.key if self.seed is None else fk.subkey(context.key, self.seed)
         # integers cannot represent selu's lowest value
         if not jnp.issubdtype(x.dtype, jnp.floating):
             x = x.astype(self.policy.compute_dtype)
-        return Output(alpha_dropout(key, x, self.rate, shape), mask=context.mask)
+        return fk.Output(alpha_dropout(key, x, self.rate, shape), mask=context.mask)

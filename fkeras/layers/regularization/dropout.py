@@ -6,14 +6,12 @@ from typing import ClassVar
 
 import jax
 
-from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.config.converters import integer, probability
-from fkeras.engine.config.field_types import OptionalInteger, OptionalShape, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import drawn_shape, noise_shape
 from fkeras.nn.noise import dropout
 
 
-class Dropout(Layer):
+class Dropout(fk.Layer):
     """Zeroes each element with probability `rate` in training; identity in inference.
 
     The remaining elements are divided by `1 - rate`, which preserves expected sums. Training draws
@@ -44,17 +42,17 @@ class Dropout(Layer):
         Srivastava et al., 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
-    rate: Real = option(convert=probability)
-    noise_shape: OptionalShape = option(default=None, convert=noise_shape)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    rate: fk.Real = fk.option(convert=fk.probability)
+    noise_shape: fk.OptionalShape = fk.option(default=None, convert=noise_shape)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         if not context.training or self.rate == 0:
             # inference needs no key; rate 0 would draw without effect
-            return Output(x, mask=context.mask)
+            return fk.Output(x, mask=context.mask)
         shape = drawn_shape(self.where, self.noise_shape, x.shape)
         # the seed separates layers that would otherwise share a key
-        key = context.key if self.seed is None else subkey(context.key, self.seed)
-        return Output(dropout(key, x, self.rate, shape), mask=context.mask)
+        key = context.key if self.seed is None else fk.subkey(context.key, self.seed)
+        return fk.Output(dropout(key, x, self.rate, shape), mask=context.mask)

@@ -7,18 +7,16 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.config.converters import integer, probability, real
-from fkeras.engine.config.field_types import OptionalInteger, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.noise import gaussian_dropout, gaussian_noise
 
-proper_fraction = real(
+proper_fraction = fk.real(
     minimum=0, below=1, hint="At 1 the noise would be unbounded: give 0.9 or less."
 )
 
 
-def _key(context: Context, seed: int | None) -> jax.Array:
-    return context.key if seed is None else subkey(context.key, seed)
+def _key(context: fk.Context, seed: int | None) -> jax.Array:
+    return context.key if seed is None else fk.subkey(context.key, seed)
 
 
 def _floating(x: jax.Array, dtype: str) -> jax.Array:
@@ -26,7 +24,7 @@ def _floating(x: jax.Array, dtype: str) -> jax.Array:
     return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(dtype)
 
 
-class GaussianNoise(Layer):
+class GaussianNoise(fk.Layer):
     """Adds normal noise with mean 0 in training; identity in inference.
 
     Training draws from the key of the call.
@@ -51,20 +49,20 @@ class GaussianNoise(Layer):
         0.1
     """
 
-    stddev: Real = option(convert=probability)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    stddev: fk.Real = fk.option(convert=fk.probability)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         # stddev 0 draws nothing, so the call needs no key
         if context.training and self.stddev > 0:
             x = _floating(x, self.policy.compute_dtype)
             x = gaussian_noise(_key(context, self.seed), x, self.stddev)
-        return Output(x, mask=context.mask)
+        return fk.Output(x, mask=context.mask)
 
 
-class GaussianDropout(Layer):
+class GaussianDropout(fk.Layer):
     """Multiplies by normal noise with mean 1 in training; identity in inference.
 
     The standard deviation of the noise is `sqrt(rate / (1 - rate))`. Training draws from the key
@@ -94,13 +92,13 @@ class GaussianDropout(Layer):
         Srivastava et al., 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
-    rate: Real = option(convert=proper_fraction)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    rate: fk.Real = fk.option(convert=proper_fraction)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         if context.training and self.rate > 0:
             x = _floating(x, self.policy.compute_dtype)
             x = gaussian_dropout(_key(context, self.seed), x, self.rate)
-        return Output(x, mask=context.mask)
+        return fk.Output(x, mask=context.mask)

@@ -7,9 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, probability
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.values import share_range, value_range
@@ -40,10 +38,10 @@ class RandomHue(RandomImageLayer):
         Array([0., 1., 1.], dtype=float32)
     """
 
-    factor: Range = option(convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"factor": (b,)}: the rotation in turns."""
@@ -82,10 +80,10 @@ class RandomSaturation(RandomImageLayer):
         Array([200., 200., 200.], dtype=float32)
     """
 
-    factor: Range = option(convert=share_range)
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(convert=share_range)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"factor": (b,)}: the factor of the saturation."""
@@ -120,10 +118,10 @@ class RandomColorDegeneration(RandomImageLayer):
         Array([29.35, 79.35, 29.35], dtype=float32)
     """
 
-    factor: Range = option(convert=share_range)
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(convert=share_range)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"factor": (b, 1, 1, 1)}: the weight of the grayscale image."""
@@ -156,9 +154,9 @@ class RandomGrayscale(RandomImageLayer):
         Array([58.7, 58.7, 58.7], dtype=float32)
     """
 
-    factor: Real = option(default=0.5, convert=probability)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Real = fk.option(default=0.5, convert=fk.probability)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws which images become grayscale: (b, 1, 1, 1)."""

@@ -7,15 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, sizes
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Pair, Range
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.common.values import value_range
 from fkeras.nn.image.filters import gaussian_blur, sharpen
 
-_two_sizes = sizes(2)
+_two_sizes = fk.sizes(2)
 
 
 def _odd_sizes(value: Any) -> tuple[int, ...]:
@@ -56,12 +54,12 @@ class RandomGaussianBlur(RandomImageLayer):
         (20.4, 7.5)
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    kernel_size: Pair = option(default=3, convert=_odd_sizes)
-    sigma: Range = option(default=1.0, convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    kernel_size: fk.Pair = fk.option(default=3, convert=_odd_sizes)
+    sigma: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"should_apply_blur": (b,), "blur_factor": (b, 2)}: images and their sigmas."""
@@ -102,10 +100,10 @@ class RandomSharpness(RandomImageLayer):
                [  0.,   0.,   0.]], dtype=float32)
     """
 
-    factor: Range = option(convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"factor": (b,)}: the sharpness."""

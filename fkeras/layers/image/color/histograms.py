@@ -6,9 +6,7 @@ from typing import Any, ClassVar
 
 import jax
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, real, sizes
-from fkeras.engine.config.field_types import DataFormat, Integer, Range, Real, Sizes
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageLayer
 from fkeras.layers.image.common.values import value_range
 from fkeras.nn.image.adjustments import auto_contrast
@@ -33,8 +31,8 @@ class AutoContrast(ImageLayer):
         Array([  0. , 255. , 127.5], dtype=float32)
     """
 
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return auto_contrast(images, self.value_range, self.data_format)
@@ -58,9 +56,9 @@ class Equalization(ImageLayer):
         Array([  0., 128., 255.], dtype=float32)
     """
 
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    bins: Integer = option(default=256, convert=integer(minimum=1))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    bins: fk.Integer = fk.option(default=256, convert=fk.integer(minimum=1))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return equalize(images, self.bins, self.value_range, self.data_format)
@@ -89,13 +87,13 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
         Zuiderveld, 1994, Contrast limited adaptive histogram equalization, Graphics Gems IV
     """
 
-    value_range: Range = option(
+    value_range: fk.Range = fk.option(
         default=(0, 255),
         convert=value_range,
     )
-    clip_limit: Real = option(default=4.0, convert=real())
-    tile_grid_size: Sizes = option(default=(8, 8), convert=sizes(2))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    clip_limit: fk.Real = fk.option(default=4.0, convert=fk.real())
+    tile_grid_size: fk.Sizes = fk.option(default=(8, 8), convert=fk.sizes(2))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     # `equalize_tiles` computes in float32 for every dtype, and the result keeps the dtype of the
     # images

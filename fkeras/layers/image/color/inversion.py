@@ -9,16 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, several
-from fkeras.engine.config.field_types import (
-    AnyInteger,
-    Converted,
-    DataFormat,
-    OptionalInteger,
-    Range,
-)
-from fkeras.engine.messages.errors import describe_value
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.common.values import value_range
@@ -48,10 +39,10 @@ class RandomInvert(RandomImageLayer):
         Array([200.], dtype=float32)
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"apply_inversion": (b,)}: the images to invert."""
@@ -85,11 +76,11 @@ class Solarization(RandomImageLayer):
         Array([10., 55.], dtype=float32)
     """
 
-    addition_factor: Range = option(default=0.0, convert=factor_range(0, 1))
-    threshold_factor: Range = option(default=0.0, convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
+    addition_factor: fk.Range = fk.option(default=0.0, convert=factor_range(0, 1))
+    threshold_factor: fk.Range = fk.option(default=0.0, convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"additions", "thresholds"}: (b, 1, 1, 1), both from 0 to 255."""
@@ -105,8 +96,8 @@ class Solarization(RandomImageLayer):
         return solarize(images, thresholds, additions, self.value_range)
 
 
-_one_to_eight = integer(minimum=1, maximum=8)
-_two_bits = several(_one_to_eight, "two integers from 1 to 8")
+_one_to_eight = fk.integer(minimum=1, maximum=8)
+_two_bits = fk.several(_one_to_eight, "two integers from 1 to 8")
 
 
 def _bits(value: Any) -> tuple[int, int]:
@@ -118,7 +109,7 @@ def _bits(value: Any) -> tuple[int, int]:
         return 1, _one_to_eight(value)
     raise ValueError(
         "expected a number of bits from 1 to 8, or a pair of numbers, received "
-        f"{describe_value(value)}. For exactly 4 bits give (4, 4)."
+        f"{fk.describe_value(value)}. For exactly 4 bits give (4, 4)."
     )
 
 
@@ -143,10 +134,12 @@ class RandomPosterization(RandomImageLayer):
         Array([ 64., 192.], dtype=float32)
     """
 
-    factor: Converted[AnyInteger | Sequence[AnyInteger], tuple[int, int]] = option(convert=_bits)
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Converted[fk.AnyInteger | Sequence[fk.AnyInteger], tuple[int, int]] = fk.option(
+        convert=_bits
+    )
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"shift_factor": (b,)}: the number of bits to clear."""

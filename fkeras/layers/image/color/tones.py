@@ -7,9 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.values import value_range
@@ -36,10 +34,10 @@ class RandomBrightness(RandomImageLayer):
         Array([151.], dtype=float32)
     """
 
-    factor: Range = option(convert=factor_range(-1, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
+    factor: fk.Range = fk.option(convert=factor_range(-1, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"rgb_delta": (b, 1, 1, 1)}: the amount to add."""
@@ -85,10 +83,10 @@ class RandomContrast(RandomImageLayer):
         True
     """
 
-    factor: Range = option(convert=contrast_range)
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
+    factor: fk.Range = fk.option(convert=contrast_range)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"contrast_factor": (b, 1, 1, 1)}: the factor of the contrast."""

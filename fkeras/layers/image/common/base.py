@@ -45,9 +45,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.config.converters import choice
-from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.image.boxes import FORMATS
 from fkeras.nn.numerics.axes import format_shape
 
@@ -68,10 +66,10 @@ class ImageShape(NamedTuple):
     channels: int
 
 
-_box_format = choice(*FORMATS, optional=True)
+_box_format = fk.choice(*FORMATS, optional=True)
 
 
-class ImageLayer(Layer):
+class ImageLayer(fk.Layer):
     """Base class of layers that transform images with their labels, boxes and masks.
 
     Args of the family:
@@ -96,9 +94,9 @@ class ImageLayer(Layer):
         (255.0, 3)
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("data",), training_default=True)
+    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("data",), training_default=True)
 
-    bounding_box_format: str | None = option(default=None, convert=_box_format, kw_only=True)
+    bounding_box_format: str | None = fk.option(default=None, convert=_box_format, kw_only=True)
 
     # boxes of hundreds of pixels and mask ids lose precision in half precision
     autocast: ClassVar[bool] = False
@@ -130,8 +128,8 @@ class ImageLayer(Layer):
         """Returns the new masks; an override must not blend their values, which are ids."""
         return segmentation_masks
 
-    def forward(self, context: Context, data: Any) -> Output:
-        return Output(self._transformed(data, lambda shape: (True, None)))
+    def forward(self, context: fk.Context, data: Any) -> fk.Output:
+        return fk.Output(self._transformed(data, lambda shape: (True, None)))
 
     def image_shape(self, images: jax.Array) -> ImageShape:
         """Returns the sizes of a batch of images in this layer's data format."""
@@ -260,10 +258,10 @@ class RandomImageLayer(ImageLayer):
             "the arrays that the hooks use."
         )
 
-    def forward(self, context: Context, data: Any) -> Output:
+    def forward(self, context: fk.Context, data: Any) -> fk.Output:
         # inference still casts the images, so that both modes return one dtype
         if not context.training:
-            return Output(self._transformed(data, lambda shape: (False, None)))
+            return fk.Output(self._transformed(data, lambda shape: (False, None)))
         # folding in the seed separates equal layers; the key of the call still changes every step
-        key = context.key if self.seed is None else subkey(context.key, self.seed)
-        return Output(self._transformed(data, lambda shape: (True, self.draw(key, shape))))
+        key = context.key if self.seed is None else fk.subkey(context.key, self.seed)
+        return fk.Output(self._transformed(data, lambda shape: (True, self.draw(key, shape))))

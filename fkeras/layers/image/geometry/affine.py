@@ -11,9 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer, real
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, OptionalRange, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.layers.image.common.factors import factor_range, uniform
@@ -29,8 +27,8 @@ from fkeras.nn.warping.matrices import (
 from fkeras.nn.warping.sampling import INTERPOLATIONS
 
 FILL_MODES = ("reflect", "wrap", "constant", "nearest")
-_fill_mode = choice(*FILL_MODES)
-_interpolation = choice(*INTERPOLATIONS)
+_fill_mode = fk.choice(*FILL_MODES)
+_interpolation = fk.choice(*INTERPOLATIONS)
 
 
 # MatrixLayer must not declare fields: each class has Keras's own order of arguments
@@ -96,13 +94,13 @@ class RandomTranslation(MatrixLayer):
         Array([0., 1.], dtype=float32)
     """
 
-    height_factor: Range = option(convert=factor_range(-1, 1))
-    width_factor: Range = option(convert=factor_range(-1, 1))
-    fill_mode: str = option(default="reflect", convert=_fill_mode)
-    interpolation: str = option(default="bilinear", convert=_interpolation)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    fill_value: Real = option(default=0.0, convert=real())
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    height_factor: fk.Range = fk.option(convert=factor_range(-1, 1))
+    width_factor: fk.Range = fk.option(convert=factor_range(-1, 1))
+    fill_mode: str = fk.option(default="reflect", convert=_fill_mode)
+    interpolation: str = fk.option(default="bilinear", convert=_interpolation)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"translations": (b, 2)}: pixels to the right and down."""
@@ -141,12 +139,12 @@ class RandomRotation(MatrixLayer):
                [1., 3.]], dtype=float32)
     """
 
-    factor: Range = option(convert=factor_range(-1, 1))
-    fill_mode: str = option(default="reflect", convert=_fill_mode)
-    interpolation: str = option(default="bilinear", convert=_interpolation)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    fill_value: Real = option(default=0.0, convert=real())
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(convert=factor_range(-1, 1))
+    fill_mode: str = fk.option(default="reflect", convert=_fill_mode)
+    interpolation: str = fk.option(default="bilinear", convert=_interpolation)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"angle": (b,)} in degrees."""
@@ -178,15 +176,15 @@ class RandomZoom(MatrixLayer):
         Array([0., 1., 1., 0.], dtype=float32)
     """
 
-    height_factor: Range = option(convert=factor_range(-1, 1, above=True))
-    width_factor: OptionalRange = option(
+    height_factor: fk.Range = fk.option(convert=factor_range(-1, 1, above=True))
+    width_factor: fk.OptionalRange = fk.option(
         default=None, convert=factor_range(-1, 1, above=True, optional=True)
     )
-    fill_mode: str = option(default="reflect", convert=_fill_mode)
-    interpolation: str = option(default="bilinear", convert=_interpolation)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    fill_value: Real = option(default=0.0, convert=real())
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    fill_mode: str = fk.option(default="reflect", convert=_fill_mode)
+    interpolation: str = fk.option(default="bilinear", convert=_interpolation)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"height_zoom": (b, 1), "width_zoom": (b, 1)}: the visible fractions."""
@@ -244,13 +242,13 @@ class RandomShear(MatrixLayer):
         True
     """
 
-    x_factor: Range = option(default=0.0, convert=_shear)
-    y_factor: Range = option(default=0.0, convert=_shear)
-    interpolation: str = option(default="bilinear", convert=_interpolation)
-    fill_mode: str = option(default="reflect", convert=_fill_mode)
-    fill_value: Real = option(default=0.0, convert=real())
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    x_factor: fk.Range = fk.option(default=0.0, convert=_shear)
+    y_factor: fk.Range = fk.option(default=0.0, convert=_shear)
+    interpolation: str = fk.option(default="bilinear", convert=_interpolation)
+    fill_mode: str = fk.option(default="reflect", convert=_fill_mode)
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"shear_factor": (b, 2)}: pixels to the left per row, and up per column."""

@@ -8,9 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fkeras.engine import Context, Output, option
-from fkeras.engine.config.converters import data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, Integer, OptionalInteger
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageLayer, ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes, stretch
 from fkeras.layers.image.common.factors import uniform
@@ -78,9 +76,9 @@ class CenterCrop(ImageLayer):
         Array([3., 4.], dtype=float32)
     """
 
-    height: Integer = option(convert=integer(minimum=1))
-    width: Integer = option(convert=integer(minimum=1))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    height: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    width: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return self._cropped(images, "bilinear")
@@ -131,10 +129,10 @@ class RandomCrop(RandomImageLayer):
         (1, 2, 1)
     """
 
-    height: Integer = option(convert=integer(minimum=1))
-    width: Integer = option(convert=integer(minimum=1))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    height: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    width: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws `(top, left)` of the part, two integers; None if the images are too small."""
@@ -149,11 +147,11 @@ class RandomCrop(RandomImageLayer):
             for s, last in zip(starts, (rows, columns), strict=True)
         )
 
-    def forward(self, context: Context, data: Any) -> Output:
+    def forward(self, context: fk.Context, data: Any) -> fk.Output:
         # inference crops too, without a draw: the output has one size in both modes
         if context.training:
             return super().forward(context, data)
-        return Output(self._transformed(data, lambda shape: (True, None)))
+        return fk.Output(self._transformed(data, lambda shape: (True, None)))
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return self._cropped(images, transformation, "bilinear")

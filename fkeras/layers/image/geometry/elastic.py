@@ -7,9 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer, real
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
@@ -89,14 +87,14 @@ class RandomElasticTransform(RandomImageLayer):
         https://doi.org/10.1109/ICDAR.2003.1227801
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    scale: Range = option(default=1.0, convert=factor_range(0, 1))
-    interpolation: str = option(default="bilinear", convert=choice(*INTERPOLATIONS))
-    fill_mode: str = option(default="reflect", convert=choice(*FILL_MODES))
-    fill_value: Real = option(default=0.0, convert=real())
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    scale: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    interpolation: str = fk.option(default="bilinear", convert=fk.choice(*INTERPOLATIONS))
+    fill_mode: str = fk.option(default="reflect", convert=fk.choice(*FILL_MODES))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"apply_transform": (b,), "dy": (b, h, w), "dx": (b, h, w)}; None for scale 0."""

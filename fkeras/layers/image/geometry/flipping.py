@@ -7,9 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.nn.image.layout import image_axes
@@ -40,12 +38,12 @@ class RandomFlip(RandomImageLayer):
         True
     """
 
-    mode: str = option(
+    mode: str = fk.option(
         default="horizontal_and_vertical",
-        convert=choice("horizontal", "vertical", "horizontal_and_vertical"),
+        convert=fk.choice("horizontal", "vertical", "horizontal_and_vertical"),
     )
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"vertical": (b,), "horizontal": (b,)}: the images to flip in each direction."""

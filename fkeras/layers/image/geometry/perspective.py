@@ -7,9 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer, probability, real
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.geometry.affine import MatrixLayer
@@ -43,12 +41,12 @@ class RandomPerspective(MatrixLayer):
         ((2, 8, 8, 1), False)
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    scale: Real = option(default=1.0, convert=probability)
-    interpolation: str = option(default="bilinear", convert=choice(*INTERPOLATIONS))
-    fill_value: Real = option(default=0.0, convert=real())
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    scale: fk.Real = fk.option(default=1.0, convert=fk.probability)
+    interpolation: str = fk.option(default="bilinear", convert=fk.choice(*INTERPOLATIONS))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"apply_perspective": (b,), "start_points", "end_points": both (b, 4, 2)}."""

@@ -7,9 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, real
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.patches import patches
@@ -53,9 +51,9 @@ class MixUp(RandomImageLayer):
         https://arxiv.org/abs/1710.09412
     """
 
-    alpha: Real = option(default=0.2, convert=real(minimum=0))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    alpha: fk.Real = fk.option(default=0.2, convert=fk.real(minimum=0))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"mix_weight": (b,), "permutation_order": (b,)}: weights, and the other images."""
@@ -126,9 +124,9 @@ class CutMix(RandomImageLayer):
         Localizable Features, https://arxiv.org/abs/1905.04899
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Draws {"permutation_order": (b,), "batch_masks": (b, h, w, 1), "mix_weight": (b,)}."""

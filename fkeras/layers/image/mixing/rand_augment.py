@@ -8,9 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, Integer, OptionalInteger, Range
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageLayer, ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range
 from fkeras.layers.image.common.values import value_range
@@ -63,12 +61,12 @@ class RandAugment(RandomImageLayer):
         search space, https://arxiv.org/abs/1909.13719
     """
 
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    num_ops: Integer = option(default=2, convert=integer(minimum=1))
-    factor: Range = option(default=0.5, convert=factor_range(0, 1))
-    interpolation: str = option(default="bilinear", convert=choice("nearest", "bilinear"))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    num_ops: fk.Integer = fk.option(default=2, convert=fk.integer(minimum=1))
+    factor: fk.Range = fk.option(default=0.5, convert=factor_range(0, 1))
+    interpolation: str = fk.option(default="bilinear", convert=fk.choice("nearest", "bilinear"))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def operations(self) -> Operations:
         """Returns the layers to choose from, by name, in the order of `layer_idxes`."""
