@@ -5,7 +5,7 @@ Keras has no public names for them and finds them by their place in its sources,
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
@@ -90,7 +90,7 @@ class LayerScale(fk.Layer):
         """Initial value of the factors."""
         return fk.initializers.Constant(self.init_values)
 
-    def build(self, key: jax.Array, x: Any) -> LayerScale:
+    def build(self, key: jax.Array, x: fk.Tree) -> LayerScale:
         return self.with_weights(key, gamma=(self.projection_dim,))
 
     def call(self, x: jax.Array) -> jax.Array:
@@ -119,6 +119,6 @@ class CustomScaleLayer(fk.Layer):
 
     keras_module: ClassVar[str] = "keras.src.applications.inception_resnet_v2"
 
-    def call(self, *inputs: Any) -> jax.Array:
+    def call(self, *inputs: fk.Tree) -> jax.Array:
         x, branch = check_list(self.where, inputs, 2)
         return x + branch * self.scale

@@ -10,14 +10,16 @@ from types import MappingProxyType
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine.call.node import SymbolicTensor, TensorLike
 from fkeras.engine.symbolic.operation import Op, binary, unary
+from fkeras.engine.values.annotations import Leaf, Option, Tree
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.numerics.slopes import power as _power
 
 
-def _getitem(x: Any, *entries: Any) -> Any:
+def _getitem(x: Leaf, *entries: Any) -> Any:
     """Indexes x by `entries`, the operation that `x[...]` of a symbolic tensor records.
 
     Args:
@@ -45,7 +47,7 @@ def _to_entry(entry: Any) -> Any:
     return {"ellipsis": True} if entry is Ellipsis else entry
 
 
-def _matmul(a: Any, b: Any) -> Any:
+def _matmul(a: Leaf, b: Leaf) -> Any:
     # as in Keras, int8 products are summed in int32, since sums in int8 overflow
     bytes_only = all(getattr(x, "dtype", None) == jnp.int8 for x in (a, b))
     return jnp.matmul(a, b, preferred_element_type="int32" if bytes_only else None)
@@ -191,7 +193,9 @@ class KerasTensor(SymbolicTensor):
 
     __slots__ = ()
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Tree, **options: Option
+    ) -> Any:
         name = ufunc.__name__
         if name not in _UFUNCS or method != "__call__" or options:
             # methods such as np.add.reduce, and options such as `out`, have no symbolic form

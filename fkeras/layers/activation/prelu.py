@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 
@@ -35,7 +35,7 @@ _shared = fk.axes(
 )
 
 
-def _axes(value: Any) -> tuple[int, ...] | None:
+def _axes(value: fk.Field) -> tuple[int, ...] | None:
     shared_axes = _shared(value)
     return (shared_axes,) if isinstance(shared_axes, int) else shared_axes
 

@@ -52,11 +52,11 @@ class Softmax(fk.Layer):
 
     if not TYPE_CHECKING:  # type checkers use the signatures of `Layer`
 
-        def __call__(self, *inputs: Any, **options: Any) -> Any:
+        def __call__(self, *inputs: fk.Tree, **options: fk.Option) -> Any:
             """Computes the softmax of the input, without the entries that `mask` excludes."""
             return super().__call__(*inputs, **self.complete_options(inputs, options))
 
-        def apply(self, *inputs: Any, **options: Any) -> fk.Output:
+        def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
             """Returns the `Output` of the layer: the softmax and the mask."""
             return super().apply(*inputs, **self.complete_options(inputs, options))
 
@@ -115,7 +115,7 @@ class Softmax(fk.Layer):
         return jnp.reshape(mask, shape)
 
 
-def _is_static(size: Any) -> bool:
+def _is_static(size: int) -> bool:
     return isinstance(size, int)
 
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from fkeras.layers.attention.projected import (
-    ProjectedAttention,
-    projection,
-    projection_options,
-)
+from fkeras.layers.attention.projected import ProjectedAttention, projection, projection_options
 from fkeras.layers.common import authoring as fk
 
 _NAME = "MultiHeadAttention"
@@ -32,7 +28,7 @@ _axes = fk.axes(
 )
 
 
-def _attention_axes(value: Any) -> tuple[int, ...] | None:
+def _attention_axes(value: fk.Field) -> tuple[int, ...] | None:
     axes_or_axis = _axes(value)
     return (axes_or_axis,) if isinstance(axes_or_axis, int) else axes_or_axis
 

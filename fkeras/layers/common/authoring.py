@@ -87,6 +87,13 @@ from fkeras.engine.tree.axes import WHOLE as WHOLE
 from fkeras.engine.tree.axes import AxisNames as AxisNames
 from fkeras.engine.tree.axes import unnamed as unnamed
 from fkeras.engine.tree.axes import weight_letters as weight_letters
+from fkeras.engine.values.annotations import Array as Array
+from fkeras.engine.values.annotations import Field as Field
+from fkeras.engine.values.annotations import Json as Json
+from fkeras.engine.values.annotations import Leaf as Leaf
+from fkeras.engine.values.annotations import Mask as Mask
+from fkeras.engine.values.annotations import Option as Option
+from fkeras.engine.values.annotations import Tree as Tree
 from fkeras.engine.values.arrays import is_array_like as is_array_like
 from fkeras.engine.values.arrays import plain as plain
 from fkeras.engine.values.arrays import read_array as read_array

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -11,7 +9,7 @@ from jax.core import Tracer
 from fkeras.layers.common import authoring as fk
 
 
-def reject_fractions(ids: Any, where: str) -> None:
+def reject_fractions(ids: fk.Leaf, where: str) -> None:
     """Rejects ids with fractions; accepts traced arrays and values that are not arrays.
 
     Raises:

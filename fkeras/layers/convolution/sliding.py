@@ -77,7 +77,7 @@ def known_channels(where: str, x: fk.Spec, axis: int) -> int:
     return channels
 
 
-def check_kernel_fits(layer: Any, x: Any) -> None:
+def check_kernel_fits(layer: Any, x: fk.Leaf) -> None:
     """Checks that the kernel of a layer with padding "valid" is not larger than the input.
 
     Raises:

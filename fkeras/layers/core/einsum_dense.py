@@ -193,7 +193,7 @@ def add_bias(y: jax.Array, bias: jax.Array | None) -> jax.Array:
     return y if bias is None else y + for_rows(bias, y)
 
 
-def _equation(value: Any) -> str:
+def _equation(value: fk.Field) -> str:
     Equation.parse(value)
     return value
 

@@ -102,7 +102,7 @@ class Embedding(fk.Layer):
         """The number of valid ids; `fit` and `predict` check their inputs against this number."""
         return self.input_dim
 
-    def apply(self, *inputs: Any, **options: Any) -> fk.Output:
+    def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in inputs:
             reject_fractions(ids, self.where)

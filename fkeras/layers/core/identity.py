@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fkeras.layers.common import authoring as fk
 
@@ -21,5 +21,5 @@ class Identity(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
 
-    def forward(self, context: fk.Context, x: Any) -> fk.Output:
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         return fk.Output(x, mask=context.mask)

@@ -14,7 +14,7 @@ from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 
 
-def _function(value: Any) -> Callable:
+def _function(value: fk.Field) -> Callable:
     if isinstance(value, str):
         raise ValueError(
             f"expected a function, received its name {value!r}. Files store only a function's "
@@ -36,7 +36,7 @@ def _function(value: Any) -> Callable:
     return value
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: fk.Field) -> bool:
     """Returns whether a value of a configuration is Python bytecode, as Keras 2 or 3 writes it."""
     # Keras 3 writes {"class_name": "__lambda__", ...}; Keras 2 writes [code, defaults, closure]
     if isinstance(value, Mapping):
@@ -49,7 +49,7 @@ _sizes = fk.several(
 )
 
 
-def _output_shape(value: Any) -> tuple | None:
+def _output_shape(value: fk.Field) -> tuple | None:
     # Keras needs such a function for shapes that it cannot infer; jax.eval_shape infers all shapes
     if callable(value):
         raise TypeError(
@@ -59,7 +59,7 @@ def _output_shape(value: Any) -> tuple | None:
     return _sizes(value)
 
 
-def _arguments(value: Any) -> Mapping[str, Any]:
+def _arguments(value: fk.Field) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(
             f"expected a dictionary of keyword arguments, received {fk.describe_value(value)}."
@@ -67,7 +67,7 @@ def _arguments(value: Any) -> Mapping[str, Any]:
     return value or {}
 
 
-def _mask(value: Any) -> Any:
+def _mask(value: fk.Field) -> Any:
     if value is None or (callable(value) and not isinstance(value, type)):
         return value
     array = value.array if isinstance(value, fk.ArrayConstant) else value
@@ -121,7 +121,7 @@ class Lambda(fk.Layer):
         """Whether inputs may carry a mask: only if `mask` defines the mask of the output."""
         return self.mask is not None
 
-    def forward(self, context: fk.Context, x: Any) -> fk.Output:
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         # options are hashable values, so arrays are stored wrapped: unwrap them for the function
         arguments = {
             name: jnp.asarray(value.array) if isinstance(value, fk.ArrayConstant) else value

@@ -26,7 +26,7 @@ def soft_cap(x: jax.Array, cap: float) -> jax.Array:
     return jnp.tanh(x / cap) * cap
 
 
-def _dtype(value: Any) -> str | None:
+def _dtype(value: fk.Field) -> str | None:
     name = None if value is None else fk.dtype_name(value)
     if value is not None and (name is None or not jnp.issubdtype(name, jnp.floating)):
         raise ValueError(
@@ -118,7 +118,7 @@ class ReversibleEmbedding(fk.Layer):
         """The number of valid ids; `fit` and `predict` check their inputs against this number."""
         return self.input_dim
 
-    def apply(self, *inputs: Any, **options: Any) -> fk.Output:
+    def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in () if options.get("reverse") else inputs:
             reject_fractions(ids, self.where)
@@ -140,7 +140,7 @@ class ReversibleEmbedding(fk.Layer):
         y = embed(x, self.embeddings).astype(self.policy.compute_dtype)
         return fk.Output(y, mask=both_masks(context.mask, x != 0 if self.mask_zero else None))
 
-    def check_vectors(self, x: Any) -> None:
+    def check_vectors(self, x: fk.Tree) -> None:
         """Checks that the last axis of `x` has the size of the vectors.
 
         Raises:

@@ -10,7 +10,7 @@ import jax
 from fkeras.layers.common import authoring as fk
 
 
-def wrapped_layer(layer: Any) -> fk.Layer:
+def wrapped_layer(layer: fk.Layer) -> fk.Layer:
     """Returns `layer`; the converter of fields that hold a layer.
 
     Raises:
@@ -75,18 +75,18 @@ class Wrapper(fk.Layer):
     def input_spec(self) -> Any:
         return self.layer.input_spec
 
-    def build(self, key: jax.Array, *specs: Any) -> Self:
+    def build(self, key: jax.Array, *specs: fk.Tree) -> Self:
         # keep the weights of a layer that was built, or loaded, before it was wrapped
         if self.layer.built:
             return self
         return self.replace(layer=self.layer.build(fk.subkey(key, "layer"), *specs))
 
-    def init_state(self, *specs: Any) -> dict[str, Any]:
+    def init_state(self, *specs: fk.Tree) -> dict[str, Any]:
         inner = self.layer.init_state(*specs)
         # no entry for a stateless layer: an empty dictionary would change the tree of the state
         return {"layer": inner} if inner else {}
 
-    def forward(self, context: fk.Context, *inputs: Any, **options: Any) -> fk.Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         out = context.child("layer", mask=context.mask).run(self.layer, *inputs, **options)
         updates = {**context.state, "layer": out.updates} if out.updates else {}
         return fk.Output(out.value, updates, out.losses, out.metrics, out.mask)

@@ -35,7 +35,7 @@ class Parameter(fk.Layer):
         return fk.AxisNames(fk.FrozenDict({"value": fk.unnamed(self.value)}))
 
 
-def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
+def named_leaves(tree: fk.Tree, where: str) -> tuple[dict[str, Any], Any]:
     """Returns the arrays of a pytree by path, such as "dense.kernel", and the rest of the pytree.
 
     Raises:
@@ -74,12 +74,17 @@ class ForeignLayer(fk.Layer):
 
     # Methods that subclasses implement
 
-    def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
+    def initialize(self, key: jax.Array, inputs: fk.Tree) -> tuple[Any, Any]:
         """Returns `(params, state)` of a new model for inputs like these arrays."""
         raise NotImplementedError
 
     def compute(
-        self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
+        self,
+        params: fk.Tree,
+        state: fk.Tree,
+        key: jax.Array | None,
+        inputs: fk.Tree,
+        training: bool,
     ) -> tuple[Any, Any]:
         """Returns `(outputs, state)` of a call; the key is None in inference."""
         raise NotImplementedError
@@ -91,7 +96,7 @@ class ForeignLayer(fk.Layer):
 
     # Methods that the engine calls
 
-    def _start(self, fields: Mapping[str, Any], params: Any, state: Any) -> None:
+    def _start(self, fields: Mapping[str, Any], params: fk.Tree, state: fk.Tree) -> None:
         """Sets the fields of a new layer; `params` and `state` are initial values, or None."""
         # the layer is a frozen dataclass
         set_field = object.__setattr__
@@ -109,7 +114,7 @@ class ForeignLayer(fk.Layer):
             leaves = jax.tree.leaves(state)
             set_field(self, "state", tuple(fk.ArrayConstant(self._as_variable(v)) for v in leaves))
 
-    def _fields_of(self, params: Any, state: Any) -> dict[str, Any]:
+    def _fields_of(self, params: fk.Tree, state: fk.Tree) -> dict[str, Any]:
         arrays, structure = named_leaves(params, self.where)
         _, state_structure = named_leaves(state, self.where)
         variables = {name: self._as_variable(leaf) for name, leaf in arrays.items()}
@@ -126,7 +131,7 @@ class ForeignLayer(fk.Layer):
             "state_structure": state_structure,
         }
 
-    def _as_variable(self, leaf: Any) -> jax.Array:
+    def _as_variable(self, leaf: fk.Leaf) -> jax.Array:
         array = jnp.asarray(leaf)
         # integers and keys keep their dtype; the dtype policy is for floats only
         if jnp.issubdtype(array.dtype, jnp.floating):
@@ -138,7 +143,7 @@ class ForeignLayer(fk.Layer):
         # before `build` the structure is unknown: the layer may have state
         return self.state_structure is None or self.state_structure.num_leaves > 0
 
-    def build(self, key: jax.Array, x: Any) -> Self:
+    def build(self, key: jax.Array, x: fk.Tree) -> Self:
         if self.built:
             return self
         params, state = self.initialize(fk.subkey(key, "params"), _placeholders(x))
@@ -150,7 +155,7 @@ class ForeignLayer(fk.Layer):
             params={}, params_structure=None, state=None, state_structure=None, _built=False
         )
 
-    def init_state(self, x: Any) -> dict[str, Any]:
+    def init_state(self, x: fk.Tree) -> dict[str, Any]:
         """Returns the initial state; a random initial state is always the same."""
         if self.state is not None:
             state = jax.tree.unflatten(self.state_structure, [v.array for v in self.state])
@@ -161,7 +166,7 @@ class ForeignLayer(fk.Layer):
         arrays, _ = named_leaves(state, self.where)
         return {name: self._as_variable(leaf) for name, leaf in arrays.items()}
 
-    def forward(self, context: fk.Context, x: Any) -> fk.Output:
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         dtype = self.policy.compute_dtype
         leaves = [parameter.value for parameter in self.params.values()]
         params = jax.tree.unflatten(self.params_structure, fk.cast_floats(leaves, dtype))
@@ -190,7 +195,7 @@ class ForeignLayer(fk.Layer):
         return fk.Output(fk.cast_floats(value, dtype), updates=updates)
 
 
-def _placeholders(x: Any) -> Any:
+def _placeholders(x: fk.Tree) -> Any:
     """Returns arrays of ones for specs, with size 1 for unknown axes."""
 
     def ones(spec: fk.Spec) -> jax.Array:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
+from jax.typing import DTypeLike
 
 from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.optional_packages import missing_package
@@ -35,15 +36,15 @@ class HashedModule:
     def __init__(self, module: Any):
         object.__setattr__(self, "module", module)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: fk.Field) -> None:
         raise AttributeError(
             "A HashedModule is immutable. Create a new HashedModule from the new module."
         )
 
-    def init(self, *args: Any, **kwargs: Any) -> Any:
+    def init(self, *args: fk.Option, **kwargs: fk.Option) -> Any:
         return self.module.init(*args, **kwargs)
 
-    def apply(self, *args: Any, **kwargs: Any) -> Any:
+    def apply(self, *args: fk.Option, **kwargs: fk.Option) -> Any:
         return self.module.apply(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
@@ -60,7 +61,7 @@ class HashedModule:
         return (HashedModule, (self.module,))
 
 
-def _module(value: Any) -> Any:
+def _module(value: fk.Field) -> Any:
     if hasattr(value, "init") and hasattr(value, "apply") and not isinstance(value, type):
         try:
             # static parts of a jitted call must be hashable
@@ -140,14 +141,14 @@ class FlaxLayer(ForeignLayer):
         self,
         module: Any,
         method: Callable | str | None = None,
-        variables: Any = None,
+        variables: fk.Tree = None,
         *,
         seed: int | None = None,
         training_argument: str | None = None,
         rngs: Sequence[str] = _DROPOUT,
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ):
         # a method object is bound to one module; its name works for the module of any copy
         method_name = getattr(method, "__name__", "")
@@ -171,7 +172,7 @@ class FlaxLayer(ForeignLayer):
         """Returns whether a training call receives a PRNG key."""
         return bool(self.rngs)
 
-    def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
+    def initialize(self, key: jax.Array, inputs: fk.Tree) -> tuple[Any, Any]:
         """Returns `(params, state)` of a newly initialized module."""
         names = ("params", *self.rngs)
         keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
@@ -188,7 +189,12 @@ class FlaxLayer(ForeignLayer):
         return _split(variables)
 
     def compute(
-        self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
+        self,
+        params: fk.Tree,
+        state: fk.Tree,
+        key: jax.Array | None,
+        inputs: fk.Tree,
+        training: bool,
     ) -> tuple[Any, Any]:
         """Returns the module's `(outputs, state)`."""
         keys = {}
@@ -243,17 +249,17 @@ class FlaxLayer(ForeignLayer):
         return cls(module, **options)
 
 
-def _split(variables: Any) -> tuple[Any, Any]:
+def _split(variables: fk.Tree) -> tuple[Any, Any]:
     return variables.get("params", {}), {
         name: v for name, v in variables.items() if name != "params"
     }
 
 
-def _is_module(value: Any) -> bool:
+def _is_module(value: fk.Field) -> bool:
     return dataclasses.is_dataclass(value) and hasattr(value, "apply")
 
 
-def _encode(value: Any, where: str) -> Any:
+def _encode(value: fk.Field, where: str) -> Any:
     """Encodes a module as JSON data: its class, and the fields that differ from the defaults."""
     if isinstance(value, HashedModule):
         value = value.module
@@ -277,7 +283,7 @@ def _encode(value: Any, where: str) -> Any:
     }
 
 
-def _decode(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+def _decode(value: fk.Field, custom_objects: Mapping[str, Any] | None) -> Any:
     if isinstance(value, list):
         return [_decode(v, custom_objects) for v in value]
     if not isinstance(value, Mapping) or value.get("class_name") in (None, "function"):

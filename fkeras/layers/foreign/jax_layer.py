@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.foreign.base import ForeignLayer
@@ -16,7 +17,7 @@ _INIT_DEFAULT = ("rng", "inputs")
 
 
 def _function(optional: bool = False) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
+    def convert(value: fk.Field) -> Any:
         if (callable(value) and not isinstance(value, type)) or (value is None and optional):
             return value
         hint = ""
@@ -31,7 +32,7 @@ def _function(optional: bool = False) -> Callable[[Any], Any]:
 
 
 def _arguments(allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
-    def convert(value: Any) -> tuple[str, ...]:
+    def convert(value: fk.Field) -> tuple[str, ...]:
         names = tuple(value) if isinstance(value, list | tuple) else (value,)
         for name in names:
             if name not in allowed:
@@ -115,8 +116,8 @@ class JaxLayer(ForeignLayer):
         self,
         call_fn: Callable,
         init_fn: Callable | None = None,
-        params: Any = None,
-        state: Any = None,
+        params: fk.Tree = None,
+        state: fk.Tree = None,
         seed: int | None = None,
         native_serialization_platforms: None = None,
         *,
@@ -124,7 +125,7 @@ class JaxLayer(ForeignLayer):
         init_arguments: Sequence[str] = _INIT_DEFAULT,
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ):
         if native_serialization_platforms is not None:
             raise ValueError(
@@ -154,7 +155,7 @@ class JaxLayer(ForeignLayer):
         """Returns whether a training call receives a PRNG key."""
         return "rng" in self.call_arguments
 
-    def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
+    def initialize(self, key: jax.Array, inputs: fk.Tree) -> tuple[Any, Any]:
         """Returns `(params, state)` from `init_fn`."""
         if self.init_fn is None:
             if {"params", "state"} & set(self.call_arguments):
@@ -168,7 +169,12 @@ class JaxLayer(ForeignLayer):
         return self._pair("init_fn", result) if "state" in self.call_arguments else (result, None)
 
     def compute(
-        self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
+        self,
+        params: fk.Tree,
+        state: fk.Tree,
+        key: jax.Array | None,
+        inputs: fk.Tree,
+        training: bool,
     ) -> tuple[Any, Any]:
         """Returns `(outputs, state)` from `call_fn`."""
         if key is not None and self.seed is not None:
@@ -193,7 +199,7 @@ class JaxLayer(ForeignLayer):
                 f"{error}. Name its arguments, in order: {arguments}=('params', 'inputs')."
             ) from error
 
-    def _pair(self, field: str, result: Any) -> tuple[Any, Any]:
+    def _pair(self, field: str, result: fk.Tree) -> tuple[Any, Any]:
         if isinstance(result, tuple) and len(result) == 2:
             return result
         expected = "(outputs, new_state)" if field == "call_fn" else "(params, state)"

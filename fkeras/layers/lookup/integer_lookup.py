@@ -88,7 +88,7 @@ class IntegerLookup(LookupLayer):
 
     # Host
 
-    def _integers(self, data: Any) -> np.ndarray:
+    def _integers(self, data: fk.Tree) -> np.ndarray:
         array = np.asarray(as_data(data, self.where))
         if array.dtype.kind not in "iuf":
             raise TypeError(
@@ -125,7 +125,7 @@ class IntegerLookup(LookupLayer):
         )
         return self._encode_on_host(indices)
 
-    def _invert(self, ids: Any, xp: Any) -> Any:
+    def _invert(self, ids: fk.Leaf, xp: Any) -> Any:
         assert self.oov_token is not None  # `__post_init__` requires the token with invert=True
         values = np.array(self._tokens and self.get_vocabulary(), "int64")
         all_values = np.append(values, self.oov_token)
@@ -142,7 +142,7 @@ class IntegerLookup(LookupLayer):
         in_range = (ids >= 0) & (ids < len(values))
         return xp.where(in_range, xp.asarray(values)[xp.where(in_range, ids, 0)], oov)
 
-    def documents(self, batch: Any, whole: bool) -> Iterable[list[int]]:
+    def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[int]]:
         array = self._integers(batch)
         rows = array.reshape(array.shape if array.ndim > 1 else (-1, 1) if whole else (1, -1))
         return [row.ravel().tolist() for row in rows]

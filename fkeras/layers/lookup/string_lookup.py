@@ -119,7 +119,7 @@ class StringLookup(LookupLayer):
     def call(self, x: jax.Array) -> jax.Array:
         raise self.no_strings_here()
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: fk.Field) -> Any:
         data = as_data(value, self.where)
         # copying device indices to the host is fine: the resulting strings exist only there
         on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)
@@ -156,7 +156,7 @@ class StringLookup(LookupLayer):
         in_range = (ids >= 0) & (ids < len(names))
         return np.where(in_range, names[np.where(in_range, ids, 0)], self.oov_token)
 
-    def documents(self, batch: Any, whole: bool) -> Iterable[list[str]]:
+    def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[str]]:
         array = np.asarray(as_data(batch, self.where))
         texts = np.array(read_strings(array, self.encoding, self.where), object)
         rows = texts.reshape(array.shape if array.ndim > 1 else (-1, 1) if whole else (1, -1))

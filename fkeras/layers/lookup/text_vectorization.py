@@ -122,7 +122,7 @@ class TextVectorization(LookupLayer):
     def call(self, x: jax.Array) -> jax.Array:
         raise self.no_strings_here()
 
-    def tokenize(self, texts: Any) -> list[list[str]]:
+    def tokenize(self, texts: fk.Leaf) -> list[list[str]]:
         """Returns the tokens of each text: standardized, split and joined to n-grams.
 
         Example:
@@ -197,6 +197,6 @@ class TextVectorization(LookupLayer):
             )
         return self._encode_on_host(padded)
 
-    def documents(self, batch: Any, whole: bool) -> Iterable[list[str]]:
+    def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[str]]:
         array = np.asarray(as_data(batch, self.where))
         return self.tokenize(array[:, None] if whole and array.ndim == 1 else array)

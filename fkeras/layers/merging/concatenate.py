@@ -82,7 +82,7 @@ class Concatenate(fk.Layer):
             del config["masks"]
         return config
 
-    def forward(self, context: fk.Context, *inputs: Any) -> fk.Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree) -> fk.Output:
         tensors = check_list(self.where, inputs)
         axis = check_concatenate(self.where, tensors, self.axis)
         value = jnp.concatenate(with_common_dtype(tensors), axis=axis)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +56,7 @@ _axis = fk.integer()
 _pair = fk.several(_axis, "an axis, or a pair with one axis of each tensor", single=True)
 
 
-def _axes(value: Any) -> int | tuple[int, int]:
+def _axes(value: fk.Field) -> int | tuple[int, int]:
     axes = _pair(value)
     is_single = _axis.accepts(value)
     if not is_single and len(axes) != 2:
@@ -99,7 +99,7 @@ class Dot(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
 
-    def forward(self, context: fk.Context, *inputs: Any) -> fk.Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree) -> fk.Output:
         x, y = tensors = check_list(self.where, inputs, 2)
         # one axis means the same axis of both tensors
         first, second = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)

@@ -143,7 +143,7 @@ class Merge(fk.Layer):
             del config["masks"]
         return config
 
-    def forward(self, context: fk.Context, *inputs: Any) -> fk.Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree) -> fk.Output:
         tensors = check_list(self.where, inputs, self.count)
         check_broadcast(self.where, tensors)
         masks = check_masks(self.where, context.mask, len(tensors))

@@ -12,23 +12,18 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
-from fkeras.nn.normalization import (
-    batch_normalization,
-    moments,
-    moving_average,
-    renorm_correction,
-)
+from fkeras.nn.normalization import batch_normalization, moments, moving_average, renorm_correction
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.numerics.dtypes import wide_dtype
 
 _one_axis = fk.integer(hint="Give the feature axis: -1, or 1 for channels first.")
 
 
-def _axis(value: Any) -> int:
+def _axis(value: fk.Field) -> int:
     return _one_axis(value[0] if isinstance(value, list | tuple) and len(value) == 1 else value)
 
 
-def _unsynchronized(value: Any) -> bool:
+def _unsynchronized(value: fk.Field) -> bool:
     if fk.boolean(value):
         raise ValueError(
             "expected False, received True. Leave it out: under jax.jit, the statistics of a "
@@ -37,7 +32,7 @@ def _unsynchronized(value: Any) -> bool:
     return False
 
 
-def _clipping(value: Any) -> Mapping[str, float]:
+def _clipping(value: fk.Field) -> Mapping[str, float]:
     names = ("rmin", "rmax", "dmax")
     if value is not None and not isinstance(value, Mapping):
         raise TypeError(
@@ -60,7 +55,7 @@ def _clipping(value: Any) -> Mapping[str, float]:
     return value
 
 
-def _initializer(value: Any) -> Any:
+def _initializer(value: fk.Field) -> Any:
     """Converts an initializer, and rejects None, because no default would replace it."""
     if value is None:
         raise ValueError("expected an initializer, received None. For example: 'zeros'.")

@@ -91,7 +91,7 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
     return mean, squares / count
 
 
-def _sums(x: Any, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _sums(x: fk.Tree, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the mean of a batch, and the sum of squared differences from it, in float64."""
     if isinstance(x, jax.Array):  # computes on the array's device, without a copy to the host
         wide = x.astype(wide_dtype(x.dtype))
@@ -119,7 +119,7 @@ _axes = fk.axes(
 )
 
 
-def _axis(value: Any) -> tuple[int, ...]:
+def _axis(value: fk.Field) -> tuple[int, ...]:
     axis = () if isinstance(value, list | tuple) and not value else _axes(value)
     return () if axis is None else (axis,) if isinstance(axis, int) else axis
 
@@ -129,7 +129,7 @@ _number = fk.numeric(
 )
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: fk.Field) -> Any:
     values = _number(value)
     return None if values is None else np.asarray(getattr(values, "array", values)).tolist()
 
@@ -203,11 +203,11 @@ class Normalization(fk.Layer):
             )
         self._check_representable(self.mean, self.variance)
 
-    def _check_representable(self, mean: Any, variance: Any) -> None:
+    def _check_representable(self, mean: fk.Leaf, variance: fk.Leaf) -> None:
         wide = wide_dtype(self.policy.compute_dtype)
         check_representable(self.where, wide, mean=mean, variance=variance)
 
-    def adapt(self, data: Any) -> Self:
+    def adapt(self, data: fk.Tree) -> Self:
         """Returns the layer with the mean and variance of `data` as configuration.
 
         Args:

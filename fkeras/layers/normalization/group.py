@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
+from fkeras.layers.normalization.layer import ScaleAndShift
 from fkeras.nn.normalization import group_normalization
 
 _axis = fk.either(
@@ -17,7 +18,25 @@ _axis = fk.either(
 )
 
 
-class GroupNormalization(fk.Layer):
+class _Groups(fk.Layer):
+    """Groups of channels, the first arguments of `GroupNormalization`."""
+
+    groups: fk.Integer = fk.option(
+        default=32,
+        convert=fk.integer(
+            minimum=1,
+            also=(-1,),
+            hint=(
+                "-1 means one group per channel; otherwise give a divisor of the number of "
+                "channels."
+            ),
+        ),
+    )
+    axis: fk.Integer = fk.option(default=-1, convert=_axis)
+    epsilon: fk.Real = fk.option(default=1e-3, convert=fk.real(minimum=0))
+
+
+class GroupNormalization(ScaleAndShift, _Groups):
     """Normalizes groups of a sample's channels to mean 0 and variance 1, then scales and shifts.
 
     Unlike batch normalization, the result does not depend on other samples. One group is layer
@@ -28,7 +47,7 @@ class GroupNormalization(fk.Layer):
     Args:
         groups: number of groups, a divisor of the number of channels; -1 for one group per channel.
         axis: the channel axis.
-        Other arguments: those of `LayerNormalization`.
+        epsilon: added to the variance.
 
     Shapes:
         (b, ..., c) -> (b, ..., c); gamma and beta (c,).
@@ -47,38 +66,12 @@ class GroupNormalization(fk.Layer):
         Wu and He, 2018, Group normalization, https://arxiv.org/abs/1803.08494
     """
 
-    groups: fk.Integer = fk.option(
-        default=32,
-        convert=fk.integer(
-            minimum=1,
-            also=(-1,),
-            hint=(
-                "-1 means one group per channel; otherwise give a divisor of the number of "
-                "channels."
-            ),
-        ),
-    )
-    axis: fk.Integer = fk.option(default=-1, convert=_axis)
-    epsilon: fk.Real = fk.option(default=1e-3, convert=fk.real(minimum=0))
-    center: bool = fk.option(default=True, convert=fk.boolean)
-    scale: bool = fk.option(default=True, convert=fk.boolean)
-    beta_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
-    gamma_initializer: fk.Initializer = fk.option(default="ones", convert=fk.initializers.get)
-    beta_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    gamma_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    beta_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-    gamma_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-
     gamma: jax.Array | None = fk.weight(axes="c")
     beta: jax.Array | None = fk.weight(axes="c")
 
     @property
     def axis_names(self) -> fk.AxisNames:
         return fk.AxisNames()
-
-    supports_masking: ClassVar[bool] = True
-    # gamma, beta and the statistics remain float32
-    autocast: ClassVar[bool] = False
 
     @property
     def input_spec(self) -> fk.InputSpec:

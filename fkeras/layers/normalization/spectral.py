@@ -66,7 +66,7 @@ class SpectralNormalization(Wrapper):
     def stateful(self) -> bool:
         return True
 
-    def init_state(self, *specs: Any) -> dict[str, Any]:
+    def init_state(self, *specs: fk.Tree) -> dict[str, Any]:
         """Returns the initial vector, always the same values.
 
         Any vector that is not orthogonal to the singular vector converges.
@@ -87,7 +87,7 @@ class SpectralNormalization(Wrapper):
             del config["always"]
         return config
 
-    def forward(self, context: fk.Context, *inputs: Any, **options: Any) -> fk.Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         if not context.training and not self.always:
             return super().forward(context, *inputs, **options)
         name = self._kernel_name(self.layer)

@@ -51,6 +51,9 @@ class _Windows1D(OverSequences):
 
     Args of the family:
         output_size: number `n` of windows.
+
+    Shapes of the family:
+        (b, t, c) -> (b, n, c).
     """
 
     output_size: fk.Sizes = fk.option(convert=fk.sizes(1))
@@ -61,6 +64,9 @@ class _Windows2D(OverImages):
 
     Args of the family:
         output_size: numbers `n` and `m` of windows along height and width; one integer sets both.
+
+    Shapes of the family:
+        (b, h, w, c) -> (b, n, m, c).
     """
 
     output_size: fk.Sizes = fk.option(convert=fk.sizes(2))
@@ -71,6 +77,9 @@ class _Windows3D(OverVolumes):
 
     Args of the family:
         output_size: numbers of windows along the three axes; one integer sets all.
+
+    Shapes of the family:
+        (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).
     """
 
     output_size: fk.Sizes = fk.option(convert=fk.sizes(3))
@@ -80,9 +89,6 @@ class AdaptiveAveragePooling1D(_Windows1D, _AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of a sequence.
 
     Integers become floats. An axis of length 0 gives 0.
-
-    Shapes:
-        (b, t, c) -> (b, n, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -96,9 +102,6 @@ class AdaptiveAveragePooling2D(_Windows2D, _AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of an image.
 
     Integers become floats. An axis of length 0 gives 0.
-
-    Shapes:
-        (b, h, w, c) -> (b, n, m, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -114,9 +117,6 @@ class AdaptiveAveragePooling3D(_Windows3D, _AdaptiveAveragePooling):
 
     Integers become floats. An axis of length 0 gives 0.
 
-    Shapes:
-        (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.arange(64.0).reshape(1, 4, 4, 4, 1)
@@ -131,9 +131,6 @@ class AdaptiveMaxPooling1D(_Windows1D, _AdaptiveMaxPooling):
 
     An axis of length 0 gives 0.
 
-    Shapes:
-        (b, t, c) -> (b, n, c).
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.arange(6.0).reshape(1, 6, 1)
@@ -146,9 +143,6 @@ class AdaptiveMaxPooling2D(_Windows2D, _AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of an image.
 
     An axis of length 0 gives 0.
-
-    Shapes:
-        (b, h, w, c) -> (b, n, m, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -163,9 +157,6 @@ class AdaptiveMaxPooling3D(_Windows3D, _AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of a volume.
 
     An axis of length 0 gives 0.
-
-    Shapes:
-        (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -73,6 +73,9 @@ class _Windows1D(OverSequences):
 
     Args of the family:
         pool_size: length of the window.
+
+    Shapes of the family:
+        (b, t, c) -> (b, t2, c).
     """
 
     pool_size: fk.Sizes = fk.option(default=2, convert=fk.sizes(1))
@@ -84,6 +87,9 @@ class _Windows2D(OverImages):
 
     Args of the family:
         pool_size: height and width of the window; one integer sets both.
+
+    Shapes of the family:
+        (b, h, w, c) -> (b, h2, w2, c).
     """
 
     pool_size: fk.Sizes = fk.option(default=2, convert=fk.sizes(2))
@@ -95,6 +101,9 @@ class _Windows3D(OverVolumes):
 
     Args of the family:
         pool_size: sizes of the window along the three axes; one integer sets all.
+
+    Shapes of the family:
+        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
     """
 
     pool_size: fk.Sizes = fk.option(default=2, convert=fk.sizes(3))
@@ -103,9 +112,6 @@ class _Windows3D(OverVolumes):
 
 class MaxPooling1D(_Windows1D, _MaxPooling):
     """Takes the largest value of each window of a sequence.
-
-    Shapes:
-        (b, t, c) -> (b, t2, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -118,9 +124,6 @@ class MaxPooling1D(_Windows1D, _MaxPooling):
 class MaxPooling2D(_Windows2D, _MaxPooling):
     """Takes the largest value of each window of an image.
 
-    Shapes:
-        (b, h, w, c) -> (b, h2, w2, c).
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.arange(16.0).reshape(1, 4, 4, 1)
@@ -132,9 +135,6 @@ class MaxPooling2D(_Windows2D, _MaxPooling):
 
 class MaxPooling3D(_Windows3D, _MaxPooling):
     """Takes the largest value of each window of a volume.
-
-    Shapes:
-        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -150,9 +150,6 @@ class AveragePooling1D(_Windows1D, _AveragePooling):
 
     With padding "same", the mean excludes padded cells. Integers become floats.
 
-    Shapes:
-        (b, t, c) -> (b, t2, c).
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.arange(4.0).reshape(1, 4, 1)
@@ -165,9 +162,6 @@ class AveragePooling2D(_Windows2D, _AveragePooling):
     """Takes the mean of each window of an image.
 
     With padding "same", the mean excludes padded cells. Integers become floats.
-
-    Shapes:
-        (b, h, w, c) -> (b, h2, w2, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -182,9 +176,6 @@ class AveragePooling3D(_Windows3D, _AveragePooling):
     """Takes the mean of each window of a volume.
 
     With padding "same", the mean excludes padded cells. Integers become floats.
-
-    Shapes:
-        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -65,12 +65,12 @@ class CategoryEncoding(fk.Layer):
 
     def apply(
         self,
-        *inputs: Any,
+        *inputs: fk.Tree,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
         key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
+        mask: fk.Tree = None,
+        **options: fk.Option,
     ) -> fk.Output:
         """Returns the `Output` of the layer; converts lists to arrays and checks concrete ids."""
         if not symbolic_arguments(inputs, options, mask):
@@ -85,7 +85,7 @@ class CategoryEncoding(fk.Layer):
         """Number of ids; `fit` and `predict` check their inputs against this number."""
         return self.num_tokens
 
-    def _check_range(self, ids: Any) -> None:
+    def _check_range(self, ids: fk.Leaf) -> None:
         is_concrete = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, Tracer)
         if not is_concrete or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
             return

@@ -22,7 +22,7 @@ _numbers = fk.several(
 )
 
 
-def _boundaries(value: Any) -> Any:
+def _boundaries(value: fk.Field) -> Any:
     numbers = _numbers(value)
     if numbers is not None and any(b < a for a, b in itertools.pairwise(numbers)):
         raise ValueError(
@@ -89,7 +89,7 @@ class Discretization(fk.Layer):
                 "number of bins and then `layer = layer.adapt(data)`."
             )
 
-    def adapt(self, data: Any, steps: int | None = None) -> Self:
+    def adapt(self, data: fk.Tree, steps: int | None = None) -> Self:
         """Returns a copy whose bins contain approximately equal numbers of values.
 
         Args:
@@ -122,12 +122,12 @@ class Discretization(fk.Layer):
 
     def apply(
         self,
-        *inputs: Any,
+        *inputs: fk.Tree,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
         key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
+        mask: fk.Tree = None,
+        **options: fk.Option,
     ) -> fk.Output:
         """Returns the `Output` of the layer; converts lists to arrays."""
         if not symbolic_arguments(inputs, options, mask):

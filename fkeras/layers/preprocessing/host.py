@@ -17,7 +17,7 @@ from fkeras.engine.call.node import symbolic_arguments
 from fkeras.layers.common import authoring as fk
 
 
-def as_data(value: Any, where: str) -> Any:
+def as_data(value: fk.Field, where: str) -> Any:
     """Converts host data to a NumPy array; returns device arrays and symbolic tensors unchanged.
 
     NumPy arrays are converted to native byte order.
@@ -50,7 +50,7 @@ def as_data(value: Any, where: str) -> Any:
     return fk.plain(np.asarray(value), where) if array else value
 
 
-def encoding_name(value: Any) -> str:
+def encoding_name(value: fk.Field) -> str:
     """Accepts the name of a text encoding that Python has.
 
     Example:
@@ -105,22 +105,22 @@ class HostLayer(fk.Layer):
     autocast: ClassVar[bool] = False
     reads_strings: ClassVar[bool] = True
 
-    def on_host(self, x: Any) -> np.ndarray:
+    def on_host(self, x: fk.Tree) -> np.ndarray:
         """Returns the layer's value for NumPy data."""
         raise NotImplementedError
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: fk.Field) -> Any:
         """Converts an input to the data that the layer computes on."""
         return as_data(value, self.where)
 
     def apply(
         self,
-        *inputs: Any,
+        *inputs: fk.Tree,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
         key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
+        mask: fk.Tree = None,
+        **options: fk.Option,
     ) -> fk.Output:
         """Returns the `Output` of the layer, computed on the host for host data."""
         if not symbolic_arguments(inputs, options, mask):
@@ -130,7 +130,7 @@ class HostLayer(fk.Layer):
                 return self._apply_on_host(inputs, mask, options)
         return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
 
-    def _apply_on_host(self, inputs: tuple, mask: Any, options: Mapping[str, Any]) -> fk.Output:
+    def _apply_on_host(self, inputs: tuple, mask: fk.Tree, options: Mapping[str, Any]) -> fk.Output:
         if mask is not None:
             fk.Context(mask=mask).run(self, *inputs)  # raises the usual error for masks
         if len(inputs) != 1 or options:

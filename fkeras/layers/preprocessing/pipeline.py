@@ -10,7 +10,7 @@ from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.wrapper import wrapped_layer
 
 
-def _layers(value: Any) -> tuple[fk.Layer, ...]:
+def _layers(value: fk.Field) -> tuple[fk.Layer, ...]:
     if not isinstance(value, list | tuple):
         raise TypeError(
             f"Pipeline: layers: expected a list of layers, received {type(value).__name__}. Write "
@@ -62,7 +62,7 @@ class Pipeline(fk.Layer):
     def stateful(self) -> bool:
         return any(layer.stateful for layer in self.layers)
 
-    def build(self, key: jax.Array, x: Any) -> Self:
+    def build(self, key: jax.Array, x: fk.Tree) -> Self:
         built = []
         for index, layer in enumerate(self.layers):
             if not layer.built:
@@ -70,7 +70,7 @@ class Pipeline(fk.Layer):
             built.append(layer)
         return self.replace(layers=tuple(built))
 
-    def init_state(self, x: Any) -> dict[str, Any]:
+    def init_state(self, x: fk.Tree) -> dict[str, Any]:
         states = {
             f"layers/{index}": layer.init_state(self._spec_at(index, x))
             for index, layer in enumerate(self.layers)
@@ -78,7 +78,7 @@ class Pipeline(fk.Layer):
         }
         return {name: state for name, state in states.items() if state}
 
-    def forward(self, context: fk.Context, x: Any) -> fk.Output:
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         mask, state, losses, metrics = context.mask, dict(context.state), [], {}
         has_changed = False
         for index, layer in enumerate(self.layers):
@@ -92,7 +92,7 @@ class Pipeline(fk.Layer):
                 state[name], has_changed = out.updates, True
         return fk.Output(x, state if has_changed else {}, tuple(losses), metrics, mask)
 
-    def _spec_at(self, index: int, x: Any) -> Any:
+    def _spec_at(self, index: int, x: fk.Tree) -> Any:
         """Returns the input spec of layer `index` for the pipeline's input `x`."""
         if index == 0:
             return x

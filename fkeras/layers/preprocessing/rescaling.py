@@ -7,13 +7,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import check_representable
 from fkeras.nn.numerics.axes import format_shape
 
 
-def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> jax.Array:
+def rescale(
+    x: jax.Array, scale: fk.Leaf, offset: fk.Leaf = 0.0, dtype: DTypeLike | None = None
+) -> jax.Array:
     """Computes `x * scale + offset`.
 
     Args:
@@ -28,7 +31,7 @@ def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> j
     """
     dtype = jnp.dtype(dtype or "float32")
 
-    def fitted(value: Any) -> jax.Array:
+    def fitted(value: fk.Field) -> jax.Array:
         array = jnp.asarray(np.asarray(value), dtype)
         return jnp.reshape(array, (1,) * (x.ndim - array.ndim) + array.shape)
 
@@ -38,7 +41,7 @@ def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> j
 _number = fk.numeric(hint="For bytes to [0, 1]: Rescaling(1 / 255).")
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: fk.Field) -> Any:
     values = _number(value)
     array = np.asarray(getattr(values, "array", values))
     if array.size == 0:

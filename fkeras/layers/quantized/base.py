@@ -9,17 +9,17 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 
-from fkeras.engine.config.quantized_policy import quantization as quantization_of
+from fkeras.engine.config.policy_maps import quantization as quantization_of
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.layers.common import authoring as fk
 from fkeras.quantizers import Float8QuantizationConfig, get, policy_config
 
 
-def _placed(array: Any) -> Any:
+def _placed(array: fk.Leaf) -> Any:
     return jax.device_put(array) if isinstance(array, np.ndarray) else array
 
 
-def _unbuilt(value: Any) -> Any:
+def _unbuilt(value: fk.Field) -> Any:
     if not isinstance(value, fk.Layer):
         received = value.__name__ if isinstance(value, type) else type(value).__name__
         raise ValueError(
@@ -141,7 +141,7 @@ class Quantized(fk.Layer):
         """Projection of the bias after each update."""
         return self.layer.bias_constraint
 
-    def build(self, key: jax.Array, *specs: Any) -> Self:
+    def build(self, key: jax.Array, *specs: fk.Tree) -> Self:
         layer = self.floating().build(key, *specs)
         # a ShapeKey only evaluates shapes: quantize abstractly, without computing codes
         if not isinstance(key, fk.ShapeKey):
@@ -158,22 +158,22 @@ class Quantized(fk.Layer):
         """Returns the float layer with the dequantized weights."""
         raise NotImplementedError
 
-    def _coded(self, **weights: Any) -> Any:
+    def _coded(self, **weights: fk.Leaf) -> Any:
         """Returns a copy with these weights, placed on the device."""
         return self.replace(**jax.tree.map(_placed, weights), _built=True)
 
     @classmethod
-    def of(cls, layer: Any, quantization: Any) -> Any:
+    def of(cls, layer: fk.Layer, quantization: fk.Json) -> Any:
         """Quantizes a built layer."""
         return cls.kind_for(quantization)(layer, quantization).encode(layer)
 
     @classmethod
-    def kind_for(cls, quantization: Any) -> Any:
+    def kind_for(cls, quantization: fk.Json) -> Any:
         """Returns the class that supports the mode: this class or a sibling."""
         classes = (cls, *cls.siblings)
         return next((k for k in classes if quantization.mode in k.modes), cls)
 
-    def floating(self, **weights: Any) -> Any:
+    def floating(self, **weights: fk.Leaf) -> Any:
         """Returns the float layer with this layer's name, trainability, dtype, and the weights."""
         marks = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
         return self.layer.replace(**weights, **marks, _built=bool(weights))

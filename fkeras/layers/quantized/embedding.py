@@ -16,11 +16,7 @@ from fkeras.layers.core.masking import both_masks
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding, soft_cap
 from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.products import arrange, integer_product, rounded_product
-from fkeras.quantizers import (
-    abs_max_quantize_grouped_with_zero_point,
-    pack_int4,
-    unpack_int4,
-)
+from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4, unpack_int4
 from fkeras.quantizers.codes import dequantize_groups
 
 
@@ -71,7 +67,7 @@ class QuantizedEmbedding(Quantized):
         """Number of ids; `fit` and `predict` check their inputs against this number."""
         return self.layer.input_dim
 
-    def apply(self, *inputs: Any, **options: Any) -> fk.Output:
+    def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects concrete ids with fractions."""
         for ids in () if options.get("reverse") else inputs:
             reject_fractions(ids, self.where)
@@ -101,7 +97,7 @@ class QuantizedEmbedding(Quantized):
         codes, scale = self.quantization.coder(matrix, axis=0)
         return codes if self.quantization.mode == "int8" else pack_int4(codes), scale[0], None
 
-    def _floats(self, codes: jax.Array, scale: jax.Array, zero: Any) -> jax.Array:
+    def _floats(self, codes: jax.Array, scale: jax.Array, zero: fk.Leaf) -> jax.Array:
         """Dequantizes vectors, given codes (..., d)."""
         dtype = self.policy.compute_dtype
         if self.quantization.mode == "int4":

@@ -10,8 +10,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.config.policy_maps import policy_at
-from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.config.policy_maps import policy_at, quantization
 from fkeras.engine.config.serialization import serialize
 from fkeras.layers.common import authoring as fk
 from fkeras.quantizers import get, policy_config
@@ -28,7 +27,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
 )
 
 
-def quantization_of(value: Any) -> fk.FrozenDict | None:
+def quantization_of(value: fk.Field) -> fk.FrozenDict | None:
     """Converts a configuration for all projections, or a dictionary, to one configuration each.
 
     Example:
@@ -47,7 +46,7 @@ def quantization_of(value: Any) -> fk.FrozenDict | None:
     return fk.FrozenDict({name: get(config) for name, config in modes.items()})
 
 
-def dtypes_of(value: Any) -> fk.FrozenDict | None:
+def dtypes_of(value: fk.Field) -> fk.FrozenDict | None:
     """Converts a dictionary to dtype policies by projection.
 
     Example:
@@ -151,5 +150,5 @@ def _read_float_map(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "dtype": layer_dtype, "projection_dtypes": differing or None}
 
 
-def _differ(first: Any, second: Any) -> bool:
+def _differ(first: fk.Json, second: fk.Json) -> bool:
     return fk.get_policy(first) != fk.get_policy(second)

@@ -55,11 +55,11 @@ class Recurrent(fk.Layer):
     #: the cell of Keras's layer, for which a policy map may contain a separate dtype policy
     cell_class: ClassVar[str | None] = None
 
-    def zero_states(self, batch: Any) -> list:
+    def zero_states(self, batch: fk.Tree) -> list:
         """Returns the states before the first step, in the compute dtype."""
         raise NotImplementedError(f"{self.where}: has no zero_states. Use RNN(cell).")
 
-    def first_states(self, x: Any) -> list:
+    def first_states(self, x: fk.Tree) -> list:
         """Returns `zero_states` for sequences of the shape of `x`, an array or a spec."""
         return self.zero_states(x.shape[0])
 
@@ -113,11 +113,13 @@ class Recurrent(fk.Layer):
             )
         return as_state(self.first_states(x), self.policy.variable_dtype)
 
-    def reset_state(self, state: Any) -> dict[str, Any]:
+    def reset_state(self, state: fk.Tree) -> dict[str, Any]:
         """Returns the state before the first call: zeros of the same shapes as `state`."""
         return jax.tree.map(jnp.zeros_like, state)
 
-    def forward(self, context: fk.Context, x: jax.Array, *, initial_state: Any = None) -> fk.Output:
+    def forward(
+        self, context: fk.Context, x: jax.Array, *, initial_state: fk.Tree = None
+    ) -> fk.Output:
         self._check_length(context, x)
         zeros = self.first_states(x)
         # an explicit initial state takes precedence over a stored carry, as in Keras
@@ -163,6 +165,6 @@ class Recurrent(fk.Layer):
             )
 
 
-def first_state(states: Any) -> jax.Array:
+def first_state(states: fk.Tree) -> jax.Array:
     """Returns the first state, which equals the last output in SimpleRNN, LSTM and GRU."""
     return states[0]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from fkeras.engine.config.policy_maps import policy_at
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -98,7 +99,7 @@ class Bidirectional(fk.Layer):
         *,
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ):
         _check_layer("layer", layer)
         # Keras stores the two layers under these prefixed names
@@ -165,11 +166,13 @@ class Bidirectional(fk.Layer):
         }
         return states if any(states.values()) else {}
 
-    def reset_state(self, state: Any) -> dict[str, Any]:
+    def reset_state(self, state: fk.Tree) -> dict[str, Any]:
         """Returns the initial state: zeros of the same shapes as `state`."""
         return jax.tree.map(jnp.zeros_like, state)
 
-    def forward(self, context: fk.Context, x: jax.Array, *, initial_state: Any = None) -> fk.Output:
+    def forward(
+        self, context: fk.Context, x: jax.Array, *, initial_state: fk.Tree = None
+    ) -> fk.Output:
         # Keras's order of initial_state: first the forward layer's half, then the backward's
         forward_states, backward_states = self._halves(initial_state)
         mask = context.mask
@@ -213,7 +216,7 @@ class Bidirectional(fk.Layer):
             mask=masks,
         )
 
-    def _halves(self, initial_state: Any) -> tuple[dict, dict]:
+    def _halves(self, initial_state: fk.Tree) -> tuple[dict, dict]:
         if initial_state is None:
             return {}, {}
         if not isinstance(initial_state, list | tuple) or len(initial_state) % 2:
@@ -250,11 +253,11 @@ class Bidirectional(fk.Layer):
         return cls(**{key: fk.decode(value, custom_objects) for key, value in fields.items()})
 
 
-def _split(value: Any, has_state: bool) -> tuple[Any, tuple]:
+def _split(value: fk.Field, has_state: bool) -> tuple[Any, tuple]:
     return (value[0], tuple(value[1:])) if has_state else (value, ())
 
 
-def _check_layer(argument: str, layer: Any) -> None:
+def _check_layer(argument: str, layer: fk.Layer) -> None:
     check_not_keras(layer, f"Bidirectional: {argument}")
     needed = (*_SHARED, "go_backwards")
     missing = (
@@ -268,7 +271,7 @@ def _check_layer(argument: str, layer: Any) -> None:
         )
 
 
-def _check_pair(forward: Any, backward: Any) -> None:
+def _check_pair(forward: fk.Tree, backward: fk.Tree) -> None:
     if forward.go_backwards == backward.go_backwards:
         raise ValueError(
             "Bidirectional: expected layers of opposite directions, received "

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
+from fkeras.layers.common.arguments import seeded_key
 from fkeras.layers.common.axis_roles import window_letters
 from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
@@ -114,7 +115,7 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
             return layer
         return layer.replace(bias=open_forget_gate(key, layer.bias, f))
 
-    def first_states(self, x: Any) -> list[jax.Array]:
+    def first_states(self, x: fk.Tree) -> list[jax.Array]:
         """Returns zeros of the shape of a step's convolution, for h and c."""
         dims = tuple(x.shape)
         if any(d is None for d in dims[2:]):
@@ -161,7 +162,7 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
         """Draws the dropout masks of the four gates for a step and for the state; or None."""
         if not context.training or (self.dropout == 0 and self.recurrent_dropout == 0):
             return None, None
-        key = context.key if self.seed is None else fk.subkey(context.key, self.seed)
+        key = seeded_key(context, self.seed)
 
         def draw(name: str, rate: float, shape: tuple) -> jax.Array | None:
             if rate == 0:

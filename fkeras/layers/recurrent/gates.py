@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.layers.common import authoring as fk
+from fkeras.layers.common.arguments import seeded_key
 from fkeras.nn.recurrence import draw_mask
 
 
@@ -29,12 +30,12 @@ def dropout_masks(
     if not context.training or (layer.dropout == 0 and layer.recurrent_dropout == 0):
         return None, None
     # drawn once per sequence, outside of the loop: the same entries are dropped at every step
-    key = context.key if layer.seed is None else fk.subkey(context.key, layer.seed)
+    key = seeded_key(context, layer.seed)
     # Keras's rule: recurrent dropout always draws separately for each gate
     separate = gates > 1 and (layer.implementation == 1 or layer.recurrent_dropout > 0)
     leading_shape = (gates, x.shape[0]) if separate else (x.shape[0],)
 
-    def draw(name: str, rate: float, size: Any) -> jax.Array | None:
+    def draw(name: str, rate: float, size: int) -> jax.Array | None:
         return (
             draw_mask(fk.subkey(key, name), rate, (*leading_shape, size), x.dtype)
             if rate > 0

@@ -30,7 +30,7 @@ class _GRU(Penalties, Kernels, Gates, UnitStep):
     reset_after: bool = fk.option(default=True, convert=fk.boolean)
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def build(self, key: jax.Array, x: fk.SpecLike, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike, states: fk.Tree = None) -> Self:
         u = self.units
         # two biases with reset_after: cuDNN's variant also adds a bias after the recurrent product
         bias = (2, 3 * u) if self.reset_after else (3 * u,)

@@ -36,7 +36,7 @@ class _LSTM(Penalties, ForgetBias, Kernels, Gates, UnitStep):
     def _state_sizes(self) -> list[int]:
         return [self.units, self.units]
 
-    def build(self, key: jax.Array, x: fk.SpecLike, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike, states: fk.Tree = None) -> Self:
         u = self.units
         bias = (4 * u,) if self.use_bias else None
         layer = self.with_weights(

@@ -19,7 +19,7 @@ from fkeras.layers.recurrent.cells import (
 from fkeras.nn.recurrence import Step
 
 
-def _cell(cell: Any) -> fk.Layer:
+def _cell(cell: fk.Layer) -> fk.Layer:
     return (
         StackedRNNCells(tuple(cell))
         if isinstance(cell, list | tuple)
@@ -75,7 +75,7 @@ class RNN(Recurrent):
     def output_of(self) -> Callable[[Any], jax.Array] | None:
         return output_reader(self.cell)
 
-    def zero_states(self, batch: Any) -> list:
+    def zero_states(self, batch: fk.Tree) -> list:
         return first_states(self.cell, batch)
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 
@@ -18,7 +18,7 @@ class _SimpleRNN(Penalties, Kernels, UnitStep):
 
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def build(self, key: jax.Array, x: fk.SpecLike, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike, states: fk.Tree = None) -> Self:
         u = self.units
         bias = (u,) if self.use_bias else None
         return self.with_weights(key, kernel=(x.shape[-1], u), recurrent_kernel=(u, u), bias=bias)

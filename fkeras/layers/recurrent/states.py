@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from fkeras.layers.common import authoring as fk
 
 
-def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.Array]:
+def zero_states(sizes: int | Sequence[int], batch: fk.Tree, dtype: str) -> list[jax.Array]:
     """Returns zeros of shape (b, size) for each size.
 
     Example:
@@ -23,7 +23,7 @@ def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.
     return [jnp.zeros((batch, *shape), dtype) for shape in shapes]
 
 
-def convert_initial_state(where: str, initial_state: Any, like: Any) -> Any:
+def convert_initial_state(where: str, initial_state: fk.Tree, like: fk.Tree) -> Any:
     """Converts the caller's `initial_state` to the structure and dtypes of the layer's states.
 
     Raises:
@@ -50,14 +50,14 @@ def convert_initial_state(where: str, initial_state: Any, like: Any) -> Any:
     return jax.tree.unflatten(structure, arrays)
 
 
-def as_state(states: Any, dtype: str) -> dict[str, jax.Array]:
+def as_state(states: fk.Tree, dtype: str) -> dict[str, jax.Array]:
     """Stores the carry of a stateful layer as its state: a dictionary of arrays."""
     leaves = jax.tree.leaves(states)
     # numbered keys, because the states of nested cells have no names
     return {f"state_{i}": leaf.astype(dtype) for i, leaf in enumerate(leaves)}
 
 
-def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
+def from_state(where: str, state: Mapping[str, jax.Array], like: fk.Tree) -> Any:
     """Restores the states that `as_state` stored, with the structure and dtypes of `like`."""
     expected, structure = jax.tree.flatten(like)
     stored = [state[f"state_{i}"] for i in range(len(expected))]
@@ -68,7 +68,7 @@ def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
     )
 
 
-def _check_batch(where: str, state_name: str, state: Any, expected: Any) -> None:
+def _check_batch(where: str, state_name: str, state: fk.Tree, expected: fk.Tree) -> None:
     b, n = state.shape[0], expected.shape[0]
     # symbolic sizes stand for any batch: only two known sizes can be compared
     if isinstance(b, int) != isinstance(n, int):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -48,21 +48,21 @@ class TimeDistributed(Wrapper):
     def loses_masks(self, masks: Sequence[Any]) -> bool:
         return False
 
-    def build(self, key: jax.Array, x: Any) -> Self:
+    def build(self, key: jax.Array, x: fk.Tree) -> Self:
         if self.layer.built:
             return self
         return self.replace(layer=self.layer.build(fk.subkey(key, "layer"), self._step_spec(x)))
 
-    def init_state(self, x: Any) -> dict[str, Any]:
+    def init_state(self, x: fk.Tree) -> dict[str, Any]:
         inner = self.layer.init_state(self._step_spec(x))
         return {"layer": inner} if inner else {}
 
-    def forward(self, context: fk.Context, x: Any) -> fk.Output:
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         mask = self._checked_mask(context, x)
         state = context.state.get("layer", {})
         time = jax.tree.leaves(x)[0].shape[1]
 
-        def step(x_t: Any, mask_t: Any, index: Any, state: Any) -> fk.Output:
+        def step(x_t: fk.Tree, mask_t: fk.Tree, index: jax.Array, state: fk.Tree) -> fk.Output:
             layer_context = context.child("layer", mask=mask_t, state=state)
             if layer_context.has_key:
                 # the step's index separates the draws of the steps
@@ -78,7 +78,7 @@ class TimeDistributed(Wrapper):
         if not _changes_state(step, steps, state):
             return self._merge(context, self._map(step, steps, state), mask)
 
-        def body(state: Any, inputs: Any) -> Any:
+        def body(state: fk.Tree, inputs: fk.Tree) -> Any:
             x_t, mask_t, index = inputs
             out = step(x_t, mask_t, index, state)
             return {**state, **out.updates}, (out.value, out.mask, out.losses, out.metrics)
@@ -89,8 +89,8 @@ class TimeDistributed(Wrapper):
         value, out_mask = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), outputs[:2])
         return self._merge(context, (value, out_mask, *outputs[2:]), mask, {"layer": state})
 
-    def _map(self, step: Any, steps: tuple, state: Any) -> tuple:
-        def step_outputs(x_t: Any, mask_t: Any, index: Any) -> tuple:
+    def _map(self, step: Callable, steps: tuple, state: fk.Tree) -> tuple:
+        def step_outputs(x_t: fk.Tree, mask_t: fk.Tree, index: jax.Array) -> tuple:
             out = step(x_t, mask_t, index, state)
             return out.value, out.mask, out.losses, out.metrics
 
@@ -98,7 +98,7 @@ class TimeDistributed(Wrapper):
         return jax.vmap(step_outputs, in_axes=(1, 1, 0), out_axes=(1, 1, 0, 0))(*steps)
 
     def _merge(
-        self, context: fk.Context, outputs: tuple, mask: Any, updates: dict | None = None
+        self, context: fk.Context, outputs: tuple, mask: fk.Tree, updates: dict | None = None
     ) -> fk.Output:
         value, out_mask, losses, metrics = outputs
         if context.attached is not None:
@@ -113,7 +113,7 @@ class TimeDistributed(Wrapper):
             mask=out_mask,
         )
 
-    def _step_spec(self, x: Any) -> Any:
+    def _step_spec(self, x: fk.Tree) -> Any:
         def drop_time(spec: fk.Spec) -> fk.Spec:
             if spec.ndim < 3:
                 raise ValueError(
@@ -124,7 +124,7 @@ class TimeDistributed(Wrapper):
 
         return jax.tree.map(drop_time, x, is_leaf=lambda v: isinstance(v, fk.Spec))
 
-    def _checked_mask(self, context: fk.Context, x: Any) -> Any:
+    def _checked_mask(self, context: fk.Context, x: fk.Tree) -> Any:
         mask = context.mask
         for leaf in jax.tree.leaves(x):
             self._step_spec(fk.as_spec(leaf))
@@ -143,11 +143,11 @@ class TimeDistributed(Wrapper):
         return mask
 
 
-def _is_int(value: Any) -> bool:
+def _is_int(value: fk.Field) -> bool:
     return isinstance(value, int)
 
 
-def _changes_state(step: Any, steps: tuple, state: Any) -> bool:
+def _changes_state(step: Callable, steps: tuple, state: fk.Tree) -> bool:
     """Returns whether a step returns updates, which the next step must receive."""
     if not state:
         return False

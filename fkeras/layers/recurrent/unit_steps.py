@@ -8,7 +8,7 @@ order of constructor arguments: `Gates`, `Kernels`, `ForgetBias`, `Penalties`.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
@@ -134,11 +134,11 @@ class UnitCell(UnitStep):
     def output_size(self) -> int:
         return self.units
 
-    def get_initial_state(self, batch_size: Any) -> list[jax.Array]:
+    def get_initial_state(self, batch_size: int | None) -> list[jax.Array]:
         """Returns zeros for a batch of this size."""
         return zero_states(self._state_sizes, batch_size, self.policy.compute_dtype)
 
-    def forward(self, context: fk.Context, x: jax.Array, states: Any) -> fk.Output:
+    def forward(self, context: fk.Context, x: jax.Array, states: fk.Tree) -> fk.Output:
         return fk.Output(self.step_function(context, x)(x, states))
 
 
@@ -151,5 +151,5 @@ class UnitRecurrent(UnitStep, Recurrent):
         axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
         return fk.InputSpec(ndim=3, axes=axes)
 
-    def zero_states(self, batch: Any) -> list[jax.Array]:
+    def zero_states(self, batch: fk.Tree) -> list[jax.Array]:
         return zero_states(self._state_sizes, batch, self.policy.compute_dtype)

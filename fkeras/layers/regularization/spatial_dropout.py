@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
+from fkeras.layers.common.arguments import seeded_key
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.noise import spatial_dropout
 
@@ -47,11 +48,10 @@ class _SpatialDropout(Spatial):
         data_format: str = "channels_last",
     ) -> fk.Output:
         if context.training and self.rate > 0:
-            key = context.key if seed is None else fk.subkey(context.key, seed)
             if not jnp.issubdtype(x.dtype, jnp.floating):
                 # integers cannot hold multiples of `1 / (1 - rate)`
                 x = x.astype(self.policy.compute_dtype)
-            x = spatial_dropout(key, x, self.rate, data_format)
+            x = spatial_dropout(seeded_key(context, seed), x, self.rate, data_format)
         return fk.Output(x, mask=context.mask)
 
 

@@ -7,7 +7,6 @@ caller decides.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,7 +71,7 @@ _sizes = fk.several(
 )
 
 
-def _target_shape(value: Any) -> tuple[int, ...]:
+def _target_shape(value: fk.Field) -> tuple[int, ...]:
     shape = _sizes(value)
     if shape.count(-1) > 1:
         raise ValueError(f"expected {_sizes.expected}, received {value!r}.{_sizes.hint}")
@@ -137,7 +136,7 @@ class Reshape(fk.Layer):
 _order = fk.several(fk.integer(), "each of the axes after the batch once", single=True)
 
 
-def _dims(value: Any) -> tuple[int, ...]:
+def _dims(value: fk.Field) -> tuple[int, ...]:
     dims = _order(value)
     if sorted(dims) != list(range(1, len(dims) + 1)):
         raise ValueError(

@@ -18,7 +18,7 @@ from fkeras.layers.image.common.values import share_range, value_range
 def _checked(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Returns a converter that checks a factor with `rule`, and keeps the factor unchanged."""
 
-    def convert(value: Any) -> Any:
+    def convert(value: fk.Field) -> Any:
         if value is not None:
             rule(value)
         # the field keeps the user's value; the steps convert it again
@@ -75,12 +75,12 @@ class RandomColorJitter(RandomImageLayer):
             if factor is not None
         )
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws the transformation of each step, by the step's name."""
         # keys derived by name: omitting a step does not change the draws of the others
         return {name: step.draw(fk.subkey(key, name), shape) for name, step in self._steps()}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         for name, step in self._steps():
             images = step.transform_images(images, transformation[name])
         return images

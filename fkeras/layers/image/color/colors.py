@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -43,13 +41,13 @@ class RandomHue(RandomImageLayer):
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"factor": (b,)}: the rotation in turns."""
         direction, size = jax.random.split(key)
         signs = jax.random.rademacher(direction, (shape.batch,), "float32")
         return {"factor": signs * uniform(size, (shape.batch,), self.factor) * 0.5}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         factor = jnp.reshape(transformation["factor"], (-1, 1, 1, 1))
         return adjust_hue(images, factor, self.value_range, self.data_format)
 
@@ -85,13 +83,13 @@ class RandomSaturation(RandomImageLayer):
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"factor": (b,)}: the factor of the saturation."""
         factor = uniform(key, (shape.batch,), self.factor)
         # epsilon keeps the result finite for a draw of 1; clipping then gives pure colours
         return {"factor": factor / (1 - factor + _EPSILON)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         amount = jnp.reshape(transformation["factor"], (-1, 1, 1, 1))
         return adjust_saturation(images, amount, self.value_range, self.data_format)
 
@@ -123,11 +121,11 @@ class RandomColorDegeneration(RandomImageLayer):
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"factor": (b, 1, 1, 1)}: the weight of the grayscale image."""
         return {"factor": uniform(key, (shape.batch, 1, 1, 1), self.factor)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         factor = transformation["factor"]
         return degenerate_colors(images, factor, self.value_range, self.data_format)
 
@@ -158,10 +156,10 @@ class RandomGrayscale(RandomImageLayer):
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws which images become grayscale: (b, 1, 1, 1)."""
         return uniform(key, (shape.batch, 1, 1, 1), (0.0, 1.0)) < self.factor
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         # the grayscale image has one channel; `where` broadcasts it to the channels of the image
         return jnp.where(transformation, rgb_to_grayscale(images, self.data_format), images)

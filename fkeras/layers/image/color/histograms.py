@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
@@ -22,9 +22,6 @@ class AutoContrast(ImageLayer):
         data_format: "channels_last" (also None) or "channels_first". (Keras uses the same axes
             for both, which mixes the channels of "channels_first" images.)
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.layers.AutoContrast()(jnp.array([[[50], [100], [75]]])).ravel()
@@ -34,7 +31,7 @@ class AutoContrast(ImageLayer):
     value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return auto_contrast(images, self.value_range, self.data_format)
 
 
@@ -47,9 +44,6 @@ class Equalization(ImageLayer):
     Args:
         bins: number of levels.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.layers.Equalization()(jnp.array([[[10], [11], [12]]])).ravel()
@@ -60,7 +54,7 @@ class Equalization(ImageLayer):
     bins: fk.Integer = fk.option(default=256, convert=fk.integer(minimum=1))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return equalize(images, self.bins, self.value_range, self.data_format)
 
 
@@ -99,7 +93,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
     # images
     casts_images: ClassVar[bool] = False
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         ranges = self.value_range, self.data_format
         return equalize_tiles(images, self.clip_limit, self.tile_grid_size, *ranges).astype(
             images.dtype

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
@@ -21,9 +19,6 @@ class RandomBrightness(RandomImageLayer):
         factor: brightness shift as a fraction of the value range, from -1 (black) to 1 (white): two
             numbers between which each image draws, or one number f for (-f, f).
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors outside of [-1, 1]; in training without a key.
 
@@ -39,19 +34,19 @@ class RandomBrightness(RandomImageLayer):
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"rgb_delta": (b, 1, 1, 1)}: the amount to add."""
         low, high = self.value_range
         return {"rgb_delta": uniform(key, (shape.batch, 1, 1, 1), self.factor) * (high - low)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return adjust_brightness(images, transformation["rgb_delta"], self.value_range)
 
 
 _contrast = factor_range(0, 1)
 
 
-def contrast_range(value: Any) -> tuple[float, float]:
+def contrast_range(value: fk.Field) -> tuple[float, float]:
     """Converts to (lower, upper); a single number f means (f, f)."""
     is_pair = isinstance(value, tuple | list | np.ndarray)
     return _contrast(value if is_pair else (value, value))
@@ -67,9 +62,6 @@ class RandomContrast(RandomImageLayer):
             is (lower, upper), or one number from 0 to 1 for both. (Keras documents this too, but
             implements one number f as (0, f), so that contrast never decreases. Keras reads a
             config written by this layer as this layer does.)
-
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
         ValueError: for factors outside of [0, 1]; in training without a key.
@@ -88,12 +80,12 @@ class RandomContrast(RandomImageLayer):
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"contrast_factor": (b, 1, 1, 1)}: the factor of the contrast."""
         lower, upper = self.factor
         amounts = uniform(key, (shape.batch, 1, 1, 1), (1.0 - lower, 1.0 + upper))
         return {"contrast_factor": amounts}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         amount = transformation["contrast_factor"]
         return adjust_contrast(images, amount, self.value_range, self.data_format)

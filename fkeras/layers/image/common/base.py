@@ -39,13 +39,14 @@ converter `data_format_name`; a random layer also declares the field `seed`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
+from fkeras.layers.common.arguments import seeded_key
 from fkeras.nn.image.boxes import FORMATS
 from fkeras.nn.numerics.axes import format_shape
 
@@ -83,6 +84,9 @@ class ImageLayer(fk.Layer):
         bounding_box_format: format of the boxes, for example "xyxy"; required only if a layer that
             moves boxes receives boxes. Layers that change only colors leave boxes unchanged.
 
+    Shapes of the family:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> from fkeras.layers.image.common.base import ImageLayer
@@ -108,27 +112,27 @@ class ImageLayer(fk.Layer):
 
     # Hooks for subclasses
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         """Returns the new images (b, h2, w2, c2), or with the channels first."""
         return images
 
-    def transform_labels(self, labels: jax.Array, transformation: Any) -> jax.Array:
+    def transform_labels(self, labels: jax.Array, transformation: fk.Tree) -> jax.Array:
         """Returns the new labels of the images."""
         return labels
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         """Returns the new {"boxes": (b, n, 4), "labels": ...}; `shape` is that of the input."""
         return bounding_boxes
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         """Returns the new masks; an override must not blend their values, which are ids."""
         return segmentation_masks
 
-    def forward(self, context: fk.Context, data: Any) -> fk.Output:
+    def forward(self, context: fk.Context, data: fk.Tree) -> fk.Output:
         return fk.Output(self._transformed(data, lambda shape: (True, None)))
 
     def image_shape(self, images: jax.Array) -> ImageShape:
@@ -153,7 +157,7 @@ class ImageLayer(fk.Layer):
             )
         return self.bounding_box_format
 
-    def _transformed(self, data: Any, draw: Any) -> Any:
+    def _transformed(self, data: fk.Tree, draw: Callable) -> Any:
         entries = dict(data) if isinstance(data, Mapping) else {"images": data}
         is_single = self._is_single(entries)
         values = {name: entries[name] for name in _ENTRIES if entries.get(name) is not None}
@@ -203,7 +207,7 @@ class ImageLayer(fk.Layer):
             )
         return len(shape) == 3
 
-    def _check_masks(self, masks: Any, images: jax.Array) -> None:
+    def _check_masks(self, masks: fk.Tree, images: jax.Array) -> None:
         if masks is not None and jnp.ndim(masks) != images.ndim:
             raise ValueError(
                 f"{self.where}: expected segmentation_masks with as many axes as the images, "
@@ -211,7 +215,7 @@ class ImageLayer(fk.Layer):
                 "Masks with one id per pixel need a channel axis of size 1."
             )
 
-    def _checked_boxes(self, value: Any) -> dict[str, jax.Array]:
+    def _checked_boxes(self, value: fk.Field) -> dict[str, jax.Array]:
         is_complete = isinstance(value, Mapping) and "boxes" in value and "labels" in value
         boxes = jnp.asarray(value["boxes"]) if is_complete else None
         if boxes is None or boxes.ndim != 3 or boxes.shape[-1] != 4:
@@ -251,17 +255,16 @@ class RandomImageLayer(ImageLayer):
     # folded into the key of each call; default of a field of the concrete classes
     seed = None
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Returns the random transformation of a batch: a pytree of arrays."""
         raise NotImplementedError(
             f"{self.where}: has no `draw`. Write `def draw(self, key, shape): ...`, which returns "
             "the arrays that the hooks use."
         )
 
-    def forward(self, context: fk.Context, data: Any) -> fk.Output:
+    def forward(self, context: fk.Context, data: fk.Tree) -> fk.Output:
         # inference still casts the images, so that both modes return one dtype
         if not context.training:
             return fk.Output(self._transformed(data, lambda shape: (False, None)))
-        # folding in the seed separates equal layers; the key of the call still changes every step
-        key = context.key if self.seed is None else fk.subkey(context.key, self.seed)
+        key = seeded_key(context, self.seed)
         return fk.Output(self._transformed(data, lambda shape: (True, self.draw(key, shape))))

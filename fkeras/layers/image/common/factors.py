@@ -31,7 +31,7 @@ def factor_range(
     """
     item = fk.real(above=low, maximum=high) if above else fk.real(minimum=low, maximum=high)
 
-    def parse(value: Any) -> Any:
+    def parse(value: fk.Field) -> Any:
         if item.accepts(value):
             size = abs(fk.scalar(value))
             return max(-size, low), size

@@ -6,8 +6,6 @@ the matrix that they compute from a draw; images, masks and boxes all use the sa
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -44,22 +42,25 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
 
     The concrete classes declare the fields `fill_mode`, `interpolation`, `fill_value`, `seed` and
     `data_format`.
+
+    Raises of the family:
+        ValueError: for factors out of range and unknown strings; in training without a key.
     """
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         """Returns the matrices (b, 3, 3) that map points of the new images to the old images."""
         raise NotImplementedError(f"{self.where}: has no `matrix`. Write one of shape (b, 3, 3).")
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return self._warped(images, transformation, self.interpolation)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         # class ids must not be interpolated
         return self._warped(segmentation_masks, transformation, "nearest")
 
-    def _warped(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
+    def _warped(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         matrix = self.matrix(transformation, self.image_shape(images))
         batch, unbatch = as_batch(images, self.data_format)
         # RandomPerspective has no fill_mode, as in Keras
@@ -67,7 +68,7 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
         return unbatch(warp_by_matrix(batch, matrix, interpolation, fill_mode, self.fill_value))
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         matrix = self.matrix(transformation, shape)
         return move_boxes(self, bounding_boxes, shape, lambda boxes: follow(boxes, matrix))
@@ -80,12 +81,6 @@ class RandomTranslation(MatrixLayer):
         height_factor: (lower, upper): downward shift as a fraction of the height, each from -1 to
             1; one number f means (-f, f).
         width_factor: (lower, upper): shift to the right as a fraction of the width.
-
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -102,14 +97,14 @@ class RandomTranslation(MatrixLayer):
     fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"translations": (b, 2)}: pixels to the right and down."""
         down, right = jax.random.split(key)
         dx = uniform(right, (shape.batch,), self.width_factor) * shape.width
         dy = uniform(down, (shape.batch,), self.height_factor) * shape.height
         return {"translations": jnp.stack((dx, dy), axis=-1)}
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         translations = transformation["translations"]
         return translation_matrix(translations[:, 0], translations[:, 1])
 
@@ -123,12 +118,6 @@ class RandomRotation(MatrixLayer):
     Args:
         factor: (lower, upper), counterclockwise in fractions of a full turn, each from -1 to 1; one
             number f means (-f, f).
-
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -146,12 +135,12 @@ class RandomRotation(MatrixLayer):
     fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"angle": (b,)} in degrees."""
         lower, upper = self.factor
         return {"angle": uniform(key, (shape.batch,), (360.0 * lower, 360.0 * upper))}
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         return rotation_matrix(transformation["angle"], shape.height, shape.width)
 
 
@@ -162,12 +151,6 @@ class RandomZoom(MatrixLayer):
         height_factor: (lower, upper), each above -1 and up to 1: relative change of the visible
             height, so that numbers above 0 shrink the image; one number f means (-f, f).
         width_factor: the same for the width; None to use the draw of the height.
-
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -186,7 +169,7 @@ class RandomZoom(MatrixLayer):
     fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"height_zoom": (b, 1), "width_zoom": (b, 1)}: the visible fractions."""
         height_key, width_key = jax.random.split(key)
         height = 1.0 + uniform(height_key, (shape.batch, 1), self.height_factor)
@@ -196,7 +179,7 @@ class RandomZoom(MatrixLayer):
         width = 1.0 + uniform(width_key, (shape.batch, 1), self.width_factor)
         return {"height_zoom": height, "width_zoom": width}
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         height_zoom, width_zoom = (
             transformation[name][:, 0] for name in ("height_zoom", "width_zoom")
         )
@@ -206,7 +189,7 @@ class RandomZoom(MatrixLayer):
 _shear_range = factor_range(0, 1)
 
 
-def _shear(value: Any) -> float | tuple[float, float]:
+def _shear(value: fk.Field) -> float | tuple[float, float]:
     # Keras writes one number as (-f, f), which its own constructor rejects
     if isinstance(value, tuple | list) and len(value) == 2:
         numbers = [v for v in value if isinstance(v, int | float)]
@@ -227,12 +210,6 @@ class RandomShear(MatrixLayer):
             from 0 to 1, or one number f, which means (-f, f).
         y_factor: vertical shift of a column for each column after the first, in the same form.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> layer = fk.layers.RandomShear((1.0, 1.0), fill_mode="constant")
@@ -250,7 +227,7 @@ class RandomShear(MatrixLayer):
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"shear_factor": (b, 2)}: pixels to the left per row, and up per column."""
         side, *keys = jax.random.split(key, 3)
         # one sign for both directions
@@ -261,6 +238,6 @@ class RandomShear(MatrixLayer):
         ]
         return {"shear_factor": jnp.stack(shears, axis=-1)}
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         shears = transformation["shear_factor"]
         return shear_matrix(shears[:, 0], shears[:, 1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -80,11 +78,11 @@ class CenterCrop(ImageLayer):
     width: fk.Integer = fk.option(convert=fk.integer(minimum=1))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return self._cropped(images, "bilinear")
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         return self._cropped(segmentation_masks, "nearest")
 
@@ -94,7 +92,7 @@ class CenterCrop(ImageLayer):
         return _part_as_image(images, part, size, method, self.data_format)
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         size = (self.height, self.width)
         part = middle(shape.height, shape.width, size)
@@ -134,7 +132,7 @@ class RandomCrop(RandomImageLayer):
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws `(top, left)` of the part, two integers; None if the images are too small."""
         rows, columns = shape.height - self.height, shape.width - self.width
         if rows < 0 or columns < 0:
@@ -147,21 +145,21 @@ class RandomCrop(RandomImageLayer):
             for s, last in zip(starts, (rows, columns), strict=True)
         )
 
-    def forward(self, context: fk.Context, data: Any) -> fk.Output:
+    def forward(self, context: fk.Context, data: fk.Tree) -> fk.Output:
         # inference crops too, without a draw: the output has one size in both modes
         if context.training:
             return super().forward(context, data)
         return fk.Output(self._transformed(data, lambda shape: (True, None)))
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return self._cropped(images, transformation, "bilinear")
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         return self._cropped(segmentation_masks, transformation, "nearest")
 
-    def _cropped(self, images: jax.Array, transformation: Any, method: str) -> jax.Array:
+    def _cropped(self, images: jax.Array, transformation: fk.Tree, method: str) -> jax.Array:
         shape, size = self.image_shape(images), (self.height, self.width)
         if transformation is None:
             part = window(shape.height, shape.width, size, crop=True)
@@ -174,7 +172,7 @@ class RandomCrop(RandomImageLayer):
         return unbatch(batch)
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         size = (self.height, self.width)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -69,9 +67,6 @@ class RandomElasticTransform(RandomImageLayer):
         fill_mode: "mirror" (c b | a b c | b a), or a fill mode of `RandomTranslation`.
         value_range: (lowest, highest) value of a pixel.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors out of range and unknown strings; in training without a key.
 
@@ -96,7 +91,7 @@ class RandomElasticTransform(RandomImageLayer):
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"apply_transform": (b,), "dy": (b, h, w), "dx": (b, h, w)}; None for scale 0."""
         if self.scale[1] == 0 or self.factor[1] == 0:
             return None
@@ -114,20 +109,22 @@ class RandomElasticTransform(RandomImageLayer):
         selected = applied(chance, shape.batch, self.factor)
         return {"apply_transform": selected, "dy": dy, "dx": dx}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         if transformation is None:
             return images
         images = self._displaced(images, transformation, self.interpolation)
         return jnp.clip(images, *self.value_range)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         if transformation is None:
             return segmentation_masks
         return self._displaced(segmentation_masks, transformation, "nearest")
 
-    def _displaced(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
+    def _displaced(
+        self, images: jax.Array, transformation: fk.Tree, interpolation: str
+    ) -> jax.Array:
         batch, unbatch = as_batch(images, self.data_format)
         dy, dx = transformation["dy"], transformation["dx"]
         displaced = displace(batch, dy, dx, interpolation, self.fill_mode, self.fill_value)
@@ -136,7 +133,7 @@ class RandomElasticTransform(RandomImageLayer):
         )
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         if transformation is None:
             return bounding_boxes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -22,9 +20,6 @@ class RandomFlip(RandomImageLayer):
     Args:
         mode: "horizontal" (exchanges left and right), "vertical" (exchanges top and bottom), or
             "horizontal_and_vertical".
-
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
         ValueError: for an unknown mode; in training without a key.
@@ -45,7 +40,7 @@ class RandomFlip(RandomImageLayer):
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"vertical": (b,), "horizontal": (b,)}: the images to flip in each direction."""
         vertical_key, horizontal_key = jax.random.split(key)
         no_flips = jnp.zeros((shape.batch,), bool)
@@ -63,7 +58,7 @@ class RandomFlip(RandomImageLayer):
             "horizontal": flips(horizontal_key, "horizontal"),
         }
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         rows, columns, _ = image_axes(images.ndim, self.data_format)
         for direction, axis in (("vertical", rows), ("horizontal", columns)):
             # `where` computes both versions: the program has no branches for single images
@@ -72,12 +67,12 @@ class RandomFlip(RandomImageLayer):
         return images
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         return self.transform_images(segmentation_masks, transformation)
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         vertical, horizontal = (
             transformation[d][:, None, None] for d in ("vertical", "horizontal")

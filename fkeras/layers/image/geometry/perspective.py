@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -27,12 +25,6 @@ class RandomPerspective(MatrixLayer):
         scale: twice the largest fraction by which a coordinate changes, from 0 to 1.
         fill_value: value of pixels outside of the old image.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> x = jnp.ones((2, 8, 8, 1))
@@ -48,7 +40,7 @@ class RandomPerspective(MatrixLayer):
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"apply_perspective": (b,), "start_points", "end_points": both (b, 4, 2)}."""
         apply_key, offset_key = jax.random.split(key)
         # the corners of an image with a width of one pixel would be collinear
@@ -63,7 +55,7 @@ class RandomPerspective(MatrixLayer):
             "end_points": corners + corners * fractions,
         }
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         coefficients = homography(transformation["start_points"], transformation["end_points"])
         selected = transformation["apply_perspective"][:, None, None]
         # the identity matrix leaves the other images unchanged without a branch

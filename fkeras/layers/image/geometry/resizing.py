@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -63,11 +63,11 @@ class Resizing(ImageLayer):
                 "pad_to_aspect_ratio, received both. Cropping leaves nothing to pad: give one."
             )
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return self._resized(images, self.interpolation)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         return self._resized(segmentation_masks, "nearest")
 
@@ -85,7 +85,7 @@ class Resizing(ImageLayer):
         )
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         size = (self.height, self.width)
         part = window(

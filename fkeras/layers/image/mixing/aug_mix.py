@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -87,7 +86,7 @@ class AugMix(RandomImageLayer):
         """Returns the layers to choose from, by name, in the order of `chain_operations`."""
         return operations(self, _NAMES + _MORE_NAMES if self.all_ops else _NAMES)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws the weights, the operation at each position of each chain, and their strengths.
 
         "chain_mixing_weights" has the shape (num_chains,), "weight_sample" (), "chain_operations"
@@ -108,12 +107,12 @@ class AugMix(RandomImageLayer):
             ),
         }
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         mixture = self._mixture(images, transformation, "transform_images")
         return jnp.clip(mixture, *self.value_range)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         masks = segmentation_masks
         if not jnp.issubdtype(masks.dtype, jnp.floating):
@@ -123,7 +122,7 @@ class AugMix(RandomImageLayer):
             masks = masks.astype("float32")
         return self._mixture(masks, transformation, "transform_segmentation_masks")
 
-    def _mixture(self, values: jax.Array, transformation: Any, hook: str) -> jax.Array:
+    def _mixture(self, values: jax.Array, transformation: fk.Tree, hook: str) -> jax.Array:
         branches = [
             _branch(getattr(operation, hook), name) for name, operation in self.operations()
         ]

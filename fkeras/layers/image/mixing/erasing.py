@@ -19,7 +19,7 @@ _paint = fk.either(
 )
 
 
-def _fill_value(value: Any) -> Any:
+def _fill_value(value: fk.Field) -> Any:
     numbers = _paint(value)
     if isinstance(numbers, tuple) and len(numbers) not in (1, 3):
         raise ValueError(
@@ -43,9 +43,6 @@ class RandomErasing(RandomImageLayer):
         data_format: "channels_last" (also None) or "channels_first". (Keras applies three numbers
             along the width of "channels_first" images.)
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors and scales outside of [0, 1], and three numbers for images without
             3 channels; in training without a key.
@@ -68,7 +65,7 @@ class RandomErasing(RandomImageLayer):
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"apply_erasing": (b,), "batch_masks": (b, h, w, 1), "fill_value"}."""
         apply_key, size_key, position_key, fill_key = jax.random.split(key, 4)
         # the scale is an area: its root is a side
@@ -95,7 +92,7 @@ class RandomErasing(RandomImageLayer):
             )
         return fk.align(jnp.atleast_1d(paint), 4, axis)
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         selected = jnp.reshape(transformation["apply_erasing"], (-1, 1, 1, 1))
         paint = transformation["fill_value"].astype(images.dtype)
         return jnp.where(selected & transformation["batch_masks"], paint, images)

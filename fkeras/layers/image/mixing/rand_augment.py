@@ -72,7 +72,7 @@ class RandAugment(RandomImageLayer):
         """Returns the layers to choose from, by name, in the order of `layer_idxes`."""
         return operations(self, _NAMES)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"layer_idxes": (num_ops, b), "transforms": the draws of each operation}."""
         operation_key, strength_key = jax.random.split(key)
         return {
@@ -82,30 +82,30 @@ class RandAugment(RandomImageLayer):
             "transforms": draw_all(self.operations(), strength_key, shape),
         }
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return self._apply(images, transformation, lambda op: op.transform_images)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         return self._apply(
             segmentation_masks, transformation, lambda op: op.transform_segmentation_masks
         )
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         def hook(operation: ImageLayer) -> Callable:
             return lambda boxes, draws: operation.transform_bounding_boxes(boxes, draws, shape)
 
         return self._apply(bounding_boxes, transformation, hook)
 
-    def _apply(self, values: Any, transformation: Any, hook: Callable) -> Any:
+    def _apply(self, values: fk.Tree, transformation: fk.Tree, hook: Callable) -> Any:
         named_layers, draws = self.operations(), transformation["transforms"]
 
         # scan compiles one step for all draws; images select different operations, so each step
         # computes every operation
-        def step(values: Any, indices: jax.Array) -> tuple[Any, None]:
+        def step(values: fk.Tree, indices: jax.Array) -> tuple[Any, None]:
             result = values
             for i, (name, operation) in enumerate(named_layers):
                 new = hook(operation)(values, draws[name])
