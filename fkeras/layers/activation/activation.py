@@ -30,7 +30,7 @@ class Activation(fk.Layer):
     """
 
     # the module, not the class: the name `Activation` is this layer
-    activation: field_types.Activation = fk.option(convert=fk.activations.get)
+    activation: field_types.Activation = fk.option(convert=fk.activation)
 
     supports_masking: ClassVar[bool] = True
 

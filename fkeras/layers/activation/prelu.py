@@ -70,9 +70,9 @@ class PReLU(fk.Layer):
         He et al., 2015, Delving deep into rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    alpha_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
-    alpha_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    alpha_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    alpha_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    alpha_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    alpha_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
     shared_axes: fk.OptionalSizes = fk.option(default=None, convert=_axes)
 
     alpha: jax.Array = fk.weight()

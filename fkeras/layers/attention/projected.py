@@ -87,15 +87,13 @@ class ProjectedAttention(fk.Layer):
     flash_attention: bool | None = fk.option(
         default=None, convert=fk.either(fk.boolean, optional=True)
     )
-    kernel_initializer: fk.Initializer = fk.option(
-        default="glorot_uniform", convert=fk.initializers.get
-    )
-    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
-    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
     use_gate: bool = fk.option(default=False, convert=fk.boolean)
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 

@@ -2,7 +2,8 @@
 
 A layer file imports this module under the name `fk`: `class Dense(fk.Layer)`, `units: fk.Integer =
 fk.option(convert=fk.integer(minimum=1))`. Capital names are types of fields and classes of the
-engine, other names are converters and functions. The functions of arrays that a layer computes are
+engine, other names are converters and functions: `fk.initializer` converts the argument of a field,
+and `fk.initializers` has all initializers. The functions of arrays that a layer computes are
 imported from `fkeras.nn` by name, beside this module.
 """
 
@@ -105,3 +106,9 @@ from fkeras.engine.values.random import shape_zeros as shape_zeros
 from fkeras.engine.values.spec import SpecLike as SpecLike
 from fkeras.engine.values.spec import as_spec as as_spec
 from fkeras.engine.values.spec import canonical_dtype as canonical_dtype
+
+# converters of fields, from a name, a configuration or a function
+activation = activations.get
+constraint = constraints.get
+initializer = initializers.get
+regularizer = regularizers.get

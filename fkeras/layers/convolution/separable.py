@@ -55,22 +55,22 @@ class _SeparableConvolution(Spatial):
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
     dilation_rate: fk.Sizes = fk.option(default=1)
     depth_multiplier: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
-    activation: fk.Activation = fk.option(default=None, convert=fk.activations.get)
+    activation: fk.Activation = fk.option(default=None, convert=fk.activation)
     use_bias: bool = fk.option(default=True, convert=fk.boolean)
     depthwise_initializer: fk.Initializer = fk.option(
-        default="glorot_uniform", convert=fk.initializers.get
+        default="glorot_uniform", convert=fk.initializer
     )
     pointwise_initializer: fk.Initializer = fk.option(
-        default="glorot_uniform", convert=fk.initializers.get
+        default="glorot_uniform", convert=fk.initializer
     )
-    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
-    depthwise_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    pointwise_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    depthwise_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-    pointwise_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    depthwise_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    pointwise_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    depthwise_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    pointwise_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
 
     # Keras's options are `depthwise_initializer` and so on, without the word "kernel"
     depthwise_kernel: jax.Array = fk.weight(prefix="depthwise")

@@ -71,17 +71,15 @@ class Dense(fk.Layer):
     )
 
     units: fk.Integer = fk.option(convert=fk.integer(minimum=1))
-    activation: fk.Activation = fk.option(default=None, convert=fk.activations.get)
+    activation: fk.Activation = fk.option(default=None, convert=fk.activation)
     use_bias: bool = fk.option(default=True, convert=fk.boolean)
-    kernel_initializer: fk.Initializer = fk.option(
-        default="glorot_uniform", convert=fk.initializers.get
-    )
-    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
-    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
 
     kernel: jax.Array = fk.weight(axes="io")
     bias: jax.Array | None = fk.weight(axes="o")

@@ -246,18 +246,16 @@ class EinsumDense(fk.Layer):
 
     equation: str = fk.option(convert=_equation)
     output_shape: fk.Shape = fk.option(convert=_sizes)
-    activation: fk.Activation = fk.option(default=None, convert=fk.activations.get)
+    activation: fk.Activation = fk.option(default=None, convert=fk.activation)
     bias_axes: str | None = fk.option(default=None, convert=fk.text(optional=True))
-    kernel_initializer: fk.Initializer = fk.option(
-        default="glorot_uniform", convert=fk.initializers.get
-    )
-    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
-    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
     activity_regularizer: fk.Regularizer = fk.option(
-        default=None, convert=fk.regularizers.get, kw_only=True
+        default=None, convert=fk.regularizer, kw_only=True
     )
 
     kernel: jax.Array = fk.weight()

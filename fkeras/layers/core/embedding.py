@@ -76,14 +76,12 @@ class Embedding(fk.Layer):
 
     input_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
     output_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
-    embeddings_initializer: fk.Initializer = fk.option(
-        default="uniform", convert=fk.initializers.get
-    )
-    embeddings_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    embeddings_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    embeddings_initializer: fk.Initializer = fk.option(default="uniform", convert=fk.initializer)
+    embeddings_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    embeddings_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
     mask_zero: bool = fk.option(default=False, convert=fk.boolean)
     activity_regularizer: fk.Regularizer = fk.option(
-        default=None, convert=fk.regularizers.get, kw_only=True
+        default=None, convert=fk.regularizer, kw_only=True
     )
 
     embeddings: jax.Array = fk.weight(axes="vd")

@@ -80,18 +80,16 @@ class ReversibleEmbedding(fk.Layer):
     input_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
     output_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
     tie_weights: bool = fk.option(default=True, convert=fk.boolean)
-    embeddings_initializer: fk.Initializer = fk.option(
-        default="uniform", convert=fk.initializers.get
-    )
-    embeddings_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    embeddings_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    embeddings_initializer: fk.Initializer = fk.option(default="uniform", convert=fk.initializer)
+    embeddings_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    embeddings_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
     mask_zero: bool = fk.option(default=False, convert=fk.boolean)
     reverse_dtype: fk.OptionalDTypeName = fk.option(default=None, convert=_dtype)
     logit_soft_cap: fk.OptionalReal = fk.option(
         default=None, convert=fk.real(above=0, optional=True)
     )
     activity_regularizer: fk.Regularizer = fk.option(
-        default=None, convert=fk.regularizers.get, kw_only=True
+        default=None, convert=fk.regularizer, kw_only=True
     )
 
     embeddings: jax.Array = fk.weight(axes="vd")

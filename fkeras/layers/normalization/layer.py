@@ -71,12 +71,12 @@ class ScaleAndShift(fk.Layer):
 
     center: bool = fk.option(default=True, convert=fk.boolean)
     scale: bool = fk.option(default=True, convert=fk.boolean)
-    beta_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
-    gamma_initializer: fk.Initializer = fk.option(default="ones", convert=fk.initializers.get)
-    beta_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    gamma_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    beta_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-    gamma_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    beta_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    gamma_initializer: fk.Initializer = fk.option(default="ones", convert=fk.initializer)
+    beta_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    gamma_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    beta_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    gamma_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
 
     gamma: jax.Array | None = fk.weight()
     beta: jax.Array | None = fk.weight()

@@ -48,7 +48,7 @@ class Recurrent(fk.Layer):
     unroll: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
     zero_output_for_mask: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
     activity_regularizer: fk.Regularizer = fk.option(
-        default=None, convert=fk.regularizers.get, kw_only=True
+        default=None, convert=fk.regularizer, kw_only=True
     )
 
     supports_masking: ClassVar[bool] = True

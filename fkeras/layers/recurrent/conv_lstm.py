@@ -53,7 +53,7 @@ class _ConvSteps(Recurrent, Spatial):
     padding: str = fk.option(default="valid", convert=fk.choice("valid", "same"))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
     dilation_rate: fk.Sizes = fk.option(default=1)
-    activation: fk.Activation = fk.option(default="tanh", convert=fk.activations.get)
+    activation: fk.Activation = fk.option(default="tanh", convert=fk.activation)
 
     kernel: jax.Array = fk.weight()
     recurrent_kernel: jax.Array = fk.weight(prefix="recurrent")

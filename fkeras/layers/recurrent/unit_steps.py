@@ -28,7 +28,7 @@ class Gates(fk.Layer):
             with recurrent_dropout.
     """
 
-    recurrent_activation: fk.Activation = fk.option(default="sigmoid", convert=fk.activations.get)
+    recurrent_activation: fk.Activation = fk.option(default="sigmoid", convert=fk.activation)
 
 
 class Kernels(fk.Layer):
@@ -42,13 +42,9 @@ class Kernels(fk.Layer):
     """
 
     use_bias: bool = fk.option(default=True, convert=fk.boolean)
-    kernel_initializer: fk.Initializer = fk.option(
-        default="glorot_uniform", convert=fk.initializers.get
-    )
-    recurrent_initializer: fk.Initializer = fk.option(
-        default="orthogonal", convert=fk.initializers.get
-    )
-    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializers.get)
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    recurrent_initializer: fk.Initializer = fk.option(default="orthogonal", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
 
 
 class ForgetBias(fk.Layer):
@@ -77,12 +73,12 @@ class Penalties(fk.Layer):
         seed: folded into the key of each call; None uses the key alone.
     """
 
-    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    recurrent_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizers.get)
-    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-    recurrent_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
-    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraints.get)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    recurrent_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    recurrent_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
     dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
     recurrent_dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
 
@@ -96,7 +92,7 @@ class UnitStep(fk.Layer):
     """
 
     units: fk.Integer = fk.option(convert=fk.integer(minimum=1))
-    activation: fk.Activation = fk.option(default="tanh", convert=fk.activations.get)
+    activation: fk.Activation = fk.option(default="tanh", convert=fk.activation)
 
     kernel: jax.Array = fk.weight()
     recurrent_kernel: jax.Array = fk.weight(prefix="recurrent")

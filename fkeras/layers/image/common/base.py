@@ -20,6 +20,7 @@ default returns the batch unchanged:
     transform_labels(labels, transformation) -> labels
     transform_bounding_boxes(bounding_boxes, transformation, shape) -> bounding_boxes
     transform_segmentation_masks(segmentation_masks, transformation) -> segmentation_masks
+    moved(images_or_masks, transformation, interpolation) -> images_or_masks
 
 An `ImageLayer` draws nothing: its hooks run in training and in inference, with the transformation
 None. A `RandomImageLayer` first draws a transformation, in training only. In inference it only
@@ -114,7 +115,7 @@ class ImageLayer(fk.Layer):
 
     def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         """Returns the new images (b, h2, w2, c2), or with the channels first."""
-        return images
+        return self.moved(images, transformation, getattr(self, "interpolation", "bilinear"))
 
     def transform_labels(self, labels: jax.Array, transformation: fk.Tree) -> jax.Array:
         """Returns the new labels of the images."""
@@ -130,7 +131,11 @@ class ImageLayer(fk.Layer):
         self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         """Returns the new masks; an override must not blend their values, which are ids."""
-        return segmentation_masks
+        return self.moved(segmentation_masks, transformation, "nearest")
+
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
+        """Moves the pixels of images or masks, for layers that move both alike."""
+        return images
 
     def forward(self, context: fk.Context, data: fk.Tree) -> fk.Output:
         return fk.Output(self._transformed(data, lambda shape: (True, None)))

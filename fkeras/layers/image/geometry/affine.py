@@ -51,16 +51,7 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
         """Returns the matrices (b, 3, 3) that map points of the new images to the old images."""
         raise NotImplementedError(f"{self.where}: has no `matrix`. Write one of shape (b, 3, 3).")
 
-    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
-        return self._warped(images, transformation, self.interpolation)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: fk.Tree
-    ) -> jax.Array:
-        # class ids must not be interpolated
-        return self._warped(segmentation_masks, transformation, "nearest")
-
-    def _warped(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         matrix = self.matrix(transformation, self.image_shape(images))
         batch, unbatch = as_batch(images, self.data_format)
         # RandomPerspective has no fill_mode, as in Keras

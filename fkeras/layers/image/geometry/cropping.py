@@ -78,18 +78,10 @@ class CenterCrop(ImageLayer):
     width: fk.Integer = fk.option(convert=fk.integer(minimum=1))
     data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
-        return self._cropped(images, "bilinear")
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: fk.Tree
-    ) -> jax.Array:
-        return self._cropped(segmentation_masks, "nearest")
-
-    def _cropped(self, images: jax.Array, method: str) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         shape, size = self.image_shape(images), (self.height, self.width)
         part = middle(shape.height, shape.width, size)
-        return _part_as_image(images, part, size, method, self.data_format)
+        return _part_as_image(images, part, size, interpolation, self.data_format)
 
     def transform_bounding_boxes(
         self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
@@ -151,19 +143,11 @@ class RandomCrop(RandomImageLayer):
             return super().forward(context, data)
         return fk.Output(self._transformed(data, lambda shape: (True, None)))
 
-    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
-        return self._cropped(images, transformation, "bilinear")
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: fk.Tree
-    ) -> jax.Array:
-        return self._cropped(segmentation_masks, transformation, "nearest")
-
-    def _cropped(self, images: jax.Array, transformation: fk.Tree, method: str) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         shape, size = self.image_shape(images), (self.height, self.width)
         if transformation is None:
             part = window(shape.height, shape.width, size, crop=True)
-            return _part_as_image(images, part, size, method, self.data_format)
+            return _part_as_image(images, part, size, interpolation, self.data_format)
         batch, unbatch = as_batch(images, self.data_format)
         top, left = transformation
         # a dynamic slice has a static size and a traced start

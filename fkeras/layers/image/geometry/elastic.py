@@ -110,21 +110,12 @@ class RandomElasticTransform(RandomImageLayer):
         return {"apply_transform": selected, "dy": dy, "dx": dx}
 
     def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
+        images = super().transform_images(images, transformation)
+        return images if transformation is None else jnp.clip(images, *self.value_range)
+
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         if transformation is None:
             return images
-        images = self._displaced(images, transformation, self.interpolation)
-        return jnp.clip(images, *self.value_range)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: fk.Tree
-    ) -> jax.Array:
-        if transformation is None:
-            return segmentation_masks
-        return self._displaced(segmentation_masks, transformation, "nearest")
-
-    def _displaced(
-        self, images: jax.Array, transformation: fk.Tree, interpolation: str
-    ) -> jax.Array:
         batch, unbatch = as_batch(images, self.data_format)
         dy, dx = transformation["dy"], transformation["dx"]
         displaced = displace(batch, dy, dx, interpolation, self.fill_mode, self.fill_value)

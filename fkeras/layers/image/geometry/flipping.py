@@ -58,18 +58,13 @@ class RandomFlip(RandomImageLayer):
             "horizontal": flips(horizontal_key, "horizontal"),
         }
 
-    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         rows, columns, _ = image_axes(images.ndim, self.data_format)
         for direction, axis in (("vertical", rows), ("horizontal", columns)):
             # `where` computes both versions: the program has no branches for single images
             flips = jnp.reshape(transformation[direction], (-1, 1, 1, 1))
             images = jnp.where(flips, jnp.flip(images, axis), images)
         return images
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: fk.Tree
-    ) -> jax.Array:
-        return self.transform_images(segmentation_masks, transformation)
 
     def transform_bounding_boxes(
         self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape

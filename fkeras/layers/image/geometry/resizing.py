@@ -63,15 +63,7 @@ class Resizing(ImageLayer):
                 "pad_to_aspect_ratio, received both. Cropping leaves nothing to pad: give one."
             )
 
-    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
-        return self._resized(images, self.interpolation)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: fk.Tree
-    ) -> jax.Array:
-        return self._resized(segmentation_masks, "nearest")
-
-    def _resized(self, images: jax.Array, interpolation: str) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         return resize(
             images,
             (self.height, self.width),

@@ -140,18 +140,13 @@ class CutMix(RandomImageLayer):
             "mix_weight": 1 - jnp.mean(masks.astype("float32"), axis=(1, 2, 3)),
         }
 
-    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         others = jnp.take(images, transformation["permutation_order"], axis=0)
         return jnp.where(transformation["batch_masks"], others, images)
 
     def transform_labels(self, labels: jax.Array, transformation: fk.Tree) -> jax.Array:
         order, weight = transformation["permutation_order"], transformation["mix_weight"]
         return mixed(self.where, "labels", labels, order, weight)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: fk.Tree
-    ) -> jax.Array:
-        return self.transform_images(segmentation_masks, transformation)
 
     def transform_bounding_boxes(
         self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
