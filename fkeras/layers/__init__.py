@@ -8,12 +8,10 @@ from fkeras.engine.call.input_spec import InputSpec
 from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.symbolic.input import Input, InputLayer
-from fkeras.layers.activation.activation import Activation
-from fkeras.layers.activation.linear_units import ELU, LeakyReLU, ReLU
+from fkeras.layers.activation.activation import ELU, Activation, LeakyReLU, ReLU
 from fkeras.layers.activation.prelu import PReLU
 from fkeras.layers.activation.softmax import Softmax
-from fkeras.layers.attention.additive import AdditiveAttention
-from fkeras.layers.attention.attention import Attention
+from fkeras.layers.attention.attention import AdditiveAttention, Attention
 from fkeras.layers.attention.grouped_query import GroupQueryAttention
 from fkeras.layers.attention.multi_head import MultiHeadAttention
 from fkeras.layers.convolution.convolution import (
@@ -80,8 +78,7 @@ from fkeras.layers.image.mixing.aug_mix import AugMix
 from fkeras.layers.image.mixing.erasing import RandomErasing
 from fkeras.layers.image.mixing.mixing import CutMix, MixUp
 from fkeras.layers.image.mixing.rand_augment import RandAugment
-from fkeras.layers.lookup.hashed_crossing import HashedCrossing
-from fkeras.layers.lookup.hashing import Hashing
+from fkeras.layers.lookup.hashing import HashedCrossing, Hashing
 from fkeras.layers.lookup.integer_lookup import IntegerLookup
 from fkeras.layers.lookup.string_lookup import StringLookup
 from fkeras.layers.lookup.text_vectorization import TextVectorization
@@ -101,10 +98,12 @@ from fkeras.layers.merging.functions import (
 from fkeras.layers.normalization.batch import BatchNormalization
 from fkeras.layers.normalization.feature import Normalization
 from fkeras.layers.normalization.group import GroupNormalization
-from fkeras.layers.normalization.layer import LayerNormalization
-from fkeras.layers.normalization.rms import RMSNormalization
+from fkeras.layers.normalization.layer import (
+    LayerNormalization,
+    RMSNormalization,
+    UnitNormalization,
+)
 from fkeras.layers.normalization.spectral import SpectralNormalization
-from fkeras.layers.normalization.unit import UnitNormalization
 from fkeras.layers.pooling.adaptive import (
     AdaptiveAveragePooling1D,
     AdaptiveAveragePooling2D,
@@ -146,9 +145,8 @@ from fkeras.layers.preprocessing.discretization import Discretization
 from fkeras.layers.preprocessing.pipeline import Pipeline
 from fkeras.layers.preprocessing.rescaling import Rescaling
 from fkeras.layers.preprocessing.spectrogram import MelSpectrogram, STFTSpectrogram
-from fkeras.layers.quantized.dense import QuantizedDense
+from fkeras.layers.quantized.dense import Float8Dense, QuantizedDense
 from fkeras.layers.quantized.embedding import QuantizedEmbedding
-from fkeras.layers.quantized.float8 import Float8Dense
 from fkeras.layers.recurrent.bidirectional import Bidirectional
 from fkeras.layers.recurrent.cells import StackedRNNCells
 from fkeras.layers.recurrent.conv_lstm import ConvLSTM1D, ConvLSTM2D, ConvLSTM3D
@@ -157,10 +155,13 @@ from fkeras.layers.recurrent.lstm import LSTM, LSTMCell
 from fkeras.layers.recurrent.rnn import RNN
 from fkeras.layers.recurrent.simple_rnn import SimpleRNN, SimpleRNNCell
 from fkeras.layers.recurrent.time_distributed import TimeDistributed
-from fkeras.layers.regularization.activity import ActivityRegularization
-from fkeras.layers.regularization.alpha_dropout import AlphaDropout
-from fkeras.layers.regularization.dropout import Dropout
-from fkeras.layers.regularization.noise import GaussianDropout, GaussianNoise
+from fkeras.layers.regularization.dropout import (
+    ActivityRegularization,
+    AlphaDropout,
+    Dropout,
+    GaussianDropout,
+    GaussianNoise,
+)
 from fkeras.layers.regularization.spatial_dropout import (
     SpatialDropout1D,
     SpatialDropout2D,

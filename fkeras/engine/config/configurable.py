@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 from fkeras.engine.config.namespaces import find
-from fkeras.engine.config.policy_maps import policy_at, policy_map
-from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.config.policy_maps import policy_at, policy_map, quantization
 from fkeras.engine.config.rules import Rule
 from fkeras.engine.config.serialization import decode, deserialize, encode, lookup, serialize
 from fkeras.engine.messages.docstrings import complete_docstring
@@ -23,6 +22,7 @@ from fkeras.engine.messages.key_paths import add_key, within
 from fkeras.engine.migration_hints.arguments import unknown_argument
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.migration_hints.keras_objects import check_no_keras_in
+from fkeras.engine.values.annotations import Field
 from fkeras.engine.values.frozen import freeze_value
 
 __all__ = (
@@ -50,8 +50,8 @@ _LONGEST_TUPLE = 16
 
 
 def option(
-    *positional: Any,
-    default: Any = dataclasses.MISSING,
+    *positional: Field,
+    default: Field = dataclasses.MISSING,
     convert: Callable[[Any], Any] | None = None,
     kw_only: bool = False,
 ) -> Any:
@@ -82,7 +82,7 @@ def option(
     )
 
 
-def make_dataclass(cls: type) -> None:
+def make_dataclass(cls: Any) -> None:
     """Turns `cls` into a dataclass whose constructor reports misspelt arguments with a suggestion.
 
     `dataclasses` generates and compiles source code for the methods of each class. One shared
@@ -96,7 +96,7 @@ def make_dataclass(cls: type) -> None:
         cls.__signature__ = _Signature()
 
 
-def _construct(self: Any, *args: Any, **kwargs: Any) -> None:
+def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
     fields = [f for f in dataclasses.fields(self) if f.init]
     positional = [f.name for f in fields if not f.kw_only]
     cls = type(self).__name__
@@ -143,7 +143,7 @@ class _Signature:
     A descriptor defers building the signature, which most programs never read.
     """
 
-    def __get__(self, instance: Any, owner: type) -> inspect.Signature:
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         parameters = [
             inspect.Parameter(
@@ -178,7 +178,7 @@ def _default(owner: str, field: dataclasses.Field) -> Any:
     return convert_value(owner, field, field.default)
 
 
-def convert_value(owner: str, field: dataclasses.Field, value: Any) -> Any:
+def convert_value(owner: str, field: dataclasses.Field, value: Field) -> Any:
     """Returns a field's value, converted and frozen; errors name the class and the field."""
     convert = field.metadata.get(_CONVERT)
     try:
@@ -259,7 +259,7 @@ def from_configuration(
     return cls(**arguments)
 
 
-def _decode_field(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+def _decode_field(value: Field, custom_objects: Mapping[str, Any] | None) -> Any:
     if isinstance(value, str) and custom_objects and value in custom_objects:
         return custom_objects[value]
     return decode(value, custom_objects)
@@ -291,7 +291,7 @@ class Configurable(DeclaresFields):
     def __post_init__(self) -> None:
         convert_fields(self)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Field) -> None:
         raise dataclasses.FrozenInstanceError(
             f"{type(self).__name__}: is a value, so {name!r} cannot be set. Make a copy: "
             f"dataclasses.replace(value, {name}=...)."
@@ -368,7 +368,7 @@ def describe(obj: Any, omitted: Collection[str] = ()) -> str:
     return f"{type(obj).__name__}({', '.join(arguments)})"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Field) -> str:
     """Returns a value as text; a long tuple, such as a vocabulary, without its middle."""
     if type(value) is not tuple or len(value) <= _LONGEST_TUPLE:
         return repr(value)

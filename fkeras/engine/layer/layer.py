@@ -51,6 +51,7 @@ from fkeras.engine.tree.skeleton import (
 )
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.weights import make_weights, reset_carries
+from fkeras.engine.values.annotations import Field, Option, Skeleton, Tree
 from fkeras.engine.values.frozen import freeze_value
 from fkeras.engine.values.naming import checked_name
 
@@ -124,7 +125,7 @@ class Layer(LayerTypes):
 
     if not TYPE_CHECKING:  # `LayerTypes` declares both
 
-        def build(self, key: jax.Array, *specs: Any) -> Self:
+        def build(self, key: jax.Array, *specs: Tree) -> Self:
             """A copy of the layer that holds weights.
 
             Args:
@@ -133,18 +134,18 @@ class Layer(LayerTypes):
             """
             return self
 
-        def init_state(self, *specs: Any) -> dict[str, Any]:
+        def init_state(self, *specs: Tree) -> dict[str, Any]:
             """The state before the first call; `{}` for a layer without state."""
             return {}
 
-    def call(self, *inputs: Any, **options: Any) -> Any:
+    def call(self, *inputs: Tree, **options: Option) -> Any:
         """Computes the output arrays; for layers without state, randomness or losses."""
         raise NotImplementedError(
             f"{self.where}: has neither `call` nor `forward`. Write `def call(self, x): ...`, "
             "which maps arrays to arrays."
         )
 
-    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+    def forward(self, context: Context, *inputs: Tree, **options: Option) -> Output:
         """Computes the `Output` of a call; passes on the mask of the input, the "and" of several masks."""
         mask = context.mask
         if isinstance(mask, list | tuple | dict):
@@ -152,7 +153,7 @@ class Layer(LayerTypes):
             mask = functools.reduce(jnp.logical_and, present) if present else None
         return Output(self.call(*inputs, **options), mask=mask)
 
-    def resolve(self, *specs: Any) -> Self:
+    def resolve(self, *specs: Tree) -> Self:
         """The layer with all configuration that depends on shapes of inputs; called when recording."""
         return self
 
@@ -160,7 +161,7 @@ class Layer(LayerTypes):
         """Whether Keras's layer drops the masks (or None) of its inputs; used for Keras's files."""
         return not self.supports_masking
 
-    def masks_inputs(self, mask: Any) -> bool:
+    def masks_inputs(self, mask: Tree) -> bool:
         """Whether the option `mask` of a call is the mask of the inputs, not an argument of `call`."""
         return True
 
@@ -189,12 +190,12 @@ class Layer(LayerTypes):
 
         def __call__(
             self,
-            *inputs: Any,
+            *inputs: Tree,
             state: Mapping[str, Any] | None = None,
             training: bool | None = None,
             key: jax.Array | None = None,
-            mask: Any = _NO_MASK,
-            **options: Any,
+            mask: Tree = _NO_MASK,
+            **options: Option,
         ) -> Any:
             """The value of the layer on these inputs.
 
@@ -241,12 +242,12 @@ class Layer(LayerTypes):
 
     def apply(
         self,
-        *inputs: Any,
+        *inputs: Tree,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
         key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
+        mask: Tree = None,
+        **options: Option,
     ) -> Output:
         """The `Output` of the layer on arrays: value, updates, losses, metrics and mask.
 
@@ -300,7 +301,7 @@ class Layer(LayerTypes):
         kind = type(self).__name__
         return f"{self.name!r} ({kind})" if self.name else kind
 
-    def replace(self, **fields: Any) -> Self:
+    def replace(self, **fields: Field) -> Self:
         """A copy with other values in some fields, weights included.
 
         `trainable` reaches all layers inside; see `fkeras.engine.layer.trainable`.
@@ -340,7 +341,7 @@ class Layer(LayerTypes):
         children = map_children(self, lambda _, child: child.unbuilt())
         return self.replace(**weights, **children, _built=False)
 
-    def state_spec(self, *specs: Any) -> dict[str, Any]:
+    def state_spec(self, *specs: Tree) -> dict[str, Any]:
         """Shapes and dtypes of the state, without allocating the state."""
         return jax.eval_shape(lambda: self.init_state(*specs))
 
@@ -419,7 +420,7 @@ class Layer(LayerTypes):
         # without caches, and through `Skeleton.join`, which runs no constructor
         return (_join, (skeleton_of(self), leaves_of(self)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise dataclasses.FrozenInstanceError(rejected_assignment(self, name, value))
 
     def __delattr__(self, name: str) -> None:
@@ -440,7 +441,7 @@ class Layer(LayerTypes):
             raise MissingAttributeError(self, name)
 
 
-def _join(skeleton: Any, leaves: tuple) -> Any:
+def _join(skeleton: Skeleton, leaves: tuple) -> Layer:
     return skeleton.join(leaves)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.config.policy_maps import quantization
 from fkeras.engine.config.serialization import serialize
 from fkeras.quantizers import AbsMaxQuantizer, Int4QuantizationConfig
 from fkeras.saving.quirks.layer_configs import change_layers

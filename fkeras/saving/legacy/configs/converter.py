@@ -15,7 +15,7 @@ from typing import Any
 from fkeras import layers as catalogue
 from fkeras.engine import Layer, suggest
 from fkeras.engine.config.custom_objects import CustomObjects, custom_code
-from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.config.policy_maps import quantization
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.saving.containers.strict_json import check, field
