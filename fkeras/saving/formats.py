@@ -118,7 +118,7 @@ def _read_hdf5(
     layout: Layout | None,
 ) -> Any:
     with open_store(path, path, limits=limits) as store:
-        return legacy.load(store, path, custom_objects, limits, layout)
+        return legacy.load(store, path, custom_objects, limits, layout)[:2]
 
 
 def _read_hdf5_training(
@@ -126,15 +126,6 @@ def _read_hdf5_training(
 ) -> tuple[Trainer, TrainState]:
     with open_store(path, path, limits=limits) as store:
         return legacy.load_training(store, path, custom_objects, limits)
-
-
-def _read_keras(
-    path: str,
-    custom_objects: Mapping[str, Any] | None,
-    limits: Limits | None,
-    layout: Layout | None,
-) -> Any:
-    return keras_file.read(path, custom_objects, limits, layout=layout)
 
 
 def _write_hdf5(path: str, model: Layer, state: Mapping[str, Any]) -> None:
@@ -187,7 +178,7 @@ FORMATS = (
         suffixes=(".npz",),
         write_weights=_write_npz,
         # "PK" alone: a damaged archive gets the message of the archive reader
-        models=Models(b"PK", _read_keras, read_training),
+        models=Models(b"PK", keras_file.read, read_training),
     ),
     Format(recognises=lists_shards, open_weights=open_shards),
 )

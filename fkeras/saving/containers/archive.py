@@ -27,7 +27,7 @@ from fkeras.atomic_files import atomic
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.limits import Limits, check_limit
 
 # header before the data of an entry: signature, fixed fields, lengths of name and extra field
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -114,12 +114,7 @@ class Archive:
             total += info.file_size
             self._entries[name] = (info, data)
         # many entries below the limit could fill the memory together
-        if total > limits.member_bytes:
-            raise FileError(
-                f"expected entries of at most {limits.member_bytes} bytes in total, received "
-                f"{total} bytes. If you trust the file, pass limits=fk.Limits(member_bytes=...).",
-                file=file,
-            )
+        check_limit(limits, "member_bytes", total, "bytes of all entries together", file=file)
         self.names = tuple(i.orig_filename for i in infos if not i.orig_filename.endswith("/"))
 
     def _error(self, name: str, problem: str) -> FileError:

@@ -24,7 +24,7 @@ from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5_arrays import read_array
 from fkeras.saving.containers.hdf5_attributes import longest_heap, read_attributes
 from fkeras.saving.containers.hdf5_types import array_dtype, load_h5py
-from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.limits import Limits, check_limit
 
 # types of links and of objects, as the HDF5 library numbers them
 _HARD, _SOFT, _EXTERNAL = 0, 1, 64
@@ -123,11 +123,15 @@ class Store:
         self._heap: int | None = None
         self._walk()
 
-    def _place(self, path: str) -> str:
+    def place(self, path: str) -> str:
+        """Returns the part of the file at `path`, for messages."""
         return f"{self.member}:/{path}" if self.member else f"/{path}"
 
     def _error(self, path: str, problem: str) -> FileError:
-        return FileError(problem, file=self.file, member=self._place(path))
+        return FileError(problem, file=self.file, member=self.place(path))
+
+    def _check_limit(self, name: str, count: int, noun: str, path: str) -> None:
+        check_limit(self._limits, name, count, noun, file=self.file, member=self.place(path))
 
     def _walk(self) -> None:
         h5py = load_h5py("Reading an HDF5 file")
@@ -150,20 +154,10 @@ class Store:
                         f"/{seen[address]}. Save the model again.",
                     )
                 seen[address] = child_path
-                if len(seen) > self._limits.objects:
-                    raise self._error(
-                        child_path,
-                        f"expected at most {self._limits.objects} groups and arrays, received more. "
-                        "If you trust the file, pass limits=fk.Limits(objects=...).",
-                    )
+                self._check_limit("objects", len(seen), "groups and arrays", child_path)
                 kind = h5py.h5o.get_info(group, name.encode()).type
                 if kind == _GROUP:
-                    if depth >= self._limits.depth:
-                        raise self._error(
-                            child_path,
-                            f"expected at most {self._limits.depth} levels of groups, received "
-                            "more. If you trust the file, pass limits=fk.Limits(depth=...).",
-                        )
+                    self._check_limit("depth", depth + 1, "levels of groups", child_path)
                     groups.append(name)
                     stack.append((child_path, depth + 1))
                 elif kind == _ARRAY:
@@ -185,12 +179,7 @@ class Store:
             return True if len(links) > self._limits.objects else None  # True ends the iteration
 
         group.links.iterate(visit, info=True)
-        if len(links) > self._limits.objects:
-            raise self._error(
-                path,
-                f"expected at most {self._limits.objects} objects in a group, received more. If you "
-                "trust the file, pass limits=fk.Limits(objects=...).",
-            )
+        self._check_limit("objects", len(links), "objects in a group", path)
         return [(self._name(raw, path, kind), address) for raw, kind, address in links]
 
     def _name(self, raw: bytes, path: str, kind: int) -> str:
@@ -240,7 +229,7 @@ class Store:
         if not self.has(path):
             raise self._absent(path)
         h5py = load_h5py("Reading an HDF5 file")
-        with reading(self.file, self._place(path)):
+        with reading(self.file, self.place(path)):
             item = h5py.h5o.open(self._root, path.encode() or b"/")
             return read_attributes(item, self._longest_heap, self._size, self._limits)
 
@@ -253,13 +242,13 @@ class Store:
     def shape(self, path: str) -> tuple[int, ...]:
         """Returns the shape that the array at `path` claims."""
         item = self._open(path)
-        with reading(self.file, self._place(self._clean(path))):
+        with reading(self.file, self.place(self._clean(path))):
             return tuple(int(n) for n in item.shape)
 
     def dtype(self, path: str) -> np.dtype:
         """Returns the dtype of the array at `path`, in native byte order."""
         item = self._open(path)
-        with reading(self.file, self._place(self._clean(path))):
+        with reading(self.file, self.place(self._clean(path))):
             return self._dtype(item, self._clean(path))
 
     def _dtype(self, item: Any, path: str) -> np.dtype:
@@ -281,7 +270,7 @@ class Store:
         """
         path = self._clean(path)
         item = self._open(path)
-        with reading(self.file, self._place(path)):
+        with reading(self.file, self.place(path)):
             dims = tuple(int(n) for n in item.shape)
             if shape is not None and dims != tuple(shape):
                 raise FileError(
@@ -290,11 +279,7 @@ class Store:
                 )
             dtype = self._dtype(item, path)
             claimed = math.prod(dims) * dtype.itemsize
-            if claimed > self._limits.array_bytes:
-                raise FileError(
-                    f"expected an array of at most {self._limits.array_bytes} bytes, received "
-                    f"{claimed} bytes. If you trust the file, pass limits=fk.Limits(array_bytes=...)."
-                )
+            self._check_limit("array_bytes", claimed, "bytes of an array", path)
             return read_array(item, dims, dtype, self._size, self._limits, self._take(path))
 
     def _take(self, path: str) -> Any:
@@ -325,7 +310,7 @@ class Store:
         if path not in self._arrays:
             raise self._absent(path)
         h5py = load_h5py("Reading an HDF5 file")
-        with reading(self.file, self._place(path)):
+        with reading(self.file, self.place(path)):
             return h5py.h5d.open(self._root, path.encode())
 
     def _absent(self, path: str) -> FileError:

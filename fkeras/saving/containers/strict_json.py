@@ -8,7 +8,7 @@ from typing import Any
 
 from fkeras.engine.config.config_checks import MISSING, MakeError, entry, expect
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.limits import Limits, check_limit
 
 # more digits than any size, seed or hash has: int() takes quadratic time
 _DIGITS = 40
@@ -60,11 +60,7 @@ def parse(
             )
         return int(digits)
 
-    if len(data) > limits.config_bytes:
-        raise file_error(
-            f"expected at most {limits.config_bytes} bytes of JSON, received {len(data)}. If you "
-            "trust the file, pass limits=fk.Limits(config_bytes=...)."
-        )
+    check_limit(limits, "config_bytes", len(data), "bytes of JSON", file=file, member=member)
     try:
         text = data if isinstance(data, str) else bytes(data).decode("utf-8")
         value = json.loads(text, object_pairs_hook=unique_pairs, parse_int=parse_integer)

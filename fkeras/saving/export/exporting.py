@@ -16,6 +16,7 @@ the one in JAX's setting `jax_export_calling_convention_version`; the descriptio
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.saving.export import program
-from fkeras.training import TrainState
+from fkeras.training import Trainer, TrainState
 from fkeras.training.callbacks.base.snapshot import by_path
 from fkeras.training.data import batch_parts
 from fkeras.training.processes.gathering import is_spread
@@ -95,7 +96,29 @@ def export(
         >>> program.platforms, program.call(jnp.ones((5, 3))).shape
         (('cpu', 'cuda', 'tpu'), (5, 2))
     """
-    platforms = program.check_platforms(platforms)
+    _check_model(model)
+    write = functools.partial(
+        _write_model,
+        path=path,
+        platforms=program.check_platforms(platforms),
+        shapes=shapes,
+        constraints=constraints,
+        mask=mask,
+        training=training,
+        updates=updates,
+    )
+    if is_spread((model, state)):
+        place = {"path": as_path(path)}
+        write_together("export", place, (model, state), lambda whole: write(*_on_device(whole)))
+    else:
+        write(model, state)
+
+
+def _on_device(tree: Any) -> Any:
+    return jax.tree.map(jnp.asarray, tree)
+
+
+def _check_model(model: Layer) -> None:
     if not isinstance(model, Layer):
         check_not_keras(model, "export")
         raise TypeError(
@@ -114,24 +137,20 @@ def export(
             "not support. Export the device part: host, device = fk.split_host(model).",
             layer=model.where,
         )
-    if is_spread((model, state)):
 
-        def write(whole: Any) -> None:
-            whole_model, whole_state = jax.tree.map(jnp.asarray, whole)
-            export(
-                whole_model,
-                whole_state,
-                path,
-                platforms=platforms,
-                shapes=shapes,
-                constraints=constraints,
-                mask=mask,
-                training=training,
-                updates=updates,
-            )
 
-        write_together("export", {"path": as_path(path)}, (model, state), write)
-        return
+def _write_model(
+    model: Layer,
+    state: Mapping[str, Any] | None,
+    path: FilePath,
+    platforms: tuple[str, ...],
+    shapes: Any,
+    constraints: Sequence[str],
+    mask: Any,
+    training: bool,
+    updates: bool,
+) -> None:
+    """Writes the program of a model whose arrays this process holds."""
     names, specs = _inputs(model, shapes)
     impl = str(jax.random.key_impl(jax.random.key(0)))
     key_shape = jax.random.key_data(jax.random.key(0)).shape
@@ -177,7 +196,7 @@ def export(
 
 
 def export_step(
-    trainer: Any,
+    trainer: Trainer,
     run: TrainState,
     batch: tuple,
     path: FilePath,
@@ -245,24 +264,33 @@ def export_step(
         )
     # the position in the data and the memory of callbacks belong to the loop, not to the step
     core = run.replace(position=None, memory={})
+    write = functools.partial(
+        _write_step, trainer, batch=batch, path=path, platforms=platforms, constraints=constraints
+    )
     if is_spread(core):
+        place = {"path": as_path(path)}
+        write_together("export_step", place, core, lambda whole: write(_on_device(whole)))
+    else:
+        write(core)
 
-        def write(whole: TrainState) -> None:
-            on_device = jax.tree.map(jnp.asarray, whole)
-            export_step(
-                trainer, on_device, batch, path, platforms=platforms, constraints=constraints
-            )
 
-        write_together("export_step", {"path": as_path(path)}, core, write)
-        return
+def _write_step(
+    trainer: Trainer,
+    core: TrainState,
+    batch: Any,
+    path: FilePath,
+    platforms: tuple[str, ...],
+    constraints: Sequence[str],
+) -> None:
+    """Writes the program of a training step, and the run, whose arrays this process holds."""
     parts = batch if isinstance(batch, tuple) else (batch,)
     if trainer.objective is None:
         batch_parts.unpack(trainer, batch)
     else:
-        empty = objective.empty(trainer, run.model, run.state, batch)
+        empty = objective.empty(trainer, core.model, core.state, batch)
         # an objective names its metrics when traced: a run before its first step lacks the
         # accumulators, and the outputs of the step would have more arrays than its inputs
-        core = core.replace(metrics={**empty, **run.metrics})
+        core = core.replace(metrics={**empty, **core.metrics})
     tree, dtypes = jax.tree.structure(core), {n: a.dtype for n, a in _flat(core).items()}
 
     def step(arrays: Mapping[str, Any], *parts: Any) -> tuple[dict, dict]:
@@ -275,7 +303,7 @@ def export_step(
     specs = jax.tree.map(_batch_spec, parts)
     rows = _structs(specs, constraints)
     specs_by_name = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in arrays.items()}
-    where = f"the step of {run.model.where}"
+    where = f"the step of {core.model.where}"
     exported = program.lower(where, step, (specs_by_name, *rows), {}, platforms)
     new_arrays, logs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     # a step is called with its own outputs, so shapes and dtypes must not change
@@ -287,12 +315,12 @@ def export_step(
             )
     about = {
         "kind": "step",
-        "model": run.model.name or type(run.model).__name__,
+        "model": core.model.name or type(core.model).__name__,
         "call": f"run, logs = program.call(run, {', '.join(('x', 'y', 'sample_weight')[: len(rows)])})",
         "constraints": list(constraints),
         "run": program.describe(list(specs_by_name.values()), list(specs_by_name)),
         "views": {n: d.name for n, d in dtypes.items() if specs_by_name[n].dtype != d},
-        "key": run.impl,
+        "key": core.impl,
         "batch": program.describe(*_named(rows)),
         "logs": program.describe(list(logs.values()), list(logs)),
     }

@@ -66,15 +66,15 @@ def read(
     path: FilePath,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
-    finish: Callable[[Opened], Any] | None = None,
     layout: Layout | None = None,
+    finish: Callable[[Opened], Any] | None = None,
 ) -> Any:
     """Reads `(model, state)` from a `.keras` file, or the result of `finish`.
 
     Args:
         limits: limits on sizes; None for the defaults.
-        finish: function `opened -> result`, called while the file is open.
         layout: the devices of the arrays; None for the default device.
+        finish: function `opened -> result`, called while the file is open.
 
     Raises:
         FileError: for a damaged file, or a file without a model.

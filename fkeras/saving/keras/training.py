@@ -27,7 +27,7 @@ def read_training(
     """
     # a continuation: the archive is open only inside `keras_file.read`
     finish = functools.partial(_read_training, limits)
-    return keras_file.read(path, custom_objects, limits, finish)
+    return keras_file.read(path, custom_objects, limits, finish=finish)
 
 
 def _read_training(limits: Limits, opened: keras_file.Opened) -> tuple[Trainer, TrainState]:

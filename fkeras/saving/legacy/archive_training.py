@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import numpy as np
-
 from fkeras import optimizers
 from fkeras.engine import trainable_weights
 from fkeras.engine.messages.key_paths import within
@@ -24,7 +21,8 @@ from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.training import trainable_paths
 from fkeras.saving.trained.first_run import first_run
-from fkeras.saving.trained.optimizer_slots import Entry, layout, restored, with_products
+from fkeras.saving.trained.optimizer_slots import Entry, layout, restored
+from fkeras.saving.weights.weight_source import unread
 from fkeras.training import Trainer, TrainState
 from fkeras.training.step.outputs import output_specs
 
@@ -88,10 +86,10 @@ def _with_optimizer_state(
     """Returns the run with the optimizer state and the step count of the file."""
     optimizer, all_weights = trainer.optimizer, trainable_weights(run.model)
     weights = {path: all_weights[path] for path in paths}
-    init = optimizers.transformation(optimizer).init
     if "optimizer" not in store.groups():
+        init = optimizers.transformation(optimizer).init
         return run.replace(opt_state=init(weights))
-    with reading(store.file, f"{store.member}:/{_OPTIMIZER}"):
+    with reading(store.file, store.place(_OPTIMIZER)):
         if not isinstance(optimizer, optimizers.Optimizer):
             raise FileError(
                 f"cannot read the state of {type(optimizer).__name__} from an archive of Keras 2. "
@@ -109,15 +107,8 @@ def _with_optimizer_state(
                 f"trainable weights, received {len(names)}. The state belongs to another optimizer or "
                 "to other weights; fk.load_model opens the model alone."
             )
-        opt_state, step = restored(
-            entries,
-            init,
-            weights,
-            lambda number: store.shape(f"{_OPTIMIZER}/{number}"),
-            lambda number, shape: store.read(f"{_OPTIMIZER}/{number}", shape),
-        )
-        opt_state = with_products(optimizer, opt_state, True)
-    return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(step, "int32")))
+        pairs = [(entry, unread(store, f"{_OPTIMIZER}/{n}")) for n, entry in enumerate(entries)]
+        return restored(run, optimizer, weights, pairs, lacks_products=True)
 
 
 def _entries(optimizer: optimizers.Optimizer, weights: Mapping[str, Any]) -> list[Entry]:

@@ -42,8 +42,10 @@ def load(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     layout: Layout | None = None,
-) -> tuple[Network, dict[str, Any]]:
-    """Loads `(model, state)` from a legacy HDF5 file that Keras 1, 2 or 3 wrote.
+) -> tuple[Network, dict[str, Any], Orders]:
+    """Loads `(model, state, orders)` from a legacy HDF5 file that Keras 1, 2 or 3 wrote.
+
+    The orders are the names of the layers of each network in the file's order, by path.
 
     Args:
         store: the open HDF5 file.
@@ -55,18 +57,6 @@ def load(
     Raises:
         FileError: if the file holds no model, or the model cannot be built.
     """
-    model, state, _ = opened(store, file, custom_objects, limits, layout)
-    return model, state
-
-
-def opened(
-    store: Store,
-    file: str | None = None,
-    custom_objects: Mapping[str, Any] | None = None,
-    limits: Limits | None = None,
-    layout: Layout | None = None,
-) -> tuple[Network, dict[str, Any], Orders]:
-    """Loads `(model, state, orders)`: like `load`, plus the layer order of each network."""
     limits = limits or Limits()
     origin = origin_of(store, "", file).at("/model_config")
     config = document(store, "model_config", origin, limits)

@@ -34,9 +34,9 @@ from fkeras.saving.trained.optimizer_slots import (
     layout,
     restored,
     trained,
-    with_products,
     written,
 )
+from fkeras.saving.weights.weight_source import unread
 from fkeras.training import Trainer, TrainState
 from fkeras.training.step.optimizer_state import follow
 
@@ -315,32 +315,15 @@ def read_optimizer(
     if "inner_optimizer" in store.groups("optimizer") and not _is_loss_scale(config):
         config = {"config": {"inner_optimizer": config}}
     weights = trained(run.model)
-    with reading(store.file, _member(store, _GROUP)):
+    with reading(store.file, store.place(_GROUP)):
         entries = layout(optimizer, config, weights)[0][1]
         count = len(store.datasets(_GROUP))
         unbuilt = layout(optimizer, config, weights, built=False)[0][1]
         if count != len(entries) and count == len(unbuilt):
             entries = unbuilt  # compiled, but never trained
         _check_numbers(store, optimizer, entries, len(weights))
-    init = optimizers.transformation(optimizer).init
-
-    def path(number: int) -> str:
-        return f"{_GROUP}/{number}"
-
-    with reading(store.file, _member(store, _GROUP)):
-        opt_state, step = restored(
-            entries,
-            init,
-            weights,
-            lambda number: store.shape(path(number)),
-            lambda number, shape: store.read(path(number), shape),
-        )
-    opt_state = with_products(optimizer, opt_state)
-    return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(step, "int32")))
-
-
-def _member(store: Store, path: str) -> str:
-    return f"{store.member}:/{path}" if store.member else f"/{path}"
+        pairs = [(entry, unread(store, f"{_GROUP}/{n}")) for n, entry in enumerate(entries)]
+        return restored(run, optimizer, weights, pairs)
 
 
 def _is_loss_scale(config: Any) -> bool:

@@ -28,12 +28,16 @@ from fkeras.optimizers import (
     Nadam,
     Optimizer,
     RMSprop,
+    transformation,
 )
 from fkeras.optimizers.by_pattern import keras_map
 from fkeras.optimizers.updates.state import ACCUMULATOR, AVERAGE
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.trained.nadam import product_after
 from fkeras.saving.weights.filling import plain
+from fkeras.saving.weights.weight_source import Stored
+from fkeras.training import TrainState
+from fkeras.training.trainer import Optimizer as AnyOptimizer
 
 STEP = "step"
 # Keras stores most slots weight by weight (m and v of a weight, then of the next weight). These
@@ -340,29 +344,30 @@ def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.nda
 
 
 def restored(
-    entries: Sequence[Entry],
-    init: Callable[[Any], Any],
+    run: TrainState,
+    optimizer: AnyOptimizer,
     weights: Mapping[str, Any],
-    shape: Callable[[int], tuple[int, ...]],
-    read: Callable[[int, tuple[int, ...]], np.ndarray],
-) -> tuple[Any, int]:
-    """Returns `(state, step)` with the arrays of a file.
+    pairs: Sequence[tuple[Entry, Stored]],
+    lacks_products: bool = False,
+) -> TrainState:
+    """Returns the run with the optimizer state and the step count of a file.
 
     Args:
-        init: makes the state before the first step.
-        read: returns an array, by number, after a check of its shape.
+        weights: trainable weights by path.
+        pairs: the optimizer's arrays in the file, which are read after a check of their shapes.
+        lacks_products: whether the file lacks Nadam's products, see `with_products`.
 
     Raises:
         FileError: for an array of another shape or dtype, and for an invalid step count.
     """
+    init = transformation(optimizer).init
     arrays_by_key: dict[str, Any] = {}
-    for number, entry in enumerate(entries):
-        stored_shape = shape(number)
-        if stored_shape != entry.shape:
-            raise _mismatch(entry, f"of shape {entry.shape}, received shape {stored_shape}")
+    for entry, stored in pairs:
+        if stored.shape != entry.shape:
+            raise _mismatch(entry, f"of shape {entry.shape}, received shape {stored.shape}")
         if not entry.keys:
             continue
-        array = read(number, entry.shape)
+        array = stored.read()
         is_integer = jnp.issubdtype(array.dtype, np.integer)
         if not is_integer and (entry.whole or not jnp.issubdtype(array.dtype, np.floating)):
             raise _mismatch(entry, f"as numbers, received {array.dtype}")
@@ -371,9 +376,9 @@ def restored(
             raise _mismatch(entry, f"from 0 to {2**31 - 2}, received {array}")
         arrays_by_key |= dict.fromkeys(entry.keys, array)
     # shapes and dtypes of the initial state: leaves that the file replaces are never allocated
-    step = int(arrays_by_key.pop(STEP, 0))
-    pairs, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, dict(weights)))
-    dtypes = {jax.tree_util.keystr(path): leaf.dtype for path, leaf in pairs}
+    step = np.asarray(arrays_by_key.pop(STEP, 0), "int32")
+    paths, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, dict(weights)))
+    dtypes = {jax.tree_util.keystr(path): leaf.dtype for path, leaf in paths}
     leaves = [
         arrays_by_key[key].astype(dtype) for key, dtype in dtypes.items() if key in arrays_by_key
     ]
@@ -383,7 +388,9 @@ def restored(
     leaves_by_key |= _initial_leaves(
         [key for key in dtypes if key not in arrays_by_key], init, weights
     )
-    return structure.unflatten([leaves_by_key[key] for key in dtypes]), step
+    opt_state = structure.unflatten([leaves_by_key[key] for key in dtypes])
+    opt_state = with_products(optimizer, opt_state, lacks_products)
+    return run.replace(opt_state=opt_state, step=jax.device_put(step))
 
 
 def _initial_leaves(

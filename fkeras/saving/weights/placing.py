@@ -8,7 +8,7 @@ host holds one array at a time.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -16,8 +16,12 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.engine import replace_weights
+from fkeras.saving.weights.finite import is_finite, warn_not_finite
 from fkeras.training.processes.arrays import put
 from fkeras.training.step.sharding_rules import as_mesh, as_rules, check_rules, weight_specs
+
+#: kind ("weight" or "state") and path of an array: a weight and a state may have equal paths
+Key = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,32 +87,72 @@ def _laid_out(leaf: Any, layout: NamedSharding) -> Any:
 class Transfer:
     """Moves the arrays of a file to devices: to shards at once, to the default device together.
 
+    One warning names all arrays with NaN or infinite numbers, which are legal, but rarely intended.
+
+    Args:
+        file: path of the file, for the warning.
+
     Example:
         >>> import jax, numpy as np
         >>> transfer = Transfer()
-        >>> transfer.add("w", np.ones(2, "float32"), jax.ShapeDtypeStruct((2,), "float32"))
+        >>> transfer.add(("weight", "w"), np.ones(2), jax.ShapeDtypeStruct((2,), "float32"))
         >>> transfer.arrays()
-        {'w': Array([1., 1.], dtype=float32)}
+        {('weight', 'w'): Array([1., 1.], dtype=float32)}
     """
 
-    def __init__(self) -> None:
-        self._moved: dict[Hashable, jax.Array] = {}
-        self._waiting: dict[Hashable, np.ndarray] = {}
+    def __init__(self, file: str | None = None) -> None:
+        self._file = file
+        self._nonfinite: list[str] = []
+        self._moved: dict[Key, jax.Array] = {}
+        self._waiting: dict[Key, np.ndarray] = {}
 
-    def add(self, key: Hashable, array: np.ndarray, like: Any) -> None:
+    def add(self, key: Key, array: np.ndarray, like: Any) -> None:
         """Adds an array of the file.
 
         Args:
-            like: the array or shape that the array replaces, whose sharding it takes.
+            key: kind, "weight" or "state", and path of the array.
+            like: the array or shape that the array replaces, whose dtype and sharding it takes.
         """
+        # as in Keras, the dtype of the model decides, so that a file of another dtype policy loads
+        array = array.astype(like.dtype, copy=False)
+        if not is_finite(array):
+            self._nonfinite.append(key[1])
         layout = getattr(like, "sharding", None)
         if layout is None or (isinstance(like, jax.Array) and len(layout.device_set) == 1):
             self._waiting[key] = array
         else:
             self._moved[key] = put(array, layout)
 
-    def arrays(self) -> dict[Any, jax.Array]:
-        """Returns all arrays on their devices, by key."""
+    def arrays(self) -> dict[Key, jax.Array]:
+        """Returns all arrays on their devices, by key, after one warning of NaN and infinity."""
+        warn_not_finite(self._nonfinite, self._file)
         # one transfer: a call of device_put per array costs far more for small arrays
         arrays = jax.device_put(list(self._waiting.values()))
         return self._moved | dict(zip(self._waiting, arrays, strict=True))
+
+
+def with_arrays(
+    state: Mapping[str, Any],
+    arrays: Mapping[Key, Any],
+    otherwise: Callable[[Any], Any] = lambda leaf: leaf,
+    at: str = "",
+) -> dict[str, Any]:
+    """Returns a state with arrays in the place of its leaves.
+
+    Args:
+        arrays: arrays by kind and path; the kind is "state".
+        otherwise: converts a leaf without an array; by default the leaf stays.
+
+    Example:
+        >>> with_arrays({"rnn": {"carry": 0, "count": 1}}, {("state", "rnn/carry"): 2})
+        {'rnn': {'carry': 2, 'count': 1}}
+    """
+    updated: dict[str, Any] = {}
+    for key, value in state.items():
+        path = f"{at}/{key}" if at else key
+        if isinstance(value, Mapping):
+            updated[key] = with_arrays(value, arrays, otherwise, path)
+        else:
+            array = arrays.get(("state", path))
+            updated[key] = otherwise(value) if array is None else array
+    return updated

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.weights.weight_paths import BY_CLASS, Groups, Place
 
 # kinds of dtypes: an array is cast within its kind only; real floats also to complex numbers
@@ -54,9 +55,14 @@ class Source:
     label: Callable[[str], str] = str
 
 
-def unread(store: Any, path: str) -> Stored:
+def unread(store: Store, path: str) -> Stored:
     """Returns an array of a store without reading its numbers."""
     return Stored(store.shape(path), store.dtype(path), functools.partial(store.read, path))
+
+
+def loaded(array: np.ndarray) -> Stored:
+    """Returns an array in memory in the form of an array in a file."""
+    return Stored(array.shape, array.dtype, lambda: array)
 
 
 def own_path(place: Place) -> str:

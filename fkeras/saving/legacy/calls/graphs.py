@@ -16,7 +16,7 @@ _RECURRENT = frozenset(
 _BY_POSITION = frozenset(("MultiHeadAttention", "GroupQueryAttention"))
 _NETWORKS = ("Functional", "Sequential")
 #: marker that tf.keras 2.4 and later write instead of a layer's name, before a constant
-_CONSTANT = "_CONSTANT_VALUE"
+CONSTANT = "_CONSTANT_VALUE"
 
 
 class Graph:
@@ -44,7 +44,7 @@ class Graph:
         Many versions of Keras count a network's calls from 1, because index 0 is the call that
         created the network. Other versions count from 0.
         """
-        for entry in _entries(nodes):
+        for entry in call_entries(nodes):
             name, index = entry[0], entry[1]
             if name in self.networks and isinstance(index, int):
                 self.first[name] = min(index, self.first.get(name, index))
@@ -139,15 +139,15 @@ class Graph:
     def _inputs(self, node: Any, layer: str) -> Any:
         if isinstance(node, Mapping):
             return {str(k): self._inputs(v, layer) for k, v in node.items()}
-        if _is_entry(node):
-            if node[0] == _CONSTANT:
+        if is_entry(node):
+            if node[0] == CONSTANT:
                 return _constant(node[2])
             return self.reference(node, layer)
         check(node, list, "a tensor of a call", **self.origin.place(layer))
         return [self._inputs(part, layer) for part in node]
 
     def _options(self, node: Any, layer: str) -> dict[str, Any]:
-        entry = next(_entries(node), None)
+        entry = next(call_entries(node), None)
         if entry is None or len(entry) < 4:
             return {}
         options = check(entry[3], dict, "the options of a call", **self.origin.place(layer))
@@ -201,16 +201,17 @@ def _is_tensor(value: Any) -> bool:
     )
 
 
-def _is_entry(value: Any) -> bool:
+def is_entry(value: Any) -> bool:
+    """Whether a value is `[name, node, tensor]` or `[name, node, tensor, kwargs]`."""
     return isinstance(value, list) and len(value) in (3, 4) and isinstance(value[0], str)
 
 
-def _entries(nodes: Any) -> Iterator[Sequence[Any]]:
+def call_entries(nodes: Any) -> Iterator[Sequence[Any]]:
     """Yields every `[name, node, tensor, ...]` in a structure."""
     stack = [nodes]
     while stack:
         item = stack.pop()
-        if _is_entry(item):
+        if is_entry(item):
             yield item
             # The keyword arguments of a call may contain further tensors.
             stack.extend(v for v in item[3:] if isinstance(v, list | Mapping))

@@ -9,7 +9,13 @@ from typing import Any
 from fkeras.engine.graph_json.items import reason
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import check, field
-from fkeras.saving.legacy.calls.graphs import Graph, safe_name
+from fkeras.saving.legacy.calls.graphs import (
+    CONSTANT,
+    Graph,
+    call_entries,
+    is_entry,
+    safe_name,
+)
 from fkeras.saving.legacy.tensorflow import nodes, table
 from fkeras.saving.legacy.tensorflow.builder import Builder
 from fkeras.saving.legacy.tensorflow.custom import UserFunctionCall
@@ -18,7 +24,6 @@ from fkeras.saving.quirks.origin import Origin
 
 #: layers of tf.keras 2.4 and later (the first two) and 2.0 to 2.3 that call a function
 _CLASSES = ("TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")
-_CONSTANT = "_CONSTANT_VALUE"
 #: dtypes of layers whose constants must not widen the result
 _NARROW = ("float16", "bfloat16")
 Call = tuple[str, int]
@@ -123,11 +128,9 @@ class _Reader:
             function, arguments, options = nodes.read(config, tensors, self.origin, layer)
             return function, op if isinstance(op, str) else function, arguments, options
         function_name = field(config, "function", str, **where)
-        options = {}
         # Keras repeats the same options beside each tensor of a call: the first copy is enough.
-        entry = next(_options(raw), None)
-        if entry is not None:
-            options = {k: self._option(v, layer) for k, v in entry.items()}
+        all_options = (e[3] for e in call_entries(raw) if len(e) == 4 and isinstance(e[3], Mapping))
+        options = {k: self._option(v, layer) for k, v in next(all_options, {}).items()}
         # x[None] adds an axis, but None in other options means a missing argument.
         if function_name == "__operators__.getitem" and options.get("slice_spec", 0) is None:
             options["slice_spec"] = [None]
@@ -136,15 +139,15 @@ class _Reader:
     def _value(self, node: Any, layer: str) -> Any:
         """Returns the first argument of a call: a tensor, a constant, or a list of these."""
         check(node, list, "a tensor of a call", **self.origin.place(layer))
-        if not _is_entry(node):
+        if not is_entry(node):
             return [self._value(part, layer) for part in node]
-        if node[0] == _CONSTANT:
+        if node[0] == CONSTANT:
             return node[2]
         return self.graph.value(node, layer)
 
     def _option(self, value: Any, layer: str) -> Any:
         if isinstance(value, list):
-            if _is_entry(value) and len(value) == 3 and value[0] in self.graph.counts:
+            if is_entry(value) and len(value) == 3 and value[0] in self.graph.counts:
                 return self.graph.value(value, layer)
             return [self._option(v, layer) for v in value]
         if isinstance(value, Mapping):
@@ -269,31 +272,15 @@ def _in_order(
             stack.extend(pending_inputs)
 
 
-def _is_entry(value: Any) -> bool:
-    return isinstance(value, list) and len(value) in (3, 4) and isinstance(value[0], str)
-
-
 def _entries(node: Any, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     """Yields every `[name, call, output, ...]` of a tensor in a call."""
     stack = [node]
     while stack:
         value = stack.pop()
-        if _is_entry(value) and value[0] in names:
+        if is_entry(value) and value[0] in names:
             yield value
             stack.extend(value[3:])
         elif isinstance(value, Mapping):
             stack.extend(value.values())
         elif isinstance(value, list):
             stack.extend(v for v in value if isinstance(v, list | Mapping))
-
-
-def _options(node: Any) -> Iterator[Mapping]:
-    """Yields the keyword arguments that Keras writes beside each tensor of a call."""
-    stack = [node]
-    while stack:
-        value = stack.pop()
-        if _is_entry(value):
-            if len(value) == 4 and isinstance(value[3], Mapping):
-                yield value[3]
-        elif isinstance(value, list):
-            stack.extend(reversed(value))

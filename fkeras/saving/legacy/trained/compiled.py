@@ -13,7 +13,7 @@ from fkeras.engine.messages.key_paths import within
 from fkeras.optimizers import schedules
 from fkeras.saving.containers.errors import reading
 from fkeras.saving.containers.strict_json import check, field
-from fkeras.saving.legacy.trained.losses import keras2_hinge, keras2_squared_hinge
+from fkeras.saving.legacy.configs.functions import keras2_hinge, keras2_squared_hinge
 from fkeras.saving.legacy.trained.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
 from fkeras.saving.quirks.origin import Origin
 from fkeras.training import Trainer
