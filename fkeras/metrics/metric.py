@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -116,6 +116,45 @@ class Metric(Configurable):
 def _unwritten(metric: Metric, method: str) -> str:
     name = type(metric).__name__
     return f"{name}: missing method {method}. Define it in class {name}."
+
+
+class Batch(NamedTuple):
+    """The arguments of `update` for one batch.
+
+    Attributes:
+        y_true: targets.
+        y_pred: predictions.
+        sample_weight: weights, or None.
+        mask: booleans, or None; False removes a value.
+    """
+
+    y_true: Numbers
+    y_pred: Numbers
+    sample_weight: Numbers | None = None
+    mask: Numbers | None = None
+
+
+class BatchMetric(Metric):
+    """Base class of metrics with options before `name` and `dtype`, which are keywords.
+
+    Subclasses implement `_add`, the update for a `Batch`.
+    """
+
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+
+    def update(
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
+    ) -> State:
+        return self._add(state, Batch(y_true, y_pred, sample_weight, mask))
+
+    def _add(self, state: State, batch: Batch) -> State:
+        raise NotImplementedError
 
 
 class Sum(Metric):

@@ -114,15 +114,7 @@ def plot_model(
     Args:
         model: a model with a graph.
         to_file: path of the file.
-        show_shapes: whether to show output shapes.
-        show_dtype: whether to show output dtypes.
-        show_layer_names: whether to show the names of the layers.
-        rankdir: direction of the arrows, as in `model_to_dot`.
-        expand_nested: whether to draw the layers of nested models.
-        dpi: resolution in dots per inch.
-        show_layer_activations: whether to show activation functions.
-        show_trainable: whether to show which layers are trainable.
-        splines: shape of the arrows, as in `model_to_dot`.
+        Other arguments: those of `model_to_dot`.
 
     Returns:
         The path of the file.

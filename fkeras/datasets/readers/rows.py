@@ -51,13 +51,7 @@ class WordRules:
 
     Args:
         where: name of the public function, for messages.
-        num_words: numbers from this limit on are unknown words; None for the largest number.
-        skip_top: numbers below this limit are unknown words.
-        maxlen: sequences of this length or longer are left out; None for all sequences.
-        seed: seed of the shuffling.
-        start_char: number at the start of each sequence; None for no number.
-        oov_char: number that replaces unknown words; None to remove unknown words.
-        index_from: offset that is added to each word number.
+        Other arguments: those of `imdb.load_data`.
     """
 
     def __init__(
