@@ -75,7 +75,7 @@ class Metric(Configurable):
     name: str | None = option(default=None, convert=text(optional=True))
     dtype: DTypeName = option(default="float32", convert=dtype_name)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         """Returns the initial state.
 
         Args:
@@ -84,7 +84,12 @@ class Metric(Configurable):
         raise NotImplementedError(_unwritten(self, "init(y_pred=None)"))
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         """Returns the state after a batch.
 
@@ -320,7 +325,7 @@ class MeanMetric(Metric):
     def result(self, state: State) -> jax.Array:
         return mean_of(state)
 
-    def _cast(self, y: Any) -> jax.Array:
+    def _cast(self, y: Numbers) -> jax.Array:
         y = as_operand(y, "y_true or y_pred")
         # class numbers stay integers: a float dtype rounds large ones
         return y.astype(self.dtype) if jnp.issubdtype(y.dtype, jnp.floating) else y

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
+from jax.typing import DTypeLike
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, real, several, text
@@ -33,7 +34,7 @@ _classes = integer(minimum=1, maximum=1 << 20)
 _TABLE = "total_confusion_matrix"
 
 
-def _counter(dtype: Any) -> str:
+def _counter(dtype: DTypeLike | None) -> str:
     """Returns the dtype of the counts; int32 for None, since float32 is exact only up to 2**24."""
     name = "int32" if dtype is None or dtype == "int" else dtype_name(dtype)
     return name
@@ -207,7 +208,7 @@ class _ClassOverlap(_Overlap):
             )
 
 
-def _check_ids(metric: Any) -> None:
+def _check_ids(metric: IoU | OneHotIoU) -> None:
     invalid_ids = [c for c in metric.target_class_ids if not 0 <= c < metric.num_classes]
     if invalid_ids:
         raise ValueError(

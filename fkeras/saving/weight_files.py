@@ -25,6 +25,7 @@ from fkeras.saving.legacy import legacy_source
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.placing import Key, Transfer, as_layout, with_arrays
 from fkeras.saving.weights.weight_paths import Place, copied_groups, places, with_copies
+from fkeras.saving.weights.weight_reading import Skips
 from fkeras.saving.weights.weight_source import Source, Stored, fits
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
@@ -131,7 +132,7 @@ def load_weights(
     return (model, state) if layout is None else layout.apply(model, state)
 
 
-def _shapes(model: Any, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
+def _shapes(model: Layer, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
     """Returns the model and its state, or shapes of both for a model that is not built."""
     if not isinstance(model, Layer):
         check_not_keras(model, "load_weights")
@@ -170,7 +171,7 @@ def _check_patterns(patterns: Sequence[str], model_places: Sequence[Place], sour
 
 
 def _matched(
-    model: Layer, model_places: Sequence[Place], source: Source, skips: Any, copies: Sequence
+    model: Layer, model_places: Sequence[Place], source: Source, skips: Skips, copies: Sequence
 ) -> dict[Key, tuple[Place, Stored]]:
     """Returns the stored array of each place that is not skipped.
 
@@ -301,7 +302,7 @@ def save_weights(
     write(path, model, state)
 
 
-def _check(model: Any, state: Any) -> None:
+def _check(model: Layer, state: Mapping[str, Any] | None) -> None:
     if not isinstance(model, Layer):
         check_not_keras(model, "save_weights")
         raise TypeError(

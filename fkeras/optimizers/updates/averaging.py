@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fkeras.optimizers.updates.numeric import working_dtype
 from fkeras.optimizers.updates.paths import flatten
@@ -39,7 +40,7 @@ def average_step(
     return average, jnp.where(is_due, (average - weight.astype(dtype)).astype(delta.dtype), delta)
 
 
-def averaged(where: str, average: Any, weights: Any) -> Any:
+def averaged(where: str, average: optax.Params, weights: optax.Params) -> Any:
     """Returns the average with the structure and dtypes of the weights.
 
     Raises:

@@ -316,7 +316,7 @@ class Archive:
 class Window(io.RawIOBase):
     """Read-only view of a range of bytes of a binary file, as a file object."""
 
-    def __init__(self, source: Any, start: int, length: int):
+    def __init__(self, source: io.RawIOBase, start: int, length: int):
         super().__init__()
         self._source = source
         self._start = start

@@ -15,10 +15,12 @@ import io
 import math
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5_arrays import read_array
@@ -33,7 +35,10 @@ _GROUP, _ARRAY = 0, 1
 
 @contextlib.contextmanager
 def open_store(
-    source: Any, file: str | None = None, member: str | None = None, limits: Limits | None = None
+    source: FilePath | bytes | file_type.BinaryFile,
+    file: str | None = None,
+    member: str | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[Store]:
     """Opens an HDF5 file for reading during the block.
 
@@ -103,7 +108,7 @@ class Store:
     def __init__(
         self,
         opened: Any,
-        source: Any,
+        source: file_type.BinaryFile,
         size: int,
         file: str | None,
         member: str | None,
@@ -323,7 +328,7 @@ class Store:
 
 
 @contextlib.contextmanager
-def new_store(target: Any) -> Iterator[Writer]:
+def new_store(target: BinaryIO) -> Iterator[Writer]:
     """Opens a new HDF5 file for writing during the block.
 
     Args:
@@ -360,7 +365,7 @@ class Writer:
         """Creates the group `path` if the group is missing."""
         self._opened.require_group(path or "/")
 
-    def write(self, path: str, array: Any) -> None:
+    def write(self, path: str, array: ArrayLike) -> None:
         """Writes an array; stores bfloat16 as raw bytes with the dtype's name as an attribute."""
         array = np.asarray(array)
         # HDF5 has no types for these floats; this is Keras's form of storing them

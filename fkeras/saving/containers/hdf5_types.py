@@ -29,7 +29,7 @@ def load_h5py(what: str) -> Any:
     return h5py
 
 
-def array_dtype(kind: Any, named: Any = None) -> np.dtype:
+def array_dtype(kind: Any, named: str | None = None) -> np.dtype:
     """Returns the NumPy dtype of an HDF5 type, in native byte order.
 
     Args:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,9 @@ from fkeras.training.processes.writing import write_together
 from fkeras.training.step import objective
 from fkeras.training.step.step import train_logs
 
+#: a shape with the batch axis, or shapes in the structure of the inputs
+Shapes: TypeAlias = Sequence[Any] | Mapping[str, Any]
+
 
 def export(
     model: Layer,
@@ -47,9 +50,9 @@ def export(
     path: FilePath,
     *,
     platforms: Sequence[str] = program.PLATFORMS,
-    shapes: Any = None,
+    shapes: Shapes | None = None,
     constraints: Sequence[str] = (),
-    mask: Any = None,
+    mask: Shapes | None = None,
     training: bool = False,
     updates: bool = False,
 ) -> None:
@@ -144,9 +147,9 @@ def _write_model(
     state: Mapping[str, Any] | None,
     path: FilePath,
     platforms: tuple[str, ...],
-    shapes: Any,
+    shapes: Shapes | None,
     constraints: Sequence[str],
-    mask: Any,
+    mask: Shapes | None,
     training: bool,
     updates: bool,
 ) -> None:
@@ -156,7 +159,13 @@ def _write_model(
     key_shape = jax.random.key_data(jax.random.key(0)).shape
 
     # the exported program receives the key as raw words, the trace below a typed key
-    def compute(x: Any, *, mask: Any = None, key: Any = None, state: Any = state) -> Any:
+    def compute(
+        x: Any,
+        *,
+        mask: jax.Array | None = None,
+        key: jax.Array | None = None,
+        state: Mapping[str, Any] | None = state,
+    ) -> Any:
         typed_key = key
         if key is not None and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             typed_key = jax.random.wrap_key_data(key, impl=impl)
@@ -329,7 +338,7 @@ def _write_step(
         np.savez(file, **jax.device_get(arrays))
 
 
-def _inputs(model: Layer, shapes: Any) -> tuple[list[str], Any]:
+def _inputs(model: Layer, shapes: Shapes | None) -> tuple[list[str], Any]:
     """Returns the names of the inputs and the tree of their specs."""
     graph = model.graph if isinstance(model, Network) else None
     passed_specs = None if shapes is None else as_specs(shapes)
@@ -366,7 +375,7 @@ def _slots(template: Any) -> Any:
     return structure.thaw(template, lambda ref: ref.index)
 
 
-def _is_spec(value: Any) -> bool:
+def _is_spec(value: object) -> bool:
     return isinstance(value, Spec)
 
 
@@ -380,7 +389,7 @@ def _structs(tree: Any, constraints: Sequence[str]) -> Any:
     return treedef.unflatten(as_structs(leaves, tuple(constraints)))
 
 
-def _draws(traced: Any) -> bool:
+def _draws(traced: jax.stages.Traced) -> bool:
     """Returns whether a traced program uses its input that is a key."""
     # nested programs receive the key through an input of the outer equation, so that the outer
     # equations are sufficient
@@ -429,7 +438,7 @@ def _flat(run: TrainState) -> dict[str, Any]:
     }
 
 
-def _plain(array: Any) -> Any:
+def _plain(array: jax.Array) -> Any:
     """Returns an array of a NumPy dtype: casts bits of other dtypes to unsigned integers."""
     # .npz files cannot store bfloat16 and float8
     if np.dtype(array.dtype).kind in "biufc":
@@ -437,6 +446,6 @@ def _plain(array: Any) -> Any:
     return jax.lax.bitcast_convert_type(array, f"uint{8 * array.dtype.itemsize}")
 
 
-def _open(array: Any, dtype: Any) -> Any:
+def _open(array: jax.Array, dtype: np.dtype) -> Any:
     """Casts the bits of an array back to its dtype; the inverse of `_plain`."""
     return array if array.dtype == dtype else jax.lax.bitcast_convert_type(array, dtype)

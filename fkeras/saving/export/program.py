@@ -26,7 +26,7 @@ _KNOWN = ("cpu", "cuda", "rocm", "tpu")
 _CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
 
-def check_platforms(platforms: Any) -> tuple[str, ...]:
+def check_platforms(platforms: str | Sequence[str]) -> tuple[str, ...]:
     """Returns the names of platforms as a tuple.
 
     Args:

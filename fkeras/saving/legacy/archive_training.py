@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras import optimizers
-from fkeras.engine import trainable_weights
+from fkeras.engine import Network, trainable_weights
 from fkeras.engine.messages.key_paths import within
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.containers.strict_json import Json, check, field
 from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.training import trainable_paths
@@ -30,7 +30,7 @@ _OPTIMIZER = "optimizer/vars"
 
 
 def archive_training(
-    model: Any,
+    model: Network,
     state: Mapping[str, Any],
     config: Mapping[str, Any],
     store: Store,
@@ -65,7 +65,7 @@ def archive_training(
     return trainer, _with_optimizer_state(store, trainer, run, paths)
 
 
-def _optimizer_config(value: Any, converter: Converter) -> Any:
+def _optimizer_config(value: Json, converter: Converter) -> Any:
     """Returns the optimizer's configuration, also if the model was compiled with a name."""
     if isinstance(value, str) and value not in converter.custom_objects:
         # `is_legacy_optimizer: False` selects the arguments and epsilon of the new optimizers,
@@ -114,7 +114,7 @@ def _with_optimizer_state(
 def _entries(optimizer: optimizers.Optimizer, weights: Mapping[str, Any]) -> list[Entry]:
     """Returns the optimizer's arrays in the archive's order."""
     # Archives lack the same variables as Keras 3's files do inside a LossScaleOptimizer.
-    entries = layout(optimizer, None, weights, scaled=True)[0][1]
+    entries = layout(optimizer, {}, weights, scaled=True)[0][1]
     entries = [entry for entry in entries if entry.what != "learning rate"]
     if isinstance(optimizer, optimizers.SGD) and not any(e.what == "momentum" for e in entries):
         entries += [Entry("momentum", path, tuple(w.shape)) for path, w in weights.items()]

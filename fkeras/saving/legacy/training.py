@@ -98,7 +98,7 @@ def _with_optimizer_state(
     with reading(origin.file, origin.member):
         all_weights = trainable_weights(run.model)
         weights = {path: all_weights[path] for path in trainable_paths(store, run, orders, origin)}
-        entries = layout(optimizer, None, weights)[0][1]
+        entries = layout(optimizer, {}, weights)[0][1]
         pair = _in_order if origin.major == 3 else _by_name
         pairs = pair(entries, arrays, list(weights))
         has_product = any(entry.what == "product" for entry, _ in pairs)

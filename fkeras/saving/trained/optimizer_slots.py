@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import snake_case, trainable_weights
+from fkeras.engine import Layer, snake_case, trainable_weights
 from fkeras.engine.tree.weight_lists import weight_order
 from fkeras.optimizers import (
     Adafactor,
@@ -78,8 +78,8 @@ Groups = list[tuple[str, list[Entry]]]
 
 
 def layout(
-    optimizer: Any,
-    config: Any,
+    optimizer: AnyOptimizer,
+    config: Mapping[str, Any],
     weights: Mapping[str, Any],
     built: bool = True,
     at: str = "",
@@ -148,7 +148,7 @@ def _with_outer(scalars: list[Entry], members: list[tuple[str, Groups]]) -> Grou
 
 def _members(
     optimizer: MultiOptimizer,
-    config: Any,
+    config: Mapping[str, Any],
     weights: Mapping[str, Any],
     built: bool,
     at: str,
@@ -176,7 +176,7 @@ def _members(
         members.append(
             layout(
                 inner[pattern],
-                None,
+                {},
                 matching_weights,
                 built and bool(matching_weights),
                 state_path,
@@ -187,7 +187,7 @@ def _members(
     # Keras has a default optimizer besides the patterns: for Keras, the writer repeats the last
     # optimizer as the default, without weights
     if "patterns" in map_config:
-        default_entries = layout(inner[patterns[-1]], None, {}, False, at="-")[0][1]
+        default_entries = layout(inner[patterns[-1]], {}, {}, False, at="-")[0][1]
         members.append([("", [dataclasses.replace(entry, keys=()) for entry in default_entries])])
         names.append(snake_case(type(inner[patterns[-1]]).__name__))
     groups = []
@@ -258,7 +258,7 @@ def _slots(optimizer: Optimizer, weights: Mapping[str, Any]) -> dict[str, Any]:
     return {name: shapes[name] for name in names}
 
 
-def trained(model: Any) -> dict[str, Any]:
+def trained(model: Layer) -> dict[str, Any]:
     """Returns the trainable weights by path, in the order of Keras's `trainable_variables`.
 
     Example:
@@ -272,7 +272,7 @@ def trained(model: Any) -> dict[str, Any]:
     return dict(sorted(weights.items(), key=lambda item: order.get(item[0], len(order))))
 
 
-def as_trained(optimizer: Any, opt_state: Any) -> Any:
+def as_trained(optimizer: AnyOptimizer, opt_state: Any) -> Any:
     """Returns the optimizer with the weight decay of its state, stored as an option only.
 
     Example:
@@ -288,6 +288,8 @@ def as_trained(optimizer: Any, opt_state: Any) -> Any:
     if isinstance(optimizer, MultiOptimizer):
         pairs = tuple((p, as_trained(o, opt_state.states[p])) for p, o in optimizer.optimizer_map)
         return dataclasses.replace(optimizer, optimizer_map=pairs)
+    if not isinstance(optimizer, Optimizer):
+        return optimizer
     decay = getattr(opt_state, "weight_decay", None)
     # compare in float32: the option is a Python float, and the state holds its rounded value
     if decay is None or np.shape(decay) or np.float32(decay) == np.float32(optimizer.weight_decay):
@@ -295,7 +297,7 @@ def as_trained(optimizer: Any, opt_state: Any) -> Any:
     return dataclasses.replace(optimizer, weight_decay=float(decay))
 
 
-def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
+def with_products(optimizer: AnyOptimizer, opt_state: Any, scaled: bool = False) -> Any:
     """Returns the state with Nadam's products computed from the step count, if files lack them.
 
     Example:
@@ -315,20 +317,22 @@ def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
         states = {p: with_products(o, inner[p], scaled) for p, o in optimizer.optimizer_map}
         return opt_state._replace(states=states)
     # only inside a LossScaleOptimizer: other files store the product
-    if not scaled or "product" not in opt_state.slots:
+    if not scaled or not isinstance(optimizer, Optimizer) or "product" not in opt_state.slots:
         return opt_state
     product = product_after(optimizer, int(opt_state.count))
     full = jax.tree.map(lambda leaf: jnp.full_like(leaf, product), opt_state.slots["product"])
     return opt_state._replace(slots={**opt_state.slots, "product": full})
 
 
-def leaves_of_state(opt_state: Any, step: Any) -> dict[str, Any]:
+def leaves_of_state(opt_state: Any, step: jax.Array | np.ndarray | None) -> dict[str, Any]:
     """Returns the leaves of an optimizer's state, by the keys that a layout uses."""
     pairs = jax.tree_util.tree_flatten_with_path(opt_state)[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in pairs} | {STEP: step}
 
 
-def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.ndarray]]:
+def written(
+    groups: Groups, opt_state: Any, step: jax.Array | np.ndarray | None
+) -> list[tuple[str, np.ndarray]]:
     """Returns `(path, array)` for all arrays of an optimizer in Keras's file."""
     leaves = leaves_of_state(opt_state, step)
     # one transfer of all leaves, which the device can overlap

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import Network
+from fkeras.engine import Layer, Network
 from fkeras.engine.values.pattern_cost import trials
 from fkeras.optimizers import LossScaleOptimizer, MultiOptimizer, Muon
 from fkeras.optimizers.by_pattern import keras_map
@@ -24,12 +24,13 @@ from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.weight_paths import places
 from fkeras.training import Trainer
 from fkeras.training.step import objective
+from fkeras.training.trainer import Optimizer
 
 # upper bound on the characters that `re` reads to match all patterns with all paths: some seconds
 _TRIALS = 3e8
 
 
-def check_training(trainer: Trainer, model: Any, paths: Sequence[str], limits: Limits) -> None:
+def check_training(trainer: Trainer, model: Layer, paths: Sequence[str], limits: Limits) -> None:
     """Rejects metrics with excessive accumulators, and patterns that backtrack catastrophically.
 
     Raises:
@@ -41,7 +42,7 @@ def check_training(trainer: Trainer, model: Any, paths: Sequence[str], limits: L
     check_patterns(trainer.optimizer, paths)
 
 
-def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
+def check_state(model: Layer, state: Mapping[str, Any], limits: Limits) -> None:
     """Rejects models whose unsaved state, such as the carry of a stateful RNN, exceeds the limit.
 
     Raises:
@@ -52,7 +53,7 @@ def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
     _check_size(unsaved, "this model's unsaved state (RNN carries) needs", limits)
 
 
-def check_calls(model: Any, limits: Limits) -> None:
+def check_calls(model: Layer, limits: Limits) -> None:
     """Rejects models with a call that computes an array beyond the limit.
 
     Raises:
@@ -79,7 +80,7 @@ def _check_size(arrays: Sequence[Any], what: str, limits: Limits) -> None:
         )
 
 
-def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
+def check_patterns(optimizer: Optimizer, paths: Sequence[str]) -> None:
     """Rejects an optimizer with patterns that `re` could match for longer than some seconds.
 
     Raises:
@@ -110,7 +111,7 @@ def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
             )
 
 
-def _patterns(optimizer: Any) -> Iterator[tuple[str, bool]]:
+def _patterns(optimizer: Optimizer) -> Iterator[tuple[str, bool]]:
     """Yields the regular expressions of an optimizer, and whether `re` searches or only matches."""
     if isinstance(optimizer, LossScaleOptimizer):
         yield from _patterns(optimizer.inner_optimizer)

@@ -16,6 +16,7 @@ from fkeras.engine import Layer, Model, Network
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import replace_children
+from fkeras.engine.values.spec import Spec
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in
@@ -34,7 +35,7 @@ from fkeras.saving.weights.weight_paths import (
 from fkeras.saving.weights.weight_source import fits
 
 
-def abstract_build(model: Layer, *specs: Any) -> tuple[Any, dict[str, Any]]:
+def abstract_build(model: Layer, *specs: Spec) -> tuple[Any, dict[str, Any]]:
     """Returns `(model, state)` of shapes and dtypes; no initializer runs.
 
     Args:
@@ -51,7 +52,7 @@ def abstract_build(model: Layer, *specs: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def fill(
-    model: Any,
+    model: Layer,
     state: Mapping[str, Any],
     read: Callable[[Place], np.ndarray],
     groups: Groups = BY_CLASS,
@@ -80,7 +81,7 @@ def fill(
     return model, with_arrays(state, device_arrays)
 
 
-def plain(layer: Any) -> Any:
+def plain(layer: Layer) -> Any:
     """Replaces each subclassed model in a layer by its graph, which opens without the class.
 
     Example:
@@ -138,7 +139,7 @@ def _layer_of(place: Place) -> str | None:
 
 
 def fill_from_store(
-    model: Any, state: Mapping[str, Any], store: Store, groups: Groups | None = None
+    model: Network, state: Mapping[str, Any], store: Store, groups: Groups | None = None
 ) -> tuple[Any, dict]:
     """Returns `(model, state)` with the arrays of a store in Keras's layout.
 

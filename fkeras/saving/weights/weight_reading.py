@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fkeras.atomic_files import npz
 from fkeras.engine import Layer
 from fkeras.saving.containers import file_type
@@ -197,7 +199,7 @@ def _without_kind(name: str) -> str:
     return name.partition("/")[2]
 
 
-def _read_npz(archive: Archive, member: str, size: int, dtype: Any) -> Any:
+def _read_npz(archive: Archive, member: str, size: int, dtype: np.dtype) -> Any:
     with reading(archive.file, member), archive.open(member) as file:
         return npz.viewed(npz.read_array(file, size), dtype)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fkeras import layers
 from fkeras.engine import KerasTensor, Layer
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.utils.features.feature import Feature
 
 # the field that `adapt` sets; None before `adapt`
@@ -60,7 +59,7 @@ def one_hot(name: str, layer: Layer, tensor: KerasTensor) -> KerasTensor:
     return layers.CategoryEncoding(size, output_mode="multi_hot")(tensor)
 
 
-def column_array(name: str, values: Any, feature: Feature) -> np.ndarray:
+def column_array(name: str, values: Numbers, feature: Feature) -> np.ndarray:
     """Converts a column to an array of strings or numbers, as the feature expects.
 
     Raises:

@@ -93,7 +93,7 @@ class Options:
             )
 
 
-def check_format(where: str, value: Any) -> None:
+def check_format(where: str, value: object) -> None:
     """Rejects formats other than "grain".
 
     Args:
@@ -147,9 +147,14 @@ def build_datasets(
 
 
 def _build_dataset(
-    options: Options, paths: list[str], labels: Any, names: Any, read: Any, shuffle: bool
+    options: Options,
+    paths: list[str],
+    labels: np.ndarray | None,
+    names: tuple[str, ...] | None,
+    read: Callable[[list[str]], np.ndarray],
+    shuffle: bool,
 ) -> Dataset:
-    targets = _encode_labels(options, labels, names)
+    targets = _encode_labels(options, labels, names or ())
 
     def read_batch(ids: np.ndarray) -> Any:
         samples = read([paths[index] for index in ids])
@@ -167,7 +172,9 @@ def _build_dataset(
     )
 
 
-def _encode_labels(options: Options, labels: Any, names: Any) -> np.ndarray | None:
+def _encode_labels(
+    options: Options, labels: np.ndarray | None, names: tuple[str, ...]
+) -> np.ndarray | None:
     if labels is None:
         return None
     if options.label_mode == "int":

@@ -16,7 +16,9 @@ class _Replacement:
     def __init__(self, layer: Layer):
         self._layer = layer
 
-    def from_config(self, config: Mapping[str, Any], custom_objects: Any = None) -> Layer:
+    def from_config(
+        self, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Layer:
         return self._layer.replace(name=config["name"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fkeras.engine.graph_json.items import reason
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.containers.strict_json import Json, check, field
 from fkeras.saving.legacy.calls.graphs import (
     CONSTANT,
     Graph,
@@ -19,6 +19,7 @@ from fkeras.saving.legacy.calls.graphs import (
 from fkeras.saving.legacy.tensorflow import nodes, table
 from fkeras.saving.legacy.tensorflow.builder import Builder
 from fkeras.saving.legacy.tensorflow.custom import UserFunctionCall
+from fkeras.saving.legacy.tensorflow.folding import Arg
 from fkeras.saving.legacy.tensorflow.sizes import Sizes, tensors_in
 from fkeras.saving.quirks.origin import Origin
 
@@ -29,7 +30,7 @@ _NARROW = ("float16", "bfloat16")
 Call = tuple[str, int]
 
 
-def is_function(item: Any, custom_objects: Mapping[str, Any]) -> bool:
+def is_function(item: Json, custom_objects: Mapping[str, Any]) -> bool:
     """Whether a layer of a file is a call of a TensorFlow function.
 
     Example:
@@ -55,7 +56,7 @@ class _Reader:
     loose: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     converted: dict[str, dict[int, list[dict[str, Any]]]] = dataclasses.field(default_factory=dict)
 
-    def read(self, layer: str, index: int, raw: Any) -> None:
+    def read(self, layer: str, index: int, raw: Json) -> None:
         """Converts one call whose inputs have been converted."""
         item = self.items[layer]
         safe = safe_name(layer)
@@ -85,7 +86,7 @@ class _Reader:
         self.graph.values[safe, index] = value
         self.converted.setdefault(layer, {})[index] = builder.items
 
-    def constant(self, value: Any, layer: str | None) -> dict[str, Any]:
+    def constant(self, value: Arg, layer: str | None) -> dict[str, Any]:
         """Converts a constant to a tensor, for a layer that needs a tensor: adds a zero."""
         name = safe_name(f"{layer or 'output'}_constant")
         builder = Builder(name, "constant", self.origin, self.sizes)
@@ -114,7 +115,7 @@ class _Reader:
         return table.call(builder, function, arguments, options)
 
     def _call(
-        self, item: Mapping, config: Mapping, layer: str, raw: Any
+        self, item: Mapping, config: Mapping, layer: str, raw: Json
     ) -> tuple[str | None, str, list, dict]:
         where = self.origin.place(layer)
         if item["class_name"] == "TensorFlowOpLayer":
@@ -136,16 +137,16 @@ class _Reader:
             options["slice_spec"] = [None]
         return table.key_of(function_name), function_name, [self._value(raw, layer)], options
 
-    def _value(self, node: Any, layer: str) -> Any:
+    def _value(self, node: Json, layer: str) -> Any:
         """Returns the first argument of a call: a tensor, a constant, or a list of these."""
-        check(node, list, "a tensor of a call", **self.origin.place(layer))
+        parts = check(node, list, "a tensor of a call", **self.origin.place(layer))
         if not is_entry(node):
-            return [self._value(part, layer) for part in node]
+            return [self._value(part, layer) for part in parts]
         if node[0] == CONSTANT:
             return node[2]
         return self.graph.value(node, layer)
 
-    def _option(self, value: Any, layer: str) -> Any:
+    def _option(self, value: Json, layer: str) -> Any:
         if isinstance(value, list):
             if is_entry(value) and len(value) == 3 and value[0] in self.graph.counts:
                 return self.graph.value(value, layer)
@@ -157,7 +158,7 @@ class _Reader:
             return {k: self._option(v, layer) for k, v in value.items()}
         return value
 
-    def _name(self, builder: Builder, safe: str, value: Any) -> None:
+    def _name(self, builder: Builder, safe: str, value: Arg) -> None:
         """Names the last operation after the layer, and other operations after layer and class."""
         # The last operation returns the layer's result: outputs of the model keep their names.
         names = {}
@@ -272,7 +273,7 @@ def _in_order(
             stack.extend(pending_inputs)
 
 
-def _entries(node: Any, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+def _entries(node: Json, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     """Yields every `[name, call, output, ...]` of a tensor in a call."""
     stack = [node]
     while stack:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving.containers.strict_json import check, field, parse
+from fkeras.saving.containers.strict_json import Json, check, field, parse
 from fkeras.saving.legacy.tensorflow import table
 from fkeras.saving.quirks.origin import Origin
 
@@ -149,12 +149,12 @@ def _by_parameter(inputs: str, values: list[Any]) -> dict[str, Any]:
     return {names[0][1:]: parts, **dict(zip(names[1:], values[len(parts) :], strict=False))}
 
 
-def _attribute(value: Any, origin: Origin, layer: str) -> Any:
+def _attribute(value: Json, origin: Origin, layer: str) -> Any:
     """Converts an attribute of a node such as `{"i": "3"}`."""
     where = origin.place(layer)
-    check(value, dict, "an attribute of a node", **where)
-    kind: str = next(iter(value), "none")
-    content: Any = value.get(kind)
+    attribute = check(value, dict, "an attribute of a node", **where)
+    kind: str = next(iter(attribute), "none")
+    content: Any = attribute.get(kind)
     if kind == "list":
         parts = check(content, dict, "a list", **where)
         pairs = [(k, v) for k, vs in parts.items() for v in check(vs, list, "a list", **where)]

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Network
+from fkeras.engine import Layer, Network
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
@@ -121,7 +121,7 @@ def _find_in(store: Store) -> Find:
     """Returns a function that finds the arrays of projections by Keras 3's names."""
     arrays = [path for _, paths in file_layers(store).values() for path in paths]
 
-    def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
+    def find(keys: tuple[str, ...], layer: Layer, field: str) -> dict[str, Stored]:
         projection_path = f"/{layer.name}/{getattr(layer, field).name}/"
         return {
             base_name(path): unread(store, path) for path in arrays if projection_path in f"/{path}"
@@ -294,7 +294,9 @@ def _lookup(state: Mapping[str, Any], path: str) -> Any:
     raise KeyError(path)
 
 
-def _check_array(path: str, spec: Any, value: np.ndarray, origin: Origin, layer: str) -> None:
+def _check_array(
+    path: str, spec: jax.Array | jax.ShapeDtypeStruct, value: np.ndarray, origin: Origin, layer: str
+) -> None:
     if tuple(value.shape) != tuple(spec.shape):
         raise origin.error(
             f"expected {path!r} of shape {tuple(spec.shape)}, received {tuple(value.shape)}. The "
