@@ -123,7 +123,6 @@ def add_counts(
     Args:
         state: counts by name; a subset of `COUNTS`.
         found: labels, scores and weights from `decisions`.
-        thresholds: thresholds in ascending order.
     """
     for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in found)):
         counts = count(labels, scores, weights, thresholds)

@@ -44,10 +44,6 @@ def open_store(
 
     Args:
         source: a path, the bytes of the file, or a seekable binary file.
-        limits: limits on sizes, objects and depth; None for the defaults.
-
-    Returns:
-        A context manager that gives a `Store`.
 
     Raises:
         FileError: for a file that is not HDF5, or one with links, cycles or other features that no
@@ -266,9 +262,6 @@ class Store:
     def read(self, path: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
         """Reads the array at `path` into newly allocated memory.
 
-        Args:
-            shape: expected shape; None accepts any shape.
-
         Raises:
             FileError: for a missing array, an unexpected shape, a type that weights do not have, or
                 an array whose data is not completely stored in the file.
@@ -334,12 +327,6 @@ def new_store(target: BinaryIO) -> Iterator[Writer]:
     Args:
         target: a seekable binary file, open for reading and writing. Use
             `fkeras.atomic_files.atomic.replacing` for a file on disk.
-
-    Returns:
-        A context manager that gives a `Writer`.
-
-    Raises:
-        ImportError: if h5py is not installed.
 
     Example:
         >>> import io

@@ -94,25 +94,14 @@ class Options:
 
 
 def check_format(where: str, value: object) -> None:
-    """Rejects formats other than "grain".
-
-    Args:
-        value: the argument `format`.
-    """
+    """Rejects formats other than "grain"."""
     _FORMAT.check(f"{where}: format", value)
 
 
 def build_datasets(
     options: Options, extensions: tuple[str, ...], read: Callable[[list[str]], np.ndarray]
 ) -> Any:
-    """Returns the dataset of a folder, or the two datasets of `subset="both"`.
-
-    Args:
-        extensions: accepted file extensions, such as ".txt".
-
-    Raises:
-        ValueError: for a folder without matching files, and for arguments that do not fit the files.
-    """
+    """Returns the dataset of a folder, or the two datasets of `subset="both"`."""
     paths, labels, names = _list_files(options, extensions)
     if not paths:
         raise ValueError(

@@ -96,11 +96,7 @@ class Converter:
         return CustomObjects({**self.extra, **user_objects})
 
     def model(self, config: Json) -> dict[str, Any]:
-        """Converts the configuration of a whole model.
-
-        Raises:
-            FileError: for a class other than a functional model or Sequential.
-        """
+        """Converts the configuration of a whole model."""
         where = self.origin.place()
         kind = field(config, "class_name", str, **where)
         if kind in self.custom_objects:

@@ -134,11 +134,7 @@ class Builder:
         return canonical_dtype("int32" if array.dtype == object else array.dtype)
 
     def plain(self, value: Arg) -> Any:
-        """Returns a constant as JSON data.
-
-        Raises:
-            FileError: for a value that is unknown before the model runs.
-        """
+        """Returns a constant as JSON data."""
         if isinstance(value, np.ndarray | np.generic):
             value = value.tolist()
         if isinstance(value, list | tuple):

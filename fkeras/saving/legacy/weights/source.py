@@ -37,15 +37,6 @@ def legacy_source(
 
     Layers match by name. If some names differ but model and file have the same number of layers,
     layers match by order, provided that no name matches or that all pairs have equal sizes.
-
-    Args:
-        store: the open HDF5 file.
-        model: the model, of arrays or of shapes.
-        state: state of the model, of arrays or of shapes.
-        skips: whether to skip a path.
-
-    Raises:
-        FileError: if the file is damaged.
     """
     group = group_of(store)
     stored = {safe_name(name): layer for name, layer in file_layers(store).items()}

@@ -29,11 +29,7 @@ from fkeras.saving.weights.weight_source import Stored, fits, unread
 
 
 def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
-    """Reads a list of strings from a group's attributes, also if split: `name0`, `name1`...
-
-    Raises:
-        FileError: if the attribute is missing or not a list of strings.
-    """
+    """Reads a list of strings from a group's attributes, also if split: `name0`, `name1`..."""
     attributes = store.attributes(group)
     if name in attributes:
         parts = [attributes[name]]
@@ -74,13 +70,7 @@ def place_legacy_weights(
     Layers match by name if file and model have the same names, otherwise by order.
 
     Args:
-        store: the open HDF5 file.
         model: the model, of arrays or of shapes (`jax.eval_shape` of its `build`).
-        state: state of the model, of arrays or of shapes.
-        orders: layer names of each network in the file's order, by path.
-
-    Raises:
-        FileError: for other layers, or arrays of other shapes; the error names the layer.
     """
     group, orders = group_of(store), orders or {}
     origin = origin_of(store, group)
@@ -155,11 +145,7 @@ def with_backend(origin: Origin, paths: Sequence[str]) -> Origin:
 def stored_layers(
     store: Store, model: Network, state: Mapping[str, Any], orders: Orders
 ) -> list[tuple[str, str, list[str]]]:
-    """Returns `(layer, group, paths of arrays)` for each layer of a model with arrays.
-
-    Raises:
-        FileError: if file and model have different layers.
-    """
+    """Returns `(layer, group, paths of arrays)` for each layer of a model with arrays."""
     stored = file_layers(store)
     origin = origin_of(store, group_of(store))
     model_layers = own_layers(model, state, orders)
@@ -182,11 +168,7 @@ def stored_layers(
 
 
 def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
-    """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name.
-
-    Raises:
-        FileError: if a list contains a missing or repeated name.
-    """
+    """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name."""
     group = group_of(store)
     origin = origin_of(store, group)
     stored: dict[str, tuple[str, list[str]]] = {}
@@ -254,12 +236,8 @@ def read_layer(
     """Reads a layer's arrays in Keras 3's layout, by kind and path, without a check of shapes.
 
     Args:
-        store: the open HDF5 file.
         units: the layer's arrays in the model, in the file's order.
         specs: arrays or shapes in the model, see `specs_of`.
-
-    Raises:
-        FileError: for a wrong number of arrays, or names that contradict the order.
     """
     origin = origin.at(f"/{group}")
     counts = counts_of(units, len(paths), origin)
