@@ -239,6 +239,7 @@ class QuantizedDense(Quantized):
             assert self.kernel is not None
             return dequantize(self.kernel, scale, equation_of(self.layer))
         if self.quantization.mode == "int4":
+            assert self.kernel is not None
             codes = unpack_int4(self.kernel, columns, axis=1)
             if self.g_idx is None or zero is None:
                 return jnp.reshape(codes.astype(scale.dtype) / scale[None], shape)
