@@ -102,6 +102,7 @@ smartquotes = False
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(DOCS / "static" / "search.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

@@ -26,11 +26,11 @@ def argument_types(value: Any) -> dict[str, str]:
 
     Arguments without an annotation, and those of any type, are left out.
     """
-    if dataclasses.is_dataclass(value):
+    if isinstance(value, type) and dataclasses.is_dataclass(value):
         fields = {field.name: field for field in dataclasses.fields(value) if field.init}
         annotations = {name: (_owner(value, name), field.type) for name, field in fields.items()}
-    elif inspect.isroutine(value):
-        function = inspect.unwrap(value)
+    elif callable(value) and not isinstance(value, type):
+        function = inspect.unwrap(value)  # also of an operation of `fk.ops`
         annotations = {
             name: (function, annotation)
             for name, annotation in getattr(function, "__annotations__", {}).items()

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 NODE = shutil.which("node")
-# the files of a page, with the few names of a browser that the search uses
+# the files of the page "search.html" in its order, with the few names of a browser that the search uses
 _PROGRAM = """
 const fs = require("fs"), vm = require("vm");
 const page = {
@@ -18,7 +18,7 @@ const page = {
 page.window = page;
 vm.createContext(page);
 const [folder, questions] = JSON.parse(fs.readFileSync(0, "utf8"));
-for (const name of ["_static/language_data.js", "_static/searchtools.js"])
+for (const name of ["_static/searchtools.js", "_static/language_data.js"])
   vm.runInContext(fs.readFileSync(`${folder}/${name}`, "utf8"), page);
 vm.runInContext("globalThis.Search = Search", page);
 vm.runInContext(fs.readFileSync(`${folder}/searchindex.js`, "utf8"), page);
