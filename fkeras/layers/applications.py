@@ -49,7 +49,7 @@ class StochasticDepth(Layer):
     drop_path_rate: Real = option(convert=probability)
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
-    keras_form: ClassVar[KerasForm] = KerasForm(training_default=None)
+    _keras_form: ClassVar[KerasForm] = KerasForm(training_default=None)
 
     def forward(self, context: Context, x: jax.Array) -> Output:
         if not context.training or self.drop_path_rate == 0:
@@ -125,5 +125,5 @@ class CustomScaleLayer(Layer):
     keras_module: ClassVar[str] = "keras.src.applications.inception_resnet_v2"
 
     def call(self, *inputs: Any) -> jax.Array:
-        x, branch = check_list(self.where, inputs, 2)
+        x, branch = check_list(self._where, inputs, 2)
         return x + branch * self.scale

@@ -22,11 +22,11 @@ def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]
     Raises:
         FKerasError: for strings at a layer that reads no strings.
     """
-    if any(spec.dtype == STRING for spec in specs) and not layer.reads_strings:
+    if any(spec.dtype == STRING for spec in specs) and not layer._reads_strings:
         raise FKerasError(
-            f"{layer.where}: expected numbers, received strings. Convert them with "
+            f"{layer._where}: expected numbers, received strings. Convert them with "
             "TextVectorization, StringLookup, Hashing or HashedCrossing.",
-            layer=layer.where,
+            layer=layer._where,
         )
     if getattr(layer, "graph", None) is not None:
         return [_output_specs(layer, structure.fill(args, specs))] * 2

@@ -74,7 +74,7 @@ def _in_children(
 
 def _children(skeleton: Any) -> Iterator[tuple[str, Any]]:
     for field, tree in skeleton.children.items():
-        yield from layers_in(tree, "" if field == skeleton.transparent_field else field)
+        yield from layers_in(tree, "" if field == skeleton._transparent_field else field)
 
 
 def _in_graphs(first: Any, second: Any, where: str) -> str | None:

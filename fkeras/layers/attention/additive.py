@@ -66,7 +66,7 @@ class AdditiveAttention(ScoredAttention, _Scale):
         return self.__dict__.get("_built", False) or not self.use_scale
 
     def build(self, key: jax.Array, inputs: Any) -> Self:
-        query, _, _ = query_value_key(self.where, inputs)
+        query, _, _ = query_value_key(self._where, inputs)
         return self.with_weights(key, scale=(query.shape[-1],) if self.use_scale else None)
 
     def _scores(self, query: jax.Array, key: jax.Array) -> jax.Array:

@@ -103,7 +103,7 @@ class Attention(ScoredAttention, _Score):
 
     def build(self, key: jax.Array, inputs: Any) -> Self:
         # only checks the inputs: the shapes of the weights do not depend on them
-        query_value_key(self.where, inputs)
+        query_value_key(self._where, inputs)
         scale = () if self.use_scale else None
         concat = () if self.score_mode == "concat" else None
         return self.with_weights(key, scale=scale, concat_score_weight=concat)

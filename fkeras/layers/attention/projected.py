@@ -82,7 +82,7 @@ class ProjectedAttention(Layer):
         use_causal_mask: whether step t attends only to the steps up to t.
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[KerasForm] = KerasForm(
         input_names=("query", "value", "key"),
         option_names=("query_mask", "value_mask", "key_mask", "attention_mask"),
         training_default=None,
@@ -134,7 +134,7 @@ class ProjectedAttention(Layer):
             object.__setattr__(self, "quantization", FrozenDict(configs) or None)
         if self.flash_attention and self.dropout > 0:
             raise ValueError(
-                f"{self.where}: expected dropout=0 beside flash_attention=True, received "
+                f"{self._where}: expected dropout=0 beside flash_attention=True, received "
                 f"{self.dropout}. The fused kernel has no dropout: turn off one of the two."
             )
 
@@ -184,7 +184,7 @@ class ProjectedAttention(Layer):
         config = (self.quantization or {}).get(name)
         return layer if config is None else QuantizedDense.kind_for(config)(layer, config)
 
-    def unbuilt(self) -> Self:
+    def _unbuilt(self) -> Self:
         """Returns a copy without weights, and without the layers that hold them."""
         return self.replace(**dict.fromkeys(PROJECTIONS), _built=False)
 
@@ -195,7 +195,7 @@ class ProjectedAttention(Layer):
         del config["quantization"], config["projection_dtypes"]
         if self.quantization or self.projection_dtypes:
             projection_maps = self.quantization or {}, self.projection_dtypes or {}
-            config["dtype"] = policy_map(self.where, self.name, self.dtype, *projection_maps)
+            config["dtype"] = policy_map(self._where, self.name, self.dtype, *projection_maps)
         return config
 
     @classmethod
@@ -233,12 +233,12 @@ class ProjectedAttention(Layer):
 
         The tensors may come by name; a `key` that is a PRNG key is the key of the call.
         """
-        inputs, key, options = _by_position(self.where, inputs, key, options)
+        inputs, key, options = _by_position(self._where, inputs, key, options)
         return super().__call__(*inputs, key=key, **options)
 
     def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output:
         """Returns the `Output` of the layer on query, value and an optional key."""
-        inputs, key, options = _by_position(self.where, inputs, key, options)
+        inputs, key, options = _by_position(self._where, inputs, key, options)
         return super().apply(*inputs, key=key, **options)
 
     def forward(
@@ -263,14 +263,14 @@ class ProjectedAttention(Layer):
             context.detach_masks(query, value, source)
         if self.flash_attention and return_attention_scores:
             raise ValueError(
-                f"{self.where}: expected flash_attention=None or False where scores are returned, "
+                f"{self._where}: expected flash_attention=None or False where scores are returned, "
                 "received True. The fused kernel does not compute the scores: turn off one of the two."
             )
         # Keras's rule for empty rows applies only here: its other paths give zero weights
         is_plain = query.ndim == 3 and self.dropout == 0 and not return_attention_scores
         axes = self.axes_of_attention(query.ndim)
         mask = score_mask(
-            self.where,
+            self._where,
             query.shape,
             value.shape,
             axes,
@@ -340,13 +340,13 @@ class ProjectedAttention(Layer):
     def _check_inputs(self, query: Any, value: Any) -> None:
         if value is None:
             raise ValueError(
-                f"{self.where}: expected query and value, received one input. For self-attention "
+                f"{self._where}: expected query and value, received one input. For self-attention "
                 "write layer(x, x)."
             )
         if query.ndim < 3 or value.ndim != query.ndim:
             shapes = f"{format_shape(query.shape)} and {format_shape(value.shape)}"
             raise ValueError(
-                f"{self.where}: expected query and value of shapes (b, t, d) and (b, s, f), or "
+                f"{self._where}: expected query and value of shapes (b, t, d) and (b, s, f), or "
                 f"both of one higher rank, received {shapes}. Add the missing axis, or reshape."
             )
 

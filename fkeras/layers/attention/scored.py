@@ -75,7 +75,7 @@ class ScoredAttention(Layer):
     empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
+    _keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
 
     def _scores(self, query: jax.Array, key: jax.Array) -> jax.Array:
         """Returns the scores (b, t, s) of a query (b, t, d) and a key (b, s, d)."""
@@ -92,9 +92,9 @@ class ScoredAttention(Layer):
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> Output:
-        query, value, key = query_value_key(self.where, inputs)
-        query_mask, value_mask = query_value_masks(self.where, context.mask)
-        check_widths(self.where, (query.shape, key.shape))
+        query, value, key = query_value_key(self._where, inputs)
+        query_mask, value_mask = query_value_masks(self._where, context.mask)
+        check_widths(self._where, (query.shape, key.shape))
         logits = self._scores(query, key)
         mask = None if value_mask is None else _boolean(value_mask)[..., None, :]
         if use_causal_mask:

@@ -78,7 +78,7 @@ class Dense(Layer):
         Array([[3., 3.]], dtype=float32)
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[KerasForm] = KerasForm(
         training_default=None, quantized_as="QuantizedDense"
     )
 

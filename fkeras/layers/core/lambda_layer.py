@@ -112,7 +112,7 @@ class Lambda(Layer):
         Array([[2.]], dtype=float32)
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(training_default=None)
+    _keras_form: ClassVar[KerasForm] = KerasForm(training_default=None)
 
     function: Callable = option(convert=_function)
     output_shape: tuple | None = option(default=None, convert=_output_shape)
@@ -171,7 +171,7 @@ class Lambda(Layer):
         )
         if len(sizes) != len(expected) or not sizes_match:
             raise ValueError(
-                f"{self.where}: expected a result of shape (b, *{self.output_shape}), as "
+                f"{self._where}: expected a result of shape (b, *{self.output_shape}), as "
                 f"output_shape says, received {format_shape(y.shape)}. Leave output_shape out; "
                 "shapes are inferred."
             )

@@ -70,7 +70,7 @@ class Masking(Layer):
 
     supports_masking: ClassVar[bool] = True
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras's compute_mask ignores the mask of the input
         return True
 

@@ -73,7 +73,7 @@ class ForeignLayer(Layer):
     state: tuple[ArrayConstant, ...] | None = dataclasses.field(default=None, init=False)
     state_structure: Any = dataclasses.field(default=None, init=False)
 
-    child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
+    _child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
 
     # Methods that subclasses implement
 
@@ -113,8 +113,8 @@ class ForeignLayer(Layer):
             set_field(self, "state", tuple(ArrayConstant(self._as_variable(v)) for v in leaves))
 
     def _fields_of(self, params: Any, state: Any) -> dict[str, Any]:
-        arrays, structure = named_leaves(params, self.where)
-        _, state_structure = named_leaves(state, self.where)
+        arrays, structure = named_leaves(params, self._where)
+        _, state_structure = named_leaves(state, self._where)
         variables = {name: self._as_variable(leaf) for name, leaf in arrays.items()}
         parameters = {
             # integer arrays, such as counters, have no gradient
@@ -147,7 +147,7 @@ class ForeignLayer(Layer):
         params, state = self.initialize(subkey(key, "params"), _placeholders(x))
         return self.replace(**self._fields_of(params, state), _built=True)
 
-    def unbuilt(self) -> Self:
+    def _unbuilt(self) -> Self:
         """Returns a copy without weights and state."""
         return self.replace(
             params={}, params_structure=None, state=None, state_structure=None, _built=False
@@ -161,7 +161,7 @@ class ForeignLayer(Layer):
             return {}
         else:
             _, state = self.initialize(jax.random.key(0), _placeholders(x))
-        arrays, _ = named_leaves(state, self.where)
+        arrays, _ = named_leaves(state, self._where)
         return {name: self._as_variable(leaf) for name, leaf in arrays.items()}
 
     def forward(self, context: Context, x: Any) -> Output:
@@ -170,16 +170,16 @@ class ForeignLayer(Layer):
         params = jax.tree.unflatten(self.params_structure, cast_floats(leaves, dtype))
         # names in the order of the pytree, which a scan or a file does not preserve
         empty = jax.tree.unflatten(self.state_structure, range(self.state_structure.num_leaves))
-        names = tuple(named_leaves(empty, self.where)[0])
+        names = tuple(named_leaves(empty, self._where)[0])
         old_arrays = [context.state[name] for name in names]
         key = context.key if context.training and self.draws else None
         value, new = self.compute(
             params, jax.tree.unflatten(self.state_structure, old_arrays), key, x, context.training
         )
-        arrays, structure = named_leaves(new, self.where)
+        arrays, structure = named_leaves(new, self._where)
         if tuple(arrays) != names:
             raise ValueError(
-                f"{self.where}: expected the state to keep its structure {names}, received "
+                f"{self._where}: expected the state to keep its structure {names}, received "
                 f"{tuple(arrays)} after the call. Return a state with the same entries as before; "
                 f"{structure} has other entries."
             )

@@ -96,7 +96,7 @@ class Hashing(HostLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_sparse(self.sparse, self.where)
+        reject_sparse(self.sparse, self._where)
 
     @property
     def _buckets(self) -> tuple[int, bool]:
@@ -113,7 +113,7 @@ class Hashing(HostLayer):
             values = x.ravel().tolist()
             texts = [b"true" if v else b"false" for v in values]
         else:
-            values = read_strings(x, "utf-8", self.where)
+            values = read_strings(x, "utf-8", self._where)
             texts = [text.encode() for text in values]
         buckets, reserved = self._buckets
         ids = (hash_strings(texts, self.salt) % np.uint64(buckets)).astype("int64")
@@ -126,7 +126,7 @@ class Hashing(HostLayer):
 
     def call(self, x: jax.Array) -> jax.Array:
         # JAX has no 64-bit integers by default, so the device hashes the decimal form of int32
-        numbers = as_int32(x, self.where)
+        numbers = as_int32(x, self._where)
         buckets, reserved = self._buckets
         ids = hash_integers(numbers, self.salt).remainder(buckets)
         if reserved:

@@ -85,8 +85,8 @@ class Concatenate(Layer):
         return config
 
     def forward(self, context: Context, *inputs: Any) -> Output:
-        tensors = check_list(self.where, inputs)
-        axis = check_concatenate(self.where, tensors, self.axis)
+        tensors = check_list(self._where, inputs)
+        axis = check_concatenate(self._where, tensors, self.axis)
         value = jnp.concatenate(with_common_dtype(tensors), axis=axis)
-        masks = check_masks(self.where, context.mask, len(tensors))
+        masks = check_masks(self._where, context.mask, len(tensors))
         return Output(value, mask=concatenate_masks(tensors, masks, axis, self.masks))

@@ -30,7 +30,7 @@ def check_axes(layer: Layer, axis: int | Sequence[int], shape: Sequence[Any]) ->
     positions = {a % ndim for a in axes if -ndim <= a < ndim}
     if len(positions) != len(axes):
         raise ValueError(
-            f"{layer.where}: expected an input with the axes {axis}, each once, received "
+            f"{layer._where}: expected an input with the axes {axis}, each once, received "
             f"{format_shape(shape)}. Use axes from {-ndim} to {ndim - 1}."
         )
     return positions
@@ -42,7 +42,7 @@ def check_weight_sizes(
     """Raises an error if a weight's shape differs from the `sizes` of an input's axes."""
     if weight.shape != sizes:
         raise ValueError(
-            f"{layer.where}: expected sizes {weight.shape} on axis {axis}, received "
+            f"{layer._where}: expected sizes {weight.shape} on axis {axis}, received "
             f"{format_shape(shape)}. The layer's weights have these sizes; use another layer for "
             "other sizes."
         )

@@ -84,7 +84,7 @@ class LayerNormalization(Layer):
 
     supports_masking: ClassVar[bool] = True
     # gamma, beta and the statistics remain float32
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:
         shape = self._sizes(x.shape)

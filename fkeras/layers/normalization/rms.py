@@ -53,7 +53,7 @@ class RMSNormalization(Layer):
         https://arxiv.org/abs/1910.07467
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("x",))
+    _keras_form: ClassVar[KerasForm] = KerasForm(input_names=("x",))
 
     axis: Axes = option(default=-1, convert=normalized_axes)
     epsilon: Real = option(default=1e-6, convert=real(minimum=0))
@@ -68,12 +68,12 @@ class RMSNormalization(Layer):
 
     supports_masking: ClassVar[bool] = True
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras's layer does not declare support for masks, so a mask ends here
         return True
 
     # scale and the mean squares remain float32
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:
         return self.with_weights(key, scale=self._sizes(x.shape))

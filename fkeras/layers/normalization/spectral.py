@@ -62,7 +62,7 @@ class SpectralNormalization(Wrapper):
     always: bool = option(default=False, convert=boolean, kw_only=True)
 
     # Keras lists the kernel among the wrapper's own weights too
-    keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[KerasForm] = KerasForm(
         early_weights=tuple(f"layer/{name}" for name in _KERNELS)
     )
 
@@ -114,6 +114,6 @@ class SpectralNormalization(Wrapper):
             if getattr(layer, name, None) is not None:
                 return name
         raise ValueError(
-            f"{self.where}: expected a layer with a weight 'kernel' or 'embeddings', received "
-            f"{layer.where}, which has none. Wrap Dense, Embedding or a convolution."
+            f"{self._where}: expected a layer with a weight 'kernel' or 'embeddings', received "
+            f"{layer._where}, which has none. Wrap Dense, Embedding or a convolution."
         )

@@ -43,7 +43,7 @@ class UnitNormalization(Layer):
         axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
         if any(not -x.ndim <= a < x.ndim for a in axes):
             raise ValueError(
-                f"{self.where}: expected an input with the axes {self.axis}, received "
+                f"{self._where}: expected an input with the axes {self.axis}, received "
                 f"{format_shape(x.shape)}. Use axes from {-x.ndim} to {x.ndim - 1}."
             )
         return unit_normalization(x, axes)

@@ -54,7 +54,7 @@ class _GlobalAveragePooling(_GlobalPooling):
             steps = (x.shape[0], *(x.shape[a] for a in spatial_axes(x.ndim, self.data_format)))
             if context.mask.shape != steps:
                 raise ValueError(
-                    f"{self.where}: expected a mask of shape {format_shape(steps)}, one value per "
+                    f"{self._where}: expected a mask of shape {format_shape(steps)}, one value per "
                     f"step of the input {format_shape(x.shape)}, received "
                     f"{format_shape(context.mask.shape)}. Give the mask of the time axis."
                 )
@@ -121,7 +121,7 @@ class GlobalAveragePooling1D(OverSequences, _GlobalAveragePooling):
     """
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
+    _keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
 
 
 class GlobalAveragePooling2D(OverImages, _GlobalAveragePooling):

@@ -46,7 +46,7 @@ class Pipeline(Layer):
         Array([[0., 1.]], dtype=float32)
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(training_default=True)
+    _keras_form: ClassVar[KerasForm] = KerasForm(training_default=True)
 
     layers: tuple[Layer, ...] = option(convert=_layers)
 

@@ -56,7 +56,7 @@ class SimpleRNNCell(_SimpleRNN, UnitCell):
         ((1, 3), 1)
     """
 
-    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("sequence", "states"))
+    _keras_form: ClassVar[KerasForm] = KerasForm(input_names=("sequence", "states"))
 
 
 class SimpleRNN(_SimpleRNN, UnitRecurrent):

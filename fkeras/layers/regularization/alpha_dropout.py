@@ -54,7 +54,7 @@ class AlphaDropout(Layer):
     def forward(self, context: Context, x: jax.Array) -> Output:
         if not context.training or self.rate == 0:
             return Output(x, mask=context.mask)
-        shape = drawn_shape(self.where, self.noise_shape, x.shape)
+        shape = drawn_shape(self._where, self.noise_shape, x.shape)
         key = context.key if self.seed is None else subkey(context.key, self.seed)
         # integers cannot represent selu's lowest value
         if not jnp.issubdtype(x.dtype, jnp.floating):

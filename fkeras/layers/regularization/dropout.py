@@ -54,7 +54,7 @@ class Dropout(Layer):
         if not context.training or self.rate == 0:
             # inference needs no key; rate 0 would draw without effect
             return Output(x, mask=context.mask)
-        shape = drawn_shape(self.where, self.noise_shape, x.shape)
+        shape = drawn_shape(self._where, self.noise_shape, x.shape)
         # the seed separates layers that would otherwise share a key
         key = context.key if self.seed is None else subkey(context.key, self.seed)
         return Output(dropout(key, x, self.rate, shape), mask=context.mask)

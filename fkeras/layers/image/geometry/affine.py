@@ -50,7 +50,7 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
 
     def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
         """Returns the matrices (b, 3, 3) that map points of the new images to the old images."""
-        raise NotImplementedError(f"{self.where}: has no `matrix`. Write one of shape (b, 3, 3).")
+        raise NotImplementedError(f"{self._where}: has no `matrix`. Write one of shape (b, 3, 3).")
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return self._warped(images, transformation, self.interpolation)
