@@ -350,8 +350,8 @@ def _record(layer: type[fk.Layer]) -> Iterator[str]:
 
 
 def _state(layer: type[fk.Layer]) -> str:
-    # in a few classes `keras_form` is a property
-    form = layer.keras_form
+    # in a few classes `_keras_form` is a property
+    form = layer._keras_form
     order = form.state_order if isinstance(form, fk.engine.KerasForm) else ()
     if order:
         return ", ".join(f"``{name}``" for name in order)

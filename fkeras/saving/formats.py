@@ -141,7 +141,7 @@ def _arrays_by_path(
     values_by_key = {key(place): place.value for place in places_by_name.values()}
     if len(values_by_key) < len(places_by_name):
         raise ValueError(
-            f"save_weights, {model.where}: a weight and an entry of the state have the same path, "
+            f"save_weights, {model._where}: a weight and an entry of the state have the same path, "
             "and safetensors needs distinct names. Save the model as .npz or .weights.h5."
         )
     return {name: np.asarray(array) for name, array in jax.device_get(values_by_key).items()}

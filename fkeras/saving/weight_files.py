@@ -81,7 +81,7 @@ def load_weights(
         >>> model = fk.Model(x, fk.layers.Dense(2, name="body")(x)).build(jax.random.key(0))
         >>> path = pathlib.Path(tempfile.mkdtemp(), "w.safetensors")
         >>> fk.save_weights(path, model)
-        >>> fk.load_weights(path, model.unbuilt())[0] == model
+        >>> fk.load_weights(path, fk.engine.unbuilt(model))[0] == model
         True
     """
     path = as_path(path)
@@ -103,7 +103,7 @@ def load_weights(
         if isinstance(source, Store):
             if not isinstance(model, Network):
                 raise ValueError(
-                    f"load_weights, {model.where}: a file of Keras 1 or 2 holds the weights of a "
+                    f"load_weights, {model._where}: a file of Keras 1 or 2 holds the weights of a "
                     "model. Load it into an fk.Model or fk.Sequential."
                 )
             with reading(path):
@@ -118,7 +118,7 @@ def load_weights(
     ]
     if skipped_names and not model.built:
         raise ValueError(
-            f"load_weights, {model.where}: {skipped_names[0]!r} is skipped, and the model has no value for "
+            f"load_weights, {model._where}: {skipped_names[0]!r} is skipped, and the model has no value for "
             "it yet. Build it first: model.build(jax.random.key(0))."
         )
     loaded = {name: array for (kind, name), array in arrays.items() if kind == "weight"}
@@ -149,7 +149,7 @@ def _shapes(model: Layer, state: Mapping[str, Any] | None) -> tuple[Any, Mapping
     # the state of a single layer depends on the shapes of its inputs, which a layer does not store
     if not isinstance(model, Network):
         raise ValueError(
-            f"load_weights, {model.where}: expected the layer's state, received none. Pass it: "
+            f"load_weights, {model._where}: expected the layer's state, received none. Pass it: "
             "fk.load_weights(path, layer, layer.init_state((None, 8)))."
         )
     return model, jax.eval_shape(model.init_state)
@@ -229,7 +229,7 @@ def _difference(
     skips = list(dict.fromkeys(n.rpartition("/")[0] or n for n in names))
     shown_names = ", ".join(repr(n) for n in skips[:6]) + (", ..." if len(skips) > 6 else "")
     return FileError(
-        f"the weights of another model than {model.where}; nothing was loaded. "
+        f"the weights of another model than {model._where}; nothing was loaded. "
         f"{'; '.join(parts)}. Build the model that was saved, or load the other weights with "
         f"skip=[{shown_names}].",
         file=source.file,
@@ -307,7 +307,7 @@ def _check(model: Layer, state: Mapping[str, Any] | None) -> None:
         )
     if not model.built or any(isinstance(w, jax.ShapeDtypeStruct) for w in leaves_of(model)):
         raise ValueError(
-            f"save_weights, {model.where}: has no weights yet. Build it: "
+            f"save_weights, {model._where}: has no weights yet. Build it: "
             "model = model.build(jax.random.key(0))."
         )
     if not isinstance(model, Network) or not model.stateful:
@@ -318,7 +318,7 @@ def _check(model: Layer, state: Mapping[str, Any] | None) -> None:
     missing_names = sorted(needed_names - passed_names - set(skeleton_of(model).names))
     if missing_names:
         raise ValueError(
-            f"save_weights, {model.where}: expected the state with {missing_names[0]!r}, received "
+            f"save_weights, {model._where}: expected the state with {missing_names[0]!r}, received "
             f"{'none' if state is None else 'a state without it'}. Pass the state: "
             "fk.save_weights(path, model, state)."
         )

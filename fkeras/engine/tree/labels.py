@@ -68,9 +68,9 @@ def labels_for(layer: Layer, weights: tuple) -> Any:
         _check(layer, tuple(tree), by_path)
         return {path: by_path[path] for path in tree}
     raise FKerasError(
-        f"{layer.where}: its leaves are labels, so the layer computes nothing. Call the model whose weights "
+        f"{layer._where}: its leaves are labels, so the layer computes nothing. Call the model whose weights "
         "are labelled; optax takes the labels directly, or as `lambda _: labels`.",
-        layer=layer.where,
+        layer=layer._where,
     )
 
 
@@ -82,7 +82,7 @@ def _check(layer: Layer, names: tuple, by_path: Mapping[str, Any]) -> None:
     unknown = next((name for name in names if by_path.get(name) is None), None)
     if unknown is not None:
         raise FKerasError(
-            f"{layer.where}: has no label for the weight {unknown!r}.{suggest(str(unknown), by_path)} "
+            f"{layer._where}: has no label for the weight {unknown!r}.{suggest(str(unknown), by_path)} "
             "Make the labels of the model that is trained: jax.tree.map(function, model).",
-            layer=layer.where,
+            layer=layer._where,
         )

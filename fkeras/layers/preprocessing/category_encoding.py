@@ -57,11 +57,11 @@ class CategoryEncoding(fk.Layer):
     sparse: bool = fk.option(default=False, convert=fk.boolean)
 
     # half precision would round ids to other ids
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_sparse(self.sparse, self.where)
+        reject_sparse(self.sparse, self._where)
 
     def apply(
         self,
@@ -74,8 +74,10 @@ class CategoryEncoding(fk.Layer):
     ) -> fk.Output:
         """Returns the `Output` of the layer; converts lists to arrays and checks concrete ids."""
         if not symbolic_arguments(inputs, options, mask):
-            inputs = tuple(as_data(x, self.where) for x in inputs)
-            options = {k: None if v is None else as_data(v, self.where) for k, v in options.items()}
+            inputs = tuple(as_data(x, self._where) for x in inputs)
+            options = {
+                k: None if v is None else as_data(v, self._where) for k, v in options.items()
+            }
             for ids in inputs:
                 self._check_range(ids)
         return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
@@ -89,11 +91,11 @@ class CategoryEncoding(fk.Layer):
         is_concrete = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, Tracer)
         if not is_concrete or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
             return
-        reject_fractions(ids, self.where)
+        reject_fractions(ids, self._where)
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= self.num_tokens:
             raise ValueError(
-                f"{self.where}: expected ids from 0 to {self.num_tokens - 1}, received "
+                f"{self._where}: expected ids from 0 to {self.num_tokens - 1}, received "
                 f"{low if low < 0 else high}. Raise num_tokens, or map ids of any size to this "
                 "range with IntegerLookup."
             )
@@ -102,13 +104,13 @@ class CategoryEncoding(fk.Layer):
         if count_weights is not None:
             if self.output_mode != "count":
                 raise ValueError(
-                    f"{self.where}: expected count_weights=None with "
+                    f"{self._where}: expected count_weights=None with "
                     f"output_mode={self.output_mode!r}, received an array. Leave it out, or choose "
                     "output_mode='count'."
                 )
             if count_weights.shape != ids.shape:
                 raise ValueError(
-                    f"{self.where}: expected count_weights of the shape of the ids, {ids.shape}, "
+                    f"{self._where}: expected count_weights of the shape of the ids, {ids.shape}, "
                     f"received {count_weights.shape}. Give one weight per id."
                 )
         indices, valid = valid_indices(ids, self.num_tokens)

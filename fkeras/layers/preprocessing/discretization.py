@@ -77,14 +77,14 @@ class Discretization(fk.Layer):
     sparse: bool = fk.option(default=False, convert=fk.boolean)
 
     # half precision would move numbers across a boundary
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_sparse(self.sparse, self.where)
+        reject_sparse(self.sparse, self._where)
         if (self.bin_boundaries is None) == (self.num_bins is None):
             raise ValueError(
-                f"{self.where}: expected either bin_boundaries or num_bins, received "
+                f"{self._where}: expected either bin_boundaries or num_bins, received "
                 f"{'neither' if self.num_bins is None else 'both'}. Give the boundaries, or the "
                 "number of bins and then `layer = layer.adapt(data)`."
             )
@@ -102,7 +102,7 @@ class Discretization(fk.Layer):
         """
         if self.num_bins is None:
             raise ValueError(
-                f"{self.where}: adapt computes boundaries for num_bins bins, but this layer has "
+                f"{self._where}: adapt computes boundaries for num_bins bins, but this layer has "
                 "fixed bin_boundaries. Write Discretization(num_bins=...).adapt(data)."
             )
         batches: Iterable = data if isinstance(data, list | tuple) else iterate(data, steps)
@@ -111,11 +111,11 @@ class Discretization(fk.Layer):
         # the summary has bounded size, so `adapt` reads data of any size in one pass
         summary = np.zeros((2, 0), "float32")
         for batch in batches:
-            values = np.asarray(as_data(batch, self.where)).astype("float32")
+            values = np.asarray(as_data(batch, self._where)).astype("float32")
             summary = merge(summarize(values, self.epsilon), summary, self.epsilon)
         if summary.size == 0:
             raise ValueError(
-                f"{self.where}: adapt received no numbers. Give an array, or batches of numbers; "
+                f"{self._where}: adapt received no numbers. Give an array, or batches of numbers; "
                 "an exhausted iterator has no data."
             )
         return self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
@@ -131,13 +131,13 @@ class Discretization(fk.Layer):
     ) -> fk.Output:
         """Returns the `Output` of the layer; converts lists to arrays."""
         if not symbolic_arguments(inputs, options, mask):
-            inputs = tuple(as_data(x, self.where) for x in inputs)
+            inputs = tuple(as_data(x, self._where) for x in inputs)
         return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
 
     def call(self, x: jax.Array) -> jax.Array:
         if self.bin_boundaries is None:
             raise ValueError(
-                f"{self.where}: has no boundaries yet. Compute them first: `layer = "
+                f"{self._where}: has no boundaries yet. Compute them first: `layer = "
                 "layer.adapt(data)`, or give bin_boundaries."
             )
         dtype = "float64" if fk.canonical_dtype(x.dtype) == "float64" else "float32"

@@ -102,8 +102,8 @@ class HostLayer(fk.Layer):
     """
 
     # half precision would round ids to other ids
-    autocast: ClassVar[bool] = False
-    reads_strings: ClassVar[bool] = True
+    _autocast: ClassVar[bool] = False
+    _reads_strings: ClassVar[bool] = True
 
     def on_host(self, x: fk.Tree) -> np.ndarray:
         """Returns the layer's value for NumPy data."""
@@ -111,7 +111,7 @@ class HostLayer(fk.Layer):
 
     def read(self, value: fk.Field) -> Any:
         """Converts an input to the data that the layer computes on."""
-        return as_data(value, self.where)
+        return as_data(value, self._where)
 
     def apply(
         self,
@@ -136,7 +136,7 @@ class HostLayer(fk.Layer):
         if len(inputs) != 1 or options:
             received = ", ".join((*("x" * len(inputs)), *(f"{name}=..." for name in options)))
             raise TypeError(
-                f"{self.where}: expected one input and no options, received ({received}). Give texts "
+                f"{self._where}: expected one input and no options, received ({received}). Give texts "
                 "or ids as one list or array."
             )
         return fk.Output(self.on_host(inputs[0]))
@@ -144,9 +144,9 @@ class HostLayer(fk.Layer):
     def no_strings_here(self) -> fk.FKerasError:
         """Returns the error for a layer of strings on a device, in a graph or in a transform."""
         return fk.FKerasError(
-            f"{self.where}: expected strings on the host, received an array of a compiled function "
+            f"{self._where}: expected strings on the host, received an array of a compiled function "
             "or of a graph, which hold no strings. Call the layer on texts, or on fk.Input(shape, "
             "dtype='string') at the start of a graph; look up the outputs of a model after "
             "calling the model.",
-            layer=self.where,
+            layer=self._where,
         )

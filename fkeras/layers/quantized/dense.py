@@ -164,8 +164,8 @@ class QuantizedDense(Quantized):
             return self.layer
         return self.layer.replace(kernel=jax.ShapeDtypeStruct(self.kernel_shape, "float32"))
 
-    def unbuilt(self) -> Self:
-        return super().unbuilt().replace(kernel_shape=None)
+    def _unbuilt(self) -> Self:
+        return super()._unbuilt().replace(kernel_shape=None)
 
     def encode(self, layer: Any) -> Self:
         """Returns a copy with the quantized kernel of a built layer; zeros for calibrated modes."""

@@ -130,15 +130,15 @@ def _check_model(model: Layer) -> None:
         )
     if not model.built:
         raise FKerasError(
-            f"export, {model.where}: has no weights yet. Build it: "
+            f"export, {model._where}: has no weights yet. Build it: "
             "model = model.build(jax.random.key(0)).",
-            layer=model.where,
+            layer=model._where,
         )
-    if model.reads_strings and isinstance(model, Network):
+    if model._reads_strings and isinstance(model, Network):
         raise FKerasError(
-            f"export, {model.where}: expected numeric inputs, received strings, which devices do "
+            f"export, {model._where}: expected numeric inputs, received strings, which devices do "
             "not support. Export the device part: host, device = fk.split_host(model).",
-            layer=model.where,
+            layer=model._where,
         )
 
 
@@ -183,9 +183,9 @@ def _write_model(
     # trace with a key, and keep the argument only if the program draws random numbers: callers of
     # a deterministic program need not pass a key
     typed_key = jax.eval_shape(lambda: jax.random.key(0))
-    if _draws(program.trace(model.where, compute, (x,), {**options, "key": typed_key})):
+    if _draws(program.trace(model._where, compute, (x,), {**options, "key": typed_key})):
         options["key"] = jax.ShapeDtypeStruct(key_shape, "uint32")
-    exported = program.lower(model.where, compute, (x,), options, platforms)
+    exported = program.lower(model._where, compute, (x,), options, platforms)
     outputs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     about = {
         "kind": "model",
@@ -312,7 +312,7 @@ def _write_step(
     specs = jax.tree.map(_batch_spec, parts)
     rows = _structs(specs, constraints)
     specs_by_name = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in arrays.items()}
-    where = f"the step of {core.model.where}"
+    where = f"the step of {core.model._where}"
     exported = program.lower(where, step, (specs_by_name, *rows), {}, platforms)
     new_arrays, logs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     # a step is called with its own outputs, so shapes and dtypes must not change
@@ -345,9 +345,9 @@ def _inputs(model: Layer, shapes: Shapes | None) -> tuple[list[str], Any]:
     if graph is None:
         if passed_specs is None:
             raise FKerasError(
-                f"export, {model.where}: a layer does not store the shapes of its inputs. Pass "
+                f"export, {model._where}: a layer does not store the shapes of its inputs. Pass "
                 "them with the batch axis: shapes=(None, 8).",
-                layer=model.where,
+                layer=model._where,
             )
         return _named(passed_specs)[1], passed_specs
     model_specs = structure.fill(graph.inputs, graph.specs)
@@ -357,10 +357,10 @@ def _inputs(model: Layer, shapes: Shapes | None) -> tuple[list[str], Any]:
     matched_specs = structure.match(graph.inputs, passed_specs)
     if matched_specs is None or any(not isinstance(spec, Spec) for spec in matched_specs):
         raise FKerasError(
-            f"export, {model.where}: expected shapes in the structure of the inputs, "
+            f"export, {model._where}: expected shapes in the structure of the inputs, "
             f"{structure.draw(graph.inputs, lambda slot: graph.coords[slot].layer)}, received "
             f"{shapes!r}. Pass a shape with the batch axis for each input.",
-            layer=model.where,
+            layer=model._where,
         )
     # shapes come from the caller, dtypes from the model
     slots = [leaf.index for leaf in structure.leaves(graph.inputs)]

@@ -195,7 +195,7 @@ def write(
         )
     if not model.built:
         raise ValueError(
-            f"save_model, {model.where}: expected a built model, received a model without weights. "
+            f"save_model, {model._where}: expected a built model, received a model without weights. "
             "Build it: `model = model.build(jax.random.key(0))`."
         )
     state = {} if state is None else state
@@ -248,7 +248,7 @@ def _check_state(model: Network, state: Mapping[str, Any]) -> None:
     missing = set(abstract_build(model)[1]) - set(state) if model.stateful else set()
     if missing:
         raise ValueError(
-            f"save_model, {model.where}: expected the state of {', '.join(sorted(missing))}, "
+            f"save_model, {model._where}: expected the state of {', '.join(sorted(missing))}, "
             f"received the state of {', '.join(sorted(state)) or 'no layer'}. Pass the state: "
             "`fk.save_model(path, model, state)`, or run.state of a training."
         )

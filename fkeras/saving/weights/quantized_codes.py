@@ -104,7 +104,7 @@ def find_in(store: Store, model: Network, groups: Groups) -> Find:
         return {keys: group for group, keys, _ in walk_groups(model, groups)}
 
     def find(keys: tuple[str, ...], layer: Layer, field: str) -> dict[str, Stored]:
-        group = f"{groups_by_keys()[keys]}/{layer.keras_form.groups.get(field, field)}/vars"
+        group = f"{groups_by_keys()[keys]}/{layer._keras_form.groups.get(field, field)}/vars"
         if not store.has(group):
             return {}
         numbers = [n for n in store.datasets(group) if n.isdecimal()]
@@ -176,7 +176,7 @@ def renewed(layer: QuantizedDense, name: str, array: np.ndarray) -> np.ndarray:
     is_contracted = [n not in equation.output for n in equation.kernel]
     if is_contracted != sorted(is_contracted, reverse=True):
         raise ValueError(
-            f"{layer.where}: expected an equation that sums over the first axes of its kernel, "
+            f"{layer._where}: expected an equation that sums over the first axes of its kernel, "
             f"received {layer.layer.equation!r} with 4-bit codes of Keras 3.11 to 3.13, which cannot "
             "be converted. Quantize to 8 bits, or with a newer version."
         )
