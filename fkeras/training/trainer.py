@@ -62,7 +62,7 @@ def _as_loss(value: Any) -> Any:
     return losses.get(value)
 
 
-def _as_metrics(value: Any) -> Any:
+def _as_metrics(value: object) -> Any:
     """Returns the metrics of a trainer, names or `fk.metrics` values, in the tree of the outputs."""
     if value is None:
         return ()
@@ -85,7 +85,7 @@ def _metric(value: Any) -> Any:
 _factor = real(optional=True)
 
 
-def _as_loss_weights(value: Any) -> Any:
+def _as_loss_weights(value: object) -> Any:
     """Returns the loss weights of a trainer, in the tree of the outputs."""
     if isinstance(value, Mapping):
         return {name: _factor(weight) for name, weight in value.items()}
@@ -94,7 +94,7 @@ def _as_loss_weights(value: Any) -> Any:
     return _factor(value)
 
 
-def _as_remat(value: Any) -> Any:
+def _as_remat(value: object) -> Any:
     """Returns the rematerialization policy of a trainer; rejects an unknown name."""
     get_policy(value)
     return value
@@ -216,7 +216,12 @@ class Trainer(Configurable):
         )
 
     def init(
-        self, model: M, key: jax.Array, *, state: Mapping[str, Any] | None = None, batch: Any = None
+        self,
+        model: M,
+        key: jax.Array,
+        *,
+        state: Mapping[str, Any] | None = None,
+        batch: object = None,
     ) -> TrainState[M]:
         """Returns the run before the first step; builds the model if necessary.
 
@@ -458,7 +463,7 @@ class Trainer(Configurable):
         steps = arguments.convert("evaluate", "steps", steps)
         verbose = arguments.convert("evaluate", "verbose", verbose)
         with together(self.mesh, "Trainer.evaluate") as group:
-            feed = sources.feed(self, run, rows, size, steps, "evaluate", group)
+            feed = sources.evaluation_feed(self, run, rows, size, steps, group)
             compare_call(group, self, run, {"data": feed}, batch_size=size)
             run = sharding.place(self, run) if group.count > 1 else run
             progress = Progress(verbose if group.leads else 0, 1, feed.steps, title="Evaluation")

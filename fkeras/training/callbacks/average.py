@@ -134,7 +134,9 @@ class SwapEMAWeights(Callback):
 
 
 @jax.jit
-def _average(average: Any, weights: Any, momentum: jax.Array) -> Any:
+def _average(
+    average: jax.Array | np.ndarray, weights: jax.Array | np.ndarray, momentum: jax.Array
+) -> Any:
     def mix(old: jax.Array, new: jax.Array) -> jax.Array:
         share = momentum.astype(old.dtype)
         return share * old + (1 - share) * new.astype(old.dtype)

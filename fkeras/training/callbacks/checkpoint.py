@@ -27,7 +27,7 @@ _SUFFIXES = (".keras", ".weights.h5", ".npz")
 _NOTHING = types.MappingProxyType({"best": math.nan, "step": 0, "seen": 0})
 
 
-def _filepath(value: Any) -> str:
+def _filepath(value: object) -> str:
     path = as_path(value)
     if not path.endswith(_SUFFIXES):
         start = path.removesuffix(".h5").removesuffix(".weights")

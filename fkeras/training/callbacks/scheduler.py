@@ -70,7 +70,7 @@ class LearningRateScheduler(Callback):
         return self.remember(run, {"epoch": -1})
 
 
-def _number(value: Any, epoch: int) -> float:
+def _number(value: object, epoch: int) -> float:
     # NumPy would wrap a function, returned by mistake, in an array of objects
     array = np.asarray(value if hasattr(value, "dtype") or not callable(value) else None)
     rate = float(array) if array.dtype.kind in "iuf" and array.ndim == 0 else math.nan

@@ -18,7 +18,7 @@ from fkeras.training.data.stream_feed import Batches
 _ROWS = 256
 
 
-def data_fingerprint(*sources: Any, **facts: Any) -> dict[str, Any]:
+def data_fingerprint(*sources: Feed | Batches | None, **facts: object) -> dict[str, Any]:
     """Returns the fingerprint of the data of a training.
 
     The fingerprint of an array is its shape, its dtype and a digest of 256 evenly spaced rows. The
@@ -55,7 +55,7 @@ def data_fingerprint(*sources: Any, **facts: Any) -> dict[str, Any]:
     return {**fingerprint, **facts}
 
 
-def _facts(source: Any) -> dict[str, Any]:
+def _facts(source: object) -> dict[str, Any]:
     if not _is_tree(source):
         return _source(source)
     leaves = named_leaves(source)
@@ -64,7 +64,7 @@ def _facts(source: Any) -> dict[str, Any]:
     return {name: _array(leaf) for name, leaf in leaves.items()}
 
 
-def _is_tree(source: Any) -> bool:
+def _is_tree(source: object) -> bool:
     # JAX warns about an iterator as a leaf, unless `is_leaf` accepts the iterator.
     leaves = jax.tree.leaves(source, is_leaf=lambda node: hasattr(node, "__next__"))
     return bool(leaves) and all(
@@ -72,7 +72,7 @@ def _is_tree(source: Any) -> bool:
     )
 
 
-def _array(array: Any) -> dict[str, Any]:
+def _array(array: jax.Array | np.ndarray) -> dict[str, Any]:
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
     rows = np.asarray(array) if isinstance(array, jax.Array) or not array.shape else array
@@ -83,7 +83,7 @@ def _array(array: Any) -> dict[str, Any]:
     return {"array": kind_of(array), "digest": digest(samples.tobytes())}
 
 
-def _source(source: Any) -> dict[str, Any]:
+def _source(source: object) -> dict[str, Any]:
     facts: dict[str, Any] = {"class": function_name(source)}
     get_fingerprint = getattr(source, "fingerprint", None)
     if isinstance(source, Sized):

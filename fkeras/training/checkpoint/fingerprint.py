@@ -10,14 +10,18 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+import optax
 
-from fkeras.engine import Configurable, serialize
+from fkeras.engine import Configurable, Layer, serialize
 from fkeras.engine.config.serialization import encode
 from fkeras.training.checkpoint.storage.arrays import named_leaves
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Optimizer
 
 #: a longer list of numbers (a matrix in a configuration) is replaced by its digest
 _LONGEST = 64
@@ -25,7 +29,7 @@ _LONGEST = 64
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """Returns a digest of JSON data or bytes, 16 hexadecimal digits.
 
     Example:
@@ -37,12 +41,12 @@ def digest(value: Any) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def kind_of(array: Any) -> str:
+def kind_of(array: jax.Array | np.ndarray) -> str:
     """Returns the dtype and shape of an array as text, such as "float32[3, 4]"."""
     return f"{np.dtype(array.dtype).name}{list(array.shape)}"
 
 
-def model_fingerprint(model: Any) -> dict[str, Any]:
+def model_fingerprint(model: Layer) -> dict[str, Any]:
     """Returns the fingerprint of a model: its layers, weight shapes and configuration.
 
     Args:
@@ -71,7 +75,7 @@ def model_fingerprint(model: Any) -> dict[str, Any]:
     return {"number_of_layers": len(layers) or 1, "weights": weights, **_with_digest(facts)}
 
 
-def optimizer_fingerprint(optimizer: Any) -> dict[str, Any]:
+def optimizer_fingerprint(optimizer: Optimizer) -> dict[str, Any]:
     """Returns the fingerprint of an optimizer.
 
     Args:
@@ -101,21 +105,21 @@ def _with_digest(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "digest": digest(facts)}
 
 
-def _value_of(value: Any) -> Any:
+def _value_of(value: object) -> Any:
     try:
         return _config_of(encode(value))
     except TypeError:
         return function_name(value)
 
 
-def function_name(value: Any) -> str:
+def function_name(value: object) -> str:
     """Returns a name for a value without JSON form; the name is the same in every process."""
     name = getattr(value, "__qualname__", None) or type(value).__qualname__
     module = getattr(value, "__module__", None) or type(value).__module__
     return f"{module}.{name}"
 
 
-def _config_of(value: Any) -> Any:
+def _config_of(value: object) -> Any:
     """Returns a configuration without None entries, and with lists of layers keyed by name."""
     # Keyed by name, an added layer is one difference; in a list it would shift all later layers.
     if isinstance(value, Mapping):
@@ -135,16 +139,16 @@ def _config_of(value: Any) -> Any:
     return value
 
 
-def _name_of(value: Any) -> str | None:
+def _name_of(value: object) -> str | None:
     config = value.get("config") if isinstance(value, Mapping) else None
     return config.get("name") if isinstance(config, Mapping) else None
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     return sum(map(_size, value)) if isinstance(value, list) else 1
 
 
-def _state_of(transformation: Any) -> str:
+def _state_of(transformation: optax.GradientTransformation) -> str:
     weights = {"kernel": jax.ShapeDtypeStruct((2, 3), "float32")}
     try:
         state = jax.eval_shape(transformation.init, weights)

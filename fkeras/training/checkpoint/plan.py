@@ -9,7 +9,8 @@ from typing import Any
 from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Configurable, option, suggest
 from fkeras.engine.config.converters import boolean, choice, integer, real, text
-from fkeras.engine.config.field_types import Integer, OptionalInteger, OptionalReal
+from fkeras.engine.config.field_types import Converted, Integer, OptionalInteger, OptionalReal
+from fkeras.engine.values.argument_types import FilePath
 
 # Words in the names of logs whose larger (smaller) values are better, for `mode="auto"`.
 _UP = (
@@ -80,7 +81,7 @@ class Checkpoint(Configurable):
         (True, False)
     """
 
-    directory: str = option(convert=_folder)
+    directory: Converted[FilePath, str] = option(convert=_folder)
     every: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
     seconds: OptionalReal = option(default=None, convert=real(above=0, optional=True))
     keep: Integer = option(default=2, convert=integer(minimum=2))

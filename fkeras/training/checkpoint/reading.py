@@ -49,7 +49,7 @@ class Restored:
 
 def restore(
     directory: Any,
-    like: Any,
+    like: object,
     *,
     kind: str = LATEST,
     fingerprint: Mapping[str, Any] | None = None,
@@ -88,19 +88,12 @@ def restore(
 
 def restore_together(
     directory: Any,
-    like: Any,
+    like: object,
     kind: str,
     fingerprint: Mapping[str, Any] | None,
     group: Alone,
 ) -> Restored | None:
-    """Reads the newest save that no process of a group finds damaged; see `restore`.
-
-    Args:
-        directory: the folder of a `Checkpoint`, or the `Checkpoint`.
-        like: a tree, or a function that returns a tree.
-        kind: "latest" or "best".
-        fingerprint: facts to compare, or None.
-    """
+    """Reads the newest save that no process of a group finds damaged; see `restore`."""
     if kind not in (LATEST, BEST):
         raise ValueError(
             f"restore: expected {LATEST!r} or {BEST!r} as kind, received {kind!r}."
@@ -152,7 +145,7 @@ def restore_together(
 
 
 def _read_together(
-    save: disk.Save, like: Any, fingerprint: Mapping[str, Any] | None, group: Alone
+    save: disk.Save, like: object, fingerprint: Mapping[str, Any] | None, group: Alone
 ) -> tuple[Any, Any, str | None]:
     """Returns tree, info and None; or the reason why a process finds the save damaged, as the third."""
     tree = info = None
@@ -170,7 +163,7 @@ def _read_together(
 
 
 def _read(
-    save: disk.Save, like: Any, fingerprint: Mapping[str, Any] | None, group: Alone
+    save: disk.Save, like: object, fingerprint: Mapping[str, Any] | None, group: Alone
 ) -> tuple[Any, dict[str, Any]]:
     body = read_manifest(save.path)
     where = f"Checkpoint {save.path!r}"
@@ -205,7 +198,7 @@ def _read(
     return named.put_into(arrays, like), body["info"]
 
 
-def check_fingerprint(where: str, saved: Any, now: Mapping[str, Any]) -> None:
+def check_fingerprint(where: str, saved: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
     """Raises a `CheckpointError` if the fingerprint of a save differs from the current one."""
     differences = compare(saved, now)
     if differences:

@@ -6,12 +6,12 @@ import functools
 import os
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import jax
 
-from fkeras.training.checkpoint.background import Background
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.training.checkpoint.opening import open_folder, open_together
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.checkpoint.reading import Restored, restore_together
@@ -30,6 +30,36 @@ from fkeras.training.checkpoint.storage.shards import own_parts
 from fkeras.training.checkpoint.storage.writing import BEST, LATEST, write_save
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
+
+
+class Background:
+    """Runs one function at a time in a second thread; `wait` returns the function's error."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def start(self, function: Callable[[], None]) -> None:
+        """Starts a function; call `wait` for the previous function first."""
+
+        def run() -> None:
+            try:
+                function()
+            except BaseException as error:
+                self._error = error
+
+        # Not a daemon thread: Python waits for the save when the main thread ends.
+        self._thread = threading.Thread(target=run, name="fkeras-checkpoint")
+        self._thread.start()
+
+    def wait(self) -> BaseException | None:
+        """Waits until the function ends; returns its error once, or None."""
+        if self._thread is not None:
+            if self._thread.ident is not None:  # None: an interrupt came before the start
+                self._thread.join()
+            self._thread = None
+        error, self._error = self._error, None
+        return error
 
 
 class Store:
@@ -66,7 +96,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.close()
         except CheckpointError as store_error:
@@ -78,7 +108,7 @@ class Store:
             except Warning:
                 error.add_note(str(store_error))
 
-    def save(self, step: int, tree: Any, info: Mapping[str, Any], best: bool = False) -> None:
+    def save(self, step: int, tree: object, info: Mapping[str, Any], best: bool = False) -> None:
         """Saves a tree: copies the arrays before returning, and writes them in the background.
 
         The method first waits for the previous save, and reports its failure.
@@ -154,16 +184,17 @@ class Store:
             warnings.warn(f"{message} The training continues.", stacklevel=3)
             return False
 
-    def restore(self, like: Any, fingerprint: Mapping[str, Any] | None = None) -> Restored | None:
+    def restore(
+        self, like: object, fingerprint: Mapping[str, Any] | None = None
+    ) -> Restored | None:
         """Returns the newest undamaged save as a `Restored`, or None; checks as `restore`.
 
         Args:
-            like: a pytree of arrays or `ShapeDtypeStruct`s.
             fingerprint: facts to compare with `info["fingerprint"]`.
         """
         return self._restore(like, LATEST, fingerprint)
 
-    def best(self, like: Any, fingerprint: Mapping[str, Any] | None = None) -> Restored | None:
+    def best(self, like: object, fingerprint: Mapping[str, Any] | None = None) -> Restored | None:
         """Returns the best save as a `Restored`, or None; the arguments are those of `restore`."""
         return self._restore(like, BEST, fingerprint)
 
@@ -172,7 +203,9 @@ class Store:
         # Orbax's handler for one process writes in process 0 only, even if the processes train separately.
         return self._group.count > 1 or jax.process_count() > 1
 
-    def _restore(self, like: Any, kind: str, fingerprint: Any) -> Restored | None:
+    def _restore(
+        self, like: object, kind: str, fingerprint: Mapping[str, Any] | None
+    ) -> Restored | None:
         with self._guard:
             self._opened("restore")
             self.wait()
@@ -202,13 +235,12 @@ class Store:
             )
 
 
-def open_store(checkpoint: Checkpoint, group: Alone = ALONE) -> Store:
+def open_store(checkpoint: Checkpoint | FilePath, group: Alone = ALONE) -> Store:
     """Creates the folder of a `Checkpoint`, locks it, and removes incomplete saves.
 
     Use the store in a `with` block, which waits for the last save and releases the lock.
 
     Args:
-        checkpoint: a `Checkpoint`, or a folder's name.
         group: the processes that save and restore together. Every process must then call `save`,
             `wait`, `restore` and `best` in the same order.
 
@@ -219,8 +251,8 @@ def open_store(checkpoint: Checkpoint, group: Alone = ALONE) -> Store:
 
     Example:
         >>> import tempfile
-        >>> from fkeras.training.checkpoint import Checkpoint, open_store
-        >>> with tempfile.TemporaryDirectory() as folder, open_store(Checkpoint(folder)) as store:
+        >>> from fkeras.training.checkpoint import open_store
+        >>> with tempfile.TemporaryDirectory() as folder, open_store(folder) as store:
         ...     print(store.restore({}))
         None
     """

@@ -12,11 +12,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fkeras.engine.values.arrays import computed_dtype
 from fkeras.training.data import host_arrays
 from fkeras.training.processes.arrays import put
+from fkeras.training.records.state import TrainState
 
 #: largest number of batches, and of bytes, of a chunk of host rows
 CHUNK, CHUNK_BYTES = 32, 1 << 22
@@ -93,7 +94,7 @@ class Feed:
         remaining = len(self) - self.size * np.arange(start, start + number)
         return np.clip(remaining, 0, self.size).astype("int32")
 
-    def order(self, run: Any, step: Any = None) -> Any:
+    def order(self, run: TrainState | None, step: int = 0) -> Any:
         """Returns the order of the rows of an epoch, padded.
 
         Args:
@@ -113,17 +114,19 @@ class Feed:
             )
         return np.asarray(order) if self.resident is None else jax.device_put(order)
 
-    def epoch(self, run: Any, step: Any = None, begin: int = 0) -> Epoch:
+    def epoch(self, run: TrainState | None, step: int = 0, begin: int = 0) -> Epoch:
         """Returns the batches of an epoch, from batch `begin` on."""
         return Epoch(self, self.order(run, step), begin)
 
-    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0, step: int = 0) -> None:
+    def go_on(
+        self, state: object, batches: int, skip: int = 0, rows: int = 0, step: int = 0
+    ) -> None:
         """Does nothing: a resumed epoch finds its rows by their index in the order."""
 
     def example(self, step: int = 0) -> Any:
         """Returns the specs of a batch, which are the same for all steps."""
 
-        def spec(array: Any) -> jax.ShapeDtypeStruct:
+        def spec(array: np.ndarray) -> jax.ShapeDtypeStruct:
             dtype = computed_dtype(array.dtype)
             return jax.ShapeDtypeStruct((self.size, *array.shape[1:]), dtype)
 
@@ -139,15 +142,9 @@ class Feed:
 
 
 class Epoch:
-    """Remaining batches of an epoch; `take` returns the next batches.
+    """Remaining batches of an epoch; `take` returns the next batches."""
 
-    Args:
-        feed: the feed.
-        order: the order of the rows.
-        done: number of batches that are done.
-    """
-
-    def __init__(self, feed: Feed, order: Any, done: int):
+    def __init__(self, feed: Feed, order: jax.Array | np.ndarray, done: int):
         self.feed, self.order, self.done = feed, order, done
         self.is_at_state = True  # as of `BatchEpoch`; an order of rows has no state
 
@@ -183,7 +180,7 @@ class Epoch:
         batches = jax.tree.map(lambda a: a[None], batch)
         return self._sent(batches), np.asarray([len(rows)], "int32")
 
-    def _sent(self, batches: Any) -> Any:
+    def _sent(self, batches: object) -> Any:
         return batches if self.feed.send is None else self.feed.send(batches)
 
     def _chunk(self, start: int, number: int) -> Any:
@@ -209,7 +206,7 @@ def order_room(count: int, size: int) -> int:
     return host_arrays.room_for(count) + size
 
 
-def feed_of(tree: Any, size: int, steps: int | None = None) -> Feed:
+def feed_of(tree: object, size: int, steps: int | None = None) -> Feed:
     """Returns the feed of arrays in batches of `size` rows, or of all rows if these are fewer."""
     count = host_arrays.length(tree)
     size = min(size, count)
@@ -217,7 +214,7 @@ def feed_of(tree: Any, size: int, steps: int | None = None) -> Feed:
     return Feed(tree, size, total if steps is None else min(steps, total))
 
 
-def placed(feed: Feed, mesh: Any = None) -> Feed:
+def placed(feed: Feed, mesh: Mesh | None = None) -> Feed:
     """Returns the feed with its arrays on every device, if they take at most a quarter of memory."""
     if not is_small(feed):
         return feed

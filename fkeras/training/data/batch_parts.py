@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
 
 
-def unpack(trainer: Any, batch: Any) -> tuple[Any, Any, Any]:
+def unpack(trainer: Trainer, batch: object) -> tuple[Any, Any, Any]:
     """Returns `(x, y, sample_weight)` of a batch; missing weights or targets become None.
 
     Raises:
         TypeError: for a batch without targets if the trainer has a loss.
     """
-    needs_targets, is_row = has_loss(trainer.loss), isinstance(batch, tuple | list)
-    if not needs_targets and not is_row:
-        batch, is_row = (batch,), True
+    needs_targets = has_loss(trainer.loss)
+    if not needs_targets and not isinstance(batch, tuple | list):
+        batch = (batch,)
+    is_row = isinstance(batch, tuple | list)
     if not is_row or not 1 + needs_targets <= len(batch) <= 3:
         form = "(x, y)" if needs_targets else "x, (x, y)"
         raise TypeError(
@@ -27,7 +31,7 @@ def unpack(trainer: Any, batch: Any) -> tuple[Any, Any, Any]:
     return x, y, weights
 
 
-def require_targets(trainer: Any) -> None:
+def require_targets(trainer: Trainer) -> None:
     """Rejects data without targets for a trainer with a loss or metrics."""
     consumer = "a loss" if has_loss(trainer.loss) else "metrics"
     if consumer == "a loss" or trainer.metrics or trainer.weighted_metrics:
@@ -38,7 +42,7 @@ def require_targets(trainer: Any) -> None:
         )
 
 
-def sees_whole_batch(trainer: Any) -> bool:
+def sees_whole_batch(trainer: Trainer) -> bool:
     """Returns whether the losses come from an objective or from layers.
 
     These losses cannot ignore filled-up rows, so such a trainer receives only real rows.
@@ -46,7 +50,7 @@ def sees_whole_batch(trainer: Any) -> bool:
     return trainer.objective is not None or not has_loss(trainer.loss)
 
 
-def has_loss(loss: Any) -> bool:
+def has_loss(loss: object) -> bool:
     """Returns whether a trainer has a loss; otherwise the layers of the model return the losses.
 
     Example:

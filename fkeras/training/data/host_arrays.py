@@ -17,7 +17,7 @@ _SHUFFLE = 0x0D0E  # folded into the key of the step at which the epoch begins
 _BLOCK = 1 << 24  # bytes of a part of an array that a check casts at once
 
 
-def as_host(tree: Any, what: str) -> Any:
+def as_host(tree: object, what: str) -> Any:
     """Returns the tree with its leaves as NumPy arrays, without casting.
 
     A list of numbers, or of such lists, is one array. Labels and ids are checked in their original dtypes; `canonical` casts later. A memory-mapped
@@ -27,7 +27,7 @@ def as_host(tree: Any, what: str) -> Any:
         TypeError: for leaves other than arrays of numbers.
     """
 
-    def convert(leaf: Any) -> np.ndarray:
+    def convert(leaf: object) -> np.ndarray:
         if isinstance(leaf, Tracer):
             raise TypeError(
                 f"{what}: expected arrays with values, received a tracer of a JAX transformation. "
@@ -42,7 +42,7 @@ def as_host(tree: Any, what: str) -> Any:
     return jax.tree.map(convert, tree, is_leaf=is_leaf)
 
 
-def check_fits(tree: Any, what: str) -> None:
+def check_fits(tree: object, what: str) -> None:
     """Rejects integers that overflow JAX's dtype; the message names the row."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         arrays.check_fits(leaf, f"{what}{jax.tree_util.keystr(path)}")
@@ -56,13 +56,13 @@ def canonical(array: np.ndarray) -> np.ndarray:
     return arrays.narrow(array, "", checked=True)
 
 
-def as_weights(tree: Any, what: str) -> Any:
+def as_weights(tree: object, what: str) -> Any:
     """Returns sample weights as float32 arrays on the host."""
     with np.errstate(over="ignore"):  # `check_weights` reports the infinity of an overflow
         return jax.tree.map(lambda w: w.astype("float32"), as_host(tree, what))
 
 
-def in_memory(tree: Any) -> Any:
+def in_memory(tree: object) -> Any:
     """Returns the tree with `canonical` arrays; memory-mapped arrays stay memory-mapped."""
     return jax.tree.map(lambda a: a if isinstance(a, np.memmap) else canonical(a), tree)
 
@@ -78,7 +78,7 @@ def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield start, array[start : start + size]
 
 
-def is_leaf(value: Any) -> bool:
+def is_leaf(value: object) -> bool:
     """Returns whether a part of a batch is one array: no tree, or a list of numbers.
 
     Example:
@@ -93,7 +93,7 @@ def is_leaf(value: Any) -> bool:
     return is_number if is_tree else value is not None
 
 
-def listed(leaf: Any, what: str) -> Any:
+def listed(leaf: object, what: str) -> Any:
     """Returns a list of numbers, or of such lists, as an array; other values unchanged.
 
     Raises:
@@ -112,17 +112,17 @@ def listed(leaf: Any, what: str) -> Any:
     return array
 
 
-def length(tree: Any) -> int:
+def length(tree: object) -> int:
     """Returns the number of rows of the first array."""
     return jax.tree.leaves(tree)[0].shape[0]
 
 
-def take(tree: Any, rows: Any) -> Any:
+def take(tree: object, rows: slice | np.ndarray | jax.Array) -> Any:
     """Returns the rows of every array."""
     return jax.tree.map(lambda a: a[rows], tree)
 
 
-def split(tree: Any, fraction: float) -> tuple[Any, Any]:
+def split(tree: object, fraction: float) -> tuple[Any, Any]:
     """Splits the rows into the first rows and the last `fraction` of the rows, as Keras does."""
     count = length(tree)
     first_count = int(count * (1 - fraction))
@@ -147,7 +147,12 @@ def room_for(count: int) -> int:
     return -(-count // unit) * unit
 
 
-def order_of(count: Any, room: int, key: jax.Array, step: Any) -> jax.Array:
+def order_of(
+    count: int | np.integer | jax.Array,
+    room: int,
+    key: jax.Array,
+    step: int | np.integer | jax.Array,
+) -> jax.Array:
     """Returns the order of the rows in the epoch that begins at a step.
 
     Args:
@@ -172,7 +177,7 @@ def order_of(count: Any, room: int, key: jax.Array, step: Any) -> jax.Array:
     return jnp.take(order, jnp.minimum(indices, jnp.asarray(count, "int32") - 1))
 
 
-def host_order(count: int, room: int, key_data: Any, step: int) -> np.ndarray:
+def host_order(count: int, room: int, key_data: jax.Array | np.ndarray, step: int) -> np.ndarray:
     """Computes `order_of` for a threefry key on the host.
 
     To compile the draws and the sort takes longer than the first epoch of a small model.
@@ -190,6 +195,8 @@ def host_order(count: int, room: int, key_data: Any, step: int) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=(1, 4))
-def compiled_order(count: Any, room: int, key_data: Any, step: Any, impl: str) -> jax.Array:
+def compiled_order(
+    count: np.integer, room: int, key_data: jax.Array, step: np.integer, impl: str
+) -> jax.Array:
     """Returns `order_of` from one compiled program; takes the key as plain data."""
     return order_of(count, room, jax.random.wrap_key_data(key_data, impl=impl), step)

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -24,6 +24,10 @@ from fkeras.training.data.stream_feed import Batches, specs
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.facts import digest
 from fkeras.training.processes.service import ProcessError
+from fkeras.training.records.state import TrainState
+
+if TYPE_CHECKING:
+    from fkeras.training.data.stream_epoch import Chunk
 
 
 @dataclasses.dataclass
@@ -62,7 +66,7 @@ class JointBatches(Batches):
     def rows(self, steps: int) -> int:
         return super().rows(steps) * self.shares
 
-    def is_alone(self, batch: Any) -> bool:
+    def is_alone(self, batch: object) -> bool:
         """Returns False: the rows of all processes decide, in `JointEpoch`."""
         return False
 
@@ -72,17 +76,19 @@ class JointBatches(Batches):
         return count == size or self.fills(specs(self.first, size), count)
 
     def example(self, step: int = 0) -> Any:
-        def all_rows(spec: Any) -> jax.ShapeDtypeStruct:
+        def all_rows(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
             return jax.ShapeDtypeStruct((spec.shape[0] * self.shares, *spec.shape[1:]), spec.dtype)
 
         return jax.tree.map(all_rows, super().example(step))
 
-    def epoch(self, run: Any, step: Any = 0, begin: int = 0) -> JointEpoch:
+    def epoch(self, run: TrainState | None, step: int = 0, begin: int = 0) -> JointEpoch:
         epoch = super().epoch(run, step, begin)
         epoch.holds = True
         return JointEpoch(self, epoch)
 
-    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0, step: int = 0) -> None:
+    def go_on(
+        self, state: object, batches: int, skip: int = 0, rows: int = 0, step: int = 0
+    ) -> None:
         self.received = state is not None or batches > 0
         # the rows of a full batch are those of all processes, whose number may have changed
         super().go_on(state, batches, skip, rows // self.shares, step)
@@ -160,12 +166,7 @@ class JointBatches(Batches):
 
 
 class JointEpoch:
-    """Remaining batches of an epoch of several processes; `take` returns the next batches.
-
-    Args:
-        feed: the feed of this process.
-        own: the batches of this process.
-    """
+    """Remaining batches of an epoch of several processes; `take` returns the next batches."""
 
     def __init__(self, feed: JointBatches, own: BatchEpoch):
         self.feed, self.own, self.done = feed, own, own.done
@@ -219,7 +220,7 @@ class JointEpoch:
         rows = [sum(r[index] for r in counts.values() if index < len(r)) for index in range(taken)]
         self.waiting = list(self._calls(chunk, rows))
 
-    def _agree(self, chunk: Any) -> tuple[dict[int, list[int]], int]:
+    def _agree(self, chunk: Chunk | None) -> tuple[dict[int, list[int]], int]:
         """Returns `(counts, limit)`: rows of each batch by share, and the number of usable batches."""
         feed, group = self.feed, self.feed.group
         rows = [] if chunk is None else chunk[0][1][: chunk[1]].tolist()
@@ -250,12 +251,8 @@ class JointEpoch:
                 "source."
             )
 
-    def _calls(self, chunk: Any, rows: list[int]) -> Iterator[tuple[tuple, int]]:
-        """Yields `(rows, batches)` of the device calls for some batches.
-
-        Args:
-            chunk: the batches of this process, or None.
-        """
+    def _calls(self, chunk: Chunk | None, rows: list[int]) -> Iterator[tuple[tuple, int]]:
+        """Yields `(rows, batches)` of the device calls for some batches."""
         feed = self.feed
         if chunk is None:
             row_bytes = sum(a[:1].nbytes for a in jax.tree.leaves(feed.first))
@@ -279,7 +276,7 @@ class JointEpoch:
             start += len(numbers)
 
 
-def _batches_of(chunk: Any) -> Any:
+def _batches_of(chunk: Chunk | None) -> Any:
     """Returns the arrays of a chunk without the places that no batch has filled."""
     if chunk is None:
         return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
@@ -12,21 +12,26 @@ import numpy as np
 from fkeras.engine.messages.errors import add_note
 from fkeras.training.data import array_feed, host_arrays
 
+if TYPE_CHECKING:
+    from fkeras.training.data.stream_feed import Batches
+
+#: batches of one call: `((stacked arrays, rows of each batch), number of batches)`
+Chunk: TypeAlias = tuple[tuple[Any, np.ndarray], int]
 #: the end of a source; a batch that is None is an error
 END = object()
 
 
-def copied(batch: Any) -> Any:
+def copied(batch: object) -> Any:
     """Returns the batch in new memory: a source may write its next batch into the same buffer."""
     return jax.tree.map(np.array, batch)
 
 
-def _room(batch: Any, capacity: int, size: int) -> Any:
+def _room(batch: object, capacity: int, size: int) -> Any:
     """Returns uninitialized memory for `capacity` batches of `size` rows."""
     return jax.tree.map(lambda a: np.empty((capacity, size, *a.shape[1:]), a.dtype), batch)
 
 
-def _write(batch: Any, arrays: Any, index: int) -> None:
+def _write(batch: object, arrays: object, index: int) -> None:
     """Writes a batch into stacked batches, filled up with copies of its first row."""
     for array, out in zip(jax.tree.leaves(batch), jax.tree.leaves(arrays), strict=True):
         out[index, : len(array)] = array
@@ -45,7 +50,7 @@ class BatchEpoch:
             `begin_pass` then continues.
     """
 
-    def __init__(self, feed: Any, iterator: Iterator | None, step: int, done: int):
+    def __init__(self, feed: Batches, iterator: Iterator | None, step: int, done: int):
         self.feed, self.iterator, self.step, self.done = feed, iterator, step, done
         self.began, self.first = time.monotonic(), done
         self.failure: BaseException | None = None

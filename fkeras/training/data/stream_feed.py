@@ -13,17 +13,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
 
 from fkeras.engine.messages.errors import add_note
 from fkeras.engine.values.arrays import computed_dtype, is_array_like
 from fkeras.training.data import host_arrays
 from fkeras.training.data.stream_epoch import END, BatchEpoch, copied
+from fkeras.training.records.state import TrainState
 
 #: seconds after which a source without a known length may be endless
 _LONG = 60.0
 
 
-def is_batches(x: Any) -> bool:
+def is_batches(x: object) -> bool:
     """Returns whether `x` yields batches: an iterator, a function, or an iterable of batches."""
     # A list that begins with a tuple is a list of batches; any other list is a list of inputs, as in
     # Keras.
@@ -101,17 +103,17 @@ class Batches:
         """Returns the number of rows in `steps` batches, if all are full."""
         return steps * self.size
 
-    def is_alone(self, batch: Any) -> bool:
+    def is_alone(self, batch: object) -> bool:
         """Returns whether a batch is a call of its own: a short batch that may not be filled up."""
         count = host_arrays.length(batch)
         return count < self.size and not self.fills(specs(batch, self.size), count)
 
-    def epoch(self, run: Any, step: Any = 0, begin: int = 0) -> BatchEpoch:
+    def epoch(self, run: TrainState | None, step: int = 0, begin: int = 0) -> BatchEpoch:
         """Returns the batches of the epoch that began at `step`, from batch `begin` on."""
         if self._by_step:
-            return BatchEpoch(self, None, int(step or 0), begin)
+            return BatchEpoch(self, None, step, begin)
         if self.running is None:
-            self.running = self._pass_at(int(step or 0))
+            self.running = self._pass_at(step)
         elif self.steps is None and not self.positioned:
             if self.once:
                 raise ValueError(
@@ -119,9 +121,9 @@ class Batches:
                     "an iterable that starts again, such as a list of batches or an object with "
                     "__iter__, or pass steps_per_epoch for an endless iterator."
                 )
-            self.running = self._pass_at(int(step or 0))
+            self.running = self._pass_at(step)
         self.positioned = False
-        return BatchEpoch(self, self.running, int(step or 0), begin)
+        return BatchEpoch(self, self.running, step, begin)
 
     # A source may have another order in each pass: a function of the step, so that it can resume.
     def _pass_at(self, step: int) -> Iterator[Any]:
@@ -167,11 +169,12 @@ class Batches:
             "was used before is exhausted: create a new iterator."
         )
 
-    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0, step: int = 0) -> None:
+    def go_on(
+        self, state: object, batches: int, skip: int = 0, rows: int = 0, step: int = 0
+    ) -> None:
         """Continues the source of a resumed training: from a loader's state, or by skipping.
 
         Args:
-            state: the loader's state, or None.
             batches: number of batches to skip from the beginning, without a state.
             skip: number of batches to skip after the state.
             rows: number of rows of a full batch; 0 if unknown.
@@ -226,7 +229,7 @@ class Batches:
         """Begins a new pass over the source."""
         self.running = self._pass_at(step)
 
-    def read(self, batch: Any, number: int) -> Any:
+    def read(self, batch: object, number: int) -> Any:
         """Returns a batch as host arrays, checked against the first batch."""
         host = self._host(batch, number)
         if self.first is not None:
@@ -240,7 +243,7 @@ class Batches:
             self.first = jax.tree.map(host_arrays.canonical, host)
         return batch
 
-    def _host(self, batch: Any, number: int) -> Any:
+    def _host(self, batch: object, number: int) -> Any:
         what = f"{self.what}, batch {number + 1}"
         if batch is None:
             raise TypeError(
@@ -250,7 +253,7 @@ class Batches:
             )
         return self.host(batch, what)
 
-    def _compare(self, batch: Any, what: str) -> None:
+    def _compare(self, batch: object, what: str) -> None:
         first_leaves, structure = jax.tree_util.tree_flatten_with_path(self.first)
         if jax.tree.structure(batch) != structure:
             raise ValueError(
@@ -273,7 +276,7 @@ class Batches:
                 )
 
 
-def specs(batch: Any, count: int) -> Any:
+def specs(batch: object, count: int) -> Any:
     """Returns the specs of a batch with `count` rows.
 
     Example:
@@ -282,7 +285,7 @@ def specs(batch: Any, count: int) -> Any:
         (ShapeDtypeStruct(shape=(8, 2), dtype=float32), None)
     """
 
-    def spec(array: Any) -> jax.ShapeDtypeStruct:
+    def spec(array: np.ndarray) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((count, *array.shape[1:]), computed_dtype(array.dtype))
 
     return jax.tree.map(spec, batch)

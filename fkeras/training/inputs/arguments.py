@@ -29,7 +29,7 @@ _RULES = types.MappingProxyType(
 )
 
 
-def convert(call: str, name: str, value: Any) -> Any:
+def convert(call: str, name: str, value: object) -> Any:
     """Converts an argument of a method of `Trainer`.
 
     Raises:

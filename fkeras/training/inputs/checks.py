@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import sublayers
+from fkeras.engine import Layer, Network, sublayers
 from fkeras.engine.call.network_inputs import in_order
 from fkeras.engine.config.converters import integer, real
 from fkeras.engine.tree.donated import check_donated
 from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.engine.values import structure
+from fkeras.engine.values.argument_types import Arrays
 from fkeras.engine.values.arrays import computed_dtype
+from fkeras.engine.values.spec import Spec
 from fkeras.training.data import batch_parts, host_arrays
 from fkeras.training.inputs import ids
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs
 
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
 
-def check_run(run: Any, call: str) -> None:
+
+def check_run(run: object, call: str) -> None:
     """Rejects a `run` that is not a `TrainState`; the message shows the correct call."""
     if not isinstance(run, TrainState):
         raise TypeError(
@@ -42,13 +47,13 @@ def check_alive(run: TrainState, call: str) -> None:
     )
 
 
-def named(tree: Any, what: str) -> list[tuple[str, np.ndarray]]:
+def named(tree: object, what: str) -> list[tuple[str, np.ndarray]]:
     """Returns the arrays of a tree with their names: `x`, `x[0]`, `x['left']`."""
     pairs = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [(f"{what}{jax.tree_util.keystr(path)}", leaf) for path, leaf in pairs]
 
 
-def check_lengths(x: Any, y: Any = None, weights: Any = None) -> int:
+def check_lengths(x: object, y: object = None, weights: object = None) -> int:
     """Returns the number of rows that all arrays have.
 
     Raises:
@@ -73,14 +78,14 @@ def check_lengths(x: Any, y: Any = None, weights: Any = None) -> int:
     return count
 
 
-def count_rows(batch: Any) -> int:
+def count_rows(batch: object) -> int:
     """Returns the row count of a batch: `(x, y, sample_weight)` or any tree of arrays."""
     # `type(...) is tuple`: a named tuple is a tree of an objective, not `(x, y, sample_weight)`.
     parts = batch if type(batch) is tuple and len(batch) <= 3 else (batch,)
     return check_lengths(*parts)
 
 
-def check_finite(tree: Any, what: str, removed: np.ndarray | None = None) -> None:
+def check_finite(tree: object, what: str, removed: np.ndarray | None = None) -> None:
     """Rejects NaN and infinity; the message names the array, the first row and the row count.
 
     The check uses JAX's dtypes: a float64 beyond the range of float32 is infinite.
@@ -128,7 +133,7 @@ def _nonfinite_mask(block: np.ndarray, start: int, removed: np.ndarray | None) -
     return nonfinite
 
 
-def check_inputs(model: Any, x: Any, size: int) -> None:
+def check_inputs(model: Network, x: Arrays, size: int) -> None:
     """Rejects batches of `size` rows that do not fit the model, before any compilation."""
     graph = model.graph
     values = in_order(graph, x)
@@ -149,7 +154,7 @@ def check_inputs(model: Any, x: Any, size: int) -> None:
     jax.eval_shape(lambda m, s, v: m.apply(v, state=s).value, model, state, batch_specs)
 
 
-def is_single_batch(model: Any, x: Any, size: int) -> bool:
+def is_single_batch(model: Network, x: object, size: int) -> bool:
     """Returns whether `x` is one array of at most `size` rows that passes every check."""
     if type(x) is not np.ndarray or x.dtype != np.float32:
         return False
@@ -176,7 +181,7 @@ def _dims_of_floats(skeleton: Skeleton) -> tuple[int | None, ...] | None:
     return spec.dims[1:]
 
 
-def _fits(spec: Any, value: Any, size: int) -> bool:
+def _fits(spec: Spec, value: object, size: int) -> bool:
     if not isinstance(value, np.ndarray) or value.ndim != spec.ndim:
         return False
     integer_spec = jnp.issubdtype(spec.dtype, jnp.integer)
@@ -187,7 +192,7 @@ def _fits(spec: Any, value: Any, size: int) -> bool:
     return all(expected == received for expected, received in pairs if isinstance(expected, int))
 
 
-def removed_rows(trainer: Any, model: Any, y: Any, weights: Any) -> np.ndarray:
+def removed_rows(trainer: Trainer, model: Network, y: Arrays, weights: object) -> np.ndarray:
     """Returns the mask (b,) of rows that have weight 0 in the loss of every output.
 
     Args:
@@ -199,7 +204,7 @@ def removed_rows(trainer: Any, model: Any, y: Any, weights: Any) -> np.ndarray:
     return none if used is None else np.logical_and.reduce([objective.weightless(w) for w in used])
 
 
-def _without_removed(array: np.ndarray, weight: Any) -> np.ndarray:
+def _without_removed(array: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Returns the targets, with rows of weight 0 replaced by the first row of positive weight."""
     if weight is None or weight.shape != array.shape[: weight.ndim] or not (weight > 0).any():
         return array
@@ -211,7 +216,7 @@ def _without_removed(array: np.ndarray, weight: Any) -> np.ndarray:
     return array
 
 
-def check_targets(trainer: Any, model: Any, y: Any, weights: Any = None) -> None:
+def check_targets(trainer: Trainer, model: Network, y: Arrays, weights: object = None) -> None:
     """Rejects targets that do not fit their losses: labels out of range, one-hot or not, NaN.
 
     Targets of weight 0 may have any value.
@@ -235,7 +240,7 @@ def check_targets(trainer: Any, model: Any, y: Any, weights: Any = None) -> None
     _check_targets(trainer, model, dict(zip(names, counted_targets, strict=True)))
 
 
-def _check_targets(trainer: Any, model: Any, y: Any) -> None:
+def _check_targets(trainer: Trainer, model: Network, y: Arrays) -> None:
     names = list(outputs.output_specs(model))
     arrays = outputs.by_output(y, names, "targets")
     heads = outputs.heads(trainer, model, y)
@@ -246,14 +251,14 @@ def _check_targets(trainer: Any, model: Any, y: Any) -> None:
     check_finite(y, "y")
 
 
-def require_loss(trainer: Any, model: Any) -> None:
+def require_loss(trainer: Trainer, model: Layer) -> None:
     """Rejects a trainer without a loss to minimize: no loss, no objective, no loss in the graph."""
     if trainer.objective is not None:
         return
     heads = outputs.heads(trainer, model)
     if any(head.loss is not None for head in heads):
         return
-    effects = model.graph.effects
+    effects = outputs.require_network(model).graph.effects
     if any(call.losses for call in effects):
         return
     penalties = " Weight regularizers alone are not a loss." * any(e.penalties for e in effects)
@@ -265,7 +270,7 @@ def require_loss(trainer: Any, model: Any) -> None:
     )
 
 
-def check_weighted(trainer: Any, weights: Any) -> None:
+def check_weighted(trainer: Trainer, weights: object) -> None:
     """Rejects sample weights without effect: no loss and no metric uses them."""
     if weights is None or batch_parts.has_loss(trainer.loss) or trainer.weighted_metrics:
         return
@@ -276,7 +281,7 @@ def check_weighted(trainer: Any, weights: Any) -> None:
     )
 
 
-def check_weights(weights: Any) -> None:
+def check_weights(weights: object) -> None:
     """Rejects sample weights that are negative or not finite."""
     check_finite(weights, "sample_weight")
     for name, array in named(weights, "sample_weight"):
@@ -292,7 +297,11 @@ _weight = real(minimum=0)
 
 
 def class_weights(
-    class_weight: Any, y: Any, model: Any, weights: Any = None, ignore: int | None = None
+    class_weight: Mapping[int, float],
+    y: Arrays,
+    model: Network,
+    weights: object = None,
+    ignore: int | None = None,
 ) -> np.ndarray:
     """Returns a weight for each sample from the weights of the classes; 1 for other classes.
 
@@ -337,7 +346,7 @@ def class_weights(
     return table[labels]
 
 
-def _classes(labels: np.ndarray, classes: int, weights: Any, ignore: int | None) -> np.ndarray:
+def _classes(labels: np.ndarray, classes: int, weights: object, ignore: int | None) -> np.ndarray:
     """Returns the labels as int64; an invalid label in a row of weight 0 becomes class 0."""
     with np.errstate(invalid="ignore"):
         fits = (labels >= 0) & (labels < classes)
@@ -355,7 +364,7 @@ def _classes(labels: np.ndarray, classes: int, weights: Any, ignore: int | None)
     return np.where(fits, labels, np.zeros_like(labels)).astype("int64")
 
 
-def check_stateful(model: Any, count: int, batch_size: int, shuffle: bool) -> None:
+def check_stateful(model: Network, count: int, batch_size: int, shuffle: bool) -> None:
     """Rejects data whose batches cannot continue each other, for layers with carried state."""
     if not model.stateful:
         return

@@ -7,7 +7,6 @@ are cast and transferred.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,13 +15,14 @@ from fkeras.engine import Network
 from fkeras.engine.call.network_inputs import inputs_of, match_inputs
 from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.engine.values import structure
+from fkeras.engine.values.argument_types import Arrays
 from fkeras.training.data import host_arrays
 
 # Larger ids are not indices (hashes, missing-value codes): do not suggest such an `input_dim`.
 _MOST = 1 << 31
 
 
-def check_ids(model: Any, x: Any) -> None:
+def check_ids(model: Network, x: Arrays) -> None:
     """Rejects ids that are not whole numbers or exceed the rows of their Embedding or other table.
 
     In a compiled program such an id yields NaN.
@@ -71,7 +71,7 @@ def _check_block(ids: np.ndarray, start: int, layer: str, count: int) -> None:
     )
 
 
-def tables(model: Any) -> tuple[tuple[int, str, int], ...]:
+def tables(model: Network) -> tuple[tuple[int, str, int], ...]:
     """Returns `(index of the input, layer, number of ids)` for each lookup of an input's ids.
 
     Example:
@@ -91,7 +91,7 @@ def _tables(skeleton: Skeleton) -> tuple[tuple[int, str, int], ...]:
 
 
 def _find(
-    network: Any, input_indices: Mapping[int, int], path: str
+    network: Network, input_indices: Mapping[int, int], path: str
 ) -> Iterator[tuple[int, str, int]]:
     readers = [
         call for call in network.graph.calls if not input_indices.keys().isdisjoint(call.inputs)

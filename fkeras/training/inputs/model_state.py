@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import suggest
+from fkeras.engine import Layer, suggest
 
 
-def check_model_state(model: Any, state: Any) -> None:
+def check_model_state(model: Layer, state: object) -> None:
     """Rejects a state with unknown or missing entries, or with arrays of other shapes.
 
     Raises:

@@ -9,12 +9,14 @@ batch that may not be filled up is a call of its own, with another compiled prog
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from fkeras.engine import (
+    Layer,
     overwritten_weights,
     replace_weights,
     trainable_weights,
@@ -22,12 +24,21 @@ from fkeras.engine import (
 from fkeras.engine.rows.program import RowProgram
 from fkeras.engine.rows.values import WHOLE, rows
 from fkeras.engine.values.arrays import computed_dtype
+from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step
 from fkeras.transforms.depth import with_depth
 
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
+
 
 def fills_up(
-    trainer: Any, run: Any, batch: Any, count: int, training: bool, ordered: bool = True
+    trainer: Trainer,
+    run: TrainState,
+    batch: object,
+    count: int,
+    training: bool,
+    ordered: bool = True,
 ) -> bool:
     """Returns whether a batch of `count` rows, filled up, gives the results of its rows alone.
 
@@ -67,7 +78,7 @@ def fills_up(
 # cached: every call of `fit` asks for the same batches
 @functools.lru_cache(maxsize=256)
 def _fills_up(
-    trainer: Any,
+    trainer: Trainer,
     structure: Any,
     shapes: tuple,
     impl: str,
@@ -81,13 +92,20 @@ def _fills_up(
     )
     key = jax.eval_shape(lambda: jax.random.key(0, impl=impl)) if training else None
 
-    def compute(weights: Any, model: Any, state: Any, key: Any, batch: Any, valid: Any) -> Any:
+    def compute(
+        weights: Mapping[str, jax.Array],
+        model: Layer,
+        state: Mapping[str, Any],
+        key: jax.Array | None,
+        batch: tuple,
+        valid: jax.Array | None,
+    ) -> Any:
         heads = outputs.heads(trainer, model, batch[1])
         model = replace_weights(model, weights)
         model = with_depth(model, trainer.depth, training=training)
         return objective.compute(trainer, heads, model, state, batch, key, training, valid)
 
-    def gradients(weights: Any, *arguments: Any) -> Any:
+    def gradients(weights: Mapping[str, jax.Array], *arguments: Any) -> Any:
         return jax.grad(lambda weights: compute(weights, *arguments)[0])(weights)
 
     weights = trainable_weights(model) | overwritten_weights(model)
@@ -102,7 +120,7 @@ def _fills_up(
     return True
 
 
-def predicts_by_row(model: Any, state: Any, x: Any, size: int) -> bool:
+def predicts_by_row(model: Layer, state: Mapping[str, Any], x: object, size: int) -> bool:
     """Returns whether the outputs of a model for one row depend on no other row.
 
     Example:
@@ -146,7 +164,9 @@ def _predicts_by_row(structure: Any, shapes: tuple, rows_of_x: int, size: int) -
     )
 
 
-def _is_equal(program: RowProgram, function: Any, arguments: tuple, size: int, count: int) -> bool:
+def _is_equal(
+    program: RowProgram, function: Callable[..., Any], arguments: tuple, size: int, count: int
+) -> bool:
     """Returns whether all results of a function equal those of the real rows.
 
     Args:

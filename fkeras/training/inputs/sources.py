@@ -5,32 +5,41 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from fkeras.engine import Network
 from fkeras.engine.call.network_inputs import check_ranges
+from fkeras.engine.values.argument_types import Arrays, Data
 from fkeras.training.data import array_feed, batch_parts, host_arrays
+from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.joint_feed import JointBatches
 from fkeras.training.data.stream_feed import Batches, is_batches
 from fkeras.training.inputs import checks, ids
 from fkeras.training.inputs.padding import fills_up
 from fkeras.training.processes.alone import ALONE, Alone
+from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, sharding, shares
 from fkeras.training.step.objective_call import refuse_class_weight
 
+if TYPE_CHECKING:
+    from fkeras.training.loop.fitting import Options
+    from fkeras.training.trainer import Trainer
+
 
 def training_feeds(
-    trainer: Any,
-    run: Any,
+    trainer: Trainer,
+    run: TrainState,
     rows: tuple,
     class_weight: Mapping[int, float] | None,
-    validation_data: Any,
-    options: Any,
+    validation_data: Data | None,
+    options: Options,
     group: Alone = ALONE,
-) -> tuple[Any, Any]:
+) -> tuple[Feed | Batches, Feed | Batches | None]:
     """Returns `(feed, validation feed or None)` of a training, for this process of a group."""
+    call = _Call(trainer, run, "fit", True, group)
     x, y, sample_weight = rows
     size, steps = options.batch_size, options.steps_per_epoch
     if class_weight is not None and batch_parts.sees_whole_batch(trainer):
@@ -42,7 +51,7 @@ def training_feeds(
             sample_weight=sample_weight,
             validation_split=options.validation_split,
         )
-        feed = _batches(trainer, run, x, steps, "fit", class_weight, True, group)
+        feed = call.batches(x, steps, class_weight)
     else:
         host = _host(trainer, x, y, sample_weight, "fit")
         if options.validation_split:
@@ -57,96 +66,125 @@ def training_feeds(
             check_finite_rows(trainer, run.model, host)
         host = host_arrays.in_memory(host)
         checks.check_stateful(run.model, count, min(size, count), options.shuffle)
-        feed = _arrays(trainer, run, host, size, steps, True, group)
-    feed = with_sums(trainer, run, feed, True)
+        feed = call.arrays(host, size, steps)
+    feed = call.with_sums(feed)
     if validation_data is None:
         return feed, None
     size, steps = options.validation_batch_size or size, options.validation_steps
-    validation_feed = _validation(trainer, validation_data)
-    validation_feed = _feed(
-        trainer, run, validation_feed, size, steps, "fit: validation_data", group
-    )
-    return feed, with_sums(trainer, run, validation_feed, False)
+    validation = _Call(trainer, run, "fit: validation_data", False, group)
+    return feed, validation.feed(_validation(trainer, validation_data), size, steps)
 
 
-def with_sums(trainer: Any, run: Any, feed: Any, training: bool) -> Any:
-    """Returns the feed with empty sums for the losses and metrics of its batches.
-
-    The sums are NumPy arrays, which the first call of a compiled step transfers: a separate
-    transfer would cost more than a step of a small model.
-    """
-    if trainer.objective is None:
-        return dataclasses.replace(feed, sums=objective.empty_on_host(trainer, run.model))
-    example = feed.example(int(run.step))
-    sums = objective.empty_on_host(trainer, run.model, run.state, example, training)
-    return dataclasses.replace(feed, sums=sums)
-
-
-def feed(
-    trainer: Any,
-    run: Any,
-    rows: tuple,
-    size: int,
-    steps: int | None,
-    call: str,
-    group: Alone = ALONE,
-) -> Any:
+def evaluation_feed(
+    trainer: Trainer, run: TrainState, rows: tuple, size: int, steps: int | None, group: Alone
+) -> Feed | Batches:
     """Returns the feed of an evaluation, for this process of a group."""
-    return with_sums(trainer, run, _feed(trainer, run, rows, size, steps, call, group), False)
+    return _Call(trainer, run, "evaluate", False, group).feed(rows, size, steps)
 
 
-def _feed(
-    trainer: Any, run: Any, rows: tuple, size: int, steps: Any, call: str, group: Alone
-) -> Any:
-    x, y, sample_weight = rows
-    if y is None and is_batches(x):
-        _reject_arguments(call, "a source of batches", sample_weight=sample_weight)
-        return _batches(trainer, run, x, steps, call, None, False, group)
-    host = _host(trainer, x, y, sample_weight, call)
-    count = check_rows(trainer, run.model, host, size)
-    checks.check_stateful(run.model, count, min(size, count), False)
-    return _arrays(trainer, run, host_arrays.in_memory(host), size, steps, False, group)
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A call of a trainer that turns its data into a feed.
 
+    Attributes:
+        name: name of the call in messages.
+        training: whether the batches are those of a training; otherwise of an evaluation.
+    """
 
-def _arrays(
-    trainer: Any,
-    run: Any,
-    host: tuple,
-    size: int,
-    steps: int | None,
-    training: bool,
-    group: Alone,
-) -> array_feed.Feed:
-    sharding.check_rows(trainer, size)
-    feed = array_feed.feed_of(host, size, steps)
-    # the devices of a mesh share full batches evenly
-    padded = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
-    short = len(feed) % padded.size
-    reaches_short = short and (steps is None or steps * padded.size > len(feed))
-    if reaches_short and not fills_up(trainer, run, padded.example(), short, training):
-        feed = dataclasses.replace(feed, exact=True)
-    else:
-        feed = padded
-    feed = _check_steps(feed, steps)
-    if group.count == 1:
-        return array_feed.placed(feed, trainer.mesh)
-    # devices of different memory: the arrays are resident in all processes or in none
-    fits = all(group.agree(array_feed.is_small(feed), "the place of the data"))
-    feed = dataclasses.replace(feed, send=functools.partial(shares.spread, trainer))
-    return array_feed.placed(feed, trainer.mesh) if fits else feed
+    trainer: Trainer
+    run: TrainState
+    name: str
+    training: bool
+    group: Alone
 
+    def feed(self, rows: tuple, size: int, steps: int | None) -> Feed | Batches:
+        """Returns the feed of an evaluation."""
+        x, y, sample_weight = rows
+        if y is None and is_batches(x):
+            _reject_arguments(self.name, "a source of batches", sample_weight=sample_weight)
+            return self.with_sums(self.batches(x, steps))
+        model = self.run.model
+        host = _host(self.trainer, x, y, sample_weight, self.name)
+        count = check_rows(self.trainer, model, host, size)
+        checks.check_stateful(model, count, min(size, count), False)
+        return self.with_sums(self.arrays(host_arrays.in_memory(host), size, steps))
 
-def _check_steps(feed: array_feed.Feed, steps: int | None) -> array_feed.Feed:
-    limit = -(-len(feed) // feed.size)
-    if steps is not None and steps > limit:
-        raise ValueError(
-            f"Trainer: expected at most {limit} steps for {len(feed)} rows in batches of "
-            f"{feed.size}, received {steps}. Reduce the steps, or repeat the rows."
+    def with_sums(self, feed: Feed | Batches) -> Feed | Batches:
+        """Returns the feed with empty sums for the losses and metrics of its batches.
+
+        The sums are NumPy arrays, which the first call of a compiled step transfers: a separate
+        transfer would cost more than a step of a small model.
+        """
+        trainer, run = self.trainer, self.run
+        if trainer.objective is None:
+            return dataclasses.replace(feed, sums=objective.empty_on_host(trainer, run.model))
+        example = feed.example(int(run.step))
+        sums = objective.empty_on_host(trainer, run.model, run.state, example, self.training)
+        return dataclasses.replace(feed, sums=sums)
+
+    def arrays(self, host: tuple, size: int, steps: int | None) -> Feed:
+        """Returns the feed of arrays on the host."""
+        trainer, group = self.trainer, self.group
+        sharding.check_rows(trainer, size)
+        feed = array_feed.feed_of(host, size, steps)
+        # the devices of a mesh share full batches evenly
+        padded = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
+        short = len(feed) % padded.size
+        reaches_short = short and (steps is None or steps * padded.size > len(feed))
+        if reaches_short and not fills_up(
+            trainer, self.run, padded.example(), short, self.training
+        ):
+            feed = dataclasses.replace(feed, exact=True)
+        else:
+            feed = padded
+        limit = -(-len(feed) // feed.size)
+        if steps is not None and steps > limit:
+            raise ValueError(
+                f"Trainer: expected at most {limit} steps for {len(feed)} rows in batches of "
+                f"{feed.size}, received {steps}. Reduce the steps, or repeat the rows."
+            )
+        if group.count == 1:
+            return array_feed.placed(feed, trainer.mesh)
+        # devices of different memory: the arrays are resident in all processes or in none
+        fits = all(group.agree(array_feed.is_small(feed), "the place of the data"))
+        feed = dataclasses.replace(feed, send=functools.partial(shares.spread, trainer))
+        return array_feed.placed(feed, trainer.mesh) if fits else feed
+
+    def batches(
+        self, x: object, steps: int | None, class_weight: Mapping[int, float] | None = None
+    ) -> Batches:
+        """Returns the feed of a source of batches."""
+        trainer, run, group = self.trainer, self.run, self.group
+
+        # In a training the device finds NaN (`on_nonfinite`): checking each batch on the host would
+        # delay every step. An evaluation has no such reaction.
+        def checked(batch: tuple, size: int) -> tuple:
+            rows = host_arrays.length(batch)
+            if group.count == 1:  # otherwise `joined` checks the rows of all processes
+                sharding.check_rows(trainer, max(rows, size))
+            check_rows(trainer, run.model, batch, rows, finite=not self.training)
+            return weighted(trainer, batch, class_weight, run.model)
+
+        def fills(batch: object, count: int) -> bool:
+            return fills_up(trainer, run, batch, count, self.training, ordered=group.count == 1)
+
+        host = functools.partial(_host_batch, trainer)
+        if group.count == 1:
+            return Batches(x, steps, self.name, checked, host, fills)
+        return JointBatches(
+            x,
+            steps,
+            self.name,
+            checked,
+            host,
+            fills,
+            group=group,
+            share=shares.share_of(trainer),
+            join=functools.partial(shares.joined, trainer),
         )
-    return feed
 
 
-def _reject_arguments(call: str, source_kind: str, **arguments: Any) -> None:
+def _reject_arguments(call: str, source_kind: str, **arguments: object) -> None:
     for name, value in arguments.items():
         if value is not None and not (isinstance(value, float) and value == 0):
             raise ValueError(
@@ -155,47 +193,7 @@ def _reject_arguments(call: str, source_kind: str, **arguments: Any) -> None:
             )
 
 
-def _batches(
-    trainer: Any,
-    run: Any,
-    x: Any,
-    steps: Any,
-    call: str,
-    class_weight: Any,
-    training: bool,
-    group: Alone,
-) -> Batches:
-    # In a training the device finds NaN (`on_nonfinite`): checking each batch on the host would
-    # delay every step. An evaluation has no such reaction.
-    def checked(batch: Any, size: int) -> Any:
-        rows = host_arrays.length(batch)
-        if group.count == 1:  # otherwise `joined` checks the rows of all processes
-            sharding.check_rows(trainer, max(rows, size))
-        check_rows(trainer, run.model, batch, rows, finite=not training)
-        return weighted(trainer, batch, class_weight, run.model)
-
-    def host(batch: Any, what: str) -> Any:
-        return _host_batch(trainer, batch, what)
-
-    def fills(batch: Any, count: int) -> bool:
-        return fills_up(trainer, run, batch, count, training, ordered=group.count == 1)
-
-    if group.count == 1:
-        return Batches(x, steps, call, checked, host, fills)
-    return JointBatches(
-        x,
-        steps,
-        call,
-        checked,
-        host,
-        fills,
-        group=group,
-        share=shares.share_of(trainer),
-        join=functools.partial(shares.joined, trainer),
-    )
-
-
-def _host(trainer: Any, x: Any, y: Any, sample_weight: Any, call: str) -> Any:
+def _host(trainer: Trainer, x: object, y: object, sample_weight: object, call: str) -> Any:
     """Returns the arrays of `fit` and `evaluate` on the host, in the structure of a batch."""
     if trainer.objective is not None:
         if sample_weight is not None:
@@ -212,7 +210,7 @@ def _host(trainer: Any, x: Any, y: Any, sample_weight: Any, call: str) -> Any:
     return _three(x, y, sample_weight, call)
 
 
-def _host_batch(trainer: Any, batch: Any, what: str) -> Any:
+def _host_batch(trainer: Trainer, batch: Any, what: str) -> Any:
     """Returns a batch of a source on the host: the tree of an objective, else three entries."""
     if trainer.objective is not None:
         return host_arrays.as_host(batch, f"{what}: the batch")
@@ -226,7 +224,7 @@ def _host_batch(trainer: Any, batch: Any, what: str) -> Any:
     return _three(*batch_parts.unpack(trainer, batch), what)
 
 
-def _three(x: Any, y: Any, sample_weight: Any, call: str) -> tuple:
+def _three(x: object, y: object, sample_weight: object, call: str) -> tuple:
     """Returns `(x, y, sample_weight)` on the host; None for missing entries."""
     inputs = host_arrays.as_host(x, f"{call}: x")
     targets = None if y is None else host_arrays.as_host(y, f"{call}: y")
@@ -235,7 +233,7 @@ def _three(x: Any, y: Any, sample_weight: Any, call: str) -> tuple:
     return inputs, targets, host_arrays.as_weights(sample_weight, f"{call}: sample_weight")
 
 
-def _validation(trainer: Any, data: Any) -> tuple:
+def _validation(trainer: Trainer, data: Any) -> tuple:
     if is_batches(data):
         return data, None, None
     # For an objective a list is a tree of inputs; in Keras a list may hold x, y and the weights.
@@ -254,7 +252,9 @@ def _validation(trainer: Any, data: Any) -> tuple:
     return (*data, None)[:3]
 
 
-def check_rows(trainer: Any, model: Any, rows: tuple, size: int, finite: bool = True) -> int:
+def check_rows(
+    trainer: Trainer, model: Network, rows: tuple, size: int, finite: bool = True
+) -> int:
     """Checks `(x, y, sample_weight)` against the model and its losses; returns the row count.
 
     A batch of an objective may be any tree, so only the number of rows is checked.
@@ -275,7 +275,7 @@ def check_rows(trainer: Any, model: Any, rows: tuple, size: int, finite: bool = 
     return count
 
 
-def check_x(model: Any, x: Any, size: int, finite: bool = True) -> None:
+def check_x(model: Network, x: Arrays, size: int, finite: bool = True) -> None:
     """Rejects inputs that do not fit the model in batches of `size` rows."""
     checks.check_inputs(model, x, size)
     ids.check_ids(model, x)
@@ -286,7 +286,7 @@ def check_x(model: Any, x: Any, size: int, finite: bool = True) -> None:
         checks.check_finite(x, "x")
 
 
-def check_finite_rows(trainer: Any, model: Any, rows: tuple) -> None:
+def check_finite_rows(trainer: Trainer, model: Network, rows: tuple) -> None:
     """Rejects NaN and infinity in the inputs, except in rows of weight 0."""
     x, y, weights = rows
     removed = None if y is None else checks.removed_rows(trainer, model, y, weights)
@@ -294,7 +294,7 @@ def check_finite_rows(trainer: Any, model: Any, rows: tuple) -> None:
 
 
 def weighted(
-    trainer: Any, rows: tuple, class_weight: Mapping[int, float] | None, model: Any
+    trainer: Trainer, rows: tuple, class_weight: Mapping[int, float] | None, model: Network
 ) -> tuple:
     """Returns `(x, y, sample_weight)` with sample weights multiplied by class weights."""
     if class_weight is None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fkeras import activations, layers, losses
 from fkeras.engine import Layer, Network
 from fkeras.engine.graph.call_table import Call
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.values.spec import Spec
-from fkeras.training.step.outputs import Head, heads
+from fkeras.training.step.outputs import Head, heads, require_network
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
 
 _BINARY = (losses.BinaryCrossentropy, losses.BinaryFocalCrossentropy)
 _CATEGORICAL = (
@@ -42,12 +45,13 @@ _ACTIVATION_LAYERS = (
 )
 
 
-def warn_if_unsuitable(trainer: Any, model: Any, stacklevel: int) -> None:
+def warn_if_unsuitable(trainer: Trainer, model: Layer, stacklevel: int) -> None:
     """Warns of each output whose loss cannot train; the warning shows the line to write."""
     if trainer.objective is not None:  # the loss is any function of the model
         return
-    for head, slot in zip(heads(trainer, model), model.graph.output_slots, strict=True):
-        advice = None if head.loss is None else _advice(head, *_last_layer(model, slot))
+    network = require_network(model)
+    for head, slot in zip(heads(trainer, model), network.graph.output_slots, strict=True):
+        advice = None if head.loss is None else _advice(head, *_last_layer(network, slot))
         if advice is not None:
             warnings.warn(
                 f"Trainer.init, output {head.name!r}: {advice}", stacklevel=stacklevel + 1
@@ -90,7 +94,7 @@ def _advice(head: Head, call: Call, layer: Layer, spec: Spec) -> str | None:
     return f"expected probabilities for {label}, received the outputs of {source}. {remedy}."
 
 
-def _last_layer(model: Any, slot: int) -> tuple[Call, Layer, Spec]:
+def _last_layer(model: Network, slot: int) -> tuple[Call, Layer, Spec]:
     """Returns the call that computes the values of an output, its layer, and the values' spec.
 
     Layers that only move values are passed.

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from fkeras.training.checkpoint import data_fingerprint, model_fingerprint, optimizer_fingerprint
+from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
 from fkeras.training.processes.alone import Alone
 from fkeras.training.processes.facts import run_facts
+from fkeras.training.records.state import TrainState
+
+if TYPE_CHECKING:
+    from fkeras.training.loop.fitting import Options
+    from fkeras.training.trainer import Trainer
 
 
-def compare_call(group: Alone, trainer: Any, run: Any, feeds: Any, **settings: Any) -> None:
-    """Raises a `ProcessError` if the processes pass different arguments.
-
-    Args:
-        feeds: the feeds of the data by name; None for missing data.
-    """
+def compare_call(
+    group: Alone,
+    trainer: Trainer,
+    run: TrainState,
+    feeds: Mapping[str, Feed | Batches | None],
+    **settings: object,
+) -> None:
+    """Raises a `ProcessError` if the processes pass different arguments."""
     if group.count == 1:
         return
     facts = {
@@ -30,19 +39,15 @@ def compare_call(group: Alone, trainer: Any, run: Any, feeds: Any, **settings: A
     group.require_equal("arguments", facts)
 
 
-def _data(feed: Any) -> Any:
+def _data(feed: Feed | Batches | None) -> Any:
     # sources yield other rows in each process
     if isinstance(feed, Batches):
         return {"source": "batches", "steps": feed.steps}
     return None if feed is None else data_fingerprint(feed)
 
 
-def settings_of(options: Any, callbacks: tuple) -> dict[str, Any]:
-    """Returns the arguments of `fit` that all processes must have in common.
-
-    Args:
-        options: the options of `fit`.
-    """
+def settings_of(options: Options, callbacks: tuple) -> dict[str, Any]:
+    """Returns the arguments of `fit` that all processes must have in common."""
     fields = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
     del fields["verbose"]
     # a callback may hold values of its process

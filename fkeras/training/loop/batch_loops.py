@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from fkeras.training.data.array_feed import Feed
+from fkeras.training.data.stream_feed import Batches
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step
 from fkeras.training.step.donation import donates
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
 
 # Target duration of a device call, in seconds: long enough to hide the cost of the dispatch, short
 # enough for a progress bar and for Ctrl-C.
@@ -66,7 +71,9 @@ class CallSize:
         self.calls += 1
         self.began = now
 
-    def choose(self, large: bool, function: Any, static: tuple, arguments: tuple) -> str:
+    def choose(
+        self, large: bool, function: jax.stages.Wrapped, static: tuple, arguments: tuple
+    ) -> str:
         """Returns the mode of `step.compiled_train`: single steps where a loop would be slow.
 
         Args:
@@ -91,20 +98,15 @@ class CallSize:
 
 
 def evaluate(
-    trainer: Any,
+    trainer: Trainer,
     run: TrainState,
-    sums: Any,
-    feed: Any,
+    sums: Mapping[str, Any],
+    feed: Feed | Batches,
     progress: Progress | None = None,
     call_size: CallSize | None = None,
     group: Alone = ALONE,
 ) -> tuple[dict[str, Any], int]:
     """Evaluates the model on a feed.
-
-    Args:
-        run: the run; the function does not change it.
-        progress: the progress bar, or None.
-        call_size: chooses the number of batches per call; a new `CallSize` if None.
 
     Returns:
         `(logs, batches)`: the logs, and the number of batches.
@@ -152,7 +154,7 @@ def _reader(names: tuple[str, ...], logs: Mapping[str, Any]) -> Any:
 
 def predict(
     run: TrainState,
-    feed: Any,
+    feed: Feed,
     put: Callable[[Any], Any],
     compute: Callable[..., tuple[Any, Any]] = step.compiled_predict,
     group: Alone = ALONE,
@@ -160,7 +162,6 @@ def predict(
     """Returns the model's outputs on a feed, as NumPy arrays.
 
     Args:
-        run: the run; only its model and state are used.
         compute: `(model, state, batch) -> (updates, value)`.
     """
     state, pending, parts = run.state, [], []
@@ -190,7 +191,7 @@ def predict_batch(run: TrainState, x: np.ndarray, size: int) -> Any:
     return jax.tree.map(lambda array: np.asarray(array)[:count], value)
 
 
-def _fetch(group: Alone, value: Any, count: int) -> Any:
+def _fetch(group: Alone, value: object, count: int) -> Any:
     group.wait(value)
     # Sliced on the host: slicing on the device would compile a program for each `count`.
     return jax.tree.map(lambda array: np.asarray(array)[:count], value)

@@ -12,10 +12,13 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from fkeras.training import callbacks as hooks
 from fkeras.training.data import array_feed
+from fkeras.training.data.joint_feed import JointEpoch
+from fkeras.training.data.stream_epoch import BatchEpoch
 from fkeras.training.loop.batch_loops import CallSize, as_floats
 from fkeras.training.loop.journal import Call, Journal, Point
 from fkeras.training.nonfinite import recovery
@@ -25,8 +28,6 @@ from fkeras.training.step import objective, optimizer_state, outputs, sharding, 
 from fkeras.training.step.blocks import FlatRun, flat
 
 if TYPE_CHECKING:
-    from fkeras.training.data.joint_feed import JointEpoch
-    from fkeras.training.data.stream_epoch import BatchEpoch
     from fkeras.training.trainer import Trainer
 
 
@@ -286,6 +287,6 @@ def ready(trainer: Trainer, run: TrainState) -> TrainState:
     return sharding.place(trainer, run.replace(opt_state=opt_state))
 
 
-def _bytes(leaf: Any) -> int:
+def _bytes(leaf: jax.Array | np.ndarray) -> int:
     # `nbytes` of a JAX array takes ten times as long, and each call of `fit` sums over all leaves.
     return math.prod(leaf.shape) * leaf.dtype.itemsize

@@ -81,13 +81,11 @@ def fit(
     if options.checkpoint is None:
         training.begin(run)
         return training.epochs()
-    checkpoint = options.checkpoint
-    plan = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-    with open_store(plan, group) as store:
+    with open_store(options.checkpoint, group) as store:
         # `on_train_begin` may change the model, and the fingerprint of the checkpoint is that of
         # the changed model: `begin` comes before the saver compares fingerprints.
         run = training.begin(run)
-        saver = Saver(store, plan, trainer, run, feed, options.shuffle, group)
+        saver = Saver(store, trainer, run, feed, options.shuffle, group)
         restored = saver.restore(run)
         if restored is not None:
             training.resume(restored)

@@ -89,7 +89,7 @@ class Interrupts:
     def __enter__(self) -> None:
         self._held += 1
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._held -= 1
         # If the block raised, that exception matters more than the signal, which `finish` delivers
         # later.

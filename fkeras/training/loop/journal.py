@@ -394,6 +394,6 @@ class Journal:
         self.saver.save(point, *self.history(point), best=best, group=group or self.group)
 
 
-def is_usable(tree: Any) -> bool:
+def is_usable(tree: object) -> bool:
     """Returns whether no array of a tree was donated or deleted."""
     return not any(getattr(leaf, "is_deleted", bool)() for leaf in jax.tree.leaves(tree))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fkeras.training.data import array_feed, host_arrays
 from fkeras.training.data.stream_feed import is_batches
@@ -16,16 +16,17 @@ from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import sharding, step
 
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
+
 
 def predict(
-    trainer: Any, run: TrainState, x: Any, size: int, steps: int | None, group: Alone = ALONE
+    trainer: Trainer, run: TrainState, x: Any, size: int, steps: int | None, group: Alone = ALONE
 ) -> Any:
     """Returns the model's outputs on arrays, as NumPy arrays in the structure of the outputs.
 
     Args:
         trainer: the trainer; its mesh decides which devices compute which rows.
-        run: the run; only its model and state are used.
-        x: an array, or a list or dictionary of arrays.
         steps: largest number of batches, or None for all.
     """
     # A single batch needs no feed: preparing one costs more than the call of a small model.
@@ -67,7 +68,7 @@ def rounded(count: int, size: int) -> int:
     return min(1 << (count - 1).bit_length(), size)
 
 
-def _on_host(x: Any) -> Any:
+def _on_host(x: object) -> Any:
     try:
         return host_arrays.as_host(x, "predict: x")
     except TypeError:

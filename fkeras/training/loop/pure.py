@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,12 @@ from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, sharding, step
 from fkeras.training.step.blocks import stacked, stacking_of, unstacked
 
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
+
 
 def run(
-    trainer: Any,
+    trainer: Trainer,
     run: TrainState,
     rows: tuple,
     epochs: int,
@@ -54,7 +57,7 @@ def run(
     unshuffled = jnp.minimum(jnp.arange(order_length, dtype="int32"), jnp.int32(count - 1))
     empty = objective.empty(trainer, run.model, run.state, example)
 
-    def one_step(run: TrainState, number: Any) -> tuple[TrainState, None]:
+    def one_step(run: TrainState, number: jax.Array) -> tuple[TrainState, None]:
         epoch_rows = (arrays, run.memory["order"], offsets, jnp.int32(0), jnp.int32(count))
         batch, valid = step.batch_at(epoch_rows, number)
         return step.train_step(trainer, run, batch, valid)[0], None

@@ -19,11 +19,7 @@ _CTRL_C = (
 
 
 class Rescue:
-    """Context of `fit`: yields the journal, and attaches its newest run to exceptions.
-
-    Args:
-        run: the run that `fit` received.
-    """
+    """Context of `fit`: yields the journal, and attaches its newest run to exceptions."""
 
     def __init__(self, run: TrainState):
         point = Point(run)

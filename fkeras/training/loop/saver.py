@@ -14,7 +14,6 @@ import ml_dtypes
 import numpy as np
 
 from fkeras.training.checkpoint import (
-    Checkpoint,
     CheckpointError,
     data_fingerprint,
     model_fingerprint,
@@ -59,14 +58,14 @@ class Saver:
     def __init__(
         self,
         store: Store,
-        checkpoint: Checkpoint,
         trainer: Trainer,
         run: TrainState,
         feed: Feed | Batches,
         shuffle: bool,
         group: Alone = ALONE,
     ):
-        self._store, self._checkpoint, self._feed, self._group = store, checkpoint, feed, group
+        self._store, self._checkpoint = store, store.checkpoint
+        self._feed, self._group = feed, group
         # A checkpoint of another model, optimizer or data set would load without an error if the
         # shapes match, and continue with wrong numbers: compare fingerprints first.
         fingerprint = {
@@ -119,7 +118,9 @@ class Saver:
         states = info.get("loaders", [info["loader"]])
         if len(states) == self._group.count:
             return _decode(states[self._group.index])
-        if states[0] is None or self._feed.moves_between_shares:
+        if states[0] is None or (
+            isinstance(self._feed, Batches) and self._feed.moves_between_shares
+        ):
             return _decode(states[0])
         raise CheckpointError(
             f"Checkpoint {self._checkpoint.directory!r}: expected {len(states)} processes as in the save, "
@@ -171,9 +172,6 @@ class Saver:
         """Saves a point, with the logs and the settings that a resumed training needs.
 
         Args:
-            history: the logs of the finished epochs, by name.
-            epochs: numbers of these epochs.
-            best: whether the point is the best one so far.
             group: the processes, with the exchanges to use.
         """
         loader = _encode(point.loader)
@@ -233,7 +231,7 @@ def _memory_like(keys: list[list[str]], arrays: Mapping[str, Any]) -> dict[str, 
     return memory
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: object) -> Any:
     """Returns a loader's state as JSON values."""
     # Grain's iterators return bytes; others return dictionaries. Pickle is avoided on purpose:
     # opening a checkpoint must not run code from the file.
@@ -246,7 +244,7 @@ def _encode(value: Any) -> Any:
     return [_encode(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _decode(value: Any) -> Any:
+def _decode(value: object) -> Any:
     if isinstance(value, dict):
         if value.keys() == {"base64"}:
             return base64.b64decode(value["base64"])

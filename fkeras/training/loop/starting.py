@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -23,9 +23,12 @@ from fkeras.training.processes.facts import array_facts
 from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, sharding
 
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
+
 
 def start(
-    trainer: Any, model: M, key: jax.Array, state: Mapping[str, Any] | None, batch: Any
+    trainer: Trainer, model: M, key: jax.Array, state: Mapping[str, Any] | None, batch: object
 ) -> TrainState[M]:
     """Returns the run before the first step; see `Trainer.init`."""
     if not isinstance(model, Layer):
@@ -43,11 +46,11 @@ def start(
 
 
 def _start(
-    trainer: Any,
+    trainer: Trainer,
     model: M,
     key: jax.Array,
     state: Mapping[str, Any] | None,
-    batch: Any,
+    batch: object,
     group: Alone,
 ) -> TrainState[M]:
     checks.require_loss(trainer, model)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine import (
     Context,
+    Layer,
     Output,
     replace_weights,
     subkey,
@@ -37,7 +38,7 @@ from fkeras.training.nonfinite.nan_report import (
 )
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs
-from fkeras.training.step.objective_call import call_objective, label_of
+from fkeras.training.step.objective_call import Objective, call_objective, label_of
 from fkeras.transforms.intercepting import (
     TracedCall,
     add_floating,
@@ -49,9 +50,13 @@ from fkeras.transforms.intercepting import (
     zeros_like,
 )
 
+if TYPE_CHECKING:
+    from fkeras.training.step.outputs import Head
+    from fkeras.training.trainer import Trainer
+
 
 def find_nan(
-    run: TrainState, batch: Any, trainer: Any = None, *, training: bool = True
+    run: TrainState, batch: object, trainer: Trainer | None = None, *, training: bool = True
 ) -> Finding | None:
     """Returns the first NaN or infinity of a step, or None if all values are finite.
 
@@ -102,7 +107,7 @@ def find_nan(
     return first or next(_Step(run, arrays, trainer, training).findings(), None)
 
 
-def _arrays(batch: Any, targets: bool) -> dict[str, Any]:
+def _arrays(batch: object, targets: bool) -> dict[str, Any]:
     names = ("x", "y", "sample_weight")
     parts = batch if isinstance(batch, tuple | list if targets else tuple) else (batch,)
     if not (2 if targets else 1) <= len(parts) <= 3:
@@ -128,7 +133,9 @@ def _on_device(arrays: dict[str, Any]) -> dict[str, Any]:
 class _Step:
     """One step, repeated outside of jit; `findings` yields the findings in order."""
 
-    def __init__(self, run: TrainState, arrays: dict[str, Any], trainer: Any, training: bool):
+    def __init__(
+        self, run: TrainState, arrays: dict[str, Any], trainer: Trainer | None, training: bool
+    ):
         self.run, self.model, self.trainer = run, run.model, trainer
         self.x, self.y = arrays.get("x"), arrays.get("y")
         self.sample_weight, self.batch = arrays.get("sample_weight"), arrays.get("batch")
@@ -144,21 +151,19 @@ class _Step:
             yield from check_arrays({name: leaf}, "weight ")
         yield from check_arrays(self.run.state, "state ")
         if self.trainer is not None and self.trainer.objective is not None:
-            yield from self._objective()
+            yield from self._objective(self.trainer.objective)
             return
         calls = trace_values(self.model, self.context, self.x)
         yield from self._forward(calls)
         yield from self._losses(calls)
         yield from self._backward(calls)
 
-    def _objective(self) -> Iterator[Finding]:
-        where, context = label_of(self.trainer.objective), self.context
+    def _objective(self, objective: Objective) -> Iterator[Finding]:
+        where, context = label_of(objective), self.context
 
-        def compute(model: Any) -> jax.Array:
-            function, key = self.trainer.objective, context.key
-            return call_objective(
-                function, model, self.run.state, self.batch, key, context.training
-            )[0]
+        def compute(model: Layer) -> jax.Array:
+            arguments = self.run.state, self.batch, context.key, context.training
+            return call_objective(objective, model, *arguments)[0]
 
         calls, value = trace_calls(self.model, compute)
         yield from self._forward(calls)
@@ -250,12 +255,14 @@ class _Step:
         predictions = outputs.by_output(values, names, "predictions")
         return zip(self.heads, targets, predictions, strict=True)
 
-    def _loss_finding(self, head: Any, y: Any, y_pred: Any, phase: str, report: str) -> Finding:
+    def _loss_finding(
+        self, head: Head, y: object, y_pred: jax.Array, phase: str, report: str
+    ) -> Finding:
         where = f"{head.loss.label}, the loss of the output {head.name!r}"
         text = f"predictions: {span(y_pred)}; targets: {span(y) or 'integers'}"
         return Finding(where, head.name, phase, f"{where}: {report}; {text}. {LOSS}")
 
-    def _total(self, model: Any, out: Output) -> jax.Array:
+    def _total(self, model: Layer, out: Output) -> jax.Array:
         if self.trainer is None:
             return sum((jnp.sum(v, dtype="float32") for v in floating(out.value)), jnp.float32(0))
         out = dataclasses.replace(out, losses=(*out.losses, *weight_losses(model)))

@@ -89,7 +89,7 @@ class Finding:
         return self.message
 
 
-def check_arrays(tree: Any, kind: str) -> Iterator[Finding]:
+def check_arrays(tree: object, kind: str) -> Iterator[Finding]:
     """Yields findings for a tree of arrays; `kind` is "batch, ", "weight " or "state "."""
     for keys, leaf in jax.tree_util.tree_leaves_with_path(tree):
         report = count(leaf)
@@ -120,7 +120,7 @@ def first_operation(compute: Callable[[], Any]) -> str | None:
     return None
 
 
-def _host(array: Any) -> np.ndarray | None:
+def _host(array: jax.Array | np.ndarray) -> np.ndarray | None:
     if not is_array(array) or not jnp.issubdtype(array.dtype, jnp.inexact):
         return None
     # float32 holds all values of the small floats (float16, bfloat16, float8) exactly, and NumPy
@@ -130,7 +130,7 @@ def _host(array: Any) -> np.ndarray | None:
     return host if host.dtype.itemsize >= 8 else host.astype(wide)
 
 
-def count(array: Any) -> str:
+def count(array: jax.Array | np.ndarray) -> str:
     """Returns the number and position of NaN and infinity in an array, or "" if all are finite."""
     host = _host(array)
     if host is None or np.isfinite(host).all():
@@ -143,7 +143,7 @@ def count(array: Any) -> str:
     return f"{' and '.join(kinds)} among {host.size} numbers, the first at {place}"
 
 
-def span(tree: Any) -> str:
+def span(tree: object) -> str:
     """Returns the smallest and largest finite number of each array in a tree, as text."""
     spans = []
     for host in map(_host, jax.tree.leaves(tree)):

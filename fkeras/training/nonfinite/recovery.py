@@ -8,7 +8,7 @@ run never holds NaN.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -17,6 +17,9 @@ from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.gathering import gathered
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import step
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
 
 
 class NonFiniteError(FloatingPointError):
@@ -33,7 +36,7 @@ class NonFiniteError(FloatingPointError):
         True
     """
 
-    def __init__(self, message: str, run: Any = None, batch: Any = None):
+    def __init__(self, message: str, run: TrainState | None = None, batch: object = None):
         super().__init__(message)
         self.run, self.batch = run, batch
 
@@ -56,7 +59,7 @@ class Again:
 
 
 def again(
-    trainer: Any, structure: Any, leaves: tuple, batches: list, group: Alone = ALONE
+    trainer: Trainer, structure: Any, leaves: tuple, batches: list, group: Alone = ALONE
 ) -> Again:
     """Repeats steps one by one, and leaves out those whose results are not finite.
 
@@ -79,7 +82,7 @@ def again(
     return Again(leaves, logs, tuple(failed), leaves_before)
 
 
-def error(run: TrainState, batch: Any, epoch: int, number: int) -> NonFiniteError:
+def error(run: TrainState, batch: object, epoch: int, number: int) -> NonFiniteError:
     """Returns the error for batch `number` of an epoch."""
     size = len(jax.tree.leaves(batch)[0])
     return NonFiniteError(

@@ -24,14 +24,14 @@ class Alone:
         """Whether this process writes files and prints for the group."""
         return self.index == 0
 
-    def agree(self, value: Any, what: str = "") -> list[Any]:
+    def agree(self, value: object, what: str = "") -> list[Any]:
         """Returns the values that all processes pass, in the order of the processes."""
         return [value]
 
-    def require_equal(self, what: str, facts: Any) -> None:
+    def require_equal(self, what: str, facts: object) -> None:
         """Raises a `ProcessError` with the differences if the processes pass different facts."""
 
-    def wait(self, tree: Any) -> None:
+    def wait(self, tree: object) -> None:
         """Waits until the arrays of a tree are computed."""
         jax.block_until_ready(tree)
 

@@ -30,9 +30,6 @@ def members_of(mesh: jax.sharding.Mesh | None) -> tuple[int, ...]:
 def together(mesh: jax.sharding.Mesh | None, call: str) -> Together:
     """Returns a context in which all processes of a mesh make a call; yields their group.
 
-    Args:
-        mesh: the mesh of a trainer, or None.
-
     Raises:
         ProcessError: if another process makes another call, has ended or leaves with an exception.
     """
@@ -62,7 +59,7 @@ class Together:
             raise
         return group
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         group = self._group
         if not isinstance(group, Group):
             return

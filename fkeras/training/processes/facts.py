@@ -9,20 +9,22 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.engine.values.argument_types import ArrayLike
 from fkeras.training.processes.arrays import is_key
+from fkeras.training.records.state import TrainState
 
 # Larger arrays are compared in evenly spaced elements, and larger arrays on devices by their shape: the
 # comparison must cost less than a step.
 _SAMPLES, _READ = 256, 1 << 16
 
 
-def run_facts(run: Any, without_memories: Collection[str] = ()) -> dict[str, str]:
+def run_facts(run: TrainState, without_memories: Collection[str] = ()) -> dict[str, str]:
     """Returns a digest of each array of a run that this process can read, by path."""
     memory = {name: value for name, value in run.memory.items() if name not in without_memories}
     return array_facts(run.replace(memory=memory))
 
 
-def array_facts(tree: Any) -> dict[str, str]:
+def array_facts(tree: object) -> dict[str, str]:
     """Returns dtype, shape and a digest of each array of a tree, by path.
 
     An array that is split over processes has no digest: its shards are values of one array already.
@@ -37,7 +39,7 @@ def array_facts(tree: Any) -> dict[str, str]:
     }
 
 
-def digest(tree: Any) -> int:
+def digest(tree: object) -> int:
     """Returns a checksum of the arrays of a tree, from up to 65,536 elements of each.
 
     Example:
@@ -50,7 +52,7 @@ def digest(tree: Any) -> int:
     return value
 
 
-def _elements(array: Any, number: int) -> bytes:
+def _elements(array: ArrayLike, number: int) -> bytes:
     """Returns evenly spaced elements of an array."""
     flat = np.asarray(array).reshape(-1)
     if flat.size > number:

@@ -18,7 +18,7 @@ from fkeras.training.processes.arrays import is_key, put
 from fkeras.training.processes.calls import together
 
 
-def is_spread(tree: Any) -> bool:
+def is_spread(tree: object) -> bool:
     """Returns whether an array of a tree has shards on devices of other processes.
 
     Example:
@@ -28,7 +28,7 @@ def is_spread(tree: Any) -> bool:
     return any(map(_is_spread, jax.tree.leaves(tree)))
 
 
-def processes_of(tree: Any) -> Mesh | None:
+def processes_of(tree: object) -> Mesh | None:
     """Returns a mesh of the devices on which a tree is spread, for `together`; None for a local tree.
 
     Raises:
@@ -54,7 +54,7 @@ def processes_of(tree: Any) -> Mesh | None:
     return next(iter(meshes.values()), None)
 
 
-def gathered(tree: Any, group: Alone | None = None, *, only_leader: bool = False) -> Any:
+def gathered(tree: object, group: Alone | None = None, *, only_leader: bool = False) -> Any:
     """Returns a tree with each spread array as a whole NumPy array; keys stay typed keys.
 
     Every process of the arrays makes this call. Arrays of this process, and other leaves, are returned
@@ -85,7 +85,7 @@ def gathered(tree: Any, group: Alone | None = None, *, only_leader: bool = False
     return structure.unflatten([values.get(id(leaf), leaf) for leaf in leaves]) if reads else None
 
 
-def _is_spread(leaf: Any) -> bool:
+def _is_spread(leaf: object) -> bool:
     return (
         isinstance(leaf, jax.Array)
         and not isinstance(leaf, Tracer)

@@ -80,7 +80,7 @@ class Group(Alone):
         group.thread, group._seen = self.thread, self._seen
         return group
 
-    def agree(self, value: Any, what: str = "") -> list[Any]:
+    def agree(self, value: object, what: str = "") -> list[Any]:
         self._number += 1
         key = f"{self.path}/{self._channel}/{self._number}"
         text = json.dumps([what, value])
@@ -101,7 +101,7 @@ class Group(Alone):
             self._service.remove(f"{self.path}/{self._channel}/{self._number - 2}/{self._own}")
         return [value for _, value in entries]
 
-    def require_equal(self, what: str, facts: Any) -> None:
+    def require_equal(self, what: str, facts: object) -> None:
         all_facts = self.agree(facts, what)
         for member, other in zip(self.members, all_facts, strict=True):
             differences = _differences(all_facts[0], other)
@@ -114,7 +114,7 @@ class Group(Alone):
                     member,
                 )
 
-    def wait(self, tree: Any) -> None:
+    def wait(self, tree: object) -> None:
         # A computation waits forever for a process that has ended, and Python cannot interrupt
         # JAX's own waiting.
         pause, start, checked = 2e-5, time.monotonic(), time.monotonic()
@@ -297,7 +297,7 @@ class Group(Alone):
             )
 
 
-def _differences(first: Any, other: Any) -> list[str]:
+def _differences(first: object, other: object) -> list[str]:
     # as text, NaN equals NaN
     if json.dumps(first, sort_keys=True) == json.dumps(other, sort_keys=True):
         return []

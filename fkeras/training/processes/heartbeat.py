@@ -21,12 +21,7 @@ _NAME = "fkeras-heartbeat"
 
 
 class Heartbeat(threading.Thread):
-    """Thread that stores a heartbeat of this process every second.
-
-    Args:
-        service: the texts of all processes.
-        process: number of this process.
-    """
+    """Thread that stores a heartbeat of this process every second."""
 
     def __init__(self, service: Service, process: int):
         super().__init__(name=_NAME, daemon=True)

@@ -10,7 +10,9 @@ from fkeras.training.processes.gathering import gathered, processes_of
 from fkeras.training.processes.service import ProcessError
 
 
-def write_together(call: str, arguments: Any, tree: Any, write: Callable[[Any], None]) -> None:
+def write_together(
+    call: str, arguments: object, tree: object, write: Callable[[Any], None]
+) -> None:
     """Gathers a tree and writes its file in the first process of the arrays.
 
     Every process of the arrays makes this call, and returns after the file is complete. A writer calls
@@ -47,6 +49,6 @@ def write_together(call: str, arguments: Any, tree: Any, write: Callable[[Any], 
             )
 
 
-def _first(tree: Any) -> int:
+def _first(tree: object) -> int:
     mesh = processes_of(tree)
     return 0 if mesh is None else min(device.process_index for device in mesh.devices.flat)

@@ -9,7 +9,7 @@ from typing import Any
 _DIGEST = "digest"
 
 
-def compare(saved: Any, now: Mapping[str, Any], limit: int = 10) -> list[str]:
+def compare(saved: object, now: Mapping[str, Any], limit: int = 10) -> list[str]:
     """Returns a phrase for each difference between two fingerprints; an empty list if equal.
 
     Args:
@@ -31,7 +31,7 @@ def compare(saved: Any, now: Mapping[str, Any], limit: int = 10) -> list[str]:
     return phrases
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     # `saved` was JSON: tuples are lists there, and keys are strings.
     return json.loads(json.dumps(value))
 
@@ -43,7 +43,7 @@ def _format_difference(path: tuple[str, ...], phrase: str) -> str:
 
 
 def _differences(
-    saved: Any, now: Any, path: tuple[str, ...]
+    saved: object, now: object, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     if isinstance(saved, dict) and isinstance(now, dict):
         reported = False
@@ -66,6 +66,6 @@ def _differences(
         yield path, f"was {_format_value(saved)}, is {_format_value(now)}"
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     text = json.dumps(value) if isinstance(value, dict) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -125,7 +125,7 @@ def _log_text(values: Sequence[Any], position: int, epochs: int) -> str:
     return format_logs({"": values[number - 1]}).strip()
 
 
-def _png(figure: Any) -> bytes:
+def _png(figure: Figure) -> bytes:
     stream = io.BytesIO()
     figure.savefig(stream, format="png")
     return stream.getvalue()

@@ -63,7 +63,7 @@ class Progress:
 
     def __init__(
         self,
-        verbose: Any,
+        verbose: int | str,
         epochs: int,
         steps: int | None,
         stream: TextIO | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -13,6 +13,7 @@ from jax.core import Tracer
 
 from fkeras.engine import Layer, suggest
 from fkeras.engine.messages.html import html_table
+from fkeras.engine.values.argument_types import ArrayLike
 
 # The order of the leaves. `split` relies on `position` and `memory` being the last two fields.
 _FIELDS = ("model", "state", "opt_state", "metrics", "step", "key_data", "position", "memory")
@@ -63,10 +64,10 @@ class TrainState(Generic[M]):
         self,
         model: M,
         state: Mapping[str, Any],
-        opt_state: Any,
+        opt_state: object,
         metrics: Mapping[str, Any],
-        step: Any,
-        key: Any,
+        step: ArrayLike,
+        key: jax.Array,
         impl: str = "threefry2x32",
         *,
         position: jax.Array | np.ndarray | None = None,
@@ -96,7 +97,7 @@ class TrainState(Generic[M]):
         values = (fields.get(name, old) for name, old in zip(_FIELDS, _values(self), strict=True))
         return _fill(object.__new__(TrainState), impl, values)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
             f"TrainState: a run is immutable, so {name!r} cannot be set. Create a copy: "
             f"run = run.replace({name}=...)."
@@ -115,7 +116,7 @@ class TrainState(Generic[M]):
         return (_unflatten, (self.impl, _values(self)))
 
 
-def _contents(value: Any) -> tuple[str, str, str]:
+def _contents(value: object) -> tuple[str, str, str]:
     """Returns a description of a field, the number of its arrays and the number of their elements."""
     leaves = [leaf for leaf in jax.tree.leaves(value) if hasattr(leaf, "shape")]
     size = sum(int(np.prod(leaf.shape)) for leaf in leaves)
@@ -137,14 +138,14 @@ def _is_deleted(array: jax.Array) -> bool:
     return not isinstance(array, Tracer) and array.is_deleted()
 
 
-def _plain(key: Any, impl: str) -> tuple[str, Any]:
+def _plain(key: jax.Array, impl: str) -> tuple[str, Any]:
     """Returns `(impl, data)` of a typed key, or of a key's data."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return str(jax.random.key_impl(key)), jax.random.key_data(key)
     return impl, key
 
 
-def _fill(run: TrainState[M], impl: str, values: Any) -> TrainState[M]:
+def _fill(run: TrainState[M], impl: str, values: Iterable[Any]) -> TrainState[M]:
     # JAX unflattens a run with placeholder leaves (None, objects), so nothing is converted here.
     set_field = object.__setattr__
     set_field(run, "impl", impl)
@@ -153,7 +154,7 @@ def _fill(run: TrainState[M], impl: str, values: Any) -> TrainState[M]:
     return run
 
 
-def _unflatten(impl: str, values: Any) -> TrainState:
+def _unflatten(impl: str, values: Iterable[Any]) -> TrainState:
     return _fill(object.__new__(TrainState), impl, values)
 
 
@@ -170,10 +171,10 @@ def _flatten_with_keys(run: TrainState) -> tuple[list, str]:
 jax.tree_util.register_pytree_with_keys(TrainState, _flatten_with_keys, _unflatten, _flatten)
 
 
-def own_copy(tree: Any) -> Any:
+def own_copy(tree: object) -> Any:
     """Returns a copy of the tree in new buffers, which may be donated; compiles nothing."""
 
-    def copy(leaf: Any) -> jax.Array:
+    def copy(leaf: ArrayLike) -> jax.Array:
         array = strong(leaf)
         if array is not leaf:
             return array
@@ -186,7 +187,7 @@ def own_copy(tree: Any) -> Any:
     return jax.tree.map(copy, tree)
 
 
-def strong(leaf: Any) -> jax.Array:
+def strong(leaf: ArrayLike) -> jax.Array:
     """Returns the leaf on the device, strongly typed: a weak type would trigger recompilation."""
     # `np.array` copies: on CPUs `device_put` may alias the memory of a NumPy array.
     if not isinstance(leaf, jax.Array) or leaf.weak_type:

@@ -7,7 +7,8 @@ program nor its compilation grows with the number of blocks. See `fkeras.engine.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
@@ -18,8 +19,11 @@ from fkeras.training.records.state import TrainState, join, split
 from fkeras.training.step.elementwise import updates_stacks
 from fkeras.transforms.depth import with_depth
 
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Optimizer, Trainer
 
-def stacking_of(trainer: Any, run: TrainState) -> Stacking | None:
+
+def stacking_of(trainer: Trainer, run: TrainState) -> Stacking | None:
     """Returns the stacking of the repeated blocks of a run, or None if the blocks stay single.
 
     Blocks stay single for an objective, which may read the layers of the model; on a mesh, where the
@@ -42,11 +46,7 @@ def stacking_of(trainer: Any, run: TrainState) -> Stacking | None:
 
 
 def stacked(stacking: Stacking | None, run: TrainState) -> TrainState:
-    """Returns the run with stacked blocks; the same run for None.
-
-    Args:
-        stacking: the result of `stacking_of`.
-    """
+    """Returns the run with stacked blocks; the same run for None."""
     if stacking is None:
         return run
     return run.replace(
@@ -60,7 +60,6 @@ def unstacked(stacking: Stacking | None, run: TrainState) -> TrainState:
     """Returns the run with single blocks, the inverse of `stacked`.
 
     Args:
-        stacking: the result of `stacking_of`.
         run: a run from `stacked`, or from a step that began with one.
     """
     if stacking is None:
@@ -90,7 +89,7 @@ class FlatRun(NamedTuple):
         return unstacked(self.stacking, join(self.structure, self.leaves, outer))
 
 
-def flat(trainer: Any, run: TrainState) -> FlatRun:
+def flat(trainer: Trainer, run: TrainState) -> FlatRun:
     """Returns a run as arrays; `FlatRun.joined` is the inverse."""
     stacking = stacking_of(trainer, run)
     structure, leaves = split(stacked(stacking, run))
@@ -99,13 +98,15 @@ def flat(trainer: Any, run: TrainState) -> FlatRun:
 
 # cached: every epoch asks for the stacking of the same model
 @functools.lru_cache(maxsize=16)
-def _stacking(structure: Any, shapes: tuple, depth: str, remat: Any) -> Stacking:
+def _stacking(
+    structure: Any, shapes: tuple, depth: str, remat: str | Callable[..., Any] | None
+) -> Stacking:
     model = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
     return Stacking(with_depth(model, depth, remat), model)
 
 
 @functools.lru_cache(maxsize=16)
-def _is_elementwise(optimizer: Any, stacking: Stacking, specs: tuple) -> bool:
+def _is_elementwise(optimizer: Optimizer, stacking: Stacking, specs: tuple) -> bool:
     try:
         stacks = jax.eval_shape(stacking.stack_weights, _weights(specs))
     except ValueError:  # the weights of the blocks have different dtypes
@@ -115,7 +116,11 @@ def _is_elementwise(optimizer: Any, stacking: Stacking, specs: tuple) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _matches(
-    optimizer: Any, stacking: Stacking, specs: tuple, opt_structure: Any, opt_shapes: tuple
+    optimizer: Optimizer,
+    stacking: Stacking,
+    specs: tuple,
+    opt_structure: Any,
+    opt_shapes: tuple,
 ) -> bool:
     """Returns whether the optimizer's state for stacked weights is the stack of the state."""
     opt_state = opt_structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in opt_shapes])

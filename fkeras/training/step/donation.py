@@ -26,7 +26,7 @@ def copies(program: str) -> int:
     return sum(bool(shape) for shape in _COPY.findall(program))
 
 
-def donates(plain: Any, donating: Any, *arguments: Any) -> bool:
+def donates(plain: jax.stages.Wrapped, donating: jax.stages.Wrapped, *arguments: Any) -> bool:
     """Returns whether the donating program copies no more arrays than the plain program.
 
     The plain program is compiled only if the donating program copies at all. JAX caches compiled

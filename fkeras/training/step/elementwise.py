@@ -15,8 +15,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.core import Jaxpr, JaxprEqn
 from jax.tree_util import DictKey
 
+from fkeras.engine.network.stacking import Stacking
 from fkeras.engine.rows.elementwise import ELEMENTWISE
 from fkeras.optimizers import Optimizer, get, transformation
 
@@ -58,12 +60,8 @@ class _Value:
     stacks: frozenset[str] = frozenset()
 
 
-def updates_stacks(optimizer: Any, stacking: Any, weights: Mapping[str, Any]) -> bool:
+def updates_stacks(optimizer: Any, stacking: Stacking, weights: Mapping[str, Any]) -> bool:
     """Returns whether an optimizer may update the stacked weights of equal blocks.
-
-    Args:
-        optimizer: an optimizer, or an optax transformation.
-        stacking: a `Stacking` of the model.
 
     Example:
         >>> import jax, fkeras as fk
@@ -91,7 +89,7 @@ def updates_stacks(optimizer: Any, stacking: Any, weights: Mapping[str, Any]) ->
         return False
 
 
-def _ignores_paths(optimizer: Any) -> bool:
+def _ignores_paths(optimizer: object) -> bool:
     return (
         isinstance(optimizer, Optimizer)
         and type(optimizer).slots_at is Optimizer.slots_at
@@ -163,7 +161,7 @@ class _Program:
     def __init__(self, stacks: frozenset[str]):
         self.stacks = stacks
 
-    def run(self, jaxpr: Any, inputs: list[_Value], constants: Any) -> list[_Value]:
+    def run(self, jaxpr: Jaxpr, inputs: list[_Value], constants: Any) -> list[_Value]:
         """Returns the values of the outputs of a program."""
         values = dict(zip(jaxpr.invars, inputs, strict=True))
         for variable, constant in zip(jaxpr.constvars, constants, strict=True):
@@ -177,7 +175,7 @@ class _Program:
             values.update(zip(equation.outvars, self._apply(equation, operands), strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
-    def _apply(self, equation: Any, operands: list[_Value]) -> list[_Value]:
+    def _apply(self, equation: JaxprEqn, operands: list[_Value]) -> list[_Value]:
         name, params = equation.primitive.name, equation.params
         if name in _CALLS:
             inner = params[_CALLS[name]]
@@ -263,7 +261,7 @@ class _Program:
         return merged
 
 
-def _constant(value: Any) -> _Value:
+def _constant(value: object) -> _Value:
     if not getattr(value, "shape", ()):
         return _Value(("number", str(getattr(value, "dtype", type(value))), repr(value)), "uniform")
     array = np.asarray(value)

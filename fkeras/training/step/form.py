@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from fkeras.engine.values.argument_types import Batch
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step import sharding
 from fkeras.training.step.output_layouts import with_output_layouts
@@ -35,7 +36,7 @@ class StepForm:
             computed = with_depth(model, trainer.depth, training=False)
         return with_output_layouts(trainer, computed, model)
 
-    def batch(self, batch: Any) -> Any:
+    def batch(self, batch: Batch) -> Any:
         """Returns the batch with its rows split over the devices, if the devices share them evenly."""
         return sharding.split_rows(self.trainer, batch)
 

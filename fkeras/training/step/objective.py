@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from fkeras.engine import Layer, Output
+from fkeras.engine.values.argument_types import Batch
 from fkeras.metrics import exact
 from fkeras.nn.numerics.indices import equals
 from fkeras.training.data import batch_parts
+from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective_call
 from fkeras.training.step.outputs import (
     Head,
@@ -22,7 +25,11 @@ from fkeras.training.step.outputs import (
     heads,
     loss_weights,
     named_metrics,
+    require_network,
 )
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
 
 
 def _several(all_heads: tuple[Head, ...]) -> bool:
@@ -57,16 +64,15 @@ def _owned(sums: dict[str, Any]) -> dict[str, Any]:
 
 
 def empty(
-    trainer: Any,
-    model: Any,
-    state: Any = None,
-    batch: Any = None,
+    trainer: Trainer,
+    model: Layer,
+    state: Mapping[str, Any] | None = None,
+    batch: object = None,
     training: bool = True,
 ) -> dict[str, Any]:
     """Returns empty sums for a trainer and a model, on the device.
 
     Args:
-        model: the model; an objective needs the model's weights.
         batch: a batch or its specs, used to trace an objective for the names of its metrics;
             None for the sum of the loss alone.
         training: whether to trace the objective for training.
@@ -75,10 +81,10 @@ def empty(
 
 
 def empty_on_host(
-    trainer: Any,
-    model: Any,
-    state: Any = None,
-    batch: Any = None,
+    trainer: Trainer,
+    model: Layer,
+    state: Mapping[str, Any] | None = None,
+    batch: object = None,
     training: bool = True,
 ) -> dict[str, Any]:
     """Returns the sums of `empty` as read-only NumPy arrays; the arguments are the same.
@@ -91,18 +97,19 @@ def empty_on_host(
 
 
 def _logged(
-    trainer: Any, model: Any, state: Any, batch: Any, training: bool
+    trainer: Trainer, model: Layer, state: Mapping[str, Any] | None, batch: object, training: bool
 ) -> tuple[tuple[Head, ...], tuple[str, ...]]:
     """Returns the heads, and the names of other values with a log."""
     if trainer.objective is None:
-        names = tuple(name for effects in model.graph.effects for name in effects.metrics)
+        effects = require_network(model).graph.effects
+        names = tuple(name for effect in effects for name in effect.metrics)
         return heads(trainer, model), names
     if batch is None:
         return (), ()
     return (), objective_call.metric_names(trainer.objective, model, state, batch, training)
 
 
-def emptied(trainer: Any, run: Any) -> dict[str, Any]:
+def emptied(trainer: Trainer, run: TrainState) -> dict[str, Any]:
     """Returns empty sums with the names of a run's sums."""
     if trainer.objective is None:
         return empty(trainer, run.model)
@@ -110,21 +117,20 @@ def emptied(trainer: Any, run: Any) -> dict[str, Any]:
 
 
 def compute(
-    trainer: Any,
+    trainer: Trainer,
     all_heads: tuple[Head, ...],
-    model: Any,
-    state: Any,
-    batch: Any,
-    key: Any,
+    model: Layer,
+    state: Mapping[str, Any],
+    batch: Batch,
+    key: jax.Array | None,
     training: bool,
-    valid: Any,
+    valid: jax.Array | None,
 ) -> tuple[jax.Array, dict[str, Any], dict[str, Any]]:
     """Returns `(loss, updates, sums)` of one batch.
 
     Args:
         all_heads: the outputs with their losses, from `heads`; empty for an objective.
         batch: any tree of arrays for an objective, otherwise `(x, y, sample_weight)`.
-        training: whether layers run in training mode.
         valid: mask of the real rows, or None if all are real; an objective only receives real
             rows.
     """
@@ -155,12 +161,15 @@ def _mean_state(value: jax.Array, count: jax.Array) -> dict[str, jax.Array]:
 
 
 def measure(
-    all_heads: tuple[Head, ...], out: Any, targets: Any, weights: Any, valid: Any
+    all_heads: tuple[Head, ...],
+    out: Output,
+    targets: object,
+    weights: object,
+    valid: jax.Array | None,
 ) -> tuple[jax.Array, dict[str, Any]]:
     """Returns `(loss, sums)`: the loss of a batch, and the sums of its losses and metrics.
 
     Args:
-        out: the model's `Output`.
         targets: arrays in the structure of the outputs; None if no output has a loss.
         weights: a weight for each sample (or each element of the loss), or None; or one entry for
             each output.
@@ -210,12 +219,12 @@ def measure(
     return total, sums
 
 
-def weightless(weights: Any) -> Any:
+def weightless(weights: jax.Array) -> Any:
     """Returns True for rows whose weights are all 0: (b, ...) -> (b,)."""
     return equals(weights, 0).all(axis=tuple(range(1, weights.ndim)))
 
 
-def without_removed(all_heads: tuple[Head, ...], x: Any, weights: Any) -> Any:
+def without_removed(all_heads: tuple[Head, ...], x: object, weights: object) -> Any:
     """Returns the inputs with NaN and infinity set to 0 in rows that have weight 0 in every loss.
 
     Such a row must not affect the weights. But the gradient of a kernel multiplies the inputs by
@@ -230,7 +239,7 @@ def without_removed(all_heads: tuple[Head, ...], x: Any, weights: Any) -> Any:
     weightless_rows = [weightless(w) for w in row_weights]
     rows = functools.reduce(jnp.logical_and, weightless_rows)
 
-    def clean(array: Any) -> Any:
+    def clean(array: jax.Array) -> Any:
         if not jnp.issubdtype(array.dtype, jnp.inexact) or array.shape[:1] != rows.shape:
             return array
         # Finite values stay: statistics over a batch (BatchNormalization) see them, as in Keras.
@@ -240,12 +249,12 @@ def without_removed(all_heads: tuple[Head, ...], x: Any, weights: Any) -> Any:
     return jax.tree.map(clean, x)
 
 
-def _only(value: Any) -> Any:
+def _only(value: object) -> Any:
     leaves = jax.tree.leaves(value)
     return leaves[0]
 
 
-def _both(mask: Any, valid: Any) -> Any:
+def _both(mask: jax.Array | None, valid: jax.Array | None) -> Any:
     """Returns the mask of the metrics: real rows, and in them the steps of the model's mask."""
     if valid is None or mask is None:
         return valid if mask is None else mask

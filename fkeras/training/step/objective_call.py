@@ -7,14 +7,16 @@ logged as means over the batches of an epoch, weighted by the number of rows of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Jaxpr
 
 from fkeras.engine import (
     FKerasError,
+    Layer,
     Output,
     replace_weights,
     subkey,
@@ -23,11 +25,14 @@ from fkeras.engine import (
 )
 from fkeras.engine.call.calls import describe_state
 
+#: `(model, state, batch, key, training) -> Output`
+Objective: TypeAlias = Callable[..., Output]
+
 _SIGNATURE = "def objective(model, state, batch, key, training)"
 _RETURN = "return fk.Output(loss, updates=out.updates, metrics={...})"
 
 
-def check_objective(value: Any) -> Any:
+def check_objective(value: object) -> Any:
     """Returns the objective in the form that `Trainer` stores; None for a trainer with a loss.
 
     Raises:
@@ -46,7 +51,7 @@ def check_objective(value: Any) -> Any:
     )
 
 
-def label_of(objective: Any) -> str:
+def label_of(objective: object) -> str:
     """Returns the name of an objective for messages: the function's name, or the object's class.
 
     Example:
@@ -60,12 +65,14 @@ def label_of(objective: Any) -> str:
 
 
 def call_objective(
-    objective: Any, model: Any, state: Any, batch: Any, key: Any, training: bool
+    objective: Objective,
+    model: Layer,
+    state: Mapping[str, Any],
+    batch: object,
+    key: jax.Array | None,
+    training: bool,
 ) -> tuple[jax.Array, dict[str, Any], dict[str, Any]]:
     """Returns `(loss, updates, metrics)` of one batch, all checked.
-
-    Args:
-        training: whether the step updates weights.
 
     Returns:
         The scalar to minimise (the value and the losses of the `Output`), the changed entries of
@@ -107,7 +114,7 @@ def call_objective(
     return loss, _updates(where, state, out.updates), _metrics(where, out.metrics)
 
 
-def _describe(value: Any) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)} values"
     if value is None:
@@ -136,7 +143,7 @@ def _scalar(where: str, what: str, value: Any) -> jax.Array:
     return jnp.asarray(value)
 
 
-def _updates(where: str, state: Any, updates: Any) -> dict[str, Any]:
+def _updates(where: str, state: Mapping[str, Any], updates: object) -> dict[str, Any]:
     """Returns the changed entries of the state; `{}` below a name means no change."""
     # The structure, shapes and dtypes must stay: the state is the carry of a `fori_loop`.
     if not isinstance(updates, Mapping):
@@ -167,16 +174,16 @@ def _updates(where: str, state: Any, updates: Any) -> dict[str, Any]:
     return checked
 
 
-def _shapes(tree: Any) -> Any:
+def _shapes(tree: object) -> Any:
     return jax.tree.map(lambda leaf: f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}", tree)
 
 
-def _form(tree: Any) -> tuple:
+def _form(tree: object) -> tuple:
     leaves, structure = jax.tree.flatten(tree)
     return structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
 
 
-def _metrics(where: str, metrics: Any) -> dict[str, Any]:
+def _metrics(where: str, metrics: object) -> dict[str, Any]:
     if not isinstance(metrics, Mapping):
         raise TypeError(
             f"{where}: expected metrics as a dictionary, received {type(metrics).__name__}. Write "
@@ -197,7 +204,7 @@ def _metrics(where: str, metrics: Any) -> dict[str, Any]:
     return {name: jnp.asarray(value).astype("float32") for name, value in metrics.items()}
 
 
-def _is_real_scalar(value: Any) -> bool:
+def _is_real_scalar(value: object) -> bool:
     if isinstance(value, bool | int | float):
         return True
     dtype = getattr(value, "dtype", None)
@@ -206,7 +213,7 @@ def _is_real_scalar(value: Any) -> bool:
     return any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
 
 
-def rows_of(batch: Any) -> int:
+def rows_of(batch: object) -> int:
     """Returns the number of rows of a batch: the length of the first array that is no scalar, or 1.
 
     Example:
@@ -218,13 +225,16 @@ def rows_of(batch: Any) -> int:
 
 
 def metric_names(
-    objective: Any, model: Any, state: Any, batch: Any, training: bool
+    objective: Objective,
+    model: Layer,
+    state: Mapping[str, Any] | None,
+    batch: object,
+    training: bool,
 ) -> tuple[str, ...]:
     """Returns the names of the metrics that an objective reports, by tracing the objective.
 
     Args:
         batch: arrays, or their specs.
-        training: whether to trace the objective for training.
 
     Raises:
         ValueError: in training, if the value does not depend on a trainable weight.
@@ -238,7 +248,7 @@ def metric_names(
         ('rows',)
     """
 
-    def compute(weights: Any, state: Any, batch: Any) -> tuple:
+    def compute(weights: Mapping[str, jax.Array], state: Mapping[str, Any], batch: object) -> tuple:
         full_model, key = replace_weights(model, weights), jax.random.key(0)
         loss, _, metrics = call_objective(objective, full_model, state, batch, key, training)
         return loss, metrics
@@ -256,7 +266,7 @@ def metric_names(
     return tuple(metrics)
 
 
-def _depends(program: Any, count: int) -> bool:
+def _depends(program: Jaxpr, count: int) -> bool:
     """Returns whether the first output of a jaxpr depends on any of the first `count` inputs."""
     # Equations are in the order of computation, so one forward pass finds all reached variables.
     # An equation with an inner jaxpr counts as a dependency of all its outputs on all its inputs.
@@ -282,7 +292,7 @@ def evaluation_key(count: jax.Array) -> jax.Array:
     return subkey(jax.random.key(0), count.astype("uint32"))
 
 
-def refuse_beside(objective: Any, **given: Any) -> None:
+def refuse_beside(objective: object, **given: object) -> None:
     """Rejects a trainer with an objective and also fields that belong to a loss.
 
     Raises:
@@ -321,7 +331,7 @@ def refuse_class_weight() -> None:
     )
 
 
-def check_model(model: Any) -> None:
+def check_model(model: Layer) -> None:
     """Rejects a model of an objective that has layers without weights after `Trainer.init`.
 
     Raises:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from fkeras.engine import FKerasError, replace_weights, trainable_weights, unfreeze
+from fkeras.engine import FKerasError, Layer, replace_weights, trainable_weights, unfreeze
 from fkeras.engine.messages.errors import add_note
 from fkeras.optimizers import transformation
+from fkeras.training.records.state import TrainState
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Optimizer
 
 
-def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
+def follow(optimizer: Optimizer, opt_state: object, model: Layer) -> Any:
     """Returns the optimizer's state for the weights that are trainable in `model` now.
 
     A weight that stays trainable keeps its slots, an unfrozen weight starts with fresh slots, and
@@ -56,7 +60,7 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
     )
 
 
-def start(optimizer: Any, model: Any) -> Any:
+def start(optimizer: Optimizer, model: Layer) -> Any:
     """Returns the state of an optimizer before the first step.
 
     Raises:
@@ -85,7 +89,7 @@ def start(optimizer: Any, model: Any) -> Any:
         raise
 
 
-def finalized(optimizer: Any, run: Any) -> Any:
+def finalized(optimizer: Any, run: TrainState) -> TrainState:
     """Returns the run with the optimizer's final weights: their average, with `use_ema`."""
     if not hasattr(optimizer, "finalize"):  # a plain optax transformation
         return run
@@ -100,22 +104,24 @@ def finalized(optimizer: Any, run: Any) -> Any:
 
 # Cached: every epoch asks for the same specs, and `eval_shape` traces the whole optimizer.
 @functools.lru_cache(maxsize=64)
-def _expected_specs(optimizer: Any, specs: tuple) -> Any:
+def _expected_specs(optimizer: Optimizer, specs: tuple) -> Any:
     """Returns the specs of the optimizer's state for weights with these specs."""
     weights = {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
     return jax.eval_shape(transformation(optimizer).init, weights)
 
 
-def _by_path(tree: Any) -> dict[str, Any]:
+def _by_path(tree: object) -> dict[str, Any]:
     pairs = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in pairs}
 
 
-def _shapes(tree: Any) -> list[tuple[int, ...]]:
+def _shapes(tree: object) -> list[tuple[int, ...]]:
     return [leaf.shape for leaf in jax.tree.leaves(tree)]
 
 
-def _other_state_error(optimizer: Any, opt_state: Any, expected_specs: Any) -> FKerasError:
+def _other_state_error(
+    optimizer: Optimizer, opt_state: object, expected_specs: object
+) -> FKerasError:
     received, expected = _by_path(opt_state), _by_path(expected_specs)
     different_paths = [
         path

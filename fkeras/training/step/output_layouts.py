@@ -12,12 +12,12 @@ and computes wrong outputs from parts of their kernels.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.core import Tracer
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fkeras.engine import Context, Layer, Output
 from fkeras.engine.tree.axes import WHOLE, weight_letters
@@ -34,11 +34,15 @@ from fkeras.training.step.sharding_rules import (
 )
 from fkeras.transforms.intercepting import Intercepted
 
+if TYPE_CHECKING:
+    from fkeras.training.step.sharding_rules import Entry, Rules
+    from fkeras.training.trainer import Trainer
+
 _FREE = PartitionSpec.UNCONSTRAINED
 _GROUPED = ("depthwise_conv", "separable_conv")
 
 
-def with_output_layouts(trainer: Any, model: Any, original: Any) -> Any:
+def with_output_layouts(trainer: Trainer, model: Layer, original: Layer) -> Any:
     """Returns a model that constrains the outputs of its calls to the layouts by role."""
     mesh = trainer.mesh
     if mesh is None:
@@ -55,7 +59,9 @@ def with_output_layouts(trainer: Any, model: Any, original: Any) -> Any:
         # calls inside have this prefix in the places that their contexts name
         prefix = f"{context.where}/"
 
-        def lay_out(where: str, layer: Any, inputs: tuple, compute: Any) -> Output:
+        def lay_out(
+            where: str, layer: Layer, inputs: tuple, compute: Callable[..., Output]
+        ) -> Output:
             names = entries.get(where.removeprefix(prefix))
             if spreads and _is_grouped(layer, inputs):
                 out = compute(*_spread_call(mesh, layer, inputs))
@@ -71,7 +77,7 @@ def with_output_layouts(trainer: Any, model: Any, original: Any) -> Any:
     return Intercepted(model, around, name=model.name, trainable=model.trainable, dtype=model.dtype)
 
 
-def output_entries(sharding: Any, model: Any) -> dict[str, tuple[tuple, tuple, bool]]:
+def output_entries(sharding: Rules, model: Layer) -> dict[str, tuple[tuple, tuple, bool]]:
     """Returns the mesh axes of the named axes of each layer's output, by path of the layer.
 
     An entry is `(first, last, any_between)`: the mesh axes of the first and last axes of the output,
@@ -89,7 +95,7 @@ def output_entries(sharding: Any, model: Any) -> dict[str, tuple[tuple, tuple, b
     """
     if sharding is None:
         return {}
-    fsdp = sharding == FSDP or sharding.get(FSDP) is not None
+    fsdp = sharding == FSDP or (not isinstance(sharding, str) and sharding.get(FSDP) is not None)
     specs = role_specs(sharding, model)
     entries_by_path = {}
     for path, layer in sublayers(model):
@@ -116,7 +122,7 @@ def output_entries(sharding: Any, model: Any) -> dict[str, tuple[tuple, tuple, b
     return entries_by_path
 
 
-def _constrained(mesh: Any, batch: Any, names: tuple, array: jax.Array) -> jax.Array:
+def _constrained(mesh: Mesh, batch: Entry, names: tuple, array: jax.Array) -> jax.Array:
     first, last, any_between = names
     rest = array.ndim - len(first) - len(last)
     if rest < 0 or (rest and not any_between):  # a call with an output of another form
@@ -133,7 +139,7 @@ def _constrained(mesh: Any, batch: Any, names: tuple, array: jax.Array) -> jax.A
     return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, PartitionSpec(*entries)))
 
 
-def _is_grouped(layer: Any, inputs: tuple) -> bool:
+def _is_grouped(layer: Layer, inputs: tuple) -> bool:
     """Returns whether a call is a convolution with groups of channels."""
     operation = getattr(getattr(layer, "op", None), "name", None)
     if operation == "conv" and len(inputs) > 1:
@@ -142,11 +148,11 @@ def _is_grouped(layer: Any, inputs: tuple) -> bool:
     return WHOLE in layer.axis_names.roles.values() or operation in _GROUPED
 
 
-def _spread_call(mesh: Any, layer: Any, inputs: tuple) -> tuple[Any, tuple]:
+def _spread_call(mesh: Mesh, layer: Layer, inputs: tuple) -> tuple[Any, tuple]:
     """Returns the layer with whole weights, and its inputs with rows split over all devices."""
     whole = NamedSharding(mesh, PartitionSpec())
 
-    def gather(leaf: Any) -> Any:
+    def gather(leaf: object) -> Any:
         return jax.lax.with_sharding_constraint(leaf, whole) if isinstance(leaf, Tracer) else leaf
 
     leaves = tuple(None if leaf is None else gather(leaf) for leaf in leaves_of(layer))
@@ -155,7 +161,7 @@ def _spread_call(mesh: Any, layer: Any, inputs: tuple) -> tuple[Any, tuple]:
     return skeleton_of(layer).join(leaves), (*(_spread(mesh, array) for array in rows), *kernels)
 
 
-def _spread(mesh: Any, array: Any) -> Any:
+def _spread(mesh: Mesh, array: Any) -> Any:
     """Returns an array with its rows split over all devices, or whole if they cannot share them."""
     if not isinstance(array, Tracer):
         return array

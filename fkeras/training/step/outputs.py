@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fkeras import losses, metrics
-from fkeras.engine import FKerasError, Network, snake_case, suggest
+from fkeras.engine import FKerasError, Layer, Network, snake_case, suggest
 from fkeras.engine.values.spec import Spec
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
 
 # Losses whose targets are class indices: the targets lack the last axis of the predictions.
 _SPARSE = ("SparseCategoricalCrossentropy",)
@@ -27,10 +30,9 @@ class Head:
     weighted_metrics: tuple
 
 
-def output_specs(model: Any) -> dict[Any, Spec]:
+def output_specs(model: Layer) -> dict[Any, Spec]:
     """Returns the specs of the outputs by name: the key in a dictionary, else the layer's name."""
-    require_network(model)
-    graph = model.graph
+    graph = require_network(model).graph
     template = graph.outputs
     if getattr(template, "kind", None) == "dict":
         names = [str(k) for k in template.keys]
@@ -44,16 +46,17 @@ def output_specs(model: Any) -> dict[Any, Spec]:
     return dict(zip(names, specs, strict=True))
 
 
-def require_network(model: Any) -> None:
-    """Raises a `TypeError` for a layer without a graph of inputs and outputs."""
+def require_network(model: Layer) -> Network:
+    """Returns the model; raises a `TypeError` for a layer without a graph of inputs and outputs."""
     if not isinstance(model, Network) or model.graph is None:
         raise TypeError(
             f"Trainer: expected a model with known inputs, received {model._where}. Start the model "
             "with fk.Input: fk.Sequential([fk.Input((8,)), layer]) or fk.Model(inputs, outputs)."
         )
+    return model
 
 
-def heads(trainer: Any, model: Any, y: Any = None) -> tuple[Head, ...]:
+def heads(trainer: Trainer, model: Layer, y: object = None) -> tuple[Head, ...]:
     """Returns the outputs with their losses and metrics.
 
     Args:
@@ -76,11 +79,11 @@ def heads(trainer: Any, model: Any, y: Any = None) -> tuple[Head, ...]:
 
 # Cached: a call of `fit` needs the heads seven times, and resolving names is slow Python code.
 @functools.lru_cache(maxsize=64)
-def _heads_of_specs(trainer: Any, specs: tuple) -> tuple[Head, ...]:
+def _heads_of_specs(trainer: Trainer, specs: tuple) -> tuple[Head, ...]:
     return _heads(trainer, dict(specs), [None] * len(specs))
 
 
-def _heads(trainer: Any, specs: dict[str, Spec], targets: list) -> tuple[Head, ...]:
+def _heads(trainer: Trainer, specs: dict[str, Spec], targets: list) -> tuple[Head, ...]:
     names = list(specs)
     loss = spread(trainer.loss, names, "loss")
     weights = spread(trainer.loss_weights, names, "loss_weights")
@@ -102,13 +105,13 @@ def _heads(trainer: Any, specs: dict[str, Spec], targets: list) -> tuple[Head, .
     return tuple(heads_by_output)
 
 
-def _target_spec(spec: Spec, loss: Any) -> Spec:
+def _target_spec(spec: Spec, loss: object) -> Spec:
     if type(loss).__name__ in _SPARSE:
         return Spec(spec.dims[:-1], "int32")
     return spec
 
 
-def spread(value: Any, names: list[str], what: str) -> dict[str, Any]:
+def spread(value: object, names: list[str], what: str) -> dict[str, Any]:
     """Returns one entry per output, from a single entry, a list, or a dictionary by name."""
     # A dictionary with "class_name" is the config of one loss, not a dictionary by output.
     if isinstance(value, Mapping) and "class_name" not in value:
@@ -129,7 +132,7 @@ def spread(value: Any, names: list[str], what: str) -> dict[str, Any]:
     return {name: value for name in names}
 
 
-def spread_lists(value: Any, names: list[str], what: str) -> dict[str, tuple]:
+def spread_lists(value: object, names: list[str], what: str) -> dict[str, tuple]:
     """Returns a tuple of metrics per output, from a list, nested lists, or a dictionary by name."""
     if isinstance(value, tuple | list) and len(names) == 1:
         return {names[0]: tuple(value)}
@@ -147,7 +150,7 @@ def spread_lists(value: Any, names: list[str], what: str) -> dict[str, tuple]:
     }
 
 
-def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
+def by_output(tree: object, names: list[str], what: str) -> list[Any]:
     """Returns targets, predictions, masks or weights as a list in the order of the outputs."""
     if isinstance(tree, Mapping):
         unknown = next((n for n in tree if n not in names), None)
@@ -195,14 +198,14 @@ def named_metrics(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Spec]]:
     return list(metrics_by_name.values())
 
 
-def each_weight(weights: Any, names: list[str]) -> list[Any]:
+def each_weight(weights: object, names: list[str]) -> list[Any]:
     """Returns the sample weights of each output, or None for an output without weights."""
     if isinstance(weights, Mapping | tuple | list):
         return by_output(weights, names, "sample_weight")
     return [weights] * len(names)
 
 
-def loss_weights(all_heads: tuple[Head, ...], weights: Any) -> list[Any] | None:
+def loss_weights(all_heads: tuple[Head, ...], weights: object) -> list[Any] | None:
     """Returns the sample weights of outputs with a loss; None if any of them has no row weights."""
     weights_by_output = each_weight(weights, [head.name for head in all_heads])
     row_weights = [

@@ -6,49 +6,63 @@ device. A statistic over a batch, as in BatchNormalization, covers the batch of 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from fkeras.engine import FrozenDict, Network, replace_weights
+from fkeras.engine import FrozenDict, Layer, Network, replace_weights
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.values.argument_types import Batch
 from fkeras.training.processes.arrays import put
 from fkeras.training.processes.calls import members_of
 from fkeras.training.records.state import M, TrainState
-from fkeras.training.step.sharding_rules import batch_entry, check_rules, parts_of, weight_specs
+from fkeras.training.step.sharding_rules import (
+    batch_entry,
+    check_rules,
+    mesh_of,
+    parts_of,
+    weight_specs,
+)
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
 
 
-def _layouts(trainer: Any, run: TrainState) -> TrainState:
+def _layouts(trainer: Trainer, run: TrainState) -> TrainState:
     """Returns a tree like the run, with a layout for each leaf."""
     skeleton = skeleton_of(run.model)
     pairs = zip(skeleton.names, leaves_of(run.model), strict=True)
     shapes = {path: leaf.shape for path, leaf in pairs if leaf is not None}
-    specs = weight_specs(trainer.mesh, trainer.sharding, run.model)
+    weights, whole = _weight_layouts(trainer, run.model), whole_layout(trainer)
 
-    def layout(spec: PartitionSpec) -> NamedSharding:
-        return NamedSharding(trainer.mesh, spec)
-
-    def slot(path: tuple, leaf: Any) -> NamedSharding:
+    def slot(path: tuple, leaf: jax.Array | np.ndarray) -> NamedSharding:
         # Optimizers store slots under the path of their weight. A slot of the weight's shape
         # is split like the weight; a slot of another shape (a factored moment) is replicated.
         for key in reversed(path):
             name = getattr(key, "key", None)
             if name is not None and shapes.get(name) == leaf.shape:
-                return layout(specs[name])
-        return layout(PartitionSpec())
+                return weights[name]
+        return whole
 
-    replicated = jax.tree.map(lambda _: layout(PartitionSpec()), run)
-    weights = {path: layout(spec) for path, spec in specs.items()}
+    replicated = jax.tree.map(lambda _: whole, run)
     return replicated.replace(
         model=replace_weights(run.model, weights),
         opt_state=jax.tree_util.tree_map_with_path(slot, run.opt_state),
     )
 
 
-def check(trainer: Any, model: Any) -> None:
+def _weight_layouts(trainer: Trainer, model: Layer) -> dict[str, NamedSharding]:
+    """Returns the layout of each weight of a model, by path."""
+    mesh = mesh_of(trainer)
+    specs = weight_specs(mesh, trainer.sharding, model)
+    return {path: NamedSharding(mesh, spec) for path, spec in specs.items()}
+
+
+def check(trainer: Trainer, model: Layer) -> None:
     """Checks the rules of a trainer on the shapes of a model, before the weights take memory.
 
     Raises:
@@ -68,7 +82,7 @@ def _check_context() -> None:
         )
 
 
-def build(trainer: Any, model: M, key: jax.Array) -> M:
+def build(trainer: Trainer, model: M, key: jax.Array) -> M:
     """Returns the built model, with every weight laid out by the trainer's mesh and rules.
 
     The layers of a network are placed one after the other: the default device holds its share of the
@@ -78,12 +92,12 @@ def build(trainer: Any, model: M, key: jax.Array) -> M:
         return place_model(trainer, model if model.built else model.build(key))
     if not isinstance(model, Network) or model.graph is None:
         return place_model(trainer, model.build(key))
-    specs = weight_specs(trainer.mesh, trainer.sharding, build_shapes(model)[0])
+    weights = _weight_layouts(trainer, build_shapes(model)[0])
     layers = {}
     for name, layer in model.layers.items():
         built = layer if layer.built else model.build_layer(name, key)
         layouts = {
-            path: NamedSharding(trainer.mesh, specs[f"{name}/{path}"])
+            path: weights[f"{name}/{path}"]
             for path, leaf in zip(skeleton_of(built).names, leaves_of(built), strict=True)
             if leaf is not None
         }
@@ -91,16 +105,14 @@ def build(trainer: Any, model: M, key: jax.Array) -> M:
     return model.replace(layers=FrozenDict(layers))
 
 
-def place_model(trainer: Any, model: M) -> M:
+def place_model(trainer: Trainer, model: M) -> M:
     """Returns the model with every weight laid out by the trainer's mesh and rules."""
     if trainer.mesh is None:
         return model
-    specs = weight_specs(trainer.mesh, trainer.sharding, model)
-    layouts = {path: NamedSharding(trainer.mesh, spec) for path, spec in specs.items()}
-    return jax.tree.map(put, model, replace_weights(model, layouts))
+    return jax.tree.map(put, model, replace_weights(model, _weight_layouts(trainer, model)))
 
 
-def place(trainer: Any, run: TrainState) -> TrainState:
+def place(trainer: Trainer, run: TrainState) -> TrainState:
     """Returns the run with every array laid out by the trainer's mesh and rules."""
     _check_context()
     check_rules(trainer.mesh, trainer.sharding, run.model)
@@ -109,7 +121,7 @@ def place(trainer: Any, run: TrainState) -> TrainState:
     return jax.tree.map(put, run, _layouts(trainer, run))
 
 
-def keep(trainer: Any, run: TrainState) -> TrainState:
+def keep(trainer: Trainer, run: TrainState) -> TrainState:
     """Constrains the results of a compiled step to the layouts of `place`."""
     # Without the constraint XLA may choose other layouts for the results, and the next call,
     # whose arguments then have other layouts, compiles a second program.
@@ -118,7 +130,7 @@ def keep(trainer: Any, run: TrainState) -> TrainState:
     return jax.tree.map(jax.lax.with_sharding_constraint, run, _layouts(trainer, run))
 
 
-def split_rows(trainer: Any, batch: Any) -> Any:
+def split_rows(trainer: Trainer, batch: Batch) -> Any:
     """Splits the rows of a batch over the devices, inside or outside a compiled step.
 
     Every device gets all rows of an array whose rows the devices cannot share evenly: those of a short
@@ -130,7 +142,7 @@ def split_rows(trainer: Any, batch: Any) -> Any:
     layout = NamedSharding(trainer.mesh, PartitionSpec(entry))
     parts = parts_of(trainer.mesh, entry)
 
-    def split_array(array: Any) -> Any:
+    def split_array(array: jax.Array | np.ndarray) -> Any:
         if array.ndim == 0 or array.shape[0] % parts:
             return array
         if isinstance(array, Tracer):
@@ -140,7 +152,7 @@ def split_rows(trainer: Any, batch: Any) -> Any:
     return jax.tree.map(split_array, batch)
 
 
-def whole(trainer: Any, tree: Any) -> Any:
+def whole(trainer: Trainer, tree: object) -> Any:
     """Constrains results of a compiled function to be whole on every device, where processes share them."""
     if len(members_of(trainer.mesh)) < 2:
         return tree
@@ -148,12 +160,12 @@ def whole(trainer: Any, tree: Any) -> Any:
     return jax.tree.map(lambda a: jax.lax.with_sharding_constraint(a, layout), tree)
 
 
-def whole_layout(trainer: Any) -> NamedSharding:
+def whole_layout(trainer: Trainer) -> NamedSharding:
     """Returns the layout of an array that every device of the mesh has whole."""
-    return NamedSharding(trainer.mesh, PartitionSpec())
+    return NamedSharding(mesh_of(trainer), PartitionSpec())
 
 
-def check_rows(trainer: Any, rows: int) -> None:
+def check_rows(trainer: Trainer, rows: int) -> None:
     """Raises a `ValueError` if the devices cannot share the rows of a batch evenly."""
     if trainer.mesh is None:
         return
@@ -167,7 +179,7 @@ def check_rows(trainer: Any, rows: int) -> None:
         )
 
 
-def rows_for(trainer: Any, rows: int) -> int:
+def rows_for(trainer: Trainer, rows: int) -> int:
     """Returns the smallest number of rows, at least `rows`, that the devices share evenly."""
     mesh = trainer.mesh
     parts = 1 if mesh is None else parts_of(mesh, batch_entry(mesh, trainer.sharding))

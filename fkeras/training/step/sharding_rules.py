@@ -10,21 +10,29 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
-from jax.sharding import AxisType, PartitionSpec
+from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from fkeras.engine import FrozenDict, suggest
+from fkeras.engine import FrozenDict, Layer, suggest
 from fkeras.engine.tree.axes import ROLES, WHOLE, weight_axis_roles
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
+
+#: rules of a trainer, from `as_rules`
+Rules: TypeAlias = str | Mapping[str, Any] | None
+#: mesh axes of one axis of an array, in a `PartitionSpec`
+Entry: TypeAlias = str | tuple[str, ...] | None
 
 #: keys of `sharding` that are no roles of weights
 BATCH, FSDP = "batch", "fsdp"
 _SHOWN = 4
 
 
-def as_mesh(value: Any) -> Any:
+def as_mesh(value: object) -> Any:
     """Returns the mesh of a `Trainer` with axes of type Auto, or None.
 
     Raises:
@@ -63,7 +71,7 @@ def is_pattern(key: str) -> bool:
     return "/" in key or "*" in key
 
 
-def as_rules(value: Any) -> Any:
+def as_rules(value: object) -> Any:
     """Returns the checked argument `sharding` of a `Trainer`: None, "fsdp", or a dictionary.
 
     Raises:
@@ -87,7 +95,7 @@ def as_rules(value: Any) -> Any:
     return FrozenDict({key: _as_rule(key, rule) for key, rule in value.items()})
 
 
-def _as_rule(key: Any, rule: Any) -> Any:
+def _as_rule(key: object, rule: Any) -> Any:
     if not isinstance(key, str):
         raise TypeError(
             f"Trainer: expected roles and patterns of weight paths as keys of sharding, received "
@@ -111,19 +119,25 @@ def _as_rule(key: Any, rule: Any) -> Any:
     )
 
 
-def names_of(entry: Any) -> tuple[str, ...]:
+def names_of(entry: Entry) -> tuple[str, ...]:
     """Returns the mesh axes of an entry of a `PartitionSpec`: None, a name, or several names."""
     if entry is None or entry is PartitionSpec.UNCONSTRAINED:
         return ()
     return (entry,) if isinstance(entry, str) else tuple(entry)
 
 
-def parts_of(mesh: Any, entry: Any) -> int:
+def parts_of(mesh: Mesh, entry: Entry) -> int:
     """Returns the number of parts in which an entry of a `PartitionSpec` splits an axis."""
     return math.prod(mesh.shape[name] for name in names_of(entry))
 
 
-def batch_entry(mesh: Any, sharding: Any) -> Any:
+def mesh_of(trainer: Trainer) -> Mesh:
+    """Returns the mesh of a trainer that has one."""
+    assert trainer.mesh is not None
+    return trainer.mesh
+
+
+def batch_entry(mesh: Mesh, sharding: Rules) -> Any:
     """Returns the mesh axes that split the rows of a batch.
 
     These are the axes of the role "batch", by default "data", "batch", or the first axis.
@@ -133,19 +147,19 @@ def batch_entry(mesh: Any, sharding: Any) -> Any:
     return next((name for name in ("data", "batch") if name in mesh.axis_names), mesh.axis_names[0])
 
 
-def _fsdp_entry(mesh: Any, sharding: Any) -> Any:
+def _fsdp_entry(mesh: Mesh, sharding: Any) -> Any:
     if sharding == FSDP:
         return batch_entry(mesh, sharding)
     return sharding.get(FSDP)
 
 
-def _patterns(sharding: Any) -> dict[str, PartitionSpec]:
+def _patterns(sharding: Rules) -> dict[str, PartitionSpec]:
     if not isinstance(sharding, Mapping):
         return {}
     return {key: rule for key, rule in sharding.items() if is_pattern(key)}
 
 
-def role_rules(sharding: Any) -> dict[str, Any]:
+def role_rules(sharding: Rules) -> dict[str, Any]:
     """Returns the mesh axes of each role of weights; "batch" and "fsdp" are no such roles."""
     if not isinstance(sharding, Mapping):
         return {}
@@ -153,7 +167,7 @@ def role_rules(sharding: Any) -> dict[str, Any]:
     return {key: r for key, r in sharding.items() if not is_pattern(key) and key not in others}
 
 
-def match(sharding: Any, path: str) -> PartitionSpec | None:
+def match(sharding: Rules, path: str) -> PartitionSpec | None:
     """Returns the layout of a weight by the first path pattern that matches, or None."""
     for pattern, spec in _patterns(sharding).items():
         if fnmatch.fnmatchcase(path, pattern):
@@ -161,7 +175,7 @@ def match(sharding: Any, path: str) -> PartitionSpec | None:
     return None
 
 
-def role_specs(sharding: Any, model: Any) -> dict[str, PartitionSpec]:
+def role_specs(sharding: Rules, model: Layer) -> dict[str, PartitionSpec]:
     """Returns the layout of each weight by path, by patterns and roles, without "fsdp".
 
     Args:
@@ -176,7 +190,7 @@ def role_specs(sharding: Any, model: Any) -> dict[str, PartitionSpec]:
     return specs
 
 
-def weight_specs(mesh: Any, sharding: Any, model: Any) -> dict[str, PartitionSpec]:
+def weight_specs(mesh: Mesh, sharding: Rules, model: Layer) -> dict[str, PartitionSpec]:
     """Returns the layout of each weight of a model by path.
 
     Args:
@@ -205,7 +219,7 @@ def weight_specs(mesh: Any, sharding: Any, model: Any) -> dict[str, PartitionSpe
     }
 
 
-def _shapes(model: Any) -> dict[str, tuple[int, ...]]:
+def _shapes(model: Layer) -> dict[str, tuple[int, ...]]:
     pairs = zip(skeleton_of(model).names, leaves_of(model), strict=True)
     return {path: tuple(leaf.shape) for path, leaf in pairs if leaf is not None}
 
@@ -217,7 +231,9 @@ def _trimmed(entries: Iterable[Any]) -> list[Any]:
     return entries
 
 
-def _with_largest_split(spec: Any, shape: tuple, roles: tuple, entry: Any, parts: int) -> Any:
+def _with_largest_split(
+    spec: PartitionSpec, shape: tuple, roles: tuple, entry: Entry, parts: int
+) -> Any:
     """Returns the layout with the largest axis that is free and divides evenly split too."""
     used_names = {name for used in spec for name in names_of(used)}
     # a weight with one whole axis is not split along others either, such as those of a window
@@ -231,11 +247,10 @@ def _with_largest_split(spec: Any, shape: tuple, roles: tuple, entry: Any, parts
     return PartitionSpec(*_trimmed(entries))
 
 
-def check_rules(mesh: Any, sharding: Any, model: Any) -> None:
+def check_rules(mesh: Mesh | None, sharding: Rules, model: Layer) -> None:
     """Rejects rules that the weights of a model cannot follow; needs shapes only.
 
     Args:
-        mesh: the mesh, or None.
         model: a model of arrays or shapes.
 
     Raises:
@@ -265,7 +280,7 @@ def check_rules(mesh: Any, sharding: Any, model: Any) -> None:
         )
 
 
-def _check_keys(mesh: Any, sharding: Mapping, paths: list[str], roles: Mapping) -> None:
+def _check_keys(mesh: Mesh, sharding: Mapping, paths: list[str], roles: Mapping) -> None:
     all_roles = {role for axis_roles in roles.values() for role in axis_roles}
     all_roles -= {None, WHOLE}
     for key, rule in sharding.items():
@@ -292,7 +307,7 @@ def _check_keys(mesh: Any, sharding: Mapping, paths: list[str], roles: Mapping) 
                 )
 
 
-def _check_spec(mesh: Any, path: str, shape: tuple, roles: tuple, spec: Any) -> None:
+def _check_spec(mesh: Mesh, path: str, shape: tuple, roles: tuple, spec: PartitionSpec) -> None:
     if len(spec) > len(shape):
         raise ValueError(
             f"sharding: the rule for {path!r} has {len(spec)} entries, but the weight "
@@ -318,7 +333,7 @@ def _check_spec(mesh: Any, path: str, shape: tuple, roles: tuple, spec: Any) -> 
         )
 
 
-def _check_sizes(mesh: Any, shapes: Mapping, specs: Mapping[str, Any]) -> None:
+def _check_sizes(mesh: Mesh, shapes: Mapping, specs: Mapping[str, Any]) -> None:
     problems = {
         path: f"{path!r} of shape {shapes[path]} cannot be split into {parts_of(mesh, entry)} parts "
         f"along its axis of {size}"

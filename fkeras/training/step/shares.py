@@ -7,7 +7,7 @@ on its devices. Processes with the same blocks have the same share: they split o
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -16,10 +16,14 @@ from jax.sharding import NamedSharding, PartitionSpec
 from fkeras.training.processes.arrays import put
 from fkeras.training.processes.calls import members_of
 from fkeras.training.step.sharding import check_rows
-from fkeras.training.step.sharding_rules import batch_entry, parts_of
+from fkeras.training.step.sharding_rules import batch_entry, mesh_of, parts_of
+
+if TYPE_CHECKING:
+    from fkeras.training.step.sharding_rules import Entry
+    from fkeras.training.trainer import Trainer
 
 
-def share_of(trainer: Any) -> tuple[int, int]:
+def share_of(trainer: Trainer) -> tuple[int, int]:
     """Returns `(index, count)`: the share of the rows of this process, and the number of shares.
 
     Raises:
@@ -32,13 +36,14 @@ def share_of(trainer: Any) -> tuple[int, int]:
     """
     if len(members_of(trainer.mesh)) < 2:
         return 0, 1
-    blocks = _blocks(trainer.mesh, batch_entry(trainer.mesh, trainer.sharding))
+    mesh = mesh_of(trainer)
+    blocks = _blocks(mesh, batch_entry(mesh, trainer.sharding))
     shares = sorted(set(blocks.values()))
     return shares.index(blocks[jax.process_index()]), len(shares)
 
 
 @functools.lru_cache(maxsize=64)
-def _blocks(mesh: jax.sharding.Mesh, entry: Any) -> dict[int, tuple[int, ...]]:
+def _blocks(mesh: jax.sharding.Mesh, entry: Entry) -> dict[int, tuple[int, ...]]:
     """Returns the blocks of rows of each process."""
     parts = parts_of(mesh, entry)
     layout = NamedSharding(mesh, PartitionSpec(entry))
@@ -57,16 +62,17 @@ def _blocks(mesh: jax.sharding.Mesh, entry: Any) -> dict[int, tuple[int, ...]]:
     return {process: tuple(sorted(owned)) for process, owned in blocks.items()}
 
 
-def joined(trainer: Any, tree: Any) -> Any:
+def joined(trainer: Trainer, tree: object) -> Any:
     """Returns stacked batches of all processes, from the stacked batches of this process.
 
     Args:
         tree: arrays of shape (batches, rows of this process, ...).
     """
-    entry = batch_entry(trainer.mesh, trainer.sharding)
-    layout = NamedSharding(trainer.mesh, PartitionSpec(None, entry))
-    own_blocks = _blocks(trainer.mesh, entry)[jax.process_index()]
-    parts = parts_of(trainer.mesh, entry)
+    mesh = mesh_of(trainer)
+    entry = batch_entry(mesh, trainer.sharding)
+    layout = NamedSharding(mesh, PartitionSpec(None, entry))
+    own_blocks = _blocks(mesh, entry)[jax.process_index()]
+    parts = parts_of(mesh, entry)
 
     def join(array: np.ndarray) -> jax.Array:
         check_rows(trainer, array.shape[1] * (parts // len(own_blocks)))
@@ -85,18 +91,19 @@ def joined(trainer: Any, tree: Any) -> Any:
     return jax.tree.map(join, tree)
 
 
-def spread(trainer: Any, tree: Any) -> Any:
+def spread(trainer: Trainer, tree: object) -> Any:
     """Returns stacked batches that every process has whole, with their rows split over the devices.
 
     Args:
         tree: arrays of shape (batches, rows, ...).
     """
-    entry = batch_entry(trainer.mesh, trainer.sharding)
-    parts = parts_of(trainer.mesh, entry)
+    mesh = mesh_of(trainer)
+    entry = batch_entry(mesh, trainer.sharding)
+    parts = parts_of(mesh, entry)
 
     def split(array: np.ndarray) -> jax.Array:
         even = array.shape[1] % parts == 0
-        layout = NamedSharding(trainer.mesh, PartitionSpec(None, entry if even else None))
+        layout = NamedSharding(mesh, PartitionSpec(None, entry if even else None))
         return put(array, layout)
 
     return jax.tree.map(split, tree)

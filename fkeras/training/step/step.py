@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh
 
 from fkeras.engine import (
+    Layer,
     constrain,
     overwritten_weights,
     replace_weights,
     subkey,
     trainable_weights,
 )
+from fkeras.engine.values.argument_types import Arrays, Batch
 from fkeras.engine.values.arrays import as_array
 from fkeras.nn.cpu.forms import FORM
 from fkeras.optimizers import transformation
@@ -28,16 +32,18 @@ from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
 
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
+
 
 def train_step(
-    trainer: Any, run: TrainState, batch: tuple, valid: Any = None
+    trainer: Trainer, run: TrainState, batch: tuple, valid: jax.Array | None = None
 ) -> tuple[TrainState, dict[str, jax.Array]]:
     """Returns `(run, sums)` after one step: the new run, and the sums of the batch.
 
     The key of the step is a function of the run's key and the number of the step.
 
     Args:
-        run: the state before the step.
         batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
         valid: mask of the real rows, or None if all are real.
     """
@@ -50,7 +56,9 @@ def train_step(
     scale = getattr(trainer.optimizer, "scale_loss", None)
     heads = _heads(trainer, run.model, batch)
 
-    def loss_fn(trainable: Any, overwritten: Any) -> tuple[jax.Array, tuple]:
+    def loss_fn(
+        trainable: dict[str, jax.Array], overwritten: dict[str, jax.Array]
+    ) -> tuple[jax.Array, tuple]:
         model = form.model(replace_weights(run.model, trainable | overwritten))
         loss, updates, sums = objective.compute(
             trainer, heads, model, run.state, batch, key, True, valid
@@ -73,7 +81,7 @@ def train_step(
     return form.result(run), sums
 
 
-def is_finite(run: TrainState, mesh: Any = None) -> jax.Array:
+def is_finite(run: TrainState, mesh: Mesh | None = None) -> jax.Array:
     """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean."""
     # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
     leaves = jax.tree.leaves((run.model, run.state, run.opt_state, run.metrics["loss"]))
@@ -93,17 +101,12 @@ def is_finite(run: TrainState, mesh: Any = None) -> jax.Array:
 
 
 def guarded(
-    run: TrainState, new: TrainState, number: Any = None, mesh: Any = None
+    run: TrainState, new: TrainState, number: jax.Array | None = None, mesh: Mesh | None = None
 ) -> tuple[TrainState, jax.Array]:
     """Returns `(run, fine)`: the new run if it is finite, else the old run.
 
     Without `number`, the step number of the old run increases, and the training continues. With
     `number`, the step number stays, so that all later steps of the sequence are left out, too.
-
-    Args:
-        run: the run before the step.
-        new: the run after the step.
-        number: the expected number of the step, or None.
     """
     finite = is_finite(new, mesh)
     if number is not None:
@@ -114,7 +117,7 @@ def guarded(
 
 
 def train_logs(
-    trainer: Any, run: TrainState, batch: tuple
+    trainer: Trainer, run: TrainState, batch: tuple
 ) -> tuple[TrainState, dict[str, jax.Array]]:
     """Returns `(run, logs)` after one step: the new run, and the logs of the batch."""
     if not batch_parts.sees_whole_batch(trainer):
@@ -123,14 +126,14 @@ def train_logs(
     return new, objective.results(_heads(trainer, run.model, batch), sums)
 
 
-def _heads(trainer: Any, model: Any, batch: Any) -> tuple:
+def _heads(trainer: Trainer, model: Layer, batch: Batch) -> tuple:
     """Returns the outputs with their losses and metrics for a batch; `()` for an objective."""
     if trainer.objective is not None:
         return ()
     return outputs.heads(trainer, model, batch_parts.unpack(trainer, batch)[1])
 
 
-def as_arrays(trainer: Any, batch: Any, call: str = "step") -> Any:
+def as_arrays(trainer: Trainer, batch: object, call: str = "step") -> Any:
     """Returns the batch `(x, y, sample_weight)` with arrays that JAX accepts; tracers stay.
 
     For an objective, the batch keeps its structure.
@@ -143,7 +146,7 @@ def as_arrays(trainer: Any, batch: Any, call: str = "step") -> Any:
         ValueError: for integers that overflow JAX's dtype.
     """
 
-    def read(tree: Any, name: str) -> Any:
+    def read(tree: object, name: str) -> Any:
         what = f"Trainer.{call}: {name}"
         return jax.tree.map(
             lambda leaf: _own(as_array(host_arrays.listed(leaf, what), what)),
@@ -157,7 +160,7 @@ def as_arrays(trainer: Any, batch: Any, call: str = "step") -> Any:
     return tuple(map(read, parts, ("x", "y", "sample_weight")))
 
 
-def _own(array: Any) -> Any:
+def _own(array: jax.Array | np.ndarray) -> Any:
     # The computation may read the memory of a NumPy array after the call has returned, when the
     # caller may have written the next batch there.
     return np.array(array) if isinstance(array, np.ndarray) else array
@@ -166,7 +169,7 @@ def _own(array: Any) -> Any:
 # The trainer is a static argument, so a trainer that differs in any number compiles another program.
 # Cached: every call of a compiled function asks for the same form.
 @functools.lru_cache(maxsize=64)
-def training_form(trainer: Any) -> Any:
+def training_form(trainer: Trainer) -> Any:
     """Returns the trainer for compiled steps: without the numbers that the optimizer's state holds."""
     canonical = getattr(trainer.optimizer, "canonical", None)  # optax has none
     if canonical is None:
@@ -175,7 +178,7 @@ def training_form(trainer: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def evaluation_form(trainer: Any) -> Any:
+def evaluation_form(trainer: Trainer) -> Any:
     """Returns the trainer for compiled evaluations, which no optimizer affects."""
     return dataclasses.replace(trainer, optimizer="sgd", on_nonfinite="raise")
 
@@ -188,7 +191,7 @@ compiled_step = jax.jit(train_logs, static_argnums=0)
 
 
 def _train(
-    trainer: Any, structure: Any, mode: str, leaves: tuple, rows: Any, steps: Any
+    trainer: Trainer, structure: Any, mode: str, leaves: tuple, rows: tuple, steps: jax.Array
 ) -> tuple[tuple, dict[str, jax.Array], jax.Array]:
     """Returns `(leaves, logs, fine)` after some batches.
 
@@ -224,7 +227,7 @@ donating_train = jax.jit(_train, static_argnums=(0, 1, 2), donate_argnums=3)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def compiled_logs(trainer: Any, structure: Any, leaves: tuple) -> dict[str, jax.Array]:
+def compiled_logs(trainer: Trainer, structure: Any, leaves: tuple) -> dict[str, jax.Array]:
     """Returns the logs of the sums in a run."""
     run = jax.tree.unflatten(structure, leaves)
     return sharding.whole(
@@ -234,7 +237,13 @@ def compiled_logs(trainer: Any, structure: Any, leaves: tuple) -> dict[str, jax.
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def compiled_test(
-    trainer: Any, structure: Any, mode: str, leaves: tuple, carry: tuple, rows: Any, steps: Any
+    trainer: Trainer,
+    structure: Any,
+    mode: str,
+    leaves: tuple,
+    carry: tuple,
+    rows: tuple,
+    steps: jax.Array,
 ) -> tuple[tuple, dict[str, jax.Array]]:
     """Returns `((state, sums), logs)` after some batches of an evaluation."""
     model = jax.tree.unflatten(structure, leaves)
@@ -258,7 +267,7 @@ def compiled_test(
     return carry, sharding.whole(trainer, logs)
 
 
-def predict(model: Any, state: Any, x: Any) -> tuple[Any, Any]:
+def predict(model: Layer, state: Mapping[str, Any], x: Arrays) -> tuple[Any, Any]:
     """Returns `(updates, value)` of one batch."""
     out = model.apply(x, state=state)
     return out.updates, out.value
@@ -269,13 +278,17 @@ compiled_predict = jax.jit(predict)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def compiled_sharded_predict(trainer: Any, model: Any, state: Any, x: Any) -> tuple[Any, Any]:
+def compiled_sharded_predict(
+    trainer: Trainer, model: Layer, state: Mapping[str, Any], x: Arrays
+) -> tuple[Any, Any]:
     """Returns `(updates, value)` of one batch, with activations laid out on the trainer's mesh."""
     out = with_output_layouts(trainer, model, model).apply(x, state=state)
     return out.updates, sharding.whole(trainer, out.value)
 
 
-def _repeat(body: Any, carry: Any, steps: jax.Array, mode: str) -> Any:
+def _repeat(
+    body: Callable[[jax.Array, tuple], tuple], carry: tuple, steps: jax.Array, mode: str
+) -> Any:
     if mode != "loop":
         return body(steps, carry)
     # With a traced bound, `fori_loop` becomes a while loop without reverse-mode derivatives:
@@ -285,13 +298,13 @@ def _repeat(body: Any, carry: Any, steps: jax.Array, mode: str) -> Any:
 
 # Cached: every call of `fit` asks for the same functions and specs.
 @functools.lru_cache(maxsize=64)
-def call_convolves(function: Any, static: tuple, treedef: Any, specs: tuple) -> bool:
+def call_convolves(function: jax.stages.Wrapped, static: tuple, treedef: Any, specs: tuple) -> bool:
     """Returns `convolves` of a call; JAX caches the trace, and the call itself uses it again."""
     leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
     return convolves(function.trace(*static, *jax.tree.unflatten(treedef, leaves)).jaxpr)
 
 
-def convolves(program: Any) -> bool:
+def convolves(program: object) -> bool:
     """Returns whether a jaxpr has a convolution that XLA runs far slower in loops on CPUs.
 
     The convolutions of `fkeras.nn` are as fast in loops. Others are those of users and of modules of

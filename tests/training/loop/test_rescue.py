@@ -241,7 +241,6 @@ LOOP = {
         "records/progress.py",
         "callbacks/base/callback.py",
         "checkpoint/store.py",
-        "checkpoint/background.py",
     )
 }
 

@@ -122,7 +122,7 @@ class Callback(Configurable):
         """
         return False
 
-    def recall(self, run: TrainState[Any], default: Any = None) -> Any:
+    def recall(self, run: TrainState[Any], default: object = None) -> Any:
         """Returns the value that `remember` stored in a run, or the default.
 
         Args:
@@ -131,7 +131,7 @@ class Callback(Configurable):
         """
         return run.memory.get(self.name or default_name(self), default)
 
-    def remember(self, run: TrainState[Any], value: Any) -> Any:
+    def remember(self, run: TrainState[Any], value: object) -> Any:
         """Returns the run with `value` as the callback's value in `run.memory`.
 
         Args:
@@ -156,7 +156,7 @@ class Callback(Configurable):
         return run.replace(memory={**run.memory, name: arrays})
 
 
-def _as_array(leaf: Any, name: str) -> Any:
+def _as_array(leaf: object, name: str) -> Any:
     array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if isinstance(leaf, np.ndarray | jax.Array) or array.dtype.kind in "biufc":
         return array

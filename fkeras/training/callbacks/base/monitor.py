@@ -79,9 +79,6 @@ def direction(where: str, name: str, mode: str) -> str:
     Mode "auto" decides by the name, without the prefix "val_", the name of an output, and the
     numbers of metrics with equal names ("auc_1").
 
-    Args:
-        mode: "auto", "min" or "max".
-
     Raises:
         ValueError: for "auto" and a name of unknown direction.
 
@@ -163,7 +160,7 @@ def improves(way: str, value: float, best: float, min_delta: float = 0.0) -> boo
     return value + delta < best if way == "min" else value - delta > best
 
 
-def ongoing(kept: Any, epoch: int) -> Any:
+def ongoing(kept: Mapping[str, Any] | None, epoch: int) -> Any:
     """Returns a callback's values if they belong to this training; None for a new training.
 
     A training continues if its epochs continue to count, also after a resume. A training is new if

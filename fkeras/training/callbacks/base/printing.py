@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 
 
-def print_once(run: Any, text: str) -> None:
+def print_once(run: object, text: str) -> None:
     """Prints a text in the first process of a run.
 
     Example:

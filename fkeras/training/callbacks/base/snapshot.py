@@ -8,14 +8,15 @@ from typing import Any
 import jax
 
 from fkeras.engine import replace_weights, suggest, trainable_weights, unfreeze
+from fkeras.training.records.state import TrainState
 
 
-def weights_of(run: Any) -> dict[str, Any]:
+def weights_of(run: TrainState) -> dict[str, Any]:
     """Returns all weights of a run's model by path, including frozen weights."""
     return trainable_weights(unfreeze(run.model))
 
 
-def by_path(tree: Any) -> dict[str, Any]:
+def by_path(tree: object) -> dict[str, Any]:
     """Returns the leaves of a tree by path.
 
     Example:
@@ -26,14 +27,14 @@ def by_path(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in pairs}
 
 
-def filled(tree: Any, leaves: Mapping[str, Any]) -> Any:
+def filled(tree: object, leaves: Mapping[str, Any]) -> Any:
     """Returns the tree with other leaves, given by path."""
     # by path, not by order: a file or a memory may hold the leaves in another order
     structure = jax.tree.structure(tree)
     return structure.unflatten([leaves[path] for path in by_path(tree)])
 
 
-def take(run: Any) -> dict[str, dict[str, Any]]:
+def take(run: TrainState) -> dict[str, dict[str, Any]]:
     """Returns the weights and the state of a run, each by path.
 
     Example:
@@ -46,7 +47,7 @@ def take(run: Any) -> dict[str, dict[str, Any]]:
     return {"weights": weights_of(run), "state": by_path(run.state)}
 
 
-def put(run: Any, kept: Mapping[str, Mapping[str, Any]]) -> Any:
+def put(run: TrainState, kept: Mapping[str, Mapping[str, Any]]) -> Any:
     """Returns the run with the weights and state of `take`; all other fields are unchanged."""
     return run.replace(
         model=replace_weights(run.model, kept["weights"]), state=filled(run.state, kept["state"])

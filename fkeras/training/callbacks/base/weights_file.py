@@ -18,11 +18,12 @@ from fkeras.engine.values.argument_types import FilePath
 from fkeras.training.callbacks.base import snapshot
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
+from fkeras.training.records.state import TrainState
 
 _WHERE = "load_weights"
 
 
-def save_weights(path: FilePath, run: Any, *, weights_only: bool = True) -> None:
+def save_weights(path: FilePath, run: TrainState, *, weights_only: bool = True) -> None:
     """Writes weights and state of a run to a `.npz` file atomically.
 
     Args:
@@ -63,7 +64,7 @@ def _write(path: FilePath, leaves: Mapping[str, Any]) -> None:
     npz.write(path, arrays)
 
 
-def load_weights(path: FilePath, run: Any, *, weights_only: bool = False) -> Any:
+def load_weights(path: FilePath, run: TrainState, *, weights_only: bool = False) -> Any:
     """Returns the run with the weights and state of a file from `ModelCheckpoint`.
 
     Also reads the optimizer state and the step if the file has them. All other fields of the run,

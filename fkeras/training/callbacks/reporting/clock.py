@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
+import jax
 import numpy as np
 
 # seconds and microseconds as two integers: JAX without x64 turns float64 in the run's memory into
@@ -18,7 +18,7 @@ def now() -> np.ndarray:
     return np.asarray([int(seconds), int(seconds % 1 * 1e6)], "int32")
 
 
-def seconds_since(then: Any) -> float:
+def seconds_since(then: jax.Array | np.ndarray) -> float:
     """Returns the seconds since a time of `now`.
 
     Example:

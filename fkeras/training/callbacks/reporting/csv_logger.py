@@ -20,7 +20,7 @@ from fkeras.training.records.state import TrainState
 _WHERE = "CSVLogger"
 
 
-def _separator(value: Any) -> str:
+def _separator(value: object) -> str:
     if not isinstance(value, str) or len(value) != 1:
         raise ValueError(
             f"expected a single character as separator, received {value!r}. For example ';'."
@@ -125,5 +125,5 @@ def _columns(logs: Mapping[str, float]) -> list[str]:
     return ["epoch", *names]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)

@@ -91,11 +91,7 @@ def _png(rows: np.ndarray) -> bytes:
 
 
 class EventFile:
-    """Event file in a folder, to which events are appended.
-
-    Args:
-        folder: folder of the file; `write` creates missing folders.
-    """
+    """Event file in a folder, to which events are appended."""
 
     def __init__(self, folder: str):
         self.path = os.path.join(folder, _NAME)

@@ -18,7 +18,7 @@ from fkeras.training.records.history import History
 from fkeras.training.records.state import TrainState
 
 
-def _names(value: Any) -> tuple[str, ...] | None:
+def _names(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
     names = (value,) if isinstance(value, str) else value

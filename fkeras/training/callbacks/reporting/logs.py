@@ -65,7 +65,7 @@ def due(callback: Callback, run: TrainState[Any], step: int, period: int) -> boo
     return not 0 <= passed < period
 
 
-def as_options(value: Any) -> Any:
+def as_options(value: object) -> Any:
     """Returns a trainer, an optimizer or a dictionary with string keys.
 
     Raises:
@@ -112,7 +112,7 @@ def options(value: Any, prefix: str = "") -> dict[str, Any]:
     return entries
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return ", ".join(map(_text, value))
     if isinstance(value, Mapping):

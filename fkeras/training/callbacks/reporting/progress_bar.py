@@ -16,7 +16,7 @@ from fkeras.training.records.progress import format_logs, format_time
 from fkeras.training.records.state import TrainState
 
 
-def _stream(value: Any) -> Any:
+def _stream(value: object) -> Any:
     if value is not None and not callable(getattr(value, "write", None)):
         raise TypeError(
             f"expected a stream with a method write, received {describe_value(value)}. Pass, for "
@@ -79,7 +79,9 @@ class ProgressBar(Callback):
     ) -> TrainState[Any] | Stop | None:
         self._write(epoch, int(run.step), self.recall(run), logs)
 
-    def _write(self, epoch: int, step: int, memory: Any, logs: Mapping[str, float]) -> None:
+    def _write(
+        self, epoch: int, step: int, memory: Mapping[str, Any], logs: Mapping[str, float]
+    ) -> None:
         head = f"Epoch {epoch + 1}" + ("" if self.epochs is None else f"/{self.epochs}")
         parts = [head]
         if memory is not None:

@@ -32,12 +32,12 @@ _PROFILE = (
 )
 
 
-def _update_freq(value: Any) -> Any:
+def _update_freq(value: object) -> Any:
     period = _period(value)
     return 1 if period == "batch" else period
 
 
-def _profile_batch(value: Any) -> tuple[int, int] | int:
+def _profile_batch(value: object) -> tuple[int, int] | int:
     # Keras also accepts "10,20"
     parts = value.split(",") if isinstance(value, str) else value
     parts = list(parts) if isinstance(parts, list | tuple) else [parts]
@@ -53,7 +53,7 @@ def _profile_batch(value: Any) -> tuple[int, int] | int:
     return first, last
 
 
-def _metadata(value: Any) -> Any:
+def _metadata(value: object) -> Any:
     if value is None or isinstance(value, str | os.PathLike):
         return None if value is None else as_path(value)
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):

@@ -17,7 +17,7 @@ _WHERE = "WandbMetricsLogger"
 _period = either(choice("epoch", "batch"), integer(minimum=1))
 
 
-def _log_freq(value: Any) -> Any:
+def _log_freq(value: object) -> Any:
     period = _period(value)
     return 1 if period == "batch" else period
 

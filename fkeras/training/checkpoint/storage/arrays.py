@@ -17,7 +17,7 @@ from fkeras.training.checkpoint.storage.errors import CheckpointError
 _SHOWN = 10
 
 
-def named_leaves(tree: Any) -> dict[str, Any]:
+def named_leaves(tree: object) -> dict[str, Any]:
     """Returns the leaves by path, such as "model/dense/kernel"; a number makes equal paths unique.
 
     Example:
@@ -35,7 +35,7 @@ def named_leaves(tree: Any) -> dict[str, Any]:
     return named
 
 
-def host_arrays(tree: Any) -> dict[str, np.ndarray]:
+def host_arrays(tree: object) -> dict[str, np.ndarray]:
     """Returns host copies of the arrays of a tree by name; the originals may then be donated.
 
     Raises:
@@ -53,7 +53,7 @@ def host_arrays(tree: Any) -> dict[str, np.ndarray]:
     return {name: host_copy(leaf) for name, leaf in leaf_data.items()}
 
 
-def check_leaf(name: str, leaf: Any, joint: bool = False) -> None:
+def check_leaf(name: str, leaf: jax.Array | np.ndarray, joint: bool = False) -> None:
     """Rejects a leaf that cannot be saved.
 
     Args:
@@ -78,17 +78,17 @@ def check_leaf(name: str, leaf: Any, joint: bool = False) -> None:
         )
 
 
-def plain(leaf: Any) -> Any:
+def plain(leaf: jax.Array | np.ndarray) -> Any:
     """Returns the leaf; for a typed key, the data of the key."""
     return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
-def is_key(leaf: Any) -> bool:
+def is_key(leaf: jax.Array | np.ndarray) -> bool:
     """Returns whether a leaf is a typed key, or the spec of a typed key."""
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def generator(leaf: Any) -> Any:
+def generator(leaf: jax.Array | np.ndarray) -> Any:
     """Returns the generator of a typed key, or of the spec of a typed key."""
     if isinstance(leaf, jax.Array):
         return jax.random.key_impl(leaf)
@@ -96,7 +96,7 @@ def generator(leaf: Any) -> Any:
     return next(name for name in names if jax.random.key(0, impl=name).dtype == leaf.dtype)
 
 
-def host_copy(leaf: Any) -> np.ndarray:
+def host_copy(leaf: jax.Array | np.ndarray) -> np.ndarray:
     """Returns a copy of a leaf as a NumPy array in C order, in the byte order of the machine."""
     # A copy even of NumPy arrays: the caller may change them while the save is written.
     array = np.array(leaf, order="C")
@@ -132,7 +132,7 @@ def array_checksum(array: np.ndarray) -> int:
     return checksum(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
-def kind_of(leaf: Any) -> tuple[str, list[int]]:
+def kind_of(leaf: jax.Array | np.ndarray) -> tuple[str, list[int]]:
     """Returns `(dtype, shape)` of the array that is stored for a leaf."""
     if is_key(leaf):
         leaf = jax.eval_shape(jax.random.key_data, leaf)
@@ -141,7 +141,7 @@ def kind_of(leaf: Any) -> tuple[str, list[int]]:
     return np.dtype(leaf.dtype).name, list(leaf.shape)
 
 
-def check_structure(where: str, saved: Mapping[str, Any], like: Any) -> None:
+def check_structure(where: str, saved: Mapping[str, Any], like: object) -> None:
     """Rejects a save whose arrays differ from those of a tree in name, shape or dtype.
 
     Raises:
@@ -183,7 +183,7 @@ def loses_bits(dtype: np.dtype) -> bool:
     return jax.dtypes.canonicalize_dtype(dtype) != dtype
 
 
-def sharding_of(leaf: Any) -> Any:
+def sharding_of(leaf: jax.Array | np.ndarray) -> Any:
     """Returns the sharding that a restored leaf must have, or None."""
     # An uncommitted array must stay uncommitted: a committed one could not be combined with arrays
     # on other devices.
@@ -191,7 +191,7 @@ def sharding_of(leaf: Any) -> Any:
     return getattr(leaf, "sharding", None) if committed else None
 
 
-def put_into(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
+def put_into(arrays: Mapping[str, np.ndarray], like: object) -> Any:
     """Returns the tree `like` with these arrays as leaves.
 
     Each leaf keeps its type: a JAX array on the same devices, a NumPy array or a Python number. A
@@ -201,7 +201,7 @@ def put_into(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-def put_leaf(leaf: Any, array: np.ndarray) -> Any:
+def put_leaf(leaf: jax.Array | np.ndarray, array: np.ndarray) -> Any:
     """Returns an array as the type of a leaf and on its devices, see `put_into`."""
     if isinstance(leaf, bool | int | float | complex) and not isinstance(leaf, np.generic):
         return type(leaf)(array.item())

@@ -31,9 +31,6 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 class Lock:
     """Holds the lock of a folder from its construction until `release`.
 
-    Args:
-        directory: the folder.
-
     Raises:
         CheckpointError: if another run holds the lock, with that run's process and host.
     """

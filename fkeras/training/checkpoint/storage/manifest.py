@@ -24,7 +24,7 @@ _WHOLE = 1
 _PARTS = 2
 
 
-def as_json(info: Any) -> dict[str, Any]:
+def as_json(info: object) -> dict[str, Any]:
     """Returns a copy of `info` after a round trip through JSON: tuples become lists, keys strings.
 
     Raises:
@@ -44,7 +44,7 @@ def as_json(info: Any) -> dict[str, Any]:
         ) from None
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r:.60} is a {type(value).__name__}")

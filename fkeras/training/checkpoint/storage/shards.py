@@ -47,7 +47,7 @@ def own_slices(sharding: jax.sharding.Sharding, shape: Sequence[int]) -> dict[An
     return {device: _bounds(index or (), shape) for device, index in indices.items()}
 
 
-def own_parts(tree: Any, group: Alone) -> tuple[dict[str, Any], list[Part]]:
+def own_parts(tree: object, group: Alone) -> tuple[dict[str, Any], list[Part]]:
     """Returns host copies of the parts of a tree that this process saves.
 
     Returns:
@@ -110,10 +110,6 @@ def read_tree(save: str, body: Mapping[str, Any], like: Any) -> Any:
 
 class _Source:
     """The folders of a save; a save of one process has one folder, where each array is one part.
-
-    Args:
-        save: the folder of the save.
-        body: the manifest of the save.
 
     Attributes:
         parts: the parts of each array, by the array's name.
@@ -181,12 +177,7 @@ def _only_part(name: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 class Target:
-    """One leaf of a restored tree while its parts are read.
-
-    Args:
-        like: the requested leaf.
-        facts: shape and dtype of the saved array.
-    """
+    """One leaf of a restored tree while its parts are read."""
 
     def __init__(self, like: Any, facts: Mapping[str, Any]):
         self.like, self.shape = like, tuple(facts["shape"])
