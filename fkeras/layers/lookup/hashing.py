@@ -187,7 +187,7 @@ class HashedCrossing(HostLayer):
         super().__post_init__()
         reject_sparse(self.sparse, self.where)
 
-    def read(self, value: fk.Field) -> Any:
+    def read(self, value: fk.Field) -> fk.Tree:
         self._check_count(value)
         return [as_data(feature, self.where) for feature in value]
 

@@ -17,7 +17,7 @@ from fkeras.engine.call.node import symbolic_arguments
 from fkeras.layers.common import authoring as fk
 
 
-def as_data(value: fk.Field, where: str) -> Any:
+def as_data(value: fk.Field, where: str) -> fk.Leaf:
     """Converts host data to a NumPy array; returns device arrays and symbolic tensors unchanged.
 
     NumPy arrays are converted to native byte order.
@@ -109,7 +109,7 @@ class HostLayer(fk.Layer):
         """Returns the layer's value for NumPy data."""
         raise NotImplementedError
 
-    def read(self, value: fk.Field) -> Any:
+    def read(self, value: fk.Field) -> fk.Tree:
         """Converts an input to the data that the layer computes on."""
         return as_data(value, self.where)
 
