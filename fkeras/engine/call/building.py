@@ -37,7 +37,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
         return init_state
 
     @functools.wraps(hook)
-    def build(self: Layer, key: jax.Array, *specs: Tree) -> Any:
+    def build(self: Layer, key: jax.Array, *specs: Tree) -> Layer:
         check_key(key, f"{self._where}: build")
         inputs = tuple(None if s is None else as_specs(s) for s in specs)
         if inputs:  # before weights depend on the inputs

@@ -164,7 +164,7 @@ def _check_optional(layer: Layer, inputs: tuple, error: Exception) -> None:
         ) from error
 
 
-def _spec_tree(tree: Tree) -> Any:
+def _spec_tree(tree: Tree) -> Tree:
     return as_specs(tree) if tree is not None else None
 
 
@@ -324,10 +324,10 @@ def _apply(
     return out
 
 
-def _as_arrays(layer: Layer, tree: Tree) -> Any:
+def _as_arrays(layer: Layer, tree: Tree) -> Tree:
     """The inputs as arrays that JAX accepts; complex numbers are valid for single layers."""
 
-    def convert(value: object) -> Any:
+    def convert(value: object) -> Leaf:
         if is_array(value) or is_array_like(value):
             return as_array(value, layer._where, complex_numbers=True)
         check_not_keras(value, layer._where)
@@ -339,10 +339,10 @@ def _as_arrays(layer: Layer, tree: Tree) -> Any:
     return jax.tree.map(convert, tree)
 
 
-def _as_options(layer: Layer, tree: Tree) -> Any:
+def _as_options(layer: Layer, tree: Tree) -> Tree:
     """Options or masks with arrays that JAX accepts; other values stay unchanged."""
 
-    def convert(value: object) -> Any:
+    def convert(value: object) -> Leaf:
         return as_array(value, layer._where) if is_array_like(value) else value
 
     return jax.tree.map(convert, tree)

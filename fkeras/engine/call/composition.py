@@ -20,11 +20,11 @@ from jax.core import Tracer
 from fkeras.engine.call.inference import infer
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.engine.values.annotations import Layer
+from fkeras.engine.values.annotations import Layer, Tree
 from fkeras.engine.values.frozen import is_array
 
 
-def compose(call: Callable[..., Any], inputs: tuple) -> Any:
+def compose(call: Callable[..., Any], inputs: tuple) -> Tree:
     """Calls the `call` method of a model on symbolic inputs; records calls on constants inside.
 
     Example:

@@ -68,7 +68,7 @@ class Context:
         self._key = key
 
     @property
-    def step_mask(self) -> Any:
+    def step_mask(self) -> Tree:
         # unset means "the mask", which `AttachedMasks.receive` may still change after construction
         return self.mask if self._step_mask is _SAME else self._step_mask
 

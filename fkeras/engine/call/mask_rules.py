@@ -38,7 +38,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.values import structure
-from fkeras.engine.values.annotations import Context, Layer, Leaf, Tree
+from fkeras.engine.values.annotations import Context, Layer, Leaf, Output, Tree
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.structure import Branch, Ref
 
@@ -74,7 +74,7 @@ class AttachedMasks:
         else:
             self._masks[id(array)] = (array, mask)
 
-    def of_array(self, array: Leaf) -> Any:
+    def of_array(self, array: Leaf) -> Tree:
         """The mask of an array, or None."""
         entry = self._masks.get(id(array))
         return None if entry is None else entry[1]
@@ -111,7 +111,7 @@ class AttachedMasks:
             if new_array is not old_array and self.of_array(old_array) is not None:
                 self.attach(new_array, self.of_array(old_array))
 
-    def separate(self, value: Tree, mask: Tree) -> Any:
+    def separate(self, value: Tree, mask: Tree) -> Tree:
         """The outputs of a call that follows another rule, with the masks that the call computed.
 
         Copies an output that has another mask: the array may be an input too, whose mask must stay.
@@ -123,7 +123,7 @@ class AttachedMasks:
                 self.attach(outputs[index], computed)
         return jax.tree.unflatten(treedef, outputs)
 
-    def complete(self, value: Tree, mask: Tree) -> Any:
+    def complete(self, value: Tree, mask: Tree) -> Tree:
         """Attaches computed masks to those outputs of a call that have no mask yet.
 
         Returns:
@@ -144,7 +144,7 @@ def _with_masks(value: Tree, mask: Tree) -> tuple[list[Any], Any, list[Any]]:
 
 def call_mask(
     layer: Layer, rule: str, args: Branch, options: dict[str, Any], mask_of: Callable[[int], Any]
-) -> Any:
+) -> Tree:
     """The mask that a call in a graph passes on to its layer.
 
     Args:
@@ -158,7 +158,7 @@ def call_mask(
     return None if rule == DROP and loses(layer, mask) else mask
 
 
-def masks_of(args: Branch, mask_of: Callable[[int], Any]) -> Any:
+def masks_of(args: Branch, mask_of: Callable[[int], Any]) -> Tree:
     """The masks of a call's inputs in the structure of `Context.mask`; None if no input has a mask."""
     trees = structure.thaw(args, lambda v: mask_of(v.index) if isinstance(v, Ref) else None)
     return None if not jax.tree.leaves(trees) else trees[0] if len(trees) == 1 else trees
@@ -185,7 +185,7 @@ def mask_leaves(value: Tree, mask: Tree) -> list[Any]:
     return leaves
 
 
-def with_output_masks(layer: Layer, out: Any) -> Any:
+def with_output_masks(layer: Layer, out: Any) -> Output:
     """The `Output` with its mask in the structure of the value; None if no output has a mask.
 
     Raises:

@@ -20,7 +20,7 @@ from fkeras.engine.call.signature import Effects, RecordedCall, Signature, Signa
 from fkeras.engine.messages.errors import FKerasError, SymbolicValueError
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.values import structure
-from fkeras.engine.values.annotations import Layer, Option, Tree
+from fkeras.engine.values.annotations import Layer, Leaf, Option, Template, Tree
 from fkeras.engine.values.argument_types import ArrayLike, Nested
 from fkeras.engine.values.frozen import ArrayConstant, freeze_value, is_array
 from fkeras.engine.values.private_jax import asked_by_an_operator
@@ -67,12 +67,12 @@ class Node(SignatureFields):
         set_field(self, "location", location)
 
     @property
-    def args(self) -> Any:
+    def args(self) -> Template:
         """Frozen tree of the positional arguments, `Ref(i)` for `inputs[i]`; None for an input."""
         return self.signature.args
 
     @property
-    def options(self) -> Any:
+    def options(self) -> Template:
         """Frozen dictionary of the arguments by name, `Ref(i)` for `inputs[i]`."""
         return self.signature.options
 
@@ -234,7 +234,7 @@ def record(
     training: bool | None = None,
     mask_rule: str = STRICT,
     kind: type | None = None,
-) -> Any:
+) -> Tree:
     """Records one call of `layer` and returns its symbolic outputs; no existing value changes.
 
     Args:
@@ -244,7 +244,7 @@ def record(
     """
     tensors: list[Any] = []
 
-    def place(value: object) -> Any:
+    def place(value: object) -> Leaf:
         if isinstance(value, SymbolicTensor):
             tensors.append(value)
             return Ref(len(tensors) - 1)

@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from fkeras.engine.call.mask_rules import STRICT
+from fkeras.engine.values.annotations import Template
 from fkeras.engine.values.spec import Spec
 from fkeras.engine.values.structure import Ref
 
@@ -112,7 +113,7 @@ class SignatureFields:
         return self.signature.mask_rule
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Template:
         """Frozen tree of the outputs, `Ref(i)` for output i."""
         return self.signature.value
 

@@ -49,7 +49,7 @@ def expect(
     noun: str,
     layer: str | None = None,
     make_error: MakeError | None = None,
-) -> Any:
+) -> Json:
     """Returns `value` if its type is one of the expected types.
 
     Args:
@@ -79,7 +79,7 @@ def entry(
     layer: str | None = None,
     default: Any = MISSING,
     make_error: MakeError | None = None,
-) -> Any:
+) -> Json:
     """Returns the value of one key of a configuration, after checking its type.
 
     Args:

@@ -191,7 +191,7 @@ def _default(owner: str, field: dataclasses.Field) -> Any:
     return convert_value(owner, field, field.default)
 
 
-def convert_value(owner: str, field: dataclasses.Field, value: Field) -> Any:
+def convert_value(owner: str, field: dataclasses.Field, value: Field) -> Field:
     """Returns a field's value, converted and frozen; errors name the class and the field."""
     convert = field.metadata.get(_CONVERT)
     try:
@@ -272,7 +272,7 @@ def from_configuration(
     return cls(**arguments)
 
 
-def _decode_field(value: Field, custom_objects: Mapping[str, Any] | None) -> Any:
+def _decode_field(value: Field, custom_objects: Mapping[str, Any] | None) -> Field:
     if isinstance(value, str) and custom_objects and value in custom_objects:
         return custom_objects[value]
     return decode(value, custom_objects)

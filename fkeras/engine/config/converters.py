@@ -17,7 +17,7 @@ from fkeras.engine.config.rules import REJECTED, Rule, scalar
 from fkeras.engine.values.annotations import Field
 
 
-def _boolean(value: Field) -> Any:
+def _boolean(value: Field) -> Field:
     if value is True or value is False:
         return value
     value = scalar(value)
@@ -50,7 +50,7 @@ def integer(
     low = -math.inf if minimum is None else minimum
     high = math.inf if maximum is None else maximum
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         if type(value) is not int:
             value = scalar(value)
             # bool is an Integral in Python, and units=True is always a mistake
@@ -111,7 +111,7 @@ def real(
         1.0
     """
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         if type(value) is not float:
             value = scalar(value)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -150,7 +150,7 @@ def choice(*words: str, optional: bool = False, hint: str = "") -> Rule:
     """
     spellings = {word.lower(): word for word in words}
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         return spellings.get(value.lower(), REJECTED) if isinstance(value, str) else REJECTED
 
     quoted = [repr(word) for word in words]
@@ -166,7 +166,7 @@ def text(*, empty: bool = False, optional: bool = False, hint: str = "") -> Rule
         'loss'
     """
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         # str(): np.str_ is a subclass of str, and configurations hold plain Python values
         return str(value) if isinstance(value, str) and (value or empty) else REJECTED
 
@@ -184,7 +184,7 @@ def _items(value: Field) -> tuple | None:
     return tuple(array) if isinstance(array, np.ndarray) and array.ndim == 1 else None
 
 
-def _parse_items(rule: Rule, value: Field) -> Any:
+def _parse_items(rule: Rule, value: Field) -> Field:
     items = _items(value)
     if items is None:
         return REJECTED
@@ -201,7 +201,7 @@ def sizes(count: int, *, minimum: int = 1, optional: bool = False, hint: str = "
     """
     item = integer(minimum=minimum)
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         size = item.parse(value)
         if size is not REJECTED:
             return (size,) * count
@@ -227,7 +227,7 @@ def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
     """
     item = integer()
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         result = item.parse(value)
         if result is REJECTED:
             result = _parse_items(item, value)
@@ -276,7 +276,7 @@ def several(
         (1.0, 2.0)
     """
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         result = _parse_items(item, value)
         if result is REJECTED and single:
             element = item.parse(value)
@@ -294,7 +294,7 @@ def numeric(*, infinite: bool = False, optional: bool = False, hint: str = "") -
         [[1, 2], [3, 4]]
     """
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         if isinstance(value, bool):
             return REJECTED
         value = scalar(value)
@@ -324,7 +324,7 @@ def function(*, optional: bool = False, hint: str = "") -> Rule:
         2.0
     """
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         return value if callable(value) and not isinstance(value, type) else REJECTED
 
     return Rule("function", "a function", parse, optional=optional, hint=hint)
@@ -338,7 +338,7 @@ def either(*rules: Rule, optional: bool = False, hint: str = "") -> Rule:
         100
     """
 
-    def parse(value: Field) -> Any:
+    def parse(value: Field) -> Field:
         for rule in rules:
             if rule.accepts(value):
                 return rule(value)

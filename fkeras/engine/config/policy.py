@@ -12,7 +12,7 @@ from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import dtype_name
 from fkeras.engine.config.policy_maps import quantization
 from fkeras.engine.messages.errors import describe_value, suggest
-from fkeras.engine.values.annotations import Field, Tree
+from fkeras.engine.values.annotations import Field, Leaf, Tree
 from fkeras.engine.values.spec import STRING
 
 NAMES = ("float32", "bfloat16", "float16", "float64", "mixed_bfloat16", "mixed_float16")
@@ -117,10 +117,10 @@ def any_policy(value: Field) -> DTypePolicy:
     return DTypePolicy(value)
 
 
-def cast_floats(tree: Tree, dtype: str) -> Any:
+def cast_floats(tree: Tree, dtype: str) -> Tree:
     """Casts the floating-point arrays of a tree to `dtype`; other leaves are unchanged."""
 
-    def cast(value: Field) -> Any:
+    def cast(value: Field) -> Leaf:
         # integers and booleans keep their dtype: token ids above 256 are not exact in bfloat16
         kind = getattr(value, "dtype", None)
         if kind is None or not jnp.issubdtype(kind, jnp.floating) or kind == dtype:

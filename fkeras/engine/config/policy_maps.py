@@ -51,7 +51,7 @@ def policy_map(dtype: Json) -> Mapping[str, Any] | None:
     return inner if isinstance(inner, Mapping) and "policy_map" in inner else None
 
 
-def policy_at(dtype: Json, path: str | None) -> Any:
+def policy_at(dtype: Json, path: str | None) -> Json:
     """Returns the dtype policy for the layer at `path` from a dtype in JSON form.
 
     The order of precedence: the entry whose key equals the path, the single entry whose regular

@@ -61,7 +61,7 @@ class Rule:
         self.hint = f" {hint}" if hint else ""
         self.parse = parse
 
-    def __call__(self, value: Field) -> Any:
+    def __call__(self, value: Field) -> Field:
         if value is None and self.optional:
             return None
         result = self.parse(value)
@@ -72,7 +72,7 @@ class Rule:
             )
         return result
 
-    def check(self, where: str, value: Field) -> Any:
+    def check(self, where: str, value: Field) -> Field:
         """Converts an argument of a function; `where` names the function and the argument.
 
         Example:
@@ -119,7 +119,7 @@ def _advice(rule: Rule, value: Field) -> str:
     return ""
 
 
-def scalar(value: Field) -> Any:
+def scalar(value: Field) -> Field:
     """Converts a NumPy scalar or a zero-dimensional array to a Python scalar.
 
     Other values are returned unchanged.

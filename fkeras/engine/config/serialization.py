@@ -47,7 +47,7 @@ def keras_module(cls: type) -> str | None:
     return f"keras.{parts[1]}"
 
 
-def encode(value: Json, where: str = "") -> Any:
+def encode(value: Json, where: str = "") -> Json:
     """Converts a configuration value to JSON data.
 
     Raises:
@@ -75,7 +75,7 @@ def encode(value: Json, where: str = "") -> Any:
     )
 
 
-def _encode_function(function: Callable, where: str) -> Any:
+def _encode_function(function: Callable, where: str) -> Json:
     name = getattr(function, "__name__", None)
     if name is None or name == "<lambda>":
         raise TypeError(
@@ -98,7 +98,7 @@ def _encode_function(function: Callable, where: str) -> Any:
     }
 
 
-def serialize(obj: Any) -> Any:
+def serialize(obj: Any) -> Json:
     """Converts an object to JSON data in Keras 3's format.
 
     Args:

@@ -12,7 +12,7 @@ from fkeras.engine.call.signature import RecordedCall
 from fkeras.engine.costs.counting import Costs, count_jaxpr
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.values import structure
-from fkeras.engine.values.annotations import Leaf, Network
+from fkeras.engine.values.annotations import Leaf, Network, Tree
 from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, name_axis
 
 _BATCH = name_axis(0)
@@ -76,7 +76,7 @@ def _program(
     tensors, tensor_masks = _single(specs), _single(masks)
     shapes = structure.fill(recorded.args, tuple(map(as_spec, tensors)))
 
-    def value(key: Leaf, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Any:
+    def value(key: Leaf, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Tree:
         layer = skeleton.join(leaves)
         return run_call(layer, recorded, shapes, key, tensors, tensor_masks).value
 

@@ -63,16 +63,16 @@ class Call(SignatureFields):
         return self.signature.args is None
 
     @functools.cached_property
-    def args(self) -> Any:
+    def args(self) -> Template:
         """Frozen tree of the positional arguments, `Ref(slot)` for tensors; None for an input."""
         return self._with_slots(self.signature.args)
 
     @functools.cached_property
-    def options(self) -> Any:
+    def options(self) -> Template:
         """Frozen dictionary of the arguments by name, `Ref(slot)` for tensors."""
         return self._with_slots(self.signature.options)
 
-    def _with_slots(self, template: Template) -> Any:
+    def _with_slots(self, template: Template) -> Template:
         if template is None:
             return None
         return structure.renumber(template, self.inputs)

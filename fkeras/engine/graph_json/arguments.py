@@ -28,7 +28,7 @@ MAX_DEPTH = 64
 
 def write_tree(
     template: Template, tensor: Callable[[int], Any], where: str, path: Path, containers: list
-) -> Any:
+) -> Json:
     """Returns a template as JSON data.
 
     Args:
@@ -91,7 +91,7 @@ class TreeReader:
     kinds: Kinds
     custom_objects: Mapping[str, Any] | None
 
-    def read(self, tree: Tree, path: Path) -> Any:
+    def read(self, tree: Tree, path: Path) -> Tree:
         """Returns the argument for a tree of JSON data."""
         if isinstance(tree, list | tuple):
             values = [self._part(v, (*path, i)) for i, v in enumerate(tree)]
@@ -110,7 +110,7 @@ class TreeReader:
                 return tuple(self._part(v, (*path, i)) for i, v in enumerate(items))
         return self._special(kind, tree)
 
-    def _part(self, tree: Tree, path: Path) -> Any:
+    def _part(self, tree: Tree, path: Path) -> Tree:
         with within(path[-1]):
             return self.read(tree, path)
 
@@ -204,7 +204,7 @@ def checked_history(history: Json, where: str, noun: str = "a tensor") -> tuple[
     )
 
 
-def checked_value(value: Json, kind: Kind, where: str, key: str) -> Any:
+def checked_value(value: Json, kind: Kind, where: str, key: str) -> Json:
     """Returns the value of a key of the configuration, if the value has the right type.
 
     Args:

@@ -34,7 +34,7 @@ from fkeras.engine.messages.errors import FKerasError, describe_value, suggest
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.symbolic.operators import KerasTensor, _to_entry
-from fkeras.engine.values.annotations import Json, Layer
+from fkeras.engine.values.annotations import Json, Layer, Tree
 from fkeras.engine.values.frozen import is_array
 
 Call = tuple[str, int]
@@ -156,7 +156,7 @@ def _record(
     tensors: Mapping,
     custom_objects: Mapping[str, Any] | None,
     mask_rule: str,
-) -> Any:
+) -> Tree:
     """Records one call and returns its outputs."""
     where, node, layer = f"{item.name!r}, call {index}", item.nodes[index], item.layer
     kinds = read_kinds(node.get("containers", []), where)
@@ -317,7 +317,7 @@ def _raise_cycle(missing: Mapping[Call, set[Call]]) -> None:
 # -- inputs and outputs ---------------------------------------------------------------------------
 
 
-def _read_ends(tree: Json, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
+def _read_ends(tree: Json, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Tree:
     where = f"The model's {path[0]}"
     # before the recursion, whose depth a file decides
     if len(path) > MAX_DEPTH:
@@ -352,6 +352,6 @@ def _read_ends(tree: Json, path: tuple, items: Mapping, tensors: Mapping, kinds:
     return tuple(values) if kinds.get(path) == "tuple" else values
 
 
-def _end_part(tree: Json, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
+def _end_part(tree: Json, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Tree:
     with within(path[-1]):
         return _read_ends(tree, path, items, tensors, kinds)

@@ -58,7 +58,7 @@ def written_rule(config: Mapping[str, Any], rule: str) -> dict[str, str]:
     return {KEY: rule} if rule != STRICT or _rules_differ(config, _is_foreign) else {}
 
 
-def with_rule(config: Json, rule: str) -> Any:
+def with_rule(config: Json, rule: str) -> Json:
     """The configuration of a model, with this rule for every network that has none.
 
     Example:

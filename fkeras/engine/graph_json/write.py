@@ -97,7 +97,7 @@ def _node_config(
     containers: list = []
     extra_entries: dict[str, Any] = {}
 
-    def write(value: Json, *path: str | int) -> Any:
+    def write(value: Json, *path: str | int) -> Json:
         location = f"{where}, option {path[1]!r}" if path[0] == "kwargs" else where
         return write_tree(value, lambda slot: _tensor(graph, slot), location, path, containers)
 
@@ -192,7 +192,7 @@ def _split_getitem(call: Call) -> SplitCall | None:
     return SplitCall({}, (x, Branch("list", (), tuple(map(_key, entries)))), {}, None)
 
 
-def _key(entry: Json) -> Any:
+def _key(entry: Json) -> Json:
     """Returns an entry of a key in Keras's form; graphs hold slices as dictionaries."""
     if not isinstance(entry, Branch) or entry.kind != "dict":
         return entry

@@ -21,11 +21,10 @@ around trained layers (`fkeras/saving/quirks/freezing.py`).
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
 
 from fkeras.engine.tree.sublayers import map_children
 from fkeras.engine.tree.walk import layers_in, map_layers
-from fkeras.engine.values.annotations import Layer
+from fkeras.engine.values.annotations import Layer, SomeLayer
 
 
 def pass_on_trainable(layer: Layer, explicit: Container[str] = ()) -> None:
@@ -42,7 +41,7 @@ def pass_on_trainable(layer: Layer, explicit: Container[str] = ()) -> None:
             layer.__dict__[name] = map_layers(value, lambda _, child: child.replace(trainable=flag))
 
 
-def set_trainable(layer: Layer, trainable: bool) -> Any:
+def set_trainable(layer: SomeLayer, trainable: bool) -> SomeLayer:
     """The layer with this flag on the layer itself and on all layers inside.
 
     Example:

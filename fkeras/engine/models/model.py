@@ -187,7 +187,7 @@ def _named_children(model: Model) -> dict[str, Any]:
     return {field: map_layers(value, named, field) for field, value in field_layers(model).items()}
 
 
-def symbolic_inputs(specs: Tree) -> Any:
+def symbolic_inputs(specs: Tree) -> Tree:
     """A symbolic tensor for each spec in a tree."""
 
     def make(spec: Any) -> Any:

@@ -74,7 +74,7 @@ class Execution:
     def _repeat(self, repeat: Repeat) -> None:
         scan_blocks(self, repeat)
 
-    def _compute(self, number: int, call: Call) -> Any:
+    def _compute(self, number: int, call: Call) -> Tree:
         out = self._call_layer(number, call)
         if out.updates:
             self.updates[call.layer] = out.updates
@@ -104,7 +104,7 @@ class Execution:
         context.attached = self.attached if call.mask_rule == KERAS else None
         return context.run(layer, *args, **options)
 
-    def mask_of(self, slot: int) -> Any:
+    def mask_of(self, slot: int) -> Tree:
         """Returns the mask of a slot, which Keras 3's rule may have attached or detached."""
         if self.attached is None:
             return self.masks[slot]

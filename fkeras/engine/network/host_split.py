@@ -21,7 +21,7 @@ from fkeras.engine.graph.walk import new_slots, put_outputs, run_calls
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.values import structure
-from fkeras.engine.values.annotations import Graph, Leaf, Network, SymbolicTensor, Tree
+from fkeras.engine.values.annotations import Graph, Layer, Leaf, Network, SymbolicTensor, Tree
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import STRING, Spec, as_dims, as_spec
 from fkeras.engine.values.structure import Ref, fill_tensors
@@ -84,7 +84,7 @@ def split_after(network: Network, make: Make) -> tuple[Any, Any]:
 
     strings: set[int] = set()
 
-    def record_call(number: int, call: Call) -> Any:
+    def record_call(number: int, call: Call) -> Tree:
         layer = network.layers[call.layer]
         if strings.intersection(call.inputs):
             raise FKerasError(
@@ -137,7 +137,7 @@ class _Cut:
         self.taken = set(self.graph.input_names)
         self.taken |= {call.layer for call in self.graph.calls if not _runs_on_host(network, call)}
 
-    def record_call(self, number: int, call: Call) -> Any:
+    def record_call(self, number: int, call: Call) -> Tree:
         """Records a call on the host or the device; returns the outputs for the device."""
         if _takes_strings(self.graph, call):
             return self._call_on_host(number, call)
@@ -146,7 +146,7 @@ class _Cut:
         args = fill_tensors(call.args, self.device)
         return record(self._layer(call), args, options, call.training, call.mask_rule)
 
-    def _call_on_host(self, number: int, call: Call) -> Any:
+    def _call_on_host(self, number: int, call: Call) -> Tree:
         layer = self._layer(call)
         device_slot = next((s for s in call.inputs if self.host[s] is None), None)
         if device_slot is not None:
@@ -161,19 +161,19 @@ class _Cut:
             value = layer(*args)
             put_outputs(self.graph, self.host, number, value)
             return self._pass_tree(call.layer, value)
-        host, device = split(layer, self.make)
+        host, device = split(cast("Network", layer), self.make)
         arrays = self._pass_tree(call.layer, host(*args))
         return record(device, (arrays,), {}, call.training, call.mask_rule)
 
-    def _layer(self, call: Call) -> Any:
+    def _layer(self, call: Call) -> Layer:
         return self.network.layers[call.layer]
 
-    def _pass_tree(self, name: str, tree: Tree) -> Any:
+    def _pass_tree(self, name: str, tree: Tree) -> Tree:
         """Returns inputs of the device for the tensors that the host returns."""
         template, tensors = structure.number(tree)
         return structure.fill(template, [self._pass(name, tensor) for tensor in tensors])
 
-    def _pass(self, name: str, tensor: SymbolicTensor) -> Any:
+    def _pass(self, name: str, tensor: SymbolicTensor) -> Tree:
         input_name = _free(name, self.border.keys() | self.taken)
         device_input = symbolic(InputLayer(tensor.spec.dims, dtype=tensor.dtype, name=input_name))
         self.border[input_name] = (tensor, device_input)
@@ -244,7 +244,7 @@ def read_inputs(
     return arrays
 
 
-def run_on_host(network: Network, arrays: list[Any]) -> Any:
+def run_on_host(network: Network, arrays: list[Any]) -> Tree:
     """Computes the value of a network whose calls all run on the host.
 
     Args:
@@ -253,14 +253,14 @@ def run_on_host(network: Network, arrays: list[Any]) -> Any:
     graph = network.graph
     slots = new_slots(graph, arrays)
 
-    def compute(_: int, call: Call) -> Any:
+    def compute(_: int, call: Call) -> Tree:
         args = (_on_host(arg) for arg in fill_tensors(call.args, slots))
         return network.layers[call.layer].apply(*args).value
 
     return run_calls(graph, slots, compute)
 
 
-def _on_host(tree: Tree) -> Any:
+def _on_host(tree: Tree) -> Tree:
     template, leaves = structure.number(tree)
     kept_types = (Tracer,)  # a layer of strings rejects tracers with its own message
     leaves = [leaf if isinstance(leaf, kept_types) else np.asarray(leaf) for leaf in leaves]

@@ -264,12 +264,12 @@ class Network(Layer):
         return self._open()[self._require_graph("tensor").slot(layer, node, index)]
 
     @property
-    def inputs(self) -> Any:
+    def inputs(self) -> Tree:
         """The symbolic inputs, in the structure that the network takes."""
         return structure.fill(self._require_graph("inputs").inputs, self._open())
 
     @property
-    def outputs(self) -> Any:
+    def outputs(self) -> Tree:
         """The symbolic outputs, in the structure that the network returns."""
         return structure.fill(self._require_graph("outputs").outputs, self._open())
 
@@ -364,7 +364,7 @@ def uses_training(network: Network) -> bool:
     inputs = structure.fill(graph.inputs, specs)
 
     def program(training: bool) -> str:
-        def compute(key: Leaf, x: Leaf) -> Any:
+        def compute(key: Leaf, x: Leaf) -> Tree:
             built = network.build(key)
             state = built.init_state(x)
             return built.apply(x, state=state, training=training, key=key)

@@ -122,7 +122,7 @@ def _run_apart(execution: Execution, repeat: Repeat, stacked: frozenset) -> None
             execution.updates[names[1]] = _stack(updates)
 
 
-def _block_execution(execution: Execution, x: dict) -> Any:
+def _block_execution(execution: Execution, x: dict) -> Execution:
     """Returns an execution for one block, with the layers, states and keys of the block."""
     block = copy.copy(execution)
     block.context = copy.copy(execution.context)
@@ -142,21 +142,21 @@ def _block_execution(execution: Execution, x: dict) -> Any:
     return block
 
 
-def _weights(execution: Execution, names: tuple[str, ...], stacked: frozenset) -> Any:
+def _weights(execution: Execution, names: tuple[str, ...], stacked: frozenset) -> Tree:
     """Returns the stacked leaves of equal layers."""
     if names in stacked:
         return leaves_of(execution.layers[names[1]])
     return _stack([leaves_of(execution.layers[name]) for name in names])
 
 
-def _states(execution: Execution, names: tuple[str, ...], stacked: frozenset) -> Any:
+def _states(execution: Execution, names: tuple[str, ...], stacked: frozenset) -> Tree:
     """Returns the stacked states of equal layers."""
     if names in stacked:
         return _state(execution, names[1])
     return _stack([_state(execution, name) for name in names])
 
 
-def _state(execution: Execution, name: str) -> Any:
+def _state(execution: Execution, name: str) -> Tree:
     return execution.updates.get(name, execution.state.get(name, {}))
 
 
@@ -179,16 +179,16 @@ def _salt(execution: Execution, number: int) -> Any:
     return zlib.crc32(salt.encode())
 
 
-def _at(tree: Tree, index: int) -> Any:
+def _at(tree: Tree, index: int) -> Tree:
     return jax.tree.map(lambda stack: stack[index], tree)
 
 
-def _stack(trees: list) -> Any:
+def _stack(trees: list) -> Tree:
     if any(_shapes(tree) != _shapes(trees[0]) for tree in trees):
         raise _DifferentBlocksError
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def _shapes(tree: Tree) -> Any:
+def _shapes(tree: Tree) -> Tree:
     leaves, treedef = jax.tree.flatten(tree)
     return treedef, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]

@@ -22,7 +22,7 @@ from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.tree.weights import own_weights
-from fkeras.engine.values.annotations import Array, Layer, Node, Tree
+from fkeras.engine.values.annotations import Array, Layer, Leaf, Node, Tree
 from fkeras.engine.values.frozen import FrozenDict
 
 #: the names of the layers around a network, from the outermost to the innermost
@@ -72,12 +72,12 @@ class Stacking:
             for index, path in enumerate(paths)
         }
 
-    def stack(self, model: Network) -> Any:
+    def stack(self, model: Network) -> Network:
         """Returns the model with stacked blocks."""
         leaves = dict(zip(self.single.names, leaves_of(model), strict=True))
         return self.stacked.join(tuple(self._stacked_leaf(leaves, p) for p in self.stacked.names))
 
-    def unstack(self, model: Network) -> Any:
+    def unstack(self, model: Network) -> Network:
         """Returns the model with single blocks, the inverse of `stack`."""
         leaves = dict(zip(self.stacked.names, leaves_of(model), strict=True))
         return self.single.join(tuple(self._single_leaf(leaves, p) for p in self.single.names))
@@ -94,7 +94,7 @@ class Stacking:
             state = _changed(state, network, functools.partial(_unstack_entries, names))
         return dict(state)
 
-    def stack_weights(self, tree: Tree) -> Any:
+    def stack_weights(self, tree: Tree) -> Tree:
         """Returns a tree in which every dictionary of weights by path has stacked blocks.
 
         Raises:
@@ -102,7 +102,7 @@ class Stacking:
                 with weights of different shapes.
         """
 
-        def change(node: Tree) -> Any:
+        def change(node: Tree) -> Tree:
             if not self._is_by_path(node, self.single):
                 return node
             paths = dict.fromkeys(self._stack_path(path) for path in node)
@@ -110,10 +110,10 @@ class Stacking:
 
         return jax.tree.map(change, tree, is_leaf=lambda node: self._is_by_path(node, self.single))
 
-    def unstack_weights(self, tree: Tree) -> Any:
+    def unstack_weights(self, tree: Tree) -> Tree:
         """Returns a tree in which every dictionary of weights by path has single blocks."""
 
-        def change(node: Tree) -> Any:
+        def change(node: Tree) -> Tree:
             if not self._is_by_path(node, self.stacked):
                 return node
             paths = [p for p in self.single.names if self._stack_path(p) in node]
@@ -131,12 +131,12 @@ class Stacking:
     def _is_by_path(self, node: Node, skeleton: Skeleton) -> bool:
         return isinstance(node, dict) and bool(node) and node.keys() <= skeleton.places.keys()
 
-    def _stacked_leaf(self, leaves: Mapping[str, Any], path: str) -> Any:
+    def _stacked_leaf(self, leaves: Mapping[str, Any], path: str) -> Leaf:
         if path not in self.paths:
             return leaves[path]
         return _stacked([leaves.get(block_path) for block_path in self.paths[path]])
 
-    def _single_leaf(self, leaves: Mapping[str, Any], path: str) -> Any:
+    def _single_leaf(self, leaves: Mapping[str, Any], path: str) -> Leaf:
         if path not in self._template_of:
             return leaves[path]
         template, index = self._template_of[path]
@@ -224,7 +224,7 @@ def _specs(tree: Tree) -> list:
     return [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in jax.tree.leaves(tree)]
 
 
-def _row_of_tree(tree: Tree, index: int) -> Any:
+def _row_of_tree(tree: Tree, index: int) -> Tree:
     return jax.tree.map(lambda stack: _row(stack, index), tree)
 
 

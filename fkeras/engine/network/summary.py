@@ -109,7 +109,7 @@ def _wrapped(cell: str, width: int) -> list[str]:
     ) or [""]
 
 
-def _abstract(network: Network) -> Any:
+def _abstract(network: Network) -> Network:
     """Returns the network with shapes in the place of weights, without allocating weights."""
     if network.graph is None or network.built:
         return network

@@ -10,6 +10,7 @@ from typing import Any
 
 from fkeras.engine.rows.equation import Equation
 from fkeras.engine.rows.values import MIXED, Value, rows
+from fkeras.engine.values.annotations import Leaf
 
 #: primitives that compute each element of the result from one element of each operand
 ELEMENTWISE = frozenset(
@@ -70,7 +71,7 @@ def elementwise(equation: Equation, values: Sequence[Value]) -> Value:
     return rows(axes.pop(), fill_of(equation, values)) if len(axes) == 1 else MIXED
 
 
-def fill_of(equation: Equation, values: Sequence[Value]) -> Any:
+def fill_of(equation: Equation, values: Sequence[Value]) -> Leaf:
     """Returns the number in padded rows of the result, or None if it is unknown.
 
     The numbers in real rows are finite, or the step is not finite anyway: 0 times a number is 0.

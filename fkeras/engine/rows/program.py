@@ -22,7 +22,7 @@ from fkeras.engine.rows.equation import Equation
 from fkeras.engine.rows.moves import MOVES, SOURCES
 from fkeras.engine.rows.reductions import REDUCTIONS
 from fkeras.engine.rows.values import MIXED, WHOLE, Value, joined
-from fkeras.engine.values.annotations import ClosedJaxpr, Tree
+from fkeras.engine.values.annotations import ClosedJaxpr, Leaf, Tree
 
 _RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {**dict.fromkeys(ELEMENTWISE, elementwise), **MOVES, **REDUCTIONS}
@@ -189,7 +189,7 @@ def _inner(equation: Equation) -> tuple[Any, Any]:
     return equation.params[name], equation.small.params[name]
 
 
-def _fill(equation: Equation, values: list[Value]) -> Any:
+def _fill(equation: Equation, values: list[Value]) -> Leaf:
     if equation.name in ("broadcast_in_dim", "reshape", "squeeze"):
         return values[0].fill
     return fill_of(equation, values) if values and equation.name in ELEMENTWISE else None

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import children
 from fkeras.engine.tree.walk import join_path
-from fkeras.engine.values.annotations import Layer
+from fkeras.engine.values.annotations import Layer, SomeLayer
 
 Keys = tuple[str, ...]
 
@@ -106,7 +106,7 @@ def weights_by_path(layer: Layer) -> dict[str, Any]:
     return dict(zip(skeleton_of(layer).names, leaves_of(layer), strict=True))
 
 
-def replace_leaves(layer: Layer, leaves: Mapping[str, Any]) -> Any:
+def replace_leaves(layer: SomeLayer, leaves: Mapping[str, Any]) -> SomeLayer:
     """Returns the layer with other leaves in some places, by path.
 
     Example:

@@ -39,7 +39,7 @@ def holds_labels(layer: Layer) -> bool:
     return type(first) in _KINDS
 
 
-def labels_for(layer: Layer, weights: tuple) -> Any:
+def labels_for(layer: Layer, weights: tuple) -> Tree:
     """Returns the labels of a layer in the structure of some weights.
 
     Args:

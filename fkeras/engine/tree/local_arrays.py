@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 from jax.core import Tracer
 
 from fkeras.engine.values.annotations import Leaf
 
 
-def check_local(array: Leaf, where: str, name: str) -> Any:
+def check_local(array: Leaf, where: str, name: str) -> Leaf:
     """Returns an array that this process can read.
 
     Raises:

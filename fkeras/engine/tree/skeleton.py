@@ -149,7 +149,7 @@ class Skeleton:
             attributes[name] = self.child(name, leaves)
         return layer
 
-    def child(self, field: str, leaves: tuple) -> Any:
+    def child(self, field: str, leaves: tuple) -> Layer:
         """Returns the value of a field of children, joined from the layer's leaves."""
         start, end = self.spans[field]
         remaining = iter(leaves[start:end])

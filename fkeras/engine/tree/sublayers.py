@@ -7,7 +7,7 @@ from typing import Any
 
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.walk import join_path, layers_in, map_layers
-from fkeras.engine.values.annotations import Layer
+from fkeras.engine.values.annotations import Layer, SomeLayer
 
 
 def children(layer: Layer) -> Iterator[tuple[str, Any]]:
@@ -58,7 +58,9 @@ def map_children(layer: Layer, change: Callable[[str, Any], Any], path: str = ""
     return fields
 
 
-def replace_children(layer: Layer, change: Callable[[str, Any], Any], path: str = "") -> Any:
+def replace_children(
+    layer: SomeLayer, change: Callable[[str, Any], Any], path: str = ""
+) -> SomeLayer:
     """Returns the layer with each child replaced by `change(path, child)`.
 
     If `change` returns every child unchanged, the result is the layer itself.

@@ -60,7 +60,7 @@ def layers_in(value: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from layers_in(item, f"{path}/{key}" if path else str(key))
 
 
-def map_layers(value: Tree, change: Callable[[str, Any], Any], path: str = "") -> Any:
+def map_layers(value: Tree, change: Callable[[str, Any], Any], path: str = "") -> Tree:
     """Returns the value of a field with each layer replaced by `change(path, layer)`.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 from fkeras.engine.tree.array_list import ArrayEntry, Keys, arrays_of, replace_leaves
 from fkeras.engine.tree.local_arrays import check_local
 from fkeras.engine.tree.walk import join_path
-from fkeras.engine.values.annotations import Layer
+from fkeras.engine.values.annotations import Layer, SomeLayer
 from fkeras.engine.values.arrays import read_array
 
 
@@ -66,8 +66,8 @@ def get_weights(layer: Layer, state: Mapping[str, Any] | None = None) -> list[np
 
 
 def set_weights(
-    layer: Layer, values: Sequence[Any], state: Mapping[str, Any] | None = None
-) -> tuple[Any, dict[str, Any]]:
+    layer: SomeLayer, values: Sequence[Any], state: Mapping[str, Any] | None = None
+) -> tuple[SomeLayer, dict[str, Any]]:
     """Returns `(layer, state)` with the arrays of `values`, in the order of `get_weights`.
 
     The carries of recurrent layers stay unchanged.

@@ -18,7 +18,7 @@ from fkeras.engine.tree.axes import check_letters
 from fkeras.engine.tree.skeleton import WEIGHT
 from fkeras.engine.tree.sublayers import children, sublayers
 from fkeras.engine.tree.walk import join_path
-from fkeras.engine.values.annotations import Layer
+from fkeras.engine.values.annotations import Layer, SomeLayer
 from fkeras.engine.values.random import ShapeKey, fold_in, shape_zeros
 
 # initializers index the axes with 32 bits
@@ -172,7 +172,7 @@ def weight_losses(layer: Layer) -> tuple:
     )
 
 
-def constrain(layer: Layer) -> Any:
+def constrain(layer: SomeLayer) -> SomeLayer:
     """Returns the layer with every trainable weight projected by its constraint.
 
     `Trainer` calls this function after each update.

@@ -9,8 +9,6 @@ byte order, or drop the mask of a masked array.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +67,7 @@ def is_array_like(value: Leaf) -> bool:
     return any(hasattr(type(value), name) for name in _PROTOCOLS)
 
 
-def read_array(value: Leaf, where: str, complex_numbers: bool = False) -> Any:
+def read_array(value: Leaf, where: str, complex_numbers: bool = False) -> Leaf:
     """Returns `value` as an array of numbers in its original dtype.
 
     JAX arrays, tracers included, and memory-mapped arrays come back unchanged. A memory-mapped array
@@ -131,7 +129,7 @@ def _reject_dtype(value: Leaf, dtype: np.dtype, where: str) -> None:
     raise TypeError(f"{where}: expected {expected}, received an array of {dtype}{kind}. {remedy}")
 
 
-def _convert(value: Leaf, where: str) -> Any:
+def _convert(value: Leaf, where: str) -> Leaf:
     first: Exception | None = None
     for name, convert in zip(
         _PROTOCOLS, (np.asarray, np.asarray, jnp.asarray, _from_dlpack), strict=True
@@ -166,14 +164,14 @@ def _unbox_numbers(array: np.ndarray) -> np.ndarray:
     return np.array(values).reshape(array.shape)
 
 
-def _from_dlpack(value: Leaf) -> Any:
+def _from_dlpack(value: Leaf) -> Leaf:
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError):  # NumPy lacks the dtype or device
         return jnp.from_dlpack(value, copy=True)
 
 
-def as_argument(value: Leaf, where: str) -> Any:
+def as_argument(value: Leaf, where: str) -> Leaf:
     """Returns the argument of an operation; converts NumPy arrays that JAX would misread.
 
     JAX wraps integers of 64 bits modulo 2**32 and rejects the other byte order and `longdouble`.
@@ -228,7 +226,7 @@ def check_fits(array: Leaf, where: str) -> None:
     )
 
 
-def narrow(array: Leaf, where: str, checked: bool = False) -> Any:
+def narrow(array: Leaf, where: str, checked: bool = False) -> Leaf:
     """Returns the array in the dtype in which JAX computes, without a copy where possible.
 
     Args:
@@ -252,7 +250,7 @@ def narrow(array: Leaf, where: str, checked: bool = False) -> Any:
         return np.asarray(array) if dtype == target else np.asarray(array).astype(target)
 
 
-def as_array(value: Leaf, where: str, complex_numbers: bool = False) -> Any:
+def as_array(value: Leaf, where: str, complex_numbers: bool = False) -> Leaf:
     """Applies `read_array`, then `narrow`."""
     if type(value) is np.ndarray and value.dtype in TAKEN:
         return value

@@ -137,7 +137,7 @@ def is_array(value: Leaf) -> bool:
     return isinstance(value, (jax.Array, np.ndarray, np.generic))
 
 
-def freeze_value(value: Leaf) -> Any:
+def freeze_value(value: Leaf) -> Leaf:
     """Returns the immutable form of a configuration value.
 
     Raises:

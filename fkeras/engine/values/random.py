@@ -136,7 +136,7 @@ def check_key(key: Leaf, where: str = "") -> None:
     raise TypeError(f"{start} a typed PRNG key, received {type(key).__name__}. Make a key: {code}.")
 
 
-def fold_in(key: Leaf, data: int | str | jax.Array) -> Any:
+def fold_in(key: Leaf, data: int | str | jax.Array) -> Leaf:
     """Returns the key that `data` derives from `key`; a name is folded in by its checksum.
 
     Args:
@@ -202,7 +202,7 @@ def host_bits(key_data: Leaf, numbers: tuple[int, ...], size: int) -> np.ndarray
     return bits
 
 
-def _odd_integers(bits: Leaf, xp: Any) -> Any:
+def _odd_integers(bits: Leaf, xp: Any) -> Leaf:
     """Returns odd integers between -2**23 and 2**23, exact in float32.
 
     Odd integers exclude 0 and both ends, so the inverse error function stays finite.

@@ -153,7 +153,7 @@ def as_spec(value: Leaf) -> Spec:
     )
 
 
-def as_specs(tree: Tree) -> Any:
+def as_specs(tree: Tree) -> Tree:
     """Applies `as_spec` to lists, tuples and dictionaries of specs; a tuple of sizes is one shape.
 
     Example:

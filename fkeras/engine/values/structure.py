@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.values.annotations import Template, Tree
+from fkeras.engine.values.annotations import Leaf, Template, Tree
 from fkeras.engine.values.frozen import ArrayConstant
 
 
@@ -40,7 +40,7 @@ class Branch:
     children: tuple
 
 
-def freeze(tree: Tree, leaf: Callable[[Any], Any]) -> Any:
+def freeze(tree: Tree, leaf: Callable[[Any], Any]) -> Template:
     """Returns the template of `tree`; each leaf is replaced by `leaf(value)`."""
     if isinstance(tree, Mapping):
         keys = tuple(tree)
@@ -53,7 +53,7 @@ def freeze(tree: Tree, leaf: Callable[[Any], Any]) -> Any:
     return leaf(tree)
 
 
-def thaw(template: Template, leaf: Callable[[Any], Any]) -> Any:
+def thaw(template: Template, leaf: Callable[[Any], Any]) -> Tree:
     """Returns the tree of a template, the inverse of `freeze`; each leaf is replaced by `leaf(value)`."""
     if not isinstance(template, Branch):
         return leaf(template)
@@ -63,7 +63,7 @@ def thaw(template: Template, leaf: Callable[[Any], Any]) -> Any:
     return children if template.kind == "list" else tuple(children)
 
 
-def map_leaves(template: Template, leaf: Callable[[Any], Any]) -> Any:
+def map_leaves(template: Template, leaf: Callable[[Any], Any]) -> Template:
     """Returns a template of the same structure; each leaf is replaced by `leaf(value)`.
 
     Example:
@@ -102,17 +102,17 @@ def visits(template: Template) -> list[int]:
     return [index for child in children for index in visits(child)]
 
 
-def fill(template: Template, values: Any) -> Any:
+def fill(template: Template, values: Any) -> Tree:
     """Returns the tree of a template with `values[i]` in the place of each `Ref(i)`."""
     return thaw(template, lambda v: values[v.index] if isinstance(v, Ref) else v)
 
 
 def fill_arrays(
     template: Template, arrays: Any, constant: Callable[[Any], Any] = jnp.asarray
-) -> Any:
+) -> Tree:
     """Returns the arguments of a recorded call with arrays in the places of the tensors."""
 
-    def leaf(value: object) -> Any:
+    def leaf(value: object) -> Leaf:
         if isinstance(value, Ref):
             return arrays[value.index]
         return constant(value.array) if isinstance(value, ArrayConstant) else value
@@ -120,12 +120,12 @@ def fill_arrays(
     return thaw(template, leaf)
 
 
-def fill_tensors(template: Template, tensors: Any) -> Any:
+def fill_tensors(template: Template, tensors: Any) -> Tree:
     """Returns the arguments of a recorded call with symbolic tensors; constants stay NumPy arrays."""
     return fill_arrays(template, tensors, np.asarray)
 
 
-def renumber(template: Template, numbers: Sequence[int]) -> Any:
+def renumber(template: Template, numbers: Sequence[int]) -> Template:
     """Returns the template with `Ref(numbers[i])` in the place of each `Ref(i)`.
 
     Example:
@@ -141,7 +141,7 @@ def number(tree: Tree) -> tuple[Any, list[Any]]:
     """Returns `(template, leaves)`: the template with numbered leaves; None is no leaf."""
     numbered: list[Any] = []
 
-    def place(value: object) -> Any:
+    def place(value: object) -> Template:
         if value is None:
             return None
         numbered.append(value)

@@ -67,7 +67,7 @@ def _arguments(value: fk.Field) -> Mapping[str, Any]:
     return value or {}
 
 
-def _mask(value: fk.Field) -> Any:
+def _mask(value: fk.Field) -> fk.Field:
     if value is None or (callable(value) and not isinstance(value, type)):
         return value
     array = value.array if isinstance(value, fk.ArrayConstant) else value

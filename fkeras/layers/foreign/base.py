@@ -195,7 +195,7 @@ class ForeignLayer(fk.Layer):
         return fk.Output(fk.cast_floats(value, dtype), updates=updates)
 
 
-def _placeholders(x: fk.Tree) -> Any:
+def _placeholders(x: fk.Tree) -> fk.Tree:
     """Returns arrays of ones for specs, with size 1 for unknown axes."""
 
     def ones(spec: fk.Spec) -> jax.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup.lookup import two_integers
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
-from fkeras.layers.preprocessing.host import HostLayer, as_data, read_strings, reject_sparse
+from fkeras.layers.preprocessing.host import HostLayer, as_data, read_strings
 from fkeras.nn.hashing.decimals import as_int32, hash_integers, widen
 from fkeras.nn.hashing.fingerprints import cross, hash_strings
 from fkeras.nn.hashing.wide import Wide
@@ -49,7 +49,27 @@ def read_dtype(config: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in config.items() if k != "dtype" or not is_default}
 
 
-class Hashing(HostLayer):
+def encoded(layer: Any, ids: fk.Leaf, encode: Callable) -> Any:
+    """Returns bins in the dtype of a layer's indices, or as vectors in its `output_mode`."""
+    if layer.output_mode == "int":
+        return ids.astype(index_dtype(layer))
+    return encode(ids, layer.num_bins, layer.output_mode, layer.policy.compute_dtype)
+
+
+class _Bins(HostLayer):
+    """Computes bins, which Keras writes with the dtype of integers."""
+
+    def get_config(self) -> dict[str, Any]:
+        return write_dtype(self, super().get_config())
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        return super().from_config(read_dtype(config), custom_objects)
+
+
+class Hashing(_Bins):
     """Computes `hash(x) % num_bins` of each string or integer; integers are hashed as text.
 
     Lists, strings and NumPy arrays are hashed on the host and give NumPy arrays. Integers also
@@ -61,7 +81,6 @@ class Hashing(HostLayer):
         mask_value: string or integer with the exclusive bin 0; None for no such value.
         salt: one or two integers, the key of SipHash-2-4; None for FarmHash's Fingerprint64.
         output_mode: "int" for bins, or "one_hot", "multi_hot", "count" as in `CategoryEncoding`.
-        sparse: must be False: JAX's arrays are dense.
 
     Shapes:
         (...) -> (...) of integers; "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v);
@@ -93,10 +112,6 @@ class Hashing(HostLayer):
     )
     sparse: bool = fk.option(default=False, convert=fk.boolean)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        reject_sparse(self.sparse, self._where)
-
     @property
     def _buckets(self) -> tuple[int, bool]:
         """Returns the number of bins for hashes, and whether bin 0 is reserved."""
@@ -119,9 +134,7 @@ class Hashing(HostLayer):
         if reserved:
             ids = np.where([v == self.mask_value for v in values], 0, ids + 1)
         ids = ids.reshape(x.shape)
-        if self.output_mode == "int":
-            return ids.astype(index_dtype(self))
-        return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
+        return encoded(self, ids, encode_on_host)
 
     def call(self, x: jax.Array) -> jax.Array:
         # JAX has no 64-bit integers by default, so the device hashes the decimal form of int32
@@ -134,25 +147,14 @@ class Hashing(HostLayer):
             # a mask value beyond int32 cannot occur on the device
             if isinstance(value, int) and _INT32.min <= value <= _INT32.max:
                 ids = jnp.where(x == value, jnp.zeros_like(ids), ids)
-        if self.output_mode == "int":
-            return ids.astype(index_dtype(self))
-        return encode(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return write_dtype(self, super().get_config())
-
-    @classmethod
-    def from_config(
-        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
-    ) -> Self:
-        return super().from_config(read_dtype(config), custom_objects)
+        return encoded(self, ids, encode)
 
 
 # TensorFlow's initial value of a crossing; with it bins agree
 _START = 0xDECAFCAFFE
 
 
-class HashedCrossing(HostLayer):
+class HashedCrossing(_Bins):
     """Computes a bin for each combination of feature values: `hash(x1, x2, ...) % num_bins`.
 
     A string contributes its fingerprint, an integer its value. Lists, strings and NumPy arrays are
@@ -162,7 +164,6 @@ class HashedCrossing(HostLayer):
     Args:
         num_bins: number `v` of bins.
         output_mode: "int" for bins, "one_hot" for vectors.
-        sparse: must be False: JAX's arrays are dense.
 
     Shapes:
         Two or more of equal shape (b,), (b, 1) or () -> that shape, integer; "one_hot": -> (b, v).
@@ -183,11 +184,7 @@ class HashedCrossing(HostLayer):
     output_mode: str = fk.option(default="int", convert=output_mode("int", "one_hot"))
     sparse: bool = fk.option(default=False, convert=fk.boolean)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        reject_sparse(self.sparse, self._where)
-
-    def read(self, value: fk.Field) -> Any:
+    def read(self, value: fk.Field) -> fk.Tree:
         self._check_count(value)
         return [as_data(feature, self._where) for feature in value]
 
@@ -231,9 +228,7 @@ class HashedCrossing(HostLayer):
         # the same `cross` runs on NumPy's uint64 here and on `Wide` pairs in `call`
         crossed = functools.reduce(cross, map(self._word, x), start)
         ids = (crossed % np.uint64(self.num_bins)).astype("int64").reshape(x[0].shape)
-        if self.output_mode == "int":
-            return ids.astype(index_dtype(self))
-        return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
+        return encoded(self, ids, encode_on_host)
 
     def call(self, x: Sequence[jax.Array]) -> jax.Array:
         self._check_count(x)
@@ -247,15 +242,4 @@ class HashedCrossing(HostLayer):
         words = [widen(as_int32(feature, self._where)) for feature in x]
         start = Wide.of(_START, words[0].low)
         ids = functools.reduce(cross, words, start).remainder(self.num_bins)
-        if self.output_mode == "int":
-            return ids.astype(index_dtype(self))
-        return encode(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return write_dtype(self, super().get_config())
-
-    @classmethod
-    def from_config(
-        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
-    ) -> Self:
-        return super().from_config(read_dtype(config), custom_objects)
+        return encoded(self, ids, encode)

@@ -18,7 +18,7 @@ from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup import vocabulary as vocabularies
 from fkeras.layers.preprocessing.batches import is_whole, iterate
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host
-from fkeras.layers.preprocessing.host import HostLayer, reject_sparse
+from fkeras.layers.preprocessing.host import HostLayer
 
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 # resource limit of the number of indices for unknown tokens
@@ -87,7 +87,6 @@ class LookupLayer(HostLayer, LookupFields):
             "tf_idf" for a vector per sample, with 1, the count, or the count times the weight for
             each token that occurs.
         pad_to_max_tokens: whether to pad vectors to the size `max_tokens`.
-        sparse: must be False: JAX's arrays are dense.
         encoding: encoding of bytes.
     """
 
@@ -95,7 +94,6 @@ class LookupLayer(HostLayer, LookupFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_sparse(self.sparse, self._where)
         if self.pad_to_max_tokens and self.max_tokens is None:
             raise ValueError(
                 f"{self._where}: pad_to_max_tokens=True needs max_tokens, the size to pad to."

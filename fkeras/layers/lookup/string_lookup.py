@@ -119,7 +119,7 @@ class StringLookup(LookupLayer):
     def call(self, x: jax.Array) -> jax.Array:
         raise self.no_strings_here()
 
-    def read(self, value: fk.Field) -> Any:
+    def read(self, value: fk.Field) -> fk.Tree:
         data = as_data(value, self._where)
         # copying device indices to the host is fine: the resulting strings exist only there
         on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)

@@ -5,7 +5,7 @@ The averages are state: training returns new averages in its updates, and nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -55,7 +55,7 @@ def _clipping(value: fk.Field) -> Mapping[str, float]:
     return value
 
 
-def _initializer(value: fk.Field) -> Any:
+def _initializer(value: fk.Field) -> Callable:
     """Converts an initializer, and rejects None, because no default would replace it."""
     if value is None:
         raise ValueError("expected an initializer, received None. For example: 'zeros'.")

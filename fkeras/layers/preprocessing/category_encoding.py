@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from fkeras.engine.call.node import symbolic_arguments
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.preprocessing.encoding import INVALID, encode, output_mode
-from fkeras.layers.preprocessing.host import as_data, reject_sparse
+from fkeras.layers.preprocessing.host import ListLayer
 from fkeras.nn.numerics.indices import valid_indices
 
 
-class CategoryEncoding(fk.Layer):
+class CategoryEncoding(ListLayer):
     """Encodes each id, or all ids of a sample, as a vector of size `num_tokens`.
 
     The layer works on the device, inside jit and in a graph. An id that is not an integer from 0
@@ -29,7 +25,6 @@ class CategoryEncoding(fk.Layer):
         num_tokens: number `v` of ids.
         output_mode: "one_hot" for a vector per id, "multi_hot" for a vector per sample with a 1
             for each id that occurs, "count" for a vector per sample with the counts of the ids.
-        sparse: must be False: JAX's arrays are dense.
 
     Shapes:
         (b, n) -> (b, v); "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v). A sample is the
@@ -56,36 +51,14 @@ class CategoryEncoding(fk.Layer):
     )
     sparse: bool = fk.option(default=False, convert=fk.boolean)
 
-    # half precision would round ids to other ids
-    _autocast: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        reject_sparse(self.sparse, self._where)
-
-    def apply(
-        self,
-        *inputs: fk.Tree,
-        state: Mapping[str, Any] | None = None,
-        training: bool = False,
-        key: jax.Array | None = None,
-        mask: fk.Tree = None,
-        **options: fk.Option,
-    ) -> fk.Output:
-        """Returns the `Output` of the layer; converts lists to arrays and checks concrete ids."""
-        if not symbolic_arguments(inputs, options, mask):
-            inputs = tuple(as_data(x, self._where) for x in inputs)
-            options = {
-                k: None if v is None else as_data(v, self._where) for k, v in options.items()
-            }
-            for ids in inputs:
-                self._check_range(ids)
-        return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
-
     @property
     def id_count(self) -> int:
         """Number of ids; `fit` and `predict` check their inputs against this number."""
         return self.num_tokens
+
+    def check_values(self, inputs: tuple) -> None:
+        for ids in inputs:
+            self._check_range(ids)
 
     def _check_range(self, ids: fk.Leaf) -> None:
         is_concrete = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, Tracer)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.call.node import symbolic_arguments
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.preprocessing.batches import iterate
 from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, encode, output_mode
-from fkeras.layers.preprocessing.host import as_data, reject_sparse
+from fkeras.layers.preprocessing.host import ListLayer, as_data
 from fkeras.layers.preprocessing.quantiles import find_boundaries, merge, summarize
 
 _numbers = fk.several(
@@ -32,7 +31,7 @@ def _boundaries(value: fk.Field) -> Any:
     return numbers
 
 
-class Discretization(fk.Layer):
+class Discretization(ListLayer):
     """Returns the bin index of each number: the number of boundaries that are not above it.
 
     Boundaries are arguments, or `adapt` computes them so that the bins contain approximately equal
@@ -46,7 +45,6 @@ class Discretization(fk.Layer):
         num_bins: number of bins that `adapt` computes.
         epsilon: largest fraction of the data that the summary of `adapt` may misplace.
         output_mode: "int" for indices, or "one_hot", "multi_hot", "count" as in `CategoryEncoding`.
-        sparse: must be False: JAX's arrays are dense.
 
     Shapes:
         (b, ...) -> (b, ...) of int32; "one_hot": (b, n) -> (b, n, k + 1), and (b, 1) -> (b, k + 1);
@@ -76,12 +74,8 @@ class Discretization(fk.Layer):
     )
     sparse: bool = fk.option(default=False, convert=fk.boolean)
 
-    # half precision would move numbers across a boundary
-    _autocast: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_sparse(self.sparse, self._where)
         if (self.bin_boundaries is None) == (self.num_bins is None):
             raise ValueError(
                 f"{self._where}: expected either bin_boundaries or num_bins, received "
@@ -119,20 +113,6 @@ class Discretization(fk.Layer):
                 "an exhausted iterator has no data."
             )
         return self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
-
-    def apply(
-        self,
-        *inputs: fk.Tree,
-        state: Mapping[str, Any] | None = None,
-        training: bool = False,
-        key: jax.Array | None = None,
-        mask: fk.Tree = None,
-        **options: fk.Option,
-    ) -> fk.Output:
-        """Returns the `Output` of the layer; converts lists to arrays."""
-        if not symbolic_arguments(inputs, options, mask):
-            inputs = tuple(as_data(x, self._where) for x in inputs)
-        return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
 
     def call(self, x: jax.Array) -> jax.Array:
         if self.bin_boundaries is None:

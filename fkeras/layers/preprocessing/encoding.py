@@ -24,7 +24,7 @@ def output_mode(*modes: str) -> Callable[[Any], str]:
     return lambda value: check(older.get(value, value) if isinstance(value, str) else value)
 
 
-def _as_samples(ids: fk.Leaf, mode: str) -> Any:
+def _as_samples(ids: fk.Leaf, mode: str) -> fk.Leaf:
     """Reshapes a scalar to a sample of one entry, and drops a last axis of size 1 for one-hot."""
     if ids.ndim == 0:
         return ids.reshape((1,))

@@ -17,7 +17,7 @@ from fkeras.engine.call.node import symbolic_arguments
 from fkeras.layers.common import authoring as fk
 
 
-def as_data(value: fk.Field, where: str) -> Any:
+def as_data(value: fk.Field, where: str) -> fk.Leaf:
     """Converts host data to a NumPy array; returns device arrays and symbolic tensors unchanged.
 
     NumPy arrays are converted to native byte order.
@@ -95,21 +95,62 @@ def reject_sparse(sparse: bool, where: str, argument: str = "sparse") -> None:
         )
 
 
-class HostLayer(fk.Layer):
+class DenseLayer(fk.Layer):
+    """Layer whose argument `sparse` must be False.
+
+    Args of the family:
+        sparse: must be False: JAX's arrays are dense.
+    """
+
+    # default of a field that the concrete classes declare, in Keras's order of arguments
+    sparse = False
+
+    # half precision would round ids to other ids, and move numbers across a boundary
+    _autocast: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reject_sparse(self.sparse, self._where)
+
+
+class ListLayer(DenseLayer):
+    """Computes on the device, also for lists and the data of other libraries."""
+
+    def check_values(self, inputs: tuple) -> None:
+        """Rejects invalid values in concrete inputs."""
+
+    def apply(
+        self,
+        *inputs: fk.Tree,
+        state: Mapping[str, Any] | None = None,
+        training: bool = False,
+        key: jax.Array | None = None,
+        mask: fk.Tree = None,
+        **options: fk.Option,
+    ) -> fk.Output:
+        """Returns the `Output` of the layer; converts lists to arrays and checks concrete values."""
+        if not symbolic_arguments(inputs, options, mask):
+            inputs = tuple(as_data(x, self._where) for x in inputs)
+            options = {
+                k: None if v is None else as_data(v, self._where) for k, v in options.items()
+            }
+            self.check_values(inputs)
+        return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
+
+
+class HostLayer(DenseLayer):
     """Computes host data with NumPy, and device data with JAX.
 
     A subclass implements `on_host` for NumPy arrays, and `call` for device arrays.
     """
 
-    # half precision would round ids to other ids
-    _autocast: ClassVar[bool] = False
     _reads_strings: ClassVar[bool] = True
 
     def on_host(self, x: fk.Tree) -> np.ndarray:
         """Returns the layer's value for NumPy data."""
         raise NotImplementedError
 
-    def read(self, value: fk.Field) -> Any:
+    def read(self, value: fk.Field) -> fk.Tree:
         """Converts an input to the data that the layer computes on."""
         return as_data(value, self._where)
 

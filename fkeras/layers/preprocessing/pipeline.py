@@ -92,7 +92,7 @@ class Pipeline(fk.Layer):
                 state[name], has_changed = out.updates, True
         return fk.Output(x, state if has_changed else {}, tuple(losses), metrics, mask)
 
-    def _spec_at(self, index: int, x: fk.Tree) -> Any:
+    def _spec_at(self, index: int, x: fk.Tree) -> fk.Tree:
         """Returns the input spec of layer `index` for the pipeline's input `x`."""
         if index == 0:
             return x

@@ -15,11 +15,11 @@ from fkeras.layers.common import authoring as fk
 from fkeras.quantizers import Float8QuantizationConfig, get, policy_config
 
 
-def _placed(array: fk.Leaf) -> Any:
+def _placed(array: fk.Leaf) -> fk.Leaf:
     return jax.device_put(array) if isinstance(array, np.ndarray) else array
 
 
-def _unbuilt(value: fk.Field) -> Any:
+def _unbuilt(value: fk.Field) -> fk.Layer:
     if not isinstance(value, fk.Layer):
         received = value.__name__ if isinstance(value, type) else type(value).__name__
         raise ValueError(

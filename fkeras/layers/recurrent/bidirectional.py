@@ -18,7 +18,7 @@ _MODES = ("concat", "sum", "mul", "ave")
 _SHARED = ("stateful", "return_sequences", "return_state")
 
 
-def merge_directions(mode: str | None, forward: jax.Array, backward: jax.Array) -> Any:
+def merge_directions(mode: str | None, forward: jax.Array, backward: jax.Array) -> fk.Tree:
     """Merges the outputs of two directions: concatenated, added, multiplied, averaged or as a pair.
 
     Example:

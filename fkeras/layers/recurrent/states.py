@@ -23,7 +23,7 @@ def zero_states(sizes: int | Sequence[int], batch: fk.Tree, dtype: str) -> list[
     return [jnp.zeros((batch, *shape), dtype) for shape in shapes]
 
 
-def convert_initial_state(where: str, initial_state: fk.Tree, like: fk.Tree) -> Any:
+def convert_initial_state(where: str, initial_state: fk.Tree, like: fk.Tree) -> fk.Tree:
     """Converts the caller's `initial_state` to the structure and dtypes of the layer's states.
 
     Raises:
@@ -57,7 +57,7 @@ def as_state(states: fk.Tree, dtype: str) -> dict[str, jax.Array]:
     return {f"state_{i}": leaf.astype(dtype) for i, leaf in enumerate(leaves)}
 
 
-def from_state(where: str, state: Mapping[str, jax.Array], like: fk.Tree) -> Any:
+def from_state(where: str, state: Mapping[str, jax.Array], like: fk.Tree) -> fk.Tree:
     """Restores the states that `as_state` stored, with the structure and dtypes of `like`."""
     expected, structure = jax.tree.flatten(like)
     stored = [state[f"state_{i}"] for i in range(len(expected))]

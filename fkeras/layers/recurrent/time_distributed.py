@@ -78,7 +78,7 @@ class TimeDistributed(Wrapper):
         if not _changes_state(step, steps, state):
             return self._merge(context, self._map(step, steps, state), mask)
 
-        def body(state: fk.Tree, inputs: fk.Tree) -> Any:
+        def body(state: fk.Tree, inputs: fk.Tree) -> fk.Tree:
             x_t, mask_t, index = inputs
             out = step(x_t, mask_t, index, state)
             return {**state, **out.updates}, (out.value, out.mask, out.losses, out.metrics)
@@ -113,7 +113,7 @@ class TimeDistributed(Wrapper):
             mask=out_mask,
         )
 
-    def _step_spec(self, x: fk.Tree) -> Any:
+    def _step_spec(self, x: fk.Tree) -> fk.Tree:
         def drop_time(spec: fk.Spec) -> fk.Spec:
             if spec.ndim < 3:
                 raise ValueError(
@@ -124,7 +124,7 @@ class TimeDistributed(Wrapper):
 
         return jax.tree.map(drop_time, x, is_leaf=lambda v: isinstance(v, fk.Spec))
 
-    def _checked_mask(self, context: fk.Context, x: fk.Tree) -> Any:
+    def _checked_mask(self, context: fk.Context, x: fk.Tree) -> fk.Mask:
         mask = context.mask
         for leaf in jax.tree.leaves(x):
             self._step_spec(fk.as_spec(leaf))

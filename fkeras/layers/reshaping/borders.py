@@ -16,7 +16,7 @@ def _pairs(rank: int) -> fk.Rule:
     """Returns a rule that converts an option to a pair (before, after) for each axis."""
     pair = fk.sizes(2, minimum=0)
 
-    def parse(value: fk.Field) -> Any:
+    def parse(value: fk.Field) -> fk.Field:
         if pair_of_all.accepts(value):
             return (pair(value),) * rank
         # for rank 2, (1, 2) means (height, width), as in Keras, and not (before, after)

@@ -18,7 +18,7 @@ from fkeras.layers.image.common.values import share_range, value_range
 def _checked(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Returns a converter that checks a factor with `rule`, and keeps the factor unchanged."""
 
-    def convert(value: fk.Field) -> Any:
+    def convert(value: fk.Field) -> fk.Field:
         if value is not None:
             rule(value)
         # the field keeps the user's value; the steps convert it again

@@ -162,7 +162,7 @@ class ImageLayer(fk.Layer):
             )
         return self.bounding_box_format
 
-    def _transformed(self, data: fk.Tree, draw: Callable) -> Any:
+    def _transformed(self, data: fk.Tree, draw: Callable) -> fk.Tree:
         entries = dict(data) if isinstance(data, Mapping) else {"images": data}
         is_single = self._is_single(entries)
         values = {name: entries[name] for name in _ENTRIES if entries.get(name) is not None}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
@@ -31,7 +29,7 @@ def factor_range(
     """
     item = fk.real(above=low, maximum=high) if above else fk.real(minimum=low, maximum=high)
 
-    def parse(value: fk.Field) -> Any:
+    def parse(value: fk.Field) -> fk.Field:
         if item.accepts(value):
             size = abs(fk.scalar(value))
             return max(-size, low), size

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +12,7 @@ from fkeras.layers.image.common.factors import factor_range
 _number = fk.real()
 
 
-def _ends(value: fk.Field) -> Any:
+def _ends(value: fk.Field) -> fk.Field:
     ends = [fk.scalar(v) for v in value] if isinstance(value, tuple | list | np.ndarray) else []
     if len(ends) != 2 or not all(map(_number.accepts, ends)) or ends[0] == ends[1]:
         return fk.REJECTED

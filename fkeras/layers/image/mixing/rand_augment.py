@@ -100,7 +100,7 @@ class RandAugment(RandomImageLayer):
 
         return self._apply(bounding_boxes, transformation, hook)
 
-    def _apply(self, values: fk.Tree, transformation: fk.Tree, hook: Callable) -> Any:
+    def _apply(self, values: fk.Tree, transformation: fk.Tree, hook: Callable) -> fk.Tree:
         named_layers, draws = self.operations(), transformation["transforms"]
 
         # scan compiles one step for all draws; images select different operations, so each step
