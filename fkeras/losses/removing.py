@@ -100,10 +100,7 @@ def hold(
 ) -> tuple[jax.Array, ...]:
     """Returns the arrays with stopped gradients for removed samples that hold NaN or infinity.
 
-    Args:
-        gone: as for `broken`.
-        arrays: as for `broken`.
-        axes: as for `broken`.
+    The arguments are those of `broken`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -143,10 +140,6 @@ def fill(gone: jax.Array, arrays: tuple[jax.Array, ...]) -> tuple[jax.Array, ...
 
 def finite_where_removed(values: jax.Array, gone: jax.Array | None) -> jax.Array:
     """Returns the values with 0 where a value is removed and not finite.
-
-    Args:
-        values: losses, (b, ...).
-        gone: booleans that broadcast to the values, or None.
 
     Example:
         >>> import jax.numpy as jnp

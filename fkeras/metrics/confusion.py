@@ -123,7 +123,6 @@ def add_counts(
     Args:
         state: counts by name; a subset of `COUNTS`.
         found: labels, scores and weights from `decisions`.
-        thresholds: thresholds in ascending order.
     """
     for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in found)):
         counts = count(labels, scores, weights, thresholds)
@@ -153,7 +152,6 @@ class _Share(BatchMetric):
             several, with one result each. None for 0.5, or for no threshold with `top_k`.
         top_k: number of the largest scores of a sample that may be positive.
         class_id: the entry of the last axis that counts; None for all entries.
-        Other arguments: those of `Metric`.
 
     Raises of the family:
         ValueError: if a threshold is outside of [0, 1]; in `init` and `update`, if the predictions

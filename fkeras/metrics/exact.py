@@ -188,9 +188,6 @@ def chunks(*arrays: jax.Array, max_size: int = 1 << 23) -> Iterator[tuple[jax.Ar
 def _split_integer(number: int | jax.Array, dtype: DTypeLike) -> Pair:
     """Splits an integer into a pair of floats (rounded integer, rest), for sums of floats.
 
-    Args:
-        number: a Python int or an int32 array.
-
     Example:
         >>> [float(part) for part in _split_integer(2**24 + 1, "float32")]
         [16777216.0, 1.0]

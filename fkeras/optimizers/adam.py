@@ -33,7 +33,6 @@ def adam_step(
 
     Args:
         alpha: the learning rate with bias correction, from `adam_rate`.
-        epsilon: the number that keeps the divisor above 0.
 
     Returns:
         `(delta, slots)`: the update of the weight and the new state.

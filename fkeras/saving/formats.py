@@ -62,8 +62,6 @@ class Models(NamedTuple):
 
     Attributes:
         signature: first bytes of the files.
-        read_model: returns `(model, state)`.
-        read_training: returns `(trainer, run)`.
     """
 
     signature: bytes
@@ -72,12 +70,7 @@ class Models(NamedTuple):
 
 
 def weight_format(path: str, limits: Limits) -> Format:
-    """Returns the format of a weight file. The content, not the name, determines the format.
-
-    Raises:
-        FileNotFoundError: for a missing file.
-        FileError: for a file without weights.
-    """
+    """Returns the format of a weight file. The content, not the name, determines the format."""
     head = _head(path)
     for row in FORMATS:
         if row.recognises(head, limits):
@@ -90,12 +83,7 @@ def weight_format(path: str, limits: Limits) -> Format:
 
 
 def model_format(path: str) -> Models:
-    """Returns the readers of a file with a whole model, by the first bytes of the file.
-
-    Raises:
-        FileNotFoundError: for a missing file.
-        FileError: for a file without a model.
-    """
+    """Returns the readers of a file with a whole model, by the first bytes of the file."""
     head = _head(path)
     for row in FORMATS:
         if row.models is not None and head.start.startswith(row.models.signature):

@@ -173,11 +173,7 @@ def _check_patterns(patterns: Sequence[str], model_places: Sequence[Place], sour
 def _matched(
     model: Layer, model_places: Sequence[Place], source: Source, skips: Skips, copies: Sequence
 ) -> dict[Key, tuple[Place, Stored]]:
-    """Returns the stored array of each place that is not skipped.
-
-    Raises:
-        FileError: for any difference; the error lists missing, unexpected and mismatched arrays.
-    """
+    """Returns the stored array of each place that is not skipped."""
     matches: dict[Key, tuple[Place, Stored]] = {}
     used: set[str] = set()
     missing, mismatched = [], []

@@ -39,11 +39,7 @@ _FILTER = choice("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 
 
 def pillow(where: str) -> Any:
-    """Imports and returns Pillow's module `PIL.Image`.
-
-    Raises:
-        ImportError: if Pillow is missing; the message gives the command that installs Pillow.
-    """
+    """Imports and returns Pillow's module `PIL.Image`."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -98,10 +94,6 @@ def read_image(path: FilePath | IO[bytes], color_mode: str, where: str) -> Image
 
     Args:
         path: the path, or an open binary file.
-        color_mode: "rgb", "rgba" or "grayscale".
-
-    Raises:
-        ValueError: for a file in a format that is not in `FORMATS`.
     """
     module = pillow(where)
     source = path if hasattr(path, "read") else _checked_path(path, where)

@@ -38,11 +38,7 @@ def split(
 
 
 def check_test_split(where: str, test_split: float) -> float:
-    """Checks and returns the fraction of the test rows.
-
-    Args:
-        test_split: a number from 0, below 1.
-    """
+    """Checks and returns the fraction of the test rows."""
     return _SPLIT.check(f"{where}: test_split", test_split)
 
 
@@ -50,7 +46,6 @@ class WordRules:
     """Keras's rules for sequences of word numbers: start, offset, unknown words, maximum length.
 
     Args:
-        where: name of the public function, for messages.
         Other arguments: those of `imdb.load_data`.
     """
 

@@ -23,7 +23,6 @@ def average_step(
     """Returns `(average, delta)`: the average including the new weight, and the weight's update.
 
     Args:
-        weight: the weight before the update.
         momentum: the share of the current average in the new average; 0 in iteration 0.
         iteration: the number of this iteration, from 0.
         frequency: the number of iterations after which the weight is overwritten by its average;
@@ -41,11 +40,7 @@ def average_step(
 
 
 def averaged(where: str, average: optax.Params, weights: optax.Params) -> Any:
-    """Returns the average with the structure and dtypes of the weights.
-
-    Raises:
-        ValueError: if the average belongs to other weights.
-    """
+    """Returns the average with the structure and dtypes of the weights."""
     paths, leaves, structure = flatten(weights)
     average_paths, average_leaves, _ = flatten(average)
     if paths != average_paths:

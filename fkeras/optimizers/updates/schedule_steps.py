@@ -92,7 +92,6 @@ def passed(step: jax.Array, boundaries: Sequence[float], reached: bool = False) 
     """Returns the number of boundaries below the step, as int32.
 
     Args:
-        step: a step, or an array of steps.
         reached: whether to count boundaries equal to the step.
 
     Example:

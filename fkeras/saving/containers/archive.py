@@ -44,12 +44,6 @@ _SMALL = 1 << 16
 def open_archive(path: FilePath, limits: Limits | None = None) -> Iterator[Archive]:
     """Opens a zip archive for reading during the block.
 
-    Args:
-        limits: limits on sizes; None for the defaults.
-
-    Returns:
-        A context manager that gives an `Archive`.
-
     Raises:
         FileNotFoundError: for a missing file.
         FileError: for a file that is not a zip archive, an archive whose directory contradicts its
@@ -75,7 +69,6 @@ class Archive:
     """Entries of a zip archive whose directory agrees with the entries' headers.
 
     Attributes:
-        file: path of the archive.
         names: names of the entries in the order of the directory, without folders.
     """
 
@@ -243,11 +236,7 @@ class Archive:
         return self._entries[name]
 
     def read(self, name: str) -> bytes:
-        """Returns the unpacked bytes of an entry.
-
-        Raises:
-            FileError: for a missing entry, or data that differs from the listed size or checksum.
-        """
+        """Returns the unpacked bytes of an entry."""
         info, start = self._find(name)
         with reading(self.file, name):
             self._source.seek(start)

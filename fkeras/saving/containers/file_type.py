@@ -39,9 +39,6 @@ _KINDS = (
 def describe(start: bytes, size: int | None = None) -> str:
     """Describes the type of a file, with a remedy.
 
-    Args:
-        size: length of the file, if known.
-
     Example:
         >>> describe(b"<!DOCTYPE html><html>")
         'a web page (HTML), perhaps of an error. Download the file itself'
@@ -66,12 +63,7 @@ def describe(start: bytes, size: int | None = None) -> str:
 
 
 def open_regular(path: FilePath) -> io.FileIO:
-    """Opens a regular file for reading, without a buffer.
-
-    Raises:
-        FileNotFoundError: for a missing file.
-        FileError: for a folder, a pipe or a device.
-    """
+    """Opens a regular file for reading, without a buffer."""
     file = os.fsdecode(os.fspath(path))
     # checked before opening: opening a named pipe blocks until another process writes
     status = os.stat(file)

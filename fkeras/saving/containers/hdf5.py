@@ -44,10 +44,6 @@ def open_store(
 
     Args:
         source: a path, the bytes of the file, or a seekable binary file.
-        limits: limits on sizes, objects and depth; None for the defaults.
-
-    Returns:
-        A context manager that gives a `Store`.
 
     Raises:
         FileError: for a file that is not HDF5, or one with links, cycles or other features that no
@@ -99,10 +95,6 @@ class Store:
     """Groups, arrays and attributes of an HDF5 file whose tree has been checked.
 
     Paths start at the root and use slashes; the root is the empty string.
-
-    Attributes:
-        file: path of the file, or None.
-        member: name of the entry in an archive, or None.
     """
 
     def __init__(
@@ -266,9 +258,6 @@ class Store:
     def read(self, path: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
         """Reads the array at `path` into newly allocated memory.
 
-        Args:
-            shape: expected shape; None accepts any shape.
-
         Raises:
             FileError: for a missing array, an unexpected shape, a type that weights do not have, or
                 an array whose data is not completely stored in the file.
@@ -334,12 +323,6 @@ def new_store(target: BinaryIO) -> Iterator[Writer]:
     Args:
         target: a seekable binary file, open for reading and writing. Use
             `fkeras.atomic_files.atomic.replacing` for a file on disk.
-
-    Returns:
-        A context manager that gives a `Writer`.
-
-    Raises:
-        ImportError: if h5py is not installed.
 
     Example:
         >>> import io

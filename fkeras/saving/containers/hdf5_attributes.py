@@ -31,9 +31,6 @@ def read_attributes(
     Returns:
         Strings as `str`, scalars as `int`, `float` or `bool`, lists of strings as tuples, lists of
         numbers as arrays, and None for an empty attribute.
-
-    Raises:
-        FileError: for an attribute of another type, or one that claims more bytes than allowed.
     """
     h5a = load_h5py("Reading an HDF5 file").h5a
     # no attribute takes less than 8 bytes, so a larger count is damage

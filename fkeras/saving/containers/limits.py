@@ -63,9 +63,6 @@ def check_limit(limits: Limits, name: str, count: int, noun: str, **place: str |
         noun: what is counted, such as "bytes of JSON".
         place: `file`, `member` and `layer`, for the message.
 
-    Raises:
-        FileError: if the count exceeds the limit.
-
     Example:
         >>> check_limit(Limits(members=1), "members", 1, "entries")
     """

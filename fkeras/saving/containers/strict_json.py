@@ -30,7 +30,6 @@ def parse(
 
     Args:
         data: JSON text; bytes are decoded as UTF-8.
-        limits: limits on length and depth; None for the defaults.
 
     Raises:
         FileError: for invalid JSON, or a text that exceeds a limit.
@@ -137,9 +136,7 @@ def field(
     """Returns the value of one key of a JSON object if the value has the expected type.
 
     Args:
-        kind: as for `check`.
         default: result for a missing key; without a default the key is required.
-        place: `file`, `member` and `layer`, for the message.
 
     Raises:
         FileError: for a missing key, a value of another type, or a `mapping` that is not an object.

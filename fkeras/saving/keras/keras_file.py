@@ -47,10 +47,7 @@ class Opened:
     """An open archive and its model.
 
     Attributes:
-        model: the model with its weights.
-        state: state of the model.
         config: configuration as the file holds it.
-        store: open weight file.
         custom_objects: classes and functions by name, of the user and of old Keras versions.
         converter: converter of Keras 2 configurations; None for archives of Keras 3.
     """
@@ -69,15 +66,7 @@ def read(
     limits: Limits | None = None,
     layout: Layout | None = None,
 ) -> tuple[Network, Mapping[str, Any]]:
-    """Reads `(model, state)` from a `.keras` file.
-
-    Args:
-        limits: limits on sizes; None for the defaults.
-        layout: the devices of the arrays; None for the default device.
-
-    Raises:
-        FileError: for a damaged file, or a file without a model.
-    """
+    """Reads `(model, state)` from a `.keras` file."""
     with opened(path, custom_objects, limits, layout) as file:
         return file.model, file.state
 
@@ -122,11 +111,7 @@ def opened(
 
 
 def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Origin | None]:
-    """Reads `(config, origin)` from an archive; the origin is None for files of this library.
-
-    Raises:
-        FileError: for invalid metadata, or a configuration that is not a JSON object.
-    """
+    """Reads `(config, origin)` from an archive; the origin is None for files of this library."""
     file = archive.file
     metadata = parse(archive.read(METADATA), file, METADATA, limits)
     version = field(metadata, "keras_version", str, file=file, member=METADATA)
@@ -197,12 +182,7 @@ def write(
     """Writes a `.keras` file that Keras 3 opens; writes a subclassed model as its graph.
 
     Args:
-        state: state of the model; None for a model without state.
         arrays: additional arrays for the weight file by path, such as the optimizer's slots.
-
-    Raises:
-        TypeError: for an object that is not a network.
-        ValueError: for a model that is not built, or a missing state.
     """
     if not isinstance(model, Network):
         check_not_keras(model, "save_model")
@@ -239,11 +219,7 @@ def write(
 
 
 def write_arrays(store: Writer, model: Layer, state: Mapping[str, Any]) -> None:
-    """Writes weights and state into an HDF5 file in Keras's layout.
-
-    Args:
-        store: writer of the HDF5 file.
-    """
+    """Writes weights and state into an HDF5 file in Keras's layout."""
     copies = copied_groups(model)
     for group, _, layer in walk_groups(model):
         for path in with_copies(f"{group}/vars" if group else "vars", copies):

@@ -25,11 +25,7 @@ _Origin = frozenset[tuple]
 
 
 def warn_of_masks(model: Layer, stacklevel: int) -> None:
-    """Warns once with all calls for which Keras computes other masks.
-
-    Args:
-        model: a network; models inside the network are checked too.
-    """
+    """Warns once with all calls for which Keras computes other masks."""
     found = _differences(model, "")
     if found:
         shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")

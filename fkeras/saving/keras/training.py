@@ -19,11 +19,7 @@ from fkeras.training import Trainer, TrainState
 def read_training(
     path: str, custom_objects: Mapping[str, Any] | None, limits: Limits
 ) -> tuple[Trainer, TrainState]:
-    """Returns `(trainer, run)` of a compiled model in a `.keras` file.
-
-    Raises:
-        FileError: for a damaged file, and for a model that was not compiled.
-    """
+    """Returns `(trainer, run)` of a compiled model in a `.keras` file."""
     with keras_file.opened(path, custom_objects, limits) as file:
         model, state, config, store = file.model, file.state, file.config, file.store
         # a converter marks an archive of tf.keras, whose optimizers have other variables

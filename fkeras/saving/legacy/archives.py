@@ -25,12 +25,6 @@ def archive_origin(version: str, config: Json, file: str, member: str) -> Origin
 
     A version 3 with calls in Keras 2's form counts as 2.15: other programs may rewrite the version.
 
-    Args:
-        version: the `keras_version` in the file.
-
-    Raises:
-        FileError: if the version is not one of Keras 2 or 3.
-
     Example:
         >>> archive_origin("2.15.0", {}, "m.keras", "config.json").version
         (2, 15, 0)

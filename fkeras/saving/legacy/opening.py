@@ -23,11 +23,7 @@ from fkeras.saving.weights.placing import Layout
 
 
 def document(store: Store, name: str, origin: Origin, limits: Limits) -> Any:
-    """Returns the parsed JSON of an attribute of the root group, or None for a missing attribute.
-
-    Raises:
-        FileError: if the attribute is not JSON text.
-    """
+    """Returns the parsed JSON of an attribute of the root group, or None for a missing attribute."""
     text = store.attributes("").get(name)
     if text is None:
         return None
@@ -48,14 +44,9 @@ def load(
     The orders are the names of the layers of each network in the file's order, by path.
 
     Args:
-        store: the open HDF5 file.
         custom_objects: the user's classes and functions by name. The function of a `Lambda` layer
             may also be under the layer's name; a replacement of a TensorFlow function is under
             TensorFlow's name.
-        layout: the devices of the arrays; None for the default device.
-
-    Raises:
-        FileError: if the file holds no model, or the model cannot be built.
     """
     limits = limits or Limits()
     origin = origin_of(store, "", file).at("/model_config")

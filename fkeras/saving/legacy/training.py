@@ -55,9 +55,6 @@ def load_training(
     from the step count, such as Nadam's product in files of TensorFlow 2.11, is computed from the
     step count; Keras resets this state when it opens the file.
 
-    Args:
-        store: the open HDF5 file.
-
     Raises:
         FileError: if the model was not compiled, or the optimizer cannot be built.
     """
@@ -109,10 +106,6 @@ def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origi
     """Returns the paths of the trainable weights in the order of the file's optimizer.
 
     Until version 2.0.5, Keras sorted the weights by variable name, such as "dense_10/bias:0".
-
-    Args:
-        store: the open HDF5 file.
-        orders: layer names of each network in the file's order, by path.
     """
     model = run.model
     if not model.trainable:

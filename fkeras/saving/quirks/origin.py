@@ -19,7 +19,6 @@ class Origin:
             version.
         tensorflow: whether the program is the Keras package inside TensorFlow 1 or 2.
         backend: "tensorflow", "theano", "jax" and so on, or None.
-        file: path of the file, or None.
         member: part of the file that is read.
 
     Example:
@@ -52,14 +51,7 @@ class Origin:
 
 
 def origin_of(store: Store, group: str = "", file: str | None = None) -> Origin:
-    """Reads the origin of a legacy HDF5 file from the attributes of a group.
-
-    Args:
-        group: group with the attributes `keras_version` and `backend`.
-
-    Raises:
-        FileError: for an attribute that is not a version of Keras 1, 2 or 3.
-    """
+    """Reads the origin of a legacy HDF5 file from the attributes of a group."""
     attributes = store.attributes(group)
     version_text = attributes.get("keras_version", "1")
     backend = attributes.get("backend")

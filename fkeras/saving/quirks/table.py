@@ -91,11 +91,7 @@ def with_quirks(
 
 
 def make_model(config: Json, origin: Origin, make: Callable[[Any], Model]) -> Model:
-    """Constructs a model with the optional quirks, or without them if that fails.
-
-    Args:
-        config: configuration of the model after the other quirks.
-    """
+    """Constructs a model with the optional quirks, or without them if that fails."""
     changed = with_quirks(config, origin, stage="optional")
     if changed != config:
         try:

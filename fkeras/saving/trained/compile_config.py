@@ -58,10 +58,6 @@ def read_trainer(
     Args:
         store: arrays of the file. Their groups show whether Keras wrapped the optimizer in a
             LossScaleOptimizer, as Keras does for a model with the policy "mixed_float16".
-
-    Raises:
-        FileError: for an object that is not an optimizer, loss or metric, and for functions missing
-            in `custom_objects`.
     """
     place = {"file": file, "member": CONFIG}
     config = check(compiled, (dict, type(None)), "'compile_config'", **place)
@@ -307,12 +303,7 @@ def read_optimizer(
     The stored learning rate, which training may have changed, overrides that of the configuration.
 
     Args:
-        compiled: `compile_config` of the same file.
-        trainer: trainer that `read_trainer` returned.
         run: run of the loaded model; its optimizer state is ignored.
-
-    Raises:
-        FileError: for arrays of another optimizer or model.
     """
     config: Any = compiled.get("optimizer")
     optimizer = trainer.optimizer
@@ -350,12 +341,7 @@ def _check_numbers(
 
 
 def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.ndarray]]:
-    """Returns `(path, array)` for the arrays of an optimizer in Keras's weight file.
-
-    Raises:
-        FKerasError: for the state of another model or optimizer, or of several runs at once.
-        TypeError: for an optimizer of another library, whose state has no known order.
-    """
+    """Returns `(path, array)` for the arrays of an optimizer in Keras's weight file."""
     # weights frozen or unfrozen since the last step change the state: `follow` adapts it first
     opt_state = follow(trainer.optimizer, run.opt_state, run.model)
     groups = layout(trainer.optimizer, serialize(trainer.optimizer), trained(run.model))
@@ -365,12 +351,7 @@ def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.nd
 def compiled_parts(
     trainer: Trainer | None, run: TrainState | None, model: Layer
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Returns `(compile_config, arrays by path)` of a training, for a file of `model`.
-
-    Raises:
-        ValueError: for a run without its trainer, or of another model.
-        TypeError: for a trainer that Keras's format cannot hold.
-    """
+    """Returns `(compile_config, arrays by path)` of a training, for a file of `model`."""
     if not isinstance(trainer, Trainer) or not isinstance(run, TrainState | None):
         raise ValueError(
             f"save_model: expected trainer= and run= of one training, received "

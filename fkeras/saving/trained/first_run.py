@@ -23,12 +23,7 @@ def first_run(
     weights: Sequence[str],
     limits: Limits,
 ) -> TrainState:
-    """Returns a run at step 0 without optimizer state, after the resource limits are checked.
-
-    Raises:
-        FileError: where the training would allocate more than the limits allow.
-        ValueError: where the trainer has no loss to minimise.
-    """
+    """Returns a run at step 0 without optimizer state, after the resource limits are checked."""
     checks.require_loss(trainer, model)
     # before `objective.empty`, which allocates the accumulators of the metrics
     check_training(trainer, model, list(weights), limits)

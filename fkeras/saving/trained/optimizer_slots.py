@@ -58,7 +58,6 @@ class Entry:
     Attributes:
         what: name for messages, such as "momentum".
         weight: path of the weight that the array belongs to, or None.
-        shape: shape of the array.
         keys: leaves of the JAX state that hold the array, as `jax.tree_util.keystr` names them, or
             "step"; empty for an array without a leaf.
         value: number to write for an array without a leaf.
@@ -88,15 +87,11 @@ def layout(
     """Returns the groups of an optimizer in a file; the first group holds all arrays.
 
     Args:
-        optimizer: an optimizer of `fk.optimizers`.
         config: JSON form of the optimizer in the file, which orders the parts of a MultiOptimizer.
         weights: trainable weights, or their shapes, by path in Keras's order.
         built: whether the optimizer is built; for an unbuilt optimizer Keras stores scalars only.
         scaled: whether the optimizer is inside a LossScaleOptimizer. Keras does not store variables
             other than slots, such as Nadam's product, for these optimizers.
-
-    Raises:
-        TypeError: for an optimizer of another library, whose state has no known order.
 
     Example:
         >>> import jax, fkeras as fk
@@ -357,12 +352,8 @@ def restored(
     """Returns the run with the optimizer state and the step count of a file.
 
     Args:
-        weights: trainable weights by path.
         pairs: the optimizer's arrays in the file, which are read after a check of their shapes.
         lacks_products: whether the file lacks Nadam's products, see `with_products`.
-
-    Raises:
-        FileError: for an array of another shape or dtype, and for an invalid step count.
     """
     init = transformation(optimizer).init
     arrays_by_key: dict[str, Any] = {}

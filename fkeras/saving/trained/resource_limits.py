@@ -31,11 +31,7 @@ _TRIALS = 3e8
 
 
 def check_training(trainer: Trainer, model: Layer, paths: Sequence[str], limits: Limits) -> None:
-    """Rejects metrics with excessive accumulators, and patterns that backtrack catastrophically.
-
-    Raises:
-        FileError: for an excessive metric or pattern.
-    """
+    """Rejects metrics with excessive accumulators, and patterns that backtrack catastrophically."""
     # eval_shape computes the shapes without allocating the arrays
     sums = jax.eval_shape(lambda: objective.empty(trainer, model))
     _check_size(jax.tree.leaves(sums), "the sums of the metrics need", limits)
@@ -43,22 +39,14 @@ def check_training(trainer: Trainer, model: Layer, paths: Sequence[str], limits:
 
 
 def check_state(model: Layer, state: Mapping[str, Any], limits: Limits) -> None:
-    """Rejects models whose unsaved state, such as the carry of a stateful RNN, exceeds the limit.
-
-    Raises:
-        FileError: for a state beyond the limit.
-    """
+    """Rejects models whose unsaved state, such as the carry of a stateful RNN, exceeds the limit."""
     # stored arrays are as large as their bytes in the file, which other limits bound
     unsaved = [place.value for place in places(model, state) if place.path is None]
     _check_size(unsaved, "this model's unsaved state (RNN carries) needs", limits)
 
 
 def check_calls(model: Layer, limits: Limits) -> None:
-    """Rejects models with a call that computes an array beyond the limit.
-
-    Raises:
-        FileError: for an excessive array; names the layer.
-    """
+    """Rejects models with a call that computes an array beyond the limit."""
     if not isinstance(model, Network) or model.graph is None:
         return
     sizes = [(call.layer, call.signature.largest_bytes) for call in model.graph.calls]
@@ -82,9 +70,6 @@ def _check_size(arrays: Sequence[Any], what: str, limits: Limits) -> None:
 
 def check_patterns(optimizer: Optimizer, paths: Sequence[str]) -> None:
     """Rejects an optimizer with patterns that `re` could match for longer than some seconds.
-
-    Raises:
-        FileError: for patterns that may take longer.
 
     Example:
         >>> import fkeras as fk

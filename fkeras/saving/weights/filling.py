@@ -39,7 +39,6 @@ def abstract_build(model: Layer, *specs: Spec) -> tuple[Any, dict[str, Any]]:
     """Returns `(model, state)` of shapes and dtypes; no initializer runs.
 
     Args:
-        model: a layer or network.
         specs: a spec for each input of a network without known inputs.
 
     Example:
@@ -145,10 +144,6 @@ def fill_from_store(
 
     Args:
         groups: finds the groups of layers in a list; by default by the names in the store.
-
-    Raises:
-        FileError: for a missing array, an array of another shape or kind of dtype, and unexpected
-            arrays of layers.
     """
     used: set[str] = set()
 

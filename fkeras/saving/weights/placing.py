@@ -28,12 +28,7 @@ Key = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Places models on a mesh by the rules of a trainer.
-
-    Args:
-        mesh: the mesh.
-        sharding: the rules, as a trainer holds them.
-    """
+    """Places models on a mesh by the rules of a trainer."""
 
     mesh: Any
     sharding: Any
@@ -42,11 +37,7 @@ class Layout:
         """Returns `(model, state)` with every array, or shape, laid out on the mesh.
 
         Args:
-            model: a model of arrays or shapes.
             state: its state; all devices have the whole state.
-
-        Raises:
-            ValueError: for rules that the weights cannot follow.
         """
         check_rules(self.mesh, self.sharding, model)
         specs = weight_specs(self.mesh, self.sharding, model)
@@ -144,7 +135,6 @@ def with_arrays(
     """Returns a state with arrays in the place of its leaves.
 
     Args:
-        arrays: arrays by kind and path; the kind is "state".
         otherwise: converts a leaf without an array; by default the leaf stays.
 
     Example:

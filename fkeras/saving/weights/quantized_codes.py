@@ -169,11 +169,7 @@ def old_shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
 
 
 def renewed(layer: QuantizedDense, name: str, array: np.ndarray) -> np.ndarray:
-    """Converts a 4-bit kernel, or its scale, from the form of Keras 3.11 to 3.13.
-
-    Raises:
-        ValueError: for an equation whose contracted axes are not the first axes of the kernel.
-    """
+    """Converts a 4-bit kernel, or its scale, from the form of Keras 3.11 to 3.13."""
     equation, shape = equation_of(layer.layer), layer.kernel_shape
     assert shape is not None  # the layer is built
     # True for contracted axes: only a leading run of these can be unpacked as rows of a matrix
@@ -198,9 +194,6 @@ def moved(
 
     Args:
         find: returns the path in the file for a path of Keras 3's layout.
-
-    Raises:
-        FileError: for asymmetric codes without zero points.
     """
     replacements: dict[str, str | np.ndarray] = {}
     if not any(isinstance(layer, QuantizedDense) for _, layer in sublayers(model)):

@@ -66,12 +66,7 @@ def _library() -> Any:
 
 @contextlib.contextmanager
 def open_table(path: str, limits: Limits) -> Iterator[dict[str, Stored]]:
-    """Opens a file; yields its arrays by name, which can be read inside the `with` block.
-
-    Raises:
-        FileError: where the header is invalid, or does not describe every byte exactly once.
-        ImportError: if safetensors is not installed.
-    """
+    """Opens a file; yields its arrays by name, which can be read inside the `with` block."""
     library = _library()
     # before the library: its parser has no limits, and accepts duplicate names
     _check_table(path, limits)
@@ -132,10 +127,6 @@ def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, 
     Args:
         about: metadata of the file; give one entry, as the library does not fix the order of
             several.
-
-    Raises:
-        TypeError: for a dtype that the format does not have.
-        ImportError: if safetensors is not installed.
 
     Example:
         >>> import pathlib, tempfile

@@ -29,15 +29,7 @@ _OPERATIONS = "keras.src.ops"
 
 
 def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store) -> Mapping:
-    """Returns the configuration of a model with the vocabularies of its lookup layers.
-
-    Args:
-        config: `class_name` and `config` of the model.
-        archive: `.keras` file.
-
-    Raises:
-        FileError: for a vocabulary that is not text, or for an `IntegerLookup` not integers.
-    """
+    """Returns the configuration of a model with the vocabularies of its lookup layers."""
     # most files have no lookup layer: do not walk their configuration
     if not any(name.endswith("/vocabulary.txt") for name in archive.names):
         return config

@@ -34,14 +34,7 @@ def needs_adapt(layer: Layer) -> bool:
 
 
 def one_hot(name: str, layer: Layer, tensor: KerasTensor) -> KerasTensor:
-    """Encodes the integers that a layer returns as one-hot vectors.
-
-    Args:
-        name: name of the feature or cross.
-
-    Raises:
-        ValueError: for a layer that returns floats, or whose largest integer is unknown.
-    """
+    """Encodes the integers that a layer returns as one-hot vectors."""
     if isinstance(layer, layers.StringLookup | layers.IntegerLookup):
         size: int | None = layer.vocabulary_size()
     elif isinstance(layer, layers.Discretization):
@@ -60,12 +53,7 @@ def one_hot(name: str, layer: Layer, tensor: KerasTensor) -> KerasTensor:
 
 
 def column_array(name: str, values: Numbers, feature: Feature) -> np.ndarray:
-    """Converts a column to an array of strings or numbers, as the feature expects.
-
-    Raises:
-        TypeError: for strings where numbers are expected, and for numbers instead of strings.
-        ValueError: for more than one value in a row.
-    """
+    """Converts a column to an array of strings or numbers, as the feature expects."""
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths: the dtype check below reports them

@@ -220,9 +220,6 @@ def as_feature(name: str, value: object, sizes: Mapping[str, int]) -> Feature:
     Args:
         sizes: the space's arguments `hashing_dim` and `num_discretization_bins` by name.
 
-    Raises:
-        ValueError: for an unknown specification.
-
     Example:
         >>> as_feature("age", "float", {}).dtype
         'float32'

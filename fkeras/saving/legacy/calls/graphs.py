@@ -24,8 +24,6 @@ class Graph:
 
     Args:
         counts: number of calls of each layer, by name.
-        networks: names of the layers that are networks.
-        origin: the program that wrote the file.
     """
 
     def __init__(self, counts: Mapping[str, int], networks: frozenset[str], origin: Origin):
@@ -50,11 +48,7 @@ class Graph:
                 self.first[name] = min(index, self.first.get(name, index))
 
     def reference(self, entry: Sequence[Any], layer: str | None) -> dict[str, Any]:
-        """Returns the tensor of `["name", node, tensor]` in Keras 3's form.
-
-        Raises:
-            FileError: for an unknown layer or call.
-        """
+        """Returns the tensor of `["name", node, tensor]` in Keras 3's form."""
         value = self.value(entry, layer)
         return (
             value if isinstance(value, dict) or not self.constant else self.constant(value, layer)

@@ -165,9 +165,6 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
 
     Returns:
         A new dictionary without the keys that have no effect.
-
-    Raises:
-        FileError: for two values of one argument.
     """
     name = config.get("name")
     table = {**(_GENERAL if origin.major == 1 else {}), **_OWN.get(kind, {})}
@@ -195,11 +192,7 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
 def supported_arguments(
     kind: str, config: Mapping[str, Any], fields: frozenset[str], origin: Origin, name: str | None
 ) -> dict[str, Any]:
-    """Returns the arguments that the layer has; others must have a value without effect.
-
-    Raises:
-        FileError: for an argument that the layer lacks and that would change its output.
-    """
+    """Returns the arguments that the layer has; others must have a value without effect."""
     options = {}
     for key, value in config.items():
         if key in fields:

@@ -36,9 +36,6 @@ def lambda_layer(
 
     Returns:
         The arguments of the `Lambda`, or a whole layer item if the user passed a layer.
-
-    Raises:
-        FileError: without a function from the user, because stored bytecode never runs.
     """
     function = config.get("function")
     if isinstance(function, Mapping) and isinstance(function.get("config"), str):

@@ -62,10 +62,6 @@ def part(
 
     Args:
         kind: "initializer", "regularizer" or "constraint".
-        value: a name, a configuration or None.
-
-    Raises:
-        FileError: for an unknown name.
     """
     if value is None:
         return None
@@ -132,11 +128,7 @@ def _convert_options(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def activation(
     value: Json, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
 ) -> Any:
-    """Returns the Keras 3 name of an activation; Keras 2's hard sigmoid has a separate name.
-
-    Raises:
-        FileError: for an unknown name.
-    """
+    """Returns the Keras 3 name of an activation; Keras 2's hard sigmoid has a separate name."""
     if value is None:
         return None
     if isinstance(value, Mapping):

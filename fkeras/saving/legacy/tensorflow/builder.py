@@ -47,7 +47,6 @@ class Builder:
     Attributes:
         layer: name of the layer in the file.
         function: name of TensorFlow's function.
-        origin: the program that wrote the file.
         sizes: shapes of the tensors in the graph.
         narrow: whether the layer computes in float16 or bfloat16, so that constants must take the
             dtype of the tensors they are combined with.
@@ -134,11 +133,7 @@ class Builder:
         return canonical_dtype("int32" if array.dtype == object else array.dtype)
 
     def plain(self, value: Arg) -> Any:
-        """Returns a constant as JSON data.
-
-        Raises:
-            FileError: for a value that is unknown before the model runs.
-        """
+        """Returns a constant as JSON data."""
         if isinstance(value, np.ndarray | np.generic):
             value = value.tolist()
         if isinstance(value, list | tuple):

@@ -43,9 +43,6 @@ def has_tensor(value: Arg) -> bool:
 def to_array(value: Arg) -> np.ndarray:
     """Returns an array of numbers, or of objects if the value contains symbolic sizes.
 
-    Raises:
-        ValueError: for lists of different lengths.
-
     Example:
         >>> to_array([1, 2]).dtype, to_array([]).dtype, to_array([0.5]).dtype
         (dtype('int64'), dtype('int64'), dtype('float64'))

@@ -197,11 +197,7 @@ def operations(
     extra: dict[str, Any],
     ordinary: Callable[[str, Any], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Returns the layers of a network in Keras 3's form, with operations instead of functions.
-
-    Raises:
-        FileError: for an unknown function or argument, and for cyclic calls.
-    """
+    """Returns the layers of a network in Keras 3's form, with operations instead of functions."""
     origin = graph.origin
     if not any(is_function(item, custom_objects) for item in items.values()):
         return [

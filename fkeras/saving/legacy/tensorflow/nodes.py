@@ -81,11 +81,7 @@ OPERATIONS = types.MappingProxyType(
 
 
 def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tuple[str, list, dict]:
-    """Converts a node to `(function, arguments, options)` with keys of the table of functions.
-
-    Raises:
-        FileError: for an unknown operation or a malformed node.
-    """
+    """Converts a node to `(function, arguments, options)` with keys of the table of functions."""
     where = origin.place(layer)
     node = field(config, "node_def", (dict, str), **where)
     node = check(parse(node) if isinstance(node, str) else node, dict, "a node", **where)

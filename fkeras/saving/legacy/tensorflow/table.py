@@ -179,7 +179,6 @@ class Function(NamedTuple):
 
     Attributes:
         required: required parameters, the tensor first.
-        optional: optional parameters.
         silent: parameters that do not change the result, and are ignored.
         make: builds the operations from a builder and the arguments.
     """
@@ -283,9 +282,6 @@ def call(builder: Builder, key: str, arguments: list[Any], options: Mapping[str,
 
     Args:
         options: arguments by name; None means missing.
-
-    Raises:
-        FileError: for an unknown or missing argument.
     """
     function = FUNCTIONS[key]
     names = (*function.required, *function.optional)

@@ -50,11 +50,7 @@ _PLAIN = ("function", "MeanMetricWrapper", "LossFunctionWrapper")
 def trainer_of(
     config: Mapping[str, Any], names: list[str], origin: Origin, custom_objects: Mapping[str, Any]
 ) -> Trainer:
-    """Returns the `Trainer` for a training configuration.
-
-    Raises:
-        FileError: for an unknown optimizer, loss or metric.
-    """
+    """Returns the `Trainer` for a training configuration."""
     where = origin.place()
     optimizer_config = field(config, "optimizer_config", dict, **where)
     with within("optimizer_config"):
@@ -88,11 +84,7 @@ def family(config: Mapping[str, Any], origin: Origin) -> str:
 
 
 def optimizer_of(config: Mapping[str, Any], origin: Origin, custom_objects: Mapping) -> Any:
-    """Returns an optimizer that takes the same steps as the optimizer in the file.
-
-    Raises:
-        FileError: for an unknown optimizer or argument.
-    """
+    """Returns an optimizer that takes the same steps as the optimizer in the file."""
     where = origin.place()
     kind = field(config, "class_name", str, **where)
     config = field(config, "config", dict, **where)

@@ -21,7 +21,7 @@ from fkeras.engine.tree.sublayers import sublayers
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights import arrays
-from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered
+from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered, state_of
 from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.weights.placing import Key, Transfer, with_arrays
 from fkeras.saving.weights.quantized_codes import Find, old_shapes, renewed, with_stored_codes
@@ -29,11 +29,7 @@ from fkeras.saving.weights.weight_source import Stored, fits, unread
 
 
 def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
-    """Reads a list of strings from a group's attributes, also if split: `name0`, `name1`...
-
-    Raises:
-        FileError: if the attribute is missing or not a list of strings.
-    """
+    """Reads a list of strings from a group's attributes, also if split: `name0`, `name1`..."""
     attributes = store.attributes(group)
     if name in attributes:
         parts = [attributes[name]]
@@ -74,13 +70,7 @@ def place_legacy_weights(
     Layers match by name if file and model have the same names, otherwise by order.
 
     Args:
-        store: the open HDF5 file.
         model: the model, of arrays or of shapes (`jax.eval_shape` of its `build`).
-        state: state of the model, of arrays or of shapes.
-        orders: layer names of each network in the file's order, by path.
-
-    Raises:
-        FileError: for other layers, or arrays of other shapes; the error names the layer.
     """
     group, orders = group_of(store), orders or {}
     origin = origin_of(store, group)
@@ -139,11 +129,6 @@ def _old_codes(model: Network) -> dict[str, tuple[Any, str, tuple[int, ...]]]:
     }
 
 
-def state_of(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    layer_state = state.get(name, {})
-    return layer_state if isinstance(layer_state, Mapping) else {}
-
-
 def with_backend(origin: Origin, paths: Sequence[str]) -> Origin:
     """Adds the backend, which Keras 1 does not record: TensorFlow's names end with ":0"."""
     if origin.major > 1 or origin.backend is not None or not paths:
@@ -155,11 +140,7 @@ def with_backend(origin: Origin, paths: Sequence[str]) -> Origin:
 def stored_layers(
     store: Store, model: Network, state: Mapping[str, Any], orders: Orders
 ) -> list[tuple[str, str, list[str]]]:
-    """Returns `(layer, group, paths of arrays)` for each layer of a model with arrays.
-
-    Raises:
-        FileError: if file and model have different layers.
-    """
+    """Returns `(layer, group, paths of arrays)` for each layer of a model with arrays."""
     stored = file_layers(store)
     origin = origin_of(store, group_of(store))
     model_layers = own_layers(model, state, orders)
@@ -182,18 +163,15 @@ def stored_layers(
 
 
 def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
-    """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name.
-
-    Raises:
-        FileError: if a list contains a missing or repeated name.
-    """
+    """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name."""
     group = group_of(store)
     origin = origin_of(store, group)
     stored: dict[str, tuple[str, list[str]]] = {}
     for name in words(store, group, "layer_names", origin):
         layer_group = f"{group}/{name}" if group else name
         # The list comes from the file: check each name before reading from its path.
-        if layer_group not in _existing_group(store, layer_group):
+        parent, _, last = layer_group.rpartition("/")
+        if last not in store.groups(parent):
             raise origin.error(
                 f"the list of layers contains {name!r:.80}, but the file has no group of that name. "
                 "The file is damaged.",
@@ -214,11 +192,6 @@ def own_layers(model: Network, state: Mapping[str, Any], orders: Orders) -> list
         for name in ordered(model, (), orders)
         if listed(model.layers[name], state_of(state, name), (name,), orders)
     ]
-
-
-def _existing_group(store: Store, path: str) -> tuple[str, ...]:
-    parent, _, name = path.rpartition("/")
-    return (path,) if name in store.groups(parent) else ()
 
 
 def specs_of(
@@ -254,12 +227,8 @@ def read_layer(
     """Reads a layer's arrays in Keras 3's layout, by kind and path, without a check of shapes.
 
     Args:
-        store: the open HDF5 file.
         units: the layer's arrays in the model, in the file's order.
         specs: arrays or shapes in the model, see `specs_of`.
-
-    Raises:
-        FileError: for a wrong number of arrays, or names that contradict the order.
     """
     origin = origin.at(f"/{group}")
     counts = counts_of(units, len(paths), origin)
