@@ -6,6 +6,7 @@ in float32 regardless of the model's precision policy, unless `dtype` is set.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -210,6 +211,35 @@ class Loss(Configurable):
         self, y_true: jax.Array, y_pred: jax.Array, mask: Numbers | None
     ) -> Numbers | None:
         return _both(self.target_mask(y_true, y_pred), mask)
+
+
+class FunctionLoss(Loss):
+    """A loss of this package: a function whose further arguments are the fields of the class.
+
+    Args of the family:
+        Other arguments: those of `Loss`.
+    """
+
+    #: function of targets, predictions and the fields that the class declares
+    function: ClassVar[Callable[..., jax.Array]]
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return self.function(y_true, y_pred, **function_options(self, Loss))
+
+
+def function_options(value: Configurable, base: type[Configurable]) -> dict[str, Any]:
+    """Returns the fields that are arguments of a class's `function`: those that `base` lacks.
+
+    Example:
+        >>> import fkeras as fk
+        >>> function_options(fk.losses.Huber(2.0), fk.losses.Loss)
+        {'delta': 2.0}
+    """
+    # a user's subclass may declare further fields, which the function does not take
+    owner: Any = next(cls for cls in type(value).__mro__ if "function" in vars(cls))
+    shared = {field.name for field in dataclasses.fields(base)}
+    names = (field.name for field in dataclasses.fields(owner) if field.name not in shared)
+    return {name: getattr(value, name) for name in names}
 
 
 def _both(own_mask: Numbers | None, mask: Numbers | None) -> Numbers | None:

@@ -11,7 +11,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
 from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import Loss
+from fkeras.losses.loss import FunctionLoss
 from fkeras.losses.regression import floats
 from fkeras.nn.cpu.extremes import largest
 
@@ -89,11 +89,10 @@ def categorical_hinge(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     return jnp.maximum(wrong_score - true_score + 1.0, 0.0)
 
 
-class Hinge(Loss):
+class Hinge(FunctionLoss):
     """Mean of max(1 - y_true * y_pred, 0).
 
-    `hinge` as a loss. Targets are -1 or 1, or 0 or 1. See `Loss` for `reduction`, `name` and
-    `dtype`.
+    Targets are -1 or 1, or 0 or 1.
 
     Example:
         >>> import fkeras as fk
@@ -101,18 +100,15 @@ class Hinge(Loss):
         Array(0.875, dtype=float32)
     """
 
+    function = staticmethod(hinge)
     targets: ClassVar[str] = "values"
     name: str | None = option(default="hinge", convert=text(optional=True), kw_only=True)
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return hinge(y_true, y_pred)
 
-
-class SquaredHinge(Loss):
+class SquaredHinge(FunctionLoss):
     """Mean of max(1 - y_true * y_pred, 0)**2.
 
-    `squared_hinge` as a loss. Targets are -1 or 1, or 0 or 1. See `Loss` for `reduction`, `name`
-    and `dtype`.
+    Targets are -1 or 1, or 0 or 1.
 
     Example:
         >>> import fkeras as fk
@@ -120,18 +116,15 @@ class SquaredHinge(Loss):
         Array(1.25, dtype=float32)
     """
 
+    function = staticmethod(squared_hinge)
     targets: ClassVar[str] = "values"
     name: str | None = option(default="squared_hinge", convert=text(optional=True), kw_only=True)
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return squared_hinge(y_true, y_pred)
 
-
-class CategoricalHinge(Loss):
+class CategoricalHinge(FunctionLoss):
     """Mean of max(highest wrong score - true score + 1, 0).
 
-    `categorical_hinge` as a loss. Targets are one-hot. See `Loss` for `reduction`, `name` and
-    `dtype`.
+    Targets are one-hot.
 
     Example:
         >>> import fkeras as fk
@@ -139,13 +132,11 @@ class CategoricalHinge(Loss):
         Array(1.875, dtype=float32)
     """
 
+    function = staticmethod(categorical_hinge)
     targets: ClassVar[str] = "one_hot"
     name: str | None = option(
         default="categorical_hinge", convert=text(optional=True), kw_only=True
     )
-
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return categorical_hinge(y_true, y_pred)
 
 
 LOSSES = (

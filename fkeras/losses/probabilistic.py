@@ -21,14 +21,12 @@ from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Rea
 from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses import checks, crossentropy
-from fkeras.losses.loss import Loss
+from fkeras.losses.loss import FunctionLoss
 from fkeras.nn.numerics.indices import equals
 
 
-class BinaryCrossentropy(Loss):
+class BinaryCrossentropy(FunctionLoss):
     """Mean of -(y * log(p) + (1 - y) * log(1 - p)).
-
-    `binary_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are logits (before the sigmoid).
@@ -45,6 +43,7 @@ class BinaryCrossentropy(Loss):
         Array(0.6931472, dtype=float32)
     """
 
+    function = staticmethod(crossentropy.binary_crossentropy)
     targets: ClassVar[str] = "binary"
     from_logits: bool = option(default=False, convert=boolean)
     label_smoothing: Real = option(default=0.0, convert=probability)
@@ -53,18 +52,12 @@ class BinaryCrossentropy(Loss):
         default="binary_crossentropy", convert=text(optional=True), kw_only=True
     )
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.binary_crossentropy(
-            y_true, y_pred, self.from_logits, self.label_smoothing, self.axis
-        )
 
-
-class BinaryFocalCrossentropy(Loss):
+class BinaryFocalCrossentropy(FunctionLoss):
     """Mean binary focal cross-entropy: (1 - p_t)**gamma * binary cross-entropy.
 
     p_t is the predicted probability of the true class.
 
-    `binary_focal_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         apply_class_balancing: whether class 1 has weight `alpha` and class 0 weight 1 - `alpha`.
@@ -86,6 +79,7 @@ class BinaryFocalCrossentropy(Loss):
         Lin et al. 2017, Focal loss for dense object detection, https://arxiv.org/abs/1708.02002
     """
 
+    function = staticmethod(crossentropy.binary_focal_crossentropy)
     targets: ClassVar[str] = "binary"
     apply_class_balancing: bool = option(default=False, convert=boolean)
     alpha: Real = option(default=0.25, convert=probability)
@@ -97,23 +91,9 @@ class BinaryFocalCrossentropy(Loss):
         default="binary_focal_crossentropy", convert=text(optional=True), kw_only=True
     )
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.binary_focal_crossentropy(
-            y_true,
-            y_pred,
-            self.apply_class_balancing,
-            self.alpha,
-            self.gamma,
-            self.from_logits,
-            self.label_smoothing,
-            self.axis,
-        )
 
-
-class CategoricalCrossentropy(Loss):
+class CategoricalCrossentropy(FunctionLoss):
     """Mean of -sum(y * log(p)) over the classes.
-
-    `categorical_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are logits (before the softmax).
@@ -130,6 +110,7 @@ class CategoricalCrossentropy(Loss):
         Array(0.6931472, dtype=float32)
     """
 
+    function = staticmethod(crossentropy.categorical_crossentropy)
     targets: ClassVar[str] = "one_hot"
     from_logits: bool = option(default=False, convert=boolean)
     label_smoothing: Real = option(default=0.0, convert=probability)
@@ -138,16 +119,9 @@ class CategoricalCrossentropy(Loss):
         default="categorical_crossentropy", convert=text(optional=True), kw_only=True
     )
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.categorical_crossentropy(
-            y_true, y_pred, self.from_logits, self.label_smoothing, self.axis
-        )
 
-
-class CategoricalFocalCrossentropy(Loss):
+class CategoricalFocalCrossentropy(FunctionLoss):
     """Mean of -sum(alpha * (1 - p)**gamma * y * log(p)) over the classes.
-
-    `categorical_focal_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         alpha: one weight for all classes, or one per class.
@@ -167,6 +141,7 @@ class CategoricalFocalCrossentropy(Loss):
         Lin et al. 2017, Focal loss for dense object detection, https://arxiv.org/abs/1708.02002
     """
 
+    function = staticmethod(crossentropy.categorical_focal_crossentropy)
     targets: ClassVar[str] = "one_hot"
     alpha: RealOrReals = option(
         default=0.25,
@@ -180,22 +155,9 @@ class CategoricalFocalCrossentropy(Loss):
         default="categorical_focal_crossentropy", convert=text(optional=True), kw_only=True
     )
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.categorical_focal_crossentropy(
-            y_true,
-            y_pred,
-            self.alpha,
-            self.gamma,
-            self.from_logits,
-            self.label_smoothing,
-            self.axis,
-        )
 
-
-class SparseCategoricalCrossentropy(Loss):
+class SparseCategoricalCrossentropy(FunctionLoss):
     """Mean of -log(p) for the probability p of the true class, with class numbers as targets.
-
-    `sparse_categorical_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         ignore_class: a class number whose samples are excluded from the sum and the divisor.
@@ -211,17 +173,13 @@ class SparseCategoricalCrossentropy(Loss):
         Array(0.6931472, dtype=float32)
     """
 
+    function = staticmethod(crossentropy.sparse_categorical_crossentropy)
     from_logits: bool = option(default=False, convert=boolean)
     ignore_class: OptionalInteger = option(default=None, convert=integer(optional=True))
     axis: Integer = option(default=-1, convert=integer())
     name: str | None = option(
         default="sparse_categorical_crossentropy", convert=text(optional=True), kw_only=True
     )
-
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.sparse_categorical_crossentropy(
-            y_true, y_pred, self.from_logits, self.ignore_class, self.axis
-        )
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         # the mask keeps ignored samples out of the mean's divisor as well
@@ -237,11 +195,8 @@ class SparseCategoricalCrossentropy(Loss):
         )
 
 
-class CategoricalGeneralizedCrossEntropy(Loss):
+class CategoricalGeneralizedCrossEntropy(FunctionLoss):
     """Mean of (1 - p**q) / q for the predicted probability p of the true class.
-
-    `categorical_generalized_cross_entropy` as a loss. See `Loss` for `reduction`, `name` and
-    `dtype`.
 
     Args:
         q: between 0 (the cross-entropy in the limit) and 1 (the mean absolute error).
@@ -258,22 +213,18 @@ class CategoricalGeneralizedCrossEntropy(Loss):
         Zhang and Sabuncu 2018, Generalized cross entropy loss, https://arxiv.org/abs/1805.07836
     """
 
+    function = staticmethod(crossentropy.categorical_generalized_cross_entropy)
     q: Real = option(default=0.5, convert=real(above=0, below=1))
     name: str | None = option(
         default="categorical_generalized_cross_entropy", convert=text(optional=True), kw_only=True
     )
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.categorical_generalized_cross_entropy(y_true, y_pred, self.q)
-
     def check_targets(self, y_true: Numbers, y_pred: HasShape) -> None:
         checks.check_labels(self.label, np.asarray(y_true), y_pred.shape)
 
 
-class KLDivergence(Loss):
+class KLDivergence(FunctionLoss):
     """Mean of sum(y * log(y / p)) over the last axis.
-
-    `kl_divergence` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -285,17 +236,13 @@ class KLDivergence(Loss):
         https://doi.org/10.1214/aoms/1177729694
     """
 
+    function = staticmethod(crossentropy.kl_divergence)
     targets: ClassVar[str] = "values"
     name: str | None = option(default="kl_divergence", convert=text(optional=True), kw_only=True)
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.kl_divergence(y_true, y_pred)
 
-
-class Poisson(Loss):
+class Poisson(FunctionLoss):
     """Mean of p - y * log(p + 1e-7) for counts y and expected counts p.
-
-    `poisson` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -303,11 +250,9 @@ class Poisson(Loss):
         Array(1., dtype=float32)
     """
 
+    function = staticmethod(crossentropy.poisson)
     targets: ClassVar[str] = "values"
     name: str | None = option(default="poisson", convert=text(optional=True), kw_only=True)
-
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.poisson(y_true, y_pred)
 
 
 LOSSES = (

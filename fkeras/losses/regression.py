@@ -13,7 +13,7 @@ from fkeras.engine.config.converters import integer, real, text
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import Loss
+from fkeras.losses.loss import FunctionLoss
 from fkeras.losses.reducing import align_pair, check_axis, require_axis
 
 # Keras's default epsilon; results must not depend on a global setting
@@ -187,10 +187,8 @@ def cosine_similarity(y_true: Numbers, y_pred: Numbers, axis: int = -1) -> jax.A
     return -jnp.sum(unit_vectors(y_true, axis) * unit_vectors(y_pred, axis), axis=axis)
 
 
-class MeanSquaredError(Loss):
+class MeanSquaredError(FunctionLoss):
     """Mean of (y_true - y_pred)**2.
-
-    `mean_squared_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -198,19 +196,15 @@ class MeanSquaredError(Loss):
         Array(5., dtype=float32)
     """
 
+    function = staticmethod(mean_squared_error)
     targets: ClassVar[str] = "values"
     name: str | None = option(
         default="mean_squared_error", convert=text(optional=True), kw_only=True
     )
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return mean_squared_error(y_true, y_pred)
 
-
-class MeanAbsoluteError(Loss):
+class MeanAbsoluteError(FunctionLoss):
     """Mean of |y_true - y_pred|.
-
-    `mean_absolute_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -218,19 +212,15 @@ class MeanAbsoluteError(Loss):
         Array(2., dtype=float32)
     """
 
+    function = staticmethod(mean_absolute_error)
     targets: ClassVar[str] = "values"
     name: str | None = option(
         default="mean_absolute_error", convert=text(optional=True), kw_only=True
     )
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return mean_absolute_error(y_true, y_pred)
 
-
-class MeanAbsolutePercentageError(Loss):
+class MeanAbsolutePercentageError(FunctionLoss):
     """Mean of 100 * |y_true - y_pred| / |y_true|, in percent.
-
-    `mean_absolute_percentage_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -238,19 +228,15 @@ class MeanAbsolutePercentageError(Loss):
         Array(37.5, dtype=float32)
     """
 
+    function = staticmethod(mean_absolute_percentage_error)
     targets: ClassVar[str] = "values"
     name: str | None = option(
         default="mean_absolute_percentage_error", convert=text(optional=True), kw_only=True
     )
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return mean_absolute_percentage_error(y_true, y_pred)
 
-
-class MeanSquaredLogarithmicError(Loss):
+class MeanSquaredLogarithmicError(FunctionLoss):
     """Mean of (log(y_true + 1) - log(y_pred + 1))**2.
-
-    `mean_squared_logarithmic_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -258,19 +244,15 @@ class MeanSquaredLogarithmicError(Loss):
         Array(0.2402, dtype=float32)
     """
 
+    function = staticmethod(mean_squared_logarithmic_error)
     targets: ClassVar[str] = "values"
     name: str | None = option(
         default="mean_squared_logarithmic_error", convert=text(optional=True), kw_only=True
     )
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return mean_squared_logarithmic_error(y_true, y_pred)
 
-
-class Huber(Loss):
+class Huber(FunctionLoss):
     """Mean Huber loss: quadratic for errors up to `delta`, linear above.
-
-    `huber` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         delta: error above which the loss is linear, above 0, in the unit of the targets.
@@ -285,18 +267,14 @@ class Huber(Loss):
         https://doi.org/10.1214/aoms/1177703732
     """
 
+    function = staticmethod(huber)
     targets: ClassVar[str] = "values"
     delta: Real = option(default=1.0, convert=real(above=0))
     name: str | None = option(default="huber_loss", convert=text(optional=True), kw_only=True)
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return huber(y_true, y_pred, self.delta)
 
-
-class LogCosh(Loss):
+class LogCosh(FunctionLoss):
     """Mean of log(cosh(y_pred - y_true)).
-
-    `log_cosh` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -304,17 +282,13 @@ class LogCosh(Loss):
         Array(1.37, dtype=float32)
     """
 
+    function = staticmethod(log_cosh)
     targets: ClassVar[str] = "values"
     name: str | None = option(default="log_cosh", convert=text(optional=True), kw_only=True)
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return log_cosh(y_true, y_pred)
 
-
-class CosineSimilarity(Loss):
+class CosineSimilarity(FunctionLoss):
     """Mean negative cosine of the angle between y_true and y_pred.
-
-    `cosine_similarity` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         axis: the axis of the vectors.
@@ -325,14 +299,12 @@ class CosineSimilarity(Loss):
         Array(-0.5, dtype=float32)
     """
 
+    function = staticmethod(cosine_similarity)
     targets: ClassVar[str] = "values"
     axis: Integer = option(default=-1, convert=integer())
     name: str | None = option(
         default="cosine_similarity", convert=text(optional=True), kw_only=True
     )
-
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return cosine_similarity(y_true, y_pred, self.axis)
 
 
 LOSSES = (

@@ -12,7 +12,7 @@ from fkeras.engine.config.converters import axes, real, text
 from fkeras.engine.config.field_types import OptionalAxes, Real
 from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import Loss
+from fkeras.losses.loss import FunctionLoss
 from fkeras.losses.reducing import check_axis
 from fkeras.losses.regression import EPSILON, floats
 
@@ -86,10 +86,8 @@ def tversky(
     )
 
 
-class Dice(Loss):
+class Dice(FunctionLoss):
     """Mean Dice loss, 1 - 2 * sum(y * p) / (sum(y) + sum(p) + 1e-7), over the remaining axes.
-
-    `dice` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         axis: the axis or axes of the sums, such as (1, 2, 3) for one loss per image; None for one
@@ -104,18 +102,14 @@ class Dice(Loss):
         Milletari et al. 2016, V-Net, https://arxiv.org/abs/1606.04797
     """
 
+    function = staticmethod(dice)
     targets: ClassVar[str] = "values"
     axis: OptionalAxes = option(default=None, convert=axes(optional=True), kw_only=True)
     name: str | None = option(default="dice", convert=text(optional=True), kw_only=True)
 
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return dice(y_true, y_pred, self.axis)
 
-
-class Tversky(Loss):
+class Tversky(FunctionLoss):
     """Tversky loss: 1 - tp / (tp + alpha * false negatives + beta * false positives).
-
-    `tversky` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         alpha: weight of the false negatives.
@@ -132,14 +126,12 @@ class Tversky(Loss):
         https://arxiv.org/abs/1706.05721
     """
 
+    function = staticmethod(tversky)
     targets: ClassVar[str] = "values"
     alpha: Real = option(default=0.5, convert=real(minimum=0))
     beta: Real = option(default=0.5, convert=real(minimum=0))
     axis: OptionalAxes = option(default=None, convert=axes(optional=True), kw_only=True)
     name: str | None = option(default="tversky", convert=text(optional=True), kw_only=True)
-
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return tversky(y_true, y_pred, self.alpha, self.beta, self.axis)
 
 
 LOSSES = (

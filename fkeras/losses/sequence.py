@@ -12,7 +12,7 @@ from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
 from fkeras.losses import checks
-from fkeras.losses.loss import Loss
+from fkeras.losses.loss import FunctionLoss
 from fkeras.losses.regression import widened
 from fkeras.nn.numerics.indices import valid_indices
 
@@ -102,11 +102,10 @@ def ctc(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     return jnp.where(jnp.all(valid, axis=1), losses, jnp.nan)
 
 
-class CTC(Loss):
+class CTC(FunctionLoss):
     """Mean negative log probability of the labels, summed over all alignments.
 
-    `ctc` as a loss. Targets are class numbers from 1, padded with 0; predictions are logits.
-    See `Loss` for `reduction`, `name` and `dtype`.
+    Targets are class numbers from 1, padded with 0; predictions are logits.
 
     Raises:
         ValueError: if the targets do not have two axes, or the predictions three.
@@ -122,10 +121,8 @@ class CTC(Loss):
         https://www.cs.toronto.edu/~graves/icml_2006.pdf
     """
 
+    function = staticmethod(ctc)
     name: str | None = option(default="ctc", convert=text(optional=True), kw_only=True)
-
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return ctc(y_true, y_pred)
 
     def check_targets(self, y_true: Numbers, y_pred: HasShape) -> None:
         # the base class would compare shapes, but label rows are shorter than predictions

@@ -13,7 +13,7 @@ from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
 from fkeras.losses import removing
-from fkeras.losses.loss import Loss
+from fkeras.losses.loss import FunctionLoss
 from fkeras.losses.regression import widened
 
 # label that excludes a sample from all pairs: no class has this number
@@ -83,12 +83,11 @@ def circle(
     return jax.nn.softplus(positive_terms + negative_terms)
 
 
-class Circle(Loss):
+class Circle(FunctionLoss):
     """Mean circle loss over the samples of a batch, compared in pairs.
 
-    `circle` as a loss. Samples whose loss is 0 do not count in the mean. Samples with weight 0 or
-    mask False still form pairs with other samples, unless they hold NaN or infinity: do not pad
-    batches. See `Loss` for `reduction`, `name` and `dtype`.
+    Samples whose loss is 0 do not count in the mean. Samples with weight 0 or mask False still form
+    pairs with other samples, unless they hold NaN or infinity: do not pad batches.
 
     Args:
         gamma: scale of the similarities.
@@ -104,19 +103,11 @@ class Circle(Loss):
         Sun et al. 2020, Circle loss, https://arxiv.org/abs/2002.10857
     """
 
+    function = staticmethod(circle)
     gamma: Real = option(default=80.0, convert=real(above=0))
     margin: Real = option(default=0.4, convert=real())
     remove_diagonal: bool = option(default=True, convert=boolean)
     name: str | None = option(default="circle", convert=text(optional=True), kw_only=True)
-
-    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return circle(
-            y_true,
-            y_pred,
-            remove_diagonal=self.remove_diagonal,
-            gamma=self.gamma,
-            margin=self.margin,
-        )
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         # XLA merges this call with the loss's; NaN != 0, so the mean reports NaN

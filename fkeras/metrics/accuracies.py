@@ -18,7 +18,7 @@ from fkeras.engine.values.registry import named
 from fkeras.losses.crossentropy import class_numbers
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, require_axis
-from fkeras.metrics.metric import MeanMetric
+from fkeras.metrics.metric import FunctionMean
 from fkeras.nn.numerics.indices import valid_indices
 
 
@@ -156,10 +156,8 @@ def top_k_categorical_accuracy(y_true: Numbers, y_pred: Numbers, k: int = 5) -> 
     return jnp.where(_any_nan(y_true), jnp.nan, values)
 
 
-class Accuracy(MeanMetric):
+class Accuracy(FunctionMean):
     """Share of predictions that equal their targets.
-
-    See `Metric` for `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -168,16 +166,12 @@ class Accuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
+    function = staticmethod(accuracy)
     name: str | None = option(default="accuracy", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return accuracy(y_true, y_pred)
 
-
-class BinaryAccuracy(MeanMetric):
+class BinaryAccuracy(FunctionMean):
     """Share of predictions that are correct after a threshold, for targets 0 and 1.
-
-    Averages `binary_accuracy`. See `Metric` for `name` and `dtype`.
 
     Args:
         threshold: probability above which a prediction is 1.
@@ -189,17 +183,15 @@ class BinaryAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
+    function = staticmethod(binary_accuracy)
     name: str | None = option(default="binary_accuracy", convert=text(optional=True))
     threshold: Real = option(default=0.5, convert=real())
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return binary_accuracy(y_true, y_pred, self.threshold)
 
-
-class CategoricalAccuracy(MeanMetric):
+class CategoricalAccuracy(FunctionMean):
     """Share of samples whose true class has the largest prediction, for one-hot targets.
 
-    Averages `categorical_accuracy`: targets are one-hot. See `Metric` for `name` and `dtype`.
+    targets are one-hot.
 
     Example:
         >>> import fkeras as fk
@@ -208,16 +200,12 @@ class CategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
+    function = staticmethod(categorical_accuracy)
     name: str | None = option(default="categorical_accuracy", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return categorical_accuracy(y_true, y_pred)
 
-
-class SparseCategoricalAccuracy(MeanMetric):
+class SparseCategoricalAccuracy(FunctionMean):
     """Share of samples whose true class has the largest prediction, for class numbers.
-
-    Averages `sparse_categorical_accuracy`. See `Metric` for `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -226,17 +214,14 @@ class SparseCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
+    function = staticmethod(sparse_categorical_accuracy)
     name: str | None = option(default="sparse_categorical_accuracy", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return sparse_categorical_accuracy(y_true, y_pred)
 
-
-class TopKCategoricalAccuracy(MeanMetric):
+class TopKCategoricalAccuracy(FunctionMean):
     """Share of samples whose true class is among the k largest predictions (one-hot targets).
 
-    Averages `top_k_categorical_accuracy`: targets are one-hot. See `Metric` for `name` and
-    `dtype`.
+    targets are one-hot.
 
     Args:
         k: number of the largest predictions that may contain the true class.
@@ -249,20 +234,16 @@ class TopKCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
+    function = staticmethod(top_k_categorical_accuracy)
     k: Integer = option(default=5, convert=integer(minimum=1))
     name: str | None = option(
         default="top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
     )
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return top_k_categorical_accuracy(y_true, y_pred, self.k)
 
-
-class SparseTopKCategoricalAccuracy(MeanMetric):
+class SparseTopKCategoricalAccuracy(FunctionMean):
     """Share of samples whose true class is among the k largest predictions (class numbers).
-
-    Averages `sparse_top_k_categorical_accuracy`. See `Metric` for `name` and `dtype`.
 
     Args:
         k: number of the largest predictions that may contain the true class.
@@ -276,15 +257,13 @@ class SparseTopKCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
+    function = staticmethod(sparse_top_k_categorical_accuracy)
     k: Integer = option(default=5, convert=integer(minimum=1))
     name: str | None = option(
         default="sparse_top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
     )
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
     from_sorted_ids: bool = option(default=False, convert=boolean, kw_only=True)
-
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return sparse_top_k_categorical_accuracy(y_true, y_pred, self.k, self.from_sorted_ids)
 
 
 METRICS = (

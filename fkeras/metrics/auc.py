@@ -76,8 +76,6 @@ def curve_points(state: State, curve: str) -> tuple[jax.Array, jax.Array]:
 class AUC(BatchMetric):
     """Area under the ROC, precision-recall or precision-recall-gain curve.
 
-    See `Metric` for `name` and `dtype`.
-
     Args:
         num_thresholds: number of thresholds, evenly spaced from 0 to 1.
         curve: "ROC", true over false positive rate; "PR", precision over recall; "PRGAIN", the

@@ -152,7 +152,6 @@ class _Share(BatchMetric):
             several, with one result each. None for 0.5, or for no threshold with `top_k`.
         top_k: number of the largest scores of a sample that may be positive.
         class_id: the entry of the last axis that counts; None for all entries.
-        Other arguments: those of `Metric`.
 
     Raises of the family:
         ValueError: if a threshold is outside of [0, 1]; in `init` and `update`, if the predictions

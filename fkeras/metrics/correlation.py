@@ -15,7 +15,7 @@ from fkeras.engine.values.registry import named
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.losses.regression import EPSILON, floats
 from fkeras.metrics import exact
-from fkeras.metrics.metric import Batch, BatchMetric, MeanMetric, State, weighted
+from fkeras.metrics.metric import Batch, BatchMetric, FunctionMean, State, weighted
 
 
 def _centred(y: jax.Array, axis: int | Sequence[int]) -> jax.Array:
@@ -82,10 +82,8 @@ def concordance_correlation(
     return 2.0 * jnp.mean(true * pred, axis=axis) / (variances + squared_bias + EPSILON)
 
 
-class PearsonCorrelation(MeanMetric):
+class PearsonCorrelation(FunctionMean):
     """Mean Pearson correlation, cov(y_true, y_pred) / (std(y_true) * std(y_pred)), over samples.
-
-    Averages `pearson_correlation`. See `Metric` for `name` and `dtype`.
 
     Args:
         axis: the axis along which to correlate. For the batch axis, 0, the result is the mean of
@@ -99,17 +97,13 @@ class PearsonCorrelation(MeanMetric):
         Array(1., dtype=float32)
     """
 
+    function = staticmethod(pearson_correlation)
     name: str | None = option(default="pearson_correlation", convert=text(optional=True))
     axis: Axes = option(default=-1, convert=axes(), kw_only=True)
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return pearson_correlation(y_true, y_pred, self.axis)
 
-
-class ConcordanceCorrelation(MeanMetric):
+class ConcordanceCorrelation(FunctionMean):
     """Mean concordance correlation over all samples.
-
-    Averages `concordance_correlation`. See `Metric` for `name` and `dtype`.
 
     Args:
         axis: the axis along which to correlate; for the batch axis see `PearsonCorrelation`.
@@ -126,18 +120,15 @@ class ConcordanceCorrelation(MeanMetric):
         https://doi.org/10.2307/2532051
     """
 
+    function = staticmethod(concordance_correlation)
     name: str | None = option(default="concordance_correlation", convert=text(optional=True))
     axis: Axes = option(default=-1, convert=axes(), kw_only=True)
-
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return concordance_correlation(y_true, y_pred, self.axis)
 
 
 class R2Score(BatchMetric):
     """R2 score: 1 - sum((y_true - y_pred)**2) / sum((y_true - mean(y_true))**2).
 
-    Targets and predictions are (b, d). The score of an output with constant targets is 0. See
-    `Metric` for `name` and `dtype`.
+    Targets and predictions are (b, d). The score of an output with constant targets is 0.
 
     Args:
         class_aggregation: None for one score per output; "uniform_average" for the mean score;

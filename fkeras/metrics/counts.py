@@ -22,7 +22,6 @@ class _Count(BatchMetric):
     Args of the family:
         thresholds: scores above which a prediction is positive: one number from 0 to 1, or
             several, with one result each; None for 0.5.
-        Other arguments: those of `Metric`.
 
     Raises of the family:
         ValueError: if a threshold is outside of [0, 1].

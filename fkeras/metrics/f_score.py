@@ -28,7 +28,6 @@ class _FScore(BatchMetric):
         average: None for one score per class; "micro" for one score of the pooled counts; "macro"
             for the mean of the classes; "weighted" for their mean weighted by class frequency.
         threshold: score above which a class is predicted; None to predict the largest score.
-        Other arguments: those of `Metric`.
 
     Raises of the family:
         ValueError: if `average` is unknown, `beta` is not above 0, or `threshold` is outside of

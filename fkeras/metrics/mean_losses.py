@@ -11,13 +11,19 @@ from fkeras.engine.config.field_types import Integer, OptionalInteger, Real
 from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses import crossentropy, margin, regression
-from fkeras.metrics.metric import MeanMetric, Metric, State, add_to_mean, empty_mean, mean_of
+from fkeras.metrics.metric import (
+    FunctionMean,
+    MeanMetric,
+    Metric,
+    State,
+    add_to_mean,
+    empty_mean,
+    mean_of,
+)
 
 
-class MeanSquaredError(MeanMetric):
+class MeanSquaredError(FunctionMean):
     """Mean of (y_true - y_pred)**2 over all samples.
-
-    Averages `losses.mean_squared_error`. See `Metric` for `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -26,16 +32,12 @@ class MeanSquaredError(MeanMetric):
         Array(5., dtype=float32)
     """
 
+    function = staticmethod(regression.mean_squared_error)
     name: str | None = option(default="mean_squared_error", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return regression.mean_squared_error(y_true, y_pred)
 
-
-class MeanAbsoluteError(MeanMetric):
+class MeanAbsoluteError(FunctionMean):
     """Mean of |y_true - y_pred| over all samples.
-
-    Averages `losses.mean_absolute_error`. See `Metric` for `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -44,16 +46,12 @@ class MeanAbsoluteError(MeanMetric):
         Array(2., dtype=float32)
     """
 
+    function = staticmethod(regression.mean_absolute_error)
     name: str | None = option(default="mean_absolute_error", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return regression.mean_absolute_error(y_true, y_pred)
 
-
-class MeanAbsolutePercentageError(MeanMetric):
+class MeanAbsolutePercentageError(FunctionMean):
     """Mean of 100 * |y_true - y_pred| / |y_true| over all samples, in percent.
-
-    Averages `losses.mean_absolute_percentage_error`. See `Metric` for `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -62,16 +60,12 @@ class MeanAbsolutePercentageError(MeanMetric):
         Array(37.5, dtype=float32)
     """
 
+    function = staticmethod(regression.mean_absolute_percentage_error)
     name: str | None = option(default="mean_absolute_percentage_error", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return regression.mean_absolute_percentage_error(y_true, y_pred)
 
-
-class MeanSquaredLogarithmicError(MeanMetric):
+class MeanSquaredLogarithmicError(FunctionMean):
     """Mean of (log(y_true + 1) - log(y_pred + 1))**2 over all samples.
-
-    Averages `losses.mean_squared_logarithmic_error`. See `Metric` for `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -80,16 +74,15 @@ class MeanSquaredLogarithmicError(MeanMetric):
         Array(0.2402, dtype=float32)
     """
 
+    function = staticmethod(regression.mean_squared_logarithmic_error)
     name: str | None = option(default="mean_squared_logarithmic_error", convert=text(optional=True))
-
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return regression.mean_squared_logarithmic_error(y_true, y_pred)
 
 
 class RootMeanSquaredError(Metric):
     """Root mean squared error over all samples.
 
-    See `Metric` for `name` and `dtype`.
+    Args:
+        Arguments: those of `Metric`.
 
     Example:
         >>> import fkeras as fk
@@ -121,10 +114,8 @@ class RootMeanSquaredError(Metric):
         return jnp.where(mean == 0, 0.0, jnp.sqrt(jnp.where(mean == 0, 1.0, mean)))
 
 
-class LogCoshError(MeanMetric):
+class LogCoshError(FunctionMean):
     """Mean of log(cosh(y_pred - y_true)) over all samples.
-
-    Averages `losses.log_cosh`. See `Metric` for `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -133,19 +124,16 @@ class LogCoshError(MeanMetric):
         Array(1.37, dtype=float32)
     """
 
+    function = staticmethod(regression.log_cosh)
     name: str | None = option(default="logcosh", convert=text(optional=True))
-
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return regression.log_cosh(y_true, y_pred)
 
 
 class CosineSimilarity(MeanMetric):
     """Mean cosine of the angle between y_true and y_pred: 1 for the same direction.
 
-    Averages -`losses.cosine_similarity`. See `Metric` for `name` and `dtype`.
-
     Args:
         axis: the axis of the vectors.
+        Other arguments: those of `Metric`.
 
     Example:
         >>> import fkeras as fk
@@ -163,10 +151,8 @@ class CosineSimilarity(MeanMetric):
         return -regression.cosine_similarity(y_true, y_pred, self.axis)
 
 
-class BinaryCrossentropy(MeanMetric):
+class BinaryCrossentropy(FunctionMean):
     """Mean of -(y * log(p) + (1 - y) * log(1 - p)) over all samples.
-
-    Averages `losses.binary_crossentropy`. See `Metric` for `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are logits (before the sigmoid).
@@ -179,20 +165,14 @@ class BinaryCrossentropy(MeanMetric):
         Array(0.6931, dtype=float32)
     """
 
+    function = staticmethod(crossentropy.binary_crossentropy)
     name: str | None = option(default="binary_crossentropy", convert=text(optional=True))
     from_logits: bool = option(default=False, convert=boolean)
     label_smoothing: Real = option(default=0.0, convert=probability)
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.binary_crossentropy(
-            y_true, y_pred, self.from_logits, self.label_smoothing
-        )
 
-
-class CategoricalCrossentropy(MeanMetric):
+class CategoricalCrossentropy(FunctionMean):
     """Mean of -sum(y * log(p)) over the classes.
-
-    Averages `losses.categorical_crossentropy`. See `Metric` for `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are logits (before the softmax).
@@ -207,21 +187,15 @@ class CategoricalCrossentropy(MeanMetric):
         Array(0.6931, dtype=float32)
     """
 
+    function = staticmethod(crossentropy.categorical_crossentropy)
     name: str | None = option(default="categorical_crossentropy", convert=text(optional=True))
     from_logits: bool = option(default=False, convert=boolean)
     label_smoothing: Real = option(default=0.0, convert=probability)
     axis: Integer = option(default=-1, convert=integer())
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.categorical_crossentropy(
-            y_true, y_pred, self.from_logits, self.label_smoothing, self.axis
-        )
 
-
-class SparseCategoricalCrossentropy(MeanMetric):
+class SparseCategoricalCrossentropy(FunctionMean):
     """Mean of -log(p) for the probability p of the true class, with class numbers as targets.
-
-    Averages `losses.sparse_categorical_crossentropy`. See `Metric` for `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are logits (before the softmax).
@@ -236,17 +210,13 @@ class SparseCategoricalCrossentropy(MeanMetric):
         Array(0.6931, dtype=float32)
     """
 
+    function = staticmethod(crossentropy.sparse_categorical_crossentropy)
     name: str | None = option(
         default="sparse_categorical_crossentropy", convert=text(optional=True)
     )
     from_logits: bool = option(default=False, convert=boolean)
     ignore_class: OptionalInteger = option(default=None, convert=integer(optional=True))
     axis: Integer = option(default=-1, convert=integer())
-
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.sparse_categorical_crossentropy(
-            y_true, y_pred, self.from_logits, self.ignore_class, self.axis
-        )
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         # unlike Keras, also without sample weights: a loss of 0 would lower the mean
@@ -255,10 +225,8 @@ class SparseCategoricalCrossentropy(MeanMetric):
         return crossentropy.class_numbers(y_true, y_pred, self.axis) != self.ignore_class
 
 
-class KLDivergence(MeanMetric):
+class KLDivergence(FunctionMean):
     """Mean of sum(y * log(y / p)) over the last axis.
-
-    Averages `losses.kl_divergence`. See `Metric` for `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -271,16 +239,12 @@ class KLDivergence(MeanMetric):
         https://doi.org/10.1214/aoms/1177729694
     """
 
+    function = staticmethod(crossentropy.kl_divergence)
     name: str | None = option(default="kl_divergence", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.kl_divergence(y_true, y_pred)
 
-
-class Poisson(MeanMetric):
+class Poisson(FunctionMean):
     """Mean of p - y * log(p + 1e-7) for counts y and expected counts p.
-
-    Averages `losses.poisson`. See `Metric` for `name` and `dtype`.
 
     Example:
         >>> import fkeras as fk
@@ -289,16 +253,14 @@ class Poisson(MeanMetric):
         Array(1., dtype=float32)
     """
 
+    function = staticmethod(crossentropy.poisson)
     name: str | None = option(default="poisson", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return crossentropy.poisson(y_true, y_pred)
 
-
-class Hinge(MeanMetric):
+class Hinge(FunctionMean):
     """Mean of max(1 - y_true * y_pred, 0) over all samples.
 
-    Averages `losses.hinge`: targets are -1 or 1, or 0 or 1. See `Metric` for `name` and `dtype`.
+    targets are -1 or 1, or 0 or 1.
 
     Example:
         >>> import fkeras as fk
@@ -307,17 +269,14 @@ class Hinge(MeanMetric):
         Array(0.875, dtype=float32)
     """
 
+    function = staticmethod(margin.hinge)
     name: str | None = option(default="hinge", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return margin.hinge(y_true, y_pred)
 
-
-class SquaredHinge(MeanMetric):
+class SquaredHinge(FunctionMean):
     """Mean of max(1 - y_true * y_pred, 0)**2 over all samples.
 
-    Averages `losses.squared_hinge`: targets are -1 or 1, or 0 or 1. See `Metric` for `name` and
-    `dtype`.
+    targets are -1 or 1, or 0 or 1.
 
     Example:
         >>> import fkeras as fk
@@ -326,16 +285,14 @@ class SquaredHinge(MeanMetric):
         Array(1.25, dtype=float32)
     """
 
+    function = staticmethod(margin.squared_hinge)
     name: str | None = option(default="squared_hinge", convert=text(optional=True))
 
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return margin.squared_hinge(y_true, y_pred)
 
-
-class CategoricalHinge(MeanMetric):
+class CategoricalHinge(FunctionMean):
     """Mean of max(highest wrong score - true score + 1, 0) over all samples.
 
-    Averages `losses.categorical_hinge`: targets are one-hot. See `Metric` for `name` and `dtype`.
+    targets are one-hot.
 
     Example:
         >>> import fkeras as fk
@@ -345,10 +302,8 @@ class CategoricalHinge(MeanMetric):
         Array(1.875, dtype=float32)
     """
 
+    function = staticmethod(margin.categorical_hinge)
     name: str | None = option(default="categorical_hinge", convert=text(optional=True))
-
-    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return margin.categorical_hinge(y_true, y_pred)
 
 
 METRICS = (

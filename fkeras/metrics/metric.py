@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from fkeras.engine.config.field_types import DTypeName
 from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import Loss, dtype_name, with_function
+from fkeras.losses.loss import Loss, dtype_name, function_options, with_function
 from fkeras.losses.reducing import align_pair, align_weight, divide_no_nan, merge_weights
 from fkeras.metrics import exact
 
@@ -127,9 +127,6 @@ class Batch(NamedTuple):
     """The arguments of `update` for one batch.
 
     Attributes:
-        y_true: targets.
-        y_pred: predictions.
-        sample_weight: weights, or None.
         mask: booleans, or None; False removes a value.
     """
 
@@ -143,6 +140,9 @@ class BatchMetric(Metric):
     """Base class of metrics with options before `name` and `dtype`, which are keywords.
 
     Subclasses implement `_add`, the update for a `Batch`.
+
+    Args of the family:
+        Other arguments: those of `Metric`.
     """
 
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
@@ -329,6 +329,20 @@ class MeanMetric(Metric):
         y = as_operand(y, "y_true or y_pred")
         # class numbers stay integers: a float dtype rounds large ones
         return y.astype(self.dtype) if jnp.issubdtype(y.dtype, jnp.floating) else y
+
+
+class FunctionMean(MeanMetric):
+    """Mean of a function of this package, whose further arguments are the fields of the class.
+
+    Args of the family:
+        Other arguments: those of `Metric`.
+    """
+
+    #: function of targets, predictions and the fields that the class declares
+    function: ClassVar[Callable[..., jax.Array]]
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return self.function(y_true, y_pred, **function_options(self, MeanMetric))
 
 
 class MeanMetricWrapper(MeanMetric):

@@ -54,7 +54,6 @@ class _OperatingPoint(BatchMetric):
     Args of the family:
         num_thresholds: number of thresholds, evenly spaced from 0 to 1.
         class_id: the entry of the last axis that counts; None for all entries.
-        Other arguments: those of `Metric`.
 
     Raises of the family:
         ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.

@@ -161,7 +161,6 @@ class _ClassOverlap(_Overlap):
         sparse_y_true: whether targets are class numbers instead of one-hot.
         sparse_y_pred: whether predictions are class numbers instead of one score per class.
         axis: the class axis of one-hot targets and of scores.
-        Other arguments: those of `Metric`.
     """
 
     num_classes: Integer = option(convert=_classes)
@@ -256,7 +255,6 @@ class BinaryIoU(_Overlap):
         target_class_ids: classes to average: 0, 1 or both.
         threshold: minimum score of a prediction of class 1.
         dtype: dtype of the counts.
-        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: if a class is neither 0 nor 1; for weights as in `IoU`.

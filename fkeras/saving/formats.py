@@ -62,8 +62,6 @@ class Models(NamedTuple):
 
     Attributes:
         signature: first bytes of the files.
-        read_model: returns `(model, state)`.
-        read_training: returns `(trainer, run)`.
     """
 
     signature: bytes

@@ -69,7 +69,6 @@ class Archive:
     """Entries of a zip archive whose directory agrees with the entries' headers.
 
     Attributes:
-        file: path of the archive.
         names: names of the entries in the order of the directory, without folders.
     """
 

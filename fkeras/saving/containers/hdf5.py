@@ -95,10 +95,6 @@ class Store:
     """Groups, arrays and attributes of an HDF5 file whose tree has been checked.
 
     Paths start at the root and use slashes; the root is the empty string.
-
-    Attributes:
-        file: path of the file, or None.
-        member: name of the entry in an archive, or None.
     """
 
     def __init__(

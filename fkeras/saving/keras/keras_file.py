@@ -47,10 +47,7 @@ class Opened:
     """An open archive and its model.
 
     Attributes:
-        model: the model with its weights.
-        state: state of the model.
         config: configuration as the file holds it.
-        store: open weight file.
         custom_objects: classes and functions by name, of the user and of old Keras versions.
         converter: converter of Keras 2 configurations; None for archives of Keras 3.
     """

@@ -19,7 +19,6 @@ class Origin:
             version.
         tensorflow: whether the program is the Keras package inside TensorFlow 1 or 2.
         backend: "tensorflow", "theano", "jax" and so on, or None.
-        file: path of the file, or None.
         member: part of the file that is read.
 
     Example:

@@ -58,7 +58,6 @@ class Entry:
     Attributes:
         what: name for messages, such as "momentum".
         weight: path of the weight that the array belongs to, or None.
-        shape: shape of the array.
         keys: leaves of the JAX state that hold the array, as `jax.tree_util.keystr` names them, or
             "step"; empty for an array without a leaf.
         value: number to write for an array without a leaf.

@@ -41,13 +41,7 @@ Skips = Callable[[str], bool]
 
 
 class Head(NamedTuple):
-    """Facts about a file from which its format is recognized.
-
-    Attributes:
-        path: path of the file.
-        start: the first bytes.
-        size: length of the file.
-    """
+    """Facts about a file from which its format is recognized."""
 
     path: str
     start: bytes

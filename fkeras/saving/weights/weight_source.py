@@ -21,13 +21,7 @@ _KINDS = ("b", "iu", "f", "c")
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """An array in a file whose bytes are present, but not read yet.
-
-    Attributes:
-        shape: shape of the array.
-        dtype: dtype of the array.
-        read: reads the array.
-    """
+    """An array in a file whose bytes are present, but not read yet."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -39,8 +33,6 @@ class Source:
     """The arrays of an open file.
 
     Attributes:
-        file: path of the file, for messages.
-        arrays: arrays by key.
         key: returns the key of a place; None for an array that the format does not store.
         groups: finds the groups of layers in a list, for files with Keras's paths.
         member: part of the file that holds the arrays, or None.

@@ -27,22 +27,10 @@ _FORMAT = choice(
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Arguments that the functions for images, texts and sounds share.
+    """Arguments that the functions for images, texts and sounds share, documented in `files`.
 
     Attributes:
         where: name of the public function, for messages.
-        directory: path of the folder.
-        labels: "inferred", None, or a class number for each file.
-        label_mode: "int", "categorical", "binary" or None.
-        class_names: folder names in the order of their class numbers, or None.
-        batch_size: number of samples of a batch, over all shares together, or None.
-        shuffle: whether to shuffle.
-        seed: seed of the shuffling, or None.
-        validation_split: fraction of the files for validation, or None.
-        subset: "training", "validation", "both" or None.
-        follow_links: whether to enter symbolic links to folders.
-        verbose: whether to print the number of files and of classes.
-        shard: `(index, count)`: the block of each batch that this process reads.
     """
 
     where: str

@@ -70,10 +70,7 @@ class Converter:
     """Converts one file's configuration to Keras 3's form.
 
     Attributes:
-        origin: the program that wrote the file.
-        custom_objects: the user's classes and functions by name.
         extra: functions that the converted configuration refers to, by generated names.
-        orders: layer names of each network in the file's order, by the network's path.
         ordering: Keras 1's data format for layers without one.
         lambdas: names of the Lambda layers for which the user passed a function or layer.
     """

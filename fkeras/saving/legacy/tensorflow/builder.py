@@ -47,7 +47,6 @@ class Builder:
     Attributes:
         layer: name of the layer in the file.
         function: name of TensorFlow's function.
-        origin: the program that wrote the file.
         sizes: shapes of the tensors in the graph.
         narrow: whether the layer computes in float16 or bfloat16, so that constants must take the
             dtype of the tensors they are combined with.

@@ -40,8 +40,6 @@ class UserFunctionCall:
     """A call of a function that the user passed.
 
     Attributes:
-        builder: the builder of the call.
-        function: the user's function.
         extra: receives the function under a generated name.
     """
 

@@ -22,14 +22,11 @@ _KINDS = types.MappingProxyType({"float": "float32", "double": "float64", "half"
 # change the result: parameters of the inputs, and `attribute=parameter` where the names differ
 _ROWS = (
     ("LeakyRelu", "leaky_relu", "features", "alpha"),
-    ("Sum", "reduce_sum", _REDUCED, "keep_dims=keepdims"),
+    *(
+        (op, f"reduce_{op.lower()}", _REDUCED, "keep_dims=keepdims")
+        for op in ("Sum", "Mean", "Max", "Min", "Prod", "Any", "All")
+    ),
     ("EuclideanNorm", "reduce_euclidean_norm", _REDUCED, "keep_dims=keepdims"),
-    ("Mean", "reduce_mean", _REDUCED, "keep_dims=keepdims"),
-    ("Max", "reduce_max", _REDUCED, "keep_dims=keepdims"),
-    ("Min", "reduce_min", _REDUCED, "keep_dims=keepdims"),
-    ("Prod", "reduce_prod", _REDUCED, "keep_dims=keepdims"),
-    ("Any", "reduce_any", _REDUCED, "keep_dims=keepdims"),
-    ("All", "reduce_all", _REDUCED, "keep_dims=keepdims"),
     ("ArgMax", "argmax", "input axis", "output_type"),
     ("ArgMin", "argmin", "input axis", "output_type"),
     ("Cumsum", "cumsum", "x axis", "exclusive reverse"),

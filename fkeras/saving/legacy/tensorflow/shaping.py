@@ -123,11 +123,7 @@ def squeeze(b: Builder, x: Arg, axis: Arg = None) -> Any:
 
 def batch_flatten(b: Builder, x: Arg) -> Any:
     """Flattens all axes except the first."""
-    return b("Reshape", x, newshape=[-1, _static_product(b, b.dims(x)[1:])])
-
-
-def _static_product(b: Builder, sizes: Iterable[Any]) -> int:
-    return _product(b.wholes(list(sizes), "sizes"))
+    return b("Reshape", x, newshape=[-1, _product(b.wholes(list(b.dims(x)[1:]), "sizes"))])
 
 
 # -- joining and taking apart ---------------------------------------------------------------------

@@ -14,14 +14,34 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fkeras.saving.legacy.tensorflow import elementwise, selecting, shaping
 from fkeras.saving.legacy.tensorflow.builder import Builder, Row
 
 _REDUCED = "input_tensor axis? keepdims?"
+
+
+def _named_alike(parameters: str, names: str) -> Iterator[Row]:
+    """Yields rows of functions that Keras and TensorFlow's graphs name alike: `less_equal`, LessEqual."""
+    for name in names.split():
+        class_name = "".join(word.capitalize() for word in name.split("_"))
+        yield name, parameters, class_name, class_name
+
+
 _ROWS: tuple[Row, ...] = (
+    *_named_alike(
+        "x y",
+        "maximum minimum equal not_equal greater greater_equal less less_equal "
+        "logical_and logical_or",
+    ),
+    *_named_alike(
+        "x",
+        "logical_not sign square sqrt rsqrt exp expm1 log log1p sin cos tan sinh cosh "
+        "tanh erf erfc floor ceil sigmoid",
+    ),
+    *_named_alike("features", "softplus softsign relu relu6 elu selu"),
     ("add", "x y", "Add", "Add AddV2"),
     ("subtract", "x y", "Subtract", "Sub"),
     ("multiply", "x y", "Multiply", "Mul"),
@@ -30,20 +50,9 @@ _ROWS: tuple[Row, ...] = (
     ("divide_no_nan div_no_nan", "x y", "DivideNoNan", "DivNoNan"),
     ("floormod mod", "x y", "Mod", "FloorMod"),
     ("pow", "x y", "Power", "Pow"),
-    ("maximum", "x y", "Maximum", "Maximum"),
-    ("minimum", "x y", "Minimum", "Minimum"),
     # Keras calls the parameters x1 and x2: TensorFlow's y is the first.
     ("atan2", "y x", "Arctan2", "Atan2"),
-    ("equal", "x y", "Equal", "Equal"),
-    ("not_equal", "x y", "NotEqual", "NotEqual"),
-    ("greater", "x y", "Greater", "Greater"),
-    ("greater_equal", "x y", "GreaterEqual", "GreaterEqual"),
-    ("less", "x y", "Less", "Less"),
-    ("less_equal", "x y", "LessEqual", "LessEqual"),
-    ("logical_and", "x y", "LogicalAnd", "LogicalAnd"),
-    ("logical_or", "x y", "LogicalOr", "LogicalOr"),
     ("logical_xor", "x y", "LogicalXor"),
-    ("logical_not", "x", "LogicalNot", "LogicalNot"),
     ("squared_difference", "x y", "Square(Subtract(x, y))", "SquaredDifference"),
     ("multiply_no_nan", "x y", "Where(Equal(y, 0), 0, Multiply(x, y))", "MulNoNan"),
     ("xlogy", "x y", "Where(Equal(x, 0), 0, Multiply(x, Log(y)))", "Xlogy"),
@@ -51,44 +60,19 @@ _ROWS: tuple[Row, ...] = (
     ("xdivy", "x y", "Where(Equal(x, 0), 0, TrueDivide(x, y))", "Xdivy"),
     ("abs", "x", "Absolute", "Abs"),
     ("negative neg", "x", "Negative", "Neg"),
-    ("sign", "x", "Sign", "Sign"),
     ("reciprocal", "x", "Reciprocal", "Reciprocal Inv"),
-    ("square", "x", "Square", "Square"),
-    ("sqrt", "x", "Sqrt", "Sqrt"),
-    ("rsqrt", "x", "Rsqrt", "Rsqrt"),
-    ("exp", "x", "Exp", "Exp"),
-    ("expm1", "x", "Expm1", "Expm1"),
-    ("log", "x", "Log", "Log"),
-    ("log1p", "x", "Log1p", "Log1p"),
-    ("sin", "x", "Sin", "Sin"),
-    ("cos", "x", "Cos", "Cos"),
-    ("tan", "x", "Tan", "Tan"),
     ("asin", "x", "Arcsin", "Asin"),
     ("acos", "x", "Arccos", "Acos"),
     ("atan", "x", "Arctan", "Atan"),
-    ("sinh", "x", "Sinh", "Sinh"),
-    ("cosh", "x", "Cosh", "Cosh"),
-    ("tanh", "x", "Tanh", "Tanh"),
     ("asinh", "x", "Arcsinh", "Asinh"),
     ("acosh", "x", "Arccosh", "Acosh"),
     ("atanh", "x", "Arctanh", "Atanh"),
-    ("erf", "x", "Erf", "Erf"),
-    ("erfc", "x", "Erfc", "Erfc"),
     ("erfinv", "x", "Erfinv"),
-    ("floor", "x", "Floor", "Floor"),
-    ("ceil", "x", "Ceil", "Ceil"),
     ("round rint", "x", "Round", "Round Rint"),
     ("is_nan", "x", "Isnan", "IsNan"),
     ("is_inf", "x", "Isinf", "IsInf"),
     ("is_finite", "x", "Isfinite", "IsFinite"),
-    ("sigmoid", "x", "Sigmoid", "Sigmoid"),
     ("log_sigmoid", "x", "LogSigmoid"),
-    ("softplus", "features", "Softplus", "Softplus"),
-    ("softsign", "features", "Softsign", "Softsign"),
-    ("relu", "features", "Relu", "Relu"),
-    ("relu6", "features", "Relu6", "Relu6"),
-    ("elu", "features", "Elu", "Elu"),
-    ("selu", "features", "Selu", "Selu"),
     ("gelu", "features approximate=False", "Gelu(features, approximate=approximate)"),
     ("leaky_relu", "features alpha=0.2", "LeakyRelu(features, negative_slope=alpha)"),
     (
@@ -179,7 +163,6 @@ class Function(NamedTuple):
 
     Attributes:
         required: required parameters, the tensor first.
-        optional: optional parameters.
         silent: parameters that do not change the result, and are ignored.
         make: builds the operations from a builder and the arguments.
     """

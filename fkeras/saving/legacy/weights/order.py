@@ -23,7 +23,6 @@ class Unit:
     """Adjacent arrays of one layer in a file's list.
 
     Attributes:
-        layer: the layer that owns the arrays.
         names: paths of weights in the model, or of entries in the state.
         kinds: "weight" or "state" for each array.
     """
@@ -79,7 +78,7 @@ def _trainable_and_rest(
     else:
         inner_layers = list(children(layer))
     pairs = [
-        _trainable_and_rest(child, _child_state(state, name), (*path, *name.split("/")), orders)
+        _trainable_and_rest(child, state_of(state, name), (*path, *name.split("/")), orders)
         for name, child in inner_layers
     ]
     weights, others = own_units
@@ -117,7 +116,7 @@ def _select(unit: Unit, names: set[str], members: bool) -> Unit:
     return Unit(unit.layer, tuple(n for n, _ in selected), tuple(k for _, k in selected))
 
 
-def _child_state(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def state_of(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     child_state = state.get(name, {})
     return child_state if isinstance(child_state, Mapping) else {}
 

@@ -12,7 +12,7 @@ from fkeras.engine import Network
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.calls.graphs import safe_name
-from fkeras.saving.legacy.weights.order import Unit, listed
+from fkeras.saving.legacy.weights.order import Unit, listed, state_of
 from fkeras.saving.legacy.weights.weights import (
     base_name,
     counts_of,
@@ -21,7 +21,6 @@ from fkeras.saving.legacy.weights.weights import (
     own_layers,
     read_layer,
     specs_of,
-    state_of,
     with_backend,
 )
 from fkeras.saving.quirks.origin import Origin, origin_of

@@ -21,7 +21,7 @@ from fkeras.engine.tree.sublayers import sublayers
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights import arrays
-from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered
+from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered, state_of
 from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.weights.placing import Key, Transfer, with_arrays
 from fkeras.saving.weights.quantized_codes import Find, old_shapes, renewed, with_stored_codes
@@ -129,11 +129,6 @@ def _old_codes(model: Network) -> dict[str, tuple[Any, str, tuple[int, ...]]]:
     }
 
 
-def state_of(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    layer_state = state.get(name, {})
-    return layer_state if isinstance(layer_state, Mapping) else {}
-
-
 def with_backend(origin: Origin, paths: Sequence[str]) -> Origin:
     """Adds the backend, which Keras 1 does not record: TensorFlow's names end with ":0"."""
     if origin.major > 1 or origin.backend is not None or not paths:
@@ -175,7 +170,8 @@ def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
     for name in words(store, group, "layer_names", origin):
         layer_group = f"{group}/{name}" if group else name
         # The list comes from the file: check each name before reading from its path.
-        if layer_group not in _existing_group(store, layer_group):
+        parent, _, last = layer_group.rpartition("/")
+        if last not in store.groups(parent):
             raise origin.error(
                 f"the list of layers contains {name!r:.80}, but the file has no group of that name. "
                 "The file is damaged.",
@@ -196,11 +192,6 @@ def own_layers(model: Network, state: Mapping[str, Any], orders: Orders) -> list
         for name in ordered(model, (), orders)
         if listed(model.layers[name], state_of(state, name), (name,), orders)
     ]
-
-
-def _existing_group(store: Store, path: str) -> tuple[str, ...]:
-    parent, _, name = path.rpartition("/")
-    return (path,) if name in store.groups(parent) else ()
 
 
 def specs_of(
