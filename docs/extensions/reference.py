@@ -293,9 +293,23 @@ def _texts(fulls: list[str]) -> Iterator[str]:
                 yield from ("   :members:", "   :member-order: bysource")
         elif inspect.isroutine(value):
             yield f".. autofunction:: {name}"
+        elif hasattr(value, "__wrapped__"):  # an operation: autodoc shows no arguments of an object
+            text = docstrings.to_rst(inspect.getdoc(value).splitlines(), argument_types(value))
+            yield from (f".. py:function:: {name}{_signature(value)}", "")
+            yield from (f"   {line}" if line else "" for line in text)
         else:
             yield f".. autodata:: {name}\n   :no-value:"
         yield from ("```", "")
+
+
+def _signature(value: Any) -> str:
+    """Returns the arguments of a function without their types, which follow in the list."""
+    signature = inspect.signature(value)
+    arguments = [
+        argument.replace(annotation=inspect.Parameter.empty)
+        for argument in signature.parameters.values()
+    ]
+    return str(signature.replace(parameters=arguments, return_annotation=inspect.Signature.empty))
 
 
 def _layers_page(places: dict[str, list[str]]) -> str:
