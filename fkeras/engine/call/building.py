@@ -9,6 +9,7 @@ import jax
 
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree.walk import is_layer
 from fkeras.engine.values.random import ShapeKey, check_key
 from fkeras.engine.values.spec import as_specs, canonical_dtype
@@ -53,7 +54,8 @@ def takes_specs(hook: Any, kind: str) -> Any:
                 "weights: `return self.with_weights(key, kernel=shape)`."
             )
         # a layer that needs no weights for its configuration counts as built too
-        return layer if layer.built else layer.replace(_built=True)
+        layer = layer if layer.built else layer.replace(_built=True)
+        return returned(layer, "Layer.build", "layer = layer.build(key, shape)")
 
     return build
 

@@ -13,8 +13,6 @@ from fkeras.engine.values import structure
 from fkeras.engine.values.spec import STRING, Spec
 from fkeras.engine.values.structure import fill_tensors
 
-_TEXTS = ("", "a b c")
-
 
 def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]) -> list[Output]:
     """The outputs of a layer that reads or makes strings, for two sizes of the unknown axes.
@@ -31,8 +29,7 @@ def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]
     if getattr(layer, "graph", None) is not None:
         return [_output_specs(layer, structure.fill(args, specs))] * 2
     outputs = []
-    # two texts of different lengths show which axes of the output depend on the text
-    for size, text in zip(sizes, _TEXTS, strict=True):
+    for size, text in zip(sizes, layer.sample_texts, strict=True):
         arrays = [_array(spec, size, text) for spec in specs]
         outputs.append(layer.apply(*fill_tensors(args, arrays)))
     return outputs

@@ -39,6 +39,7 @@ from fkeras.engine.layer.layer_types import LayerTypes
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.migration_hints.attributes import MissingAttributeError, rejected_assignment
 from fkeras.engine.migration_hints.classes import check_class
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree import donated, labels, weight_lists
 from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.tree.skeleton import (
@@ -182,6 +183,11 @@ class Layer(LayerTypes):
     def axis_names(self) -> AxisNames:
         """Roles of the letters of `weight(axes=...)`, by which `Trainer(sharding=...)` splits weights."""
         return AxisNames()
+
+    @property
+    def sample_texts(self) -> tuple[str, str]:
+        """Two texts that the layer takes; their lengths show which axes depend on the text."""
+        return ("", "a b c")
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -373,7 +379,9 @@ class Layer(LayerTypes):
         self, values: list[Any], state: Mapping[str, Any] | None = None
     ) -> tuple[Self, dict[str, Any]]:
         """`(layer, state)` with other arrays, from a list in Keras's order."""
-        return weight_lists.set_weights(self, values, state)
+        result = weight_lists.set_weights(self, values, state)
+        line = "model, state = model.set_weights(values, state)"
+        return returned(result, "Layer.set_weights", line)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments as JSON data."""

@@ -16,6 +16,8 @@ _NOUNS = (
     ("BaseOptimizer", "optimizer"),
     ("Callback", "callback"),
     ("Trainer", "trainer"),
+    ("TrainState", "run"),
+    ("Loaded", "loaded pair"),
     ("SymbolicTensor", "symbolic tensor"),
     ("Layer", "layer"),
 )
@@ -38,7 +40,7 @@ def missing_attribute(value: Any, name: str) -> str:
     """Returns the error message for a missing attribute.
 
     Args:
-        value: a layer, a model, a Trainer, a metric, an optimizer, a callback or a tensor.
+        value: a layer, a model, a Trainer, a run, a metric, an optimizer, a callback or a tensor.
 
     Example:
         >>> import fkeras as fk

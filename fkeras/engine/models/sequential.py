@@ -21,6 +21,7 @@ from fkeras.engine.graph_json.rule_keys import read_rule, written_rule
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.messages.key_paths import within
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.models.model import symbolic_inputs
 from fkeras.engine.network.network import Network
@@ -162,13 +163,15 @@ class Sequential(Network):
     def add(self, layer: Layer) -> Self:
         """A network with one more layer at the end: `model = model.add(layer)`."""
         _check_entry(layer, self.where)
-        return self._from_members([*self.members, layer])
+        model = self._from_members([*self.members, layer])
+        return returned(model, "Sequential.add", "model = model.add(layer)")
 
     def pop(self) -> Self:
         """A network without the last layer: `model = model.pop()`."""
         if not self.order:
             raise IndexError(f"{self.where}: has no layer to remove.")
-        return self._from_members(self.members[:-1])
+        model = self._from_members(self.members[:-1])
+        return returned(model, "Sequential.pop", "model = model.pop()")
 
     def __len__(self) -> int:
         return len(self.order)

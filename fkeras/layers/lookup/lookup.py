@@ -17,6 +17,7 @@ import numpy as np
 from fkeras.engine import align
 from fkeras.engine.config.converters import integer, numeric, several
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.values.spec import canonical_dtype
 from fkeras.layers.lookup import vocabulary as vocabularies
 from fkeras.layers.preprocessing.batches import is_whole, iterate
@@ -210,7 +211,8 @@ class LookupLayer(HostLayer, LookupFields):
         tokens = type(self).convert_vocabulary(vocabulary)
         copy = self.replace(vocabulary=tokens, idf_weights=floats(idf_weights))
         copy._check_vocabulary()
-        return copy
+        line = "layer = layer.set_vocabulary(vocabulary)"
+        return returned(copy, f"{type(self).__name__}.set_vocabulary", line)
 
     def documents(self, batch: Any, whole: bool) -> Iterable[list[Any]]:
         """Returns each document's tokens; `whole` if the batch is all the data of `adapt`."""
@@ -242,9 +244,10 @@ class LookupLayer(HostLayer, LookupFields):
                 f"{self.where}: adapt received no tokens. Give data with tokens, and max_tokens "
                 "above the number of special tokens; an exhausted iterator has no data."
             )
-        return self.replace(
+        adapted = self.replace(
             vocabulary=tokens, idf_weights=weights if self.output_mode == "tf_idf" else None
         )
+        return returned(adapted, f"{type(self).__name__}.adapt", "layer = layer.adapt(data)")
 
     # Indices and their encodings
 

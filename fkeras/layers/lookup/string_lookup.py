@@ -112,6 +112,13 @@ class StringLookup(LookupLayer):
     def reads_strings(self) -> bool:  # type: ignore[override]
         return not self.invert
 
+    @property
+    def sample_texts(self) -> tuple[str, str]:
+        # without indices for unknown strings, a call takes words of the vocabulary alone
+        if self.num_oov_indices == 0 and self.vocabulary:
+            return (str(self._tokens[0]), str(self._tokens[-1]))
+        return super().sample_texts
+
     output_mode: str = option(default="int", convert=output_mode(*MODES))
     pad_to_max_tokens: bool = option(default=False, convert=boolean)
     sparse: bool = option(default=False, convert=boolean)

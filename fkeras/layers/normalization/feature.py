@@ -15,6 +15,7 @@ from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import axes, boolean, numeric
 from fkeras.engine.config.field_types import OptionalNumbers, Sizes
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.values.arrays import is_array_like, read_array
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.arguments import check_representable
@@ -241,7 +242,8 @@ class Normalization(Layer):
                 "infinity. Replace or remove these samples: x[np.isfinite(x).all(axis=-1)]."
             )
         self._check_representable(mean, variance)
-        return self.replace(mean=mean.tolist(), variance=variance.tolist())
+        adapted = self.replace(mean=mean.tolist(), variance=variance.tolist())
+        return returned(adapted, "Normalization.adapt", "layer = layer.adapt(data)")
 
     @property
     def stateful(self) -> bool:

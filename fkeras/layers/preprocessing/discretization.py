@@ -14,6 +14,7 @@ from fkeras.engine import Layer, Output, option
 from fkeras.engine.call.node import symbolic_arguments
 from fkeras.engine.config.converters import boolean, integer, real, several
 from fkeras.engine.config.field_types import OptionalInteger, OptionalReals, Real
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.values.spec import canonical_dtype
 from fkeras.layers.preprocessing.batches import iterate
 from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, encode, output_mode
@@ -119,7 +120,8 @@ class Discretization(Layer):
                 f"{self.where}: adapt received no numbers. Give an array, or batches of numbers; "
                 "an exhausted iterator has no data."
             )
-        return self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
+        adapted = self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
+        return returned(adapted, "Discretization.adapt", "layer = layer.adapt(data)")
 
     def apply(
         self,

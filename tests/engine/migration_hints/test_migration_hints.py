@@ -17,6 +17,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.engine.migration_hints import keras_objects
 from fkeras.engine.migration_hints.hints import hints
+from fkeras.saving.models import Loaded
 from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
@@ -27,6 +28,7 @@ MODEL = fk.Model(
 ).build(KEY)
 SEQUENTIAL = fk.Sequential([fk.Input((3,)), layers.Dense(4, name="a"), layers.Dense(2, name="b")])
 ADAM, AUC, TRAINER = fk.optimizers.Adam(), fk.metrics.AUC(), fk.Trainer("adam", "mse")
+RUN, LOADED = TRAINER.init(MODEL, KEY), Loaded(MODEL, {})
 MESH = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
 X, Y = np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
 
@@ -156,6 +158,16 @@ HABITS = (
     ("TRAINER.fit(None, X, Y, nb_epoch=4)", "`epochs`"),
     ("TRAINER.evaluate(None, X, Y, return_dict=True)", "leave the argument out"),
     ("TRAINER.predict(None, X, batchsize=4)", "Did you mean 'batch_size'?"),
+    ("TRAINER.predict(X)", "`y = trainer.predict(run, x)`"),
+    ("TRAINER.init(MODEL)", "`run = trainer.init(model, jax.random.key(0))`"),
+    ("fk.Trainer(MODEL, 'adam', 'mse')", '`trainer = fk.Trainer("adam", "mse")`'),
+    # a run, and the pair of load_model
+    ("RUN.predict(X)", "`y = trainer.predict(run, x)`"),
+    ("RUN.summary()", "`run.model.summary()`"),
+    ("RUN.save('m.keras')", '`fk.save_model("m.keras", run.model, run.state)`'),
+    ("RUN.stepp", "Did you mean 'step'?"),
+    ("LOADED.predict(X)", '`model, state = fk.load_model("m.keras"); y = model(x, state=state)`'),
+    ("LOADED.fit(X, Y)", "fk.load_training("),
     # files
     ("fk.load_model('m.keras', compile=False)", "never compiles"),
     ("fk.load_model('m.keras', safe_mode=True)", "never runs"),
