@@ -375,7 +375,10 @@ def _public_functions():
                 for member, inner in vars(owner).items():
                     inner = getattr(inner, "__func__", getattr(inner, "fget", inner))
                     if owner.__module__.startswith("fkeras") and not member.startswith("_"):
-                        yield f"{name}.{member}", inspect.unwrap(inner) if callable(inner) else inner
+                        yield (
+                            f"{name}.{member}",
+                            inspect.unwrap(inner) if callable(inner) else inner,
+                        )
         elif callable(value):
             yield name, inspect.unwrap(value)
 

@@ -88,10 +88,10 @@ def test_equal_trainers_over_equal_models_share_one_compiled_step():
     assert one == two
     assert hash(one) == hash(two)
     with count_compiles() as first:
-        one.fit(run, X, Y, epochs=1, batch_size=16, verbose=0)
+        _ = one.fit(run, X, Y, epochs=1, batch_size=16, verbose=0)
     with count_compiles() as second:
-        two.fit(other, X, Y, epochs=2, batch_size=16, verbose=0)
-        two.fit(other, X, Y, epochs=1, batch_size=16, verbose=0)
+        _ = two.fit(other, X, Y, epochs=2, batch_size=16, verbose=0)
+        _ = two.fit(other, X, Y, epochs=1, batch_size=16, verbose=0)
     assert len(first) >= 1
     assert len(second) == 0
 
@@ -100,9 +100,9 @@ def test_the_last_smaller_batch_costs_no_second_compile():
     with count_compiles() as full:
         trainer = fk.Trainer("sgd", "mse")
         run = trainer.init(linear(), KEY)
-        trainer.fit(run, X[:48], X[:48, :1], batch_size=16, verbose=0)
+        _ = trainer.fit(run, X[:48], X[:48, :1], batch_size=16, verbose=0)
     with count_compiles() as partial:
-        trainer.fit(run, X[:50], X[:50, :1], batch_size=16, verbose=0)
+        _ = trainer.fit(run, X[:50], X[:50, :1], batch_size=16, verbose=0)
     assert len(full) >= 1
     assert len(partial) == 0
 
@@ -369,7 +369,7 @@ class Terminal(io.StringIO):
 
 
 def test_one_line_for_each_epoch_without_a_terminal(capsys):
-    TRAINER.fit(RUN, X, Y, epochs=2, batch_size=16)
+    _ = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=16)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     form = r"Epoch 2/2  4/4 ━+ [\d.]+ (us|ms|s)/step  \d+ ex/s  loss \d\.\d{4}  accuracy \d\.\d{4}"

@@ -190,8 +190,8 @@ def test_a_source_that_does_not_end_is_told_once(call, name, monkeypatch):
 
 def test_sources_that_end_are_not_called_endless(monkeypatch):
     monkeypatch.setattr(stream_feed, "_LONG", 0.0)
-    TRAINER.fit(RUN, batches(), verbose=0)  # the length of a list is known
-    TRAINER.fit(RUN, iter(batches()), steps_per_epoch=6, verbose=0)
+    _ = TRAINER.fit(RUN, batches(), verbose=0)  # the length of a list is known
+    _ = TRAINER.fit(RUN, iter(batches()), steps_per_epoch=6, verbose=0)
 
 
 def test_lists_of_numbers_are_arrays():

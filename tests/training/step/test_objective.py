@@ -260,7 +260,7 @@ def test_a_batch_has_the_structure_of_the_data():
 
     def batch_of(*data, **options):
         seen.clear()
-        trainer.fit(RUN, *data, verbose=0, batch_size=5, **options)
+        _ = trainer.fit(RUN, *data, verbose=0, batch_size=5, **options)
         return seen[0]
 
     one = (5, 3)

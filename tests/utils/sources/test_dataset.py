@@ -112,7 +112,7 @@ def test_fit_requests_a_pass_for_each_epoch():
             first_steps.append(step)
             return super().pass_at(step)
 
-    TRAINER.fit(RUN, Spy(44, _rows, 8, True), epochs=3, verbose=0)
+    _ = TRAINER.fit(RUN, Spy(44, _rows, 8, True), epochs=3, verbose=0)
     assert first_steps == [0, 6, 12]
 
 
