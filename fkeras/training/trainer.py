@@ -364,6 +364,7 @@ class Trainer(Configurable):
         leaves. The same call then resumes there: no step is repeated or left out, and all hooks of
         the event are called again.
         """
+        checks.check_outside_jit(run)
         # Entered before the checks: from the first line on, every exception carries the run.
         with Current(run) as current, together(self.mesh, "Trainer.fit") as group:
             checks.check_run(run, "fit")

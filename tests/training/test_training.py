@@ -287,7 +287,7 @@ def test_a_callback_may_freeze_and_unfreeze():
 def test_the_optimizer_state_of_another_model_is_reported():
     other = fk.Trainer("adam", "mse").init(linear(), KEY)
     with pytest.raises(fk.FKerasError, match=r"(?s)expected the state of .*trainer.init"):
-        TRAINER.fit(RUN.replace(opt_state=other.opt_state), X, Y, verbose=0)
+        _ = TRAINER.fit(RUN.replace(opt_state=other.opt_state), X, Y, verbose=0)
     with pytest.raises(fk.FKerasError, match=r"different in run.opt_state: .*momentum"):
         fk.Trainer("sgd", TRAINER.loss).step(RUN, (X, Y))
     wider = TRAINER.init(classifier(7), KEY)
@@ -335,7 +335,7 @@ def test_a_stateful_network_carries_its_state_through_predict_and_fit():
     )
     assert float(jnp.abs(jax.tree.leaves(run.state)[0]).sum()) == 0.0
     with pytest.raises(ValueError, match="shuffle=False"):
-        trainer.fit(run, halves, np.zeros((4, 1), "float32"), batch_size=2)
+        _ = trainer.fit(run, halves, np.zeros((4, 1), "float32"), batch_size=2)
     with pytest.raises(ValueError, match=r"batch size 2 divides, received 3"):
         trainer.predict(run, halves[:3], batch_size=2)
 
@@ -462,7 +462,7 @@ def test_a_missing_channel_axis_is_reported():
     trainer = fk.Trainer("adam", "mse")
     run = trainer.init(model, KEY)
     with pytest.raises(fk.FKerasError, match=r"channel axis is missing: pass x\[\.\.\., None\]"):
-        trainer.fit(run, np.zeros((4, 8, 8), "float32"), np.zeros((4, 2), "float32"))
+        _ = trainer.fit(run, np.zeros((4, 8, 8), "float32"), np.zeros((4, 2), "float32"))
 
 
 def test_metrics_in_fit_leave_out_masked_steps_as_in_evaluate():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -91,9 +92,10 @@ def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dic
         state_arrays = built.init_state(*specs) if state else {}
         shapes[:] = [jax.tree.map(_struct, (built, state_arrays))]
 
-    try:  # under a trace, so that other computations in `build` cost nothing either
+    # under a trace, so that other computations in `build` cost nothing either
+    with contextlib.suppress(Exception):
         jax.eval_shape(lambda: build(layer, ShapeKey()))
-    except Exception:  # a user's layer may compute with the key, or with weights of children
+    if not shapes:  # a user's layer may compute with the key, or with weights of children
         jax.eval_shape(build, layer, jax.eval_shape(lambda: jax.random.key(0)))
     return shapes[0]
 

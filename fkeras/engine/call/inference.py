@@ -35,6 +35,19 @@ _PROBES = (32, 48)
 # the class moved to jax.errors between the versions of JAX that are supported
 _home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
 _Inconclusive: type[Exception] = getattr(_home, "InconclusiveDimensionOperation")  # noqa: B009
+# shapes are inferred by tracing, where arrays hold no numbers
+_REMEDIES = (
+    (
+        jax.errors.TracerBoolConversionError,
+        "An `if` needs numbers, which a traced call does not have. Write `y = jnp.where(condition, a, "
+        "b)`, or `jax.lax.cond`.\n",
+    ),
+    (
+        jax.errors.TracerArrayConversionError,
+        "Functions of NumPy need numbers, which a traced call does not have. Write the function of "
+        "`jnp` or `fk.ops` of the same name, such as `jnp.log`.\n",
+    ),
+)
 
 
 def infer(
@@ -68,7 +81,8 @@ def infer(
     except Exception as error:
         names = [str(s) for s in specs]
         shapes = structure.draw(call.args, lambda i: names[i])
-        add_note(error, f"while {layer.where} was called on symbolic inputs {shapes[1:-1]}")
+        remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "")
+        add_note(error, f"{remedy}while {layer.where} was called on symbolic inputs {shapes[1:-1]}")
         raise
 
 

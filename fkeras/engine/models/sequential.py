@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Never, Self, overload
 
 from jax.typing import DTypeLike
 
@@ -67,7 +67,7 @@ class Sequential(Network):
     def __init__(
         self,
         layers: Sequence[Layer | SymbolicTensor] = (),
-        *,
+        *others: Never,
         name: str | None = None,
         trainable: bool = True,
         dtype: DTypeLike | DTypePolicy = "float32",
@@ -77,6 +77,11 @@ class Sequential(Network):
         set_field(self, "trainable", trainable)
         set_field(self, "dtype", dtype)
         convert_fields(self)
+        if others:
+            raise TypeError(
+                "Sequential: expected one list of layers, received several arguments. Write "
+                "`fk.Sequential([first, second])`."
+            )
         if isinstance(layers, Layer | str) or is_symbolic(layers) or not _is_listed(layers):
             raise TypeError(
                 f"{self.where}: expected a list of layers, received {type(layers).__name__}. Write "
