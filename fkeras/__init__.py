@@ -45,7 +45,8 @@ from fkeras.engine import (
     weight,
 )
 from fkeras.engine.config.late_module import late_module
-from fkeras.engine.migration_hints.names import MissingNameError, explain_unknown_names
+from fkeras.engine.migration_hints.imports import explain_missing_modules
+from fkeras.engine.migration_hints.names import explain_unknown_names, missing_name_error
 from fkeras.transforms import (
     dequantize,
     freeze,
@@ -175,6 +176,7 @@ __all__ = (
 )
 
 explain_unknown_names()
+explain_missing_modules()
 
 # imported at first use: these packages take a third of the import time, and programs that only
 # compute do not need them
@@ -205,7 +207,7 @@ def _import_late(name: str) -> object:
         if name == home or name in names:
             module = late_module(home)
             return module if name == home else getattr(module, name)
-    raise MissingNameError(__name__, name)
+    raise missing_name_error(__name__, name)
 
 
 # an assignment, since with a `def __getattr__` type checkers accept every unknown name

@@ -9,6 +9,7 @@ import optax
 
 from fkeras.engine.config.configurable import lookup
 from fkeras.engine.config.field_types import Named
+from fkeras.engine.layer.layer import Layer
 from fkeras.engine.values.registry import by_name
 from fkeras.optimizers import adam, adaptive, descent, ftrl, muon, schedule_free
 from fkeras.optimizers.base import BaseOptimizer
@@ -51,6 +52,11 @@ def get(
     optimizer = lookup(identifier, "optimizer", NAMES, custom_objects)
     if optimizer is None or isinstance(optimizer, BaseOptimizer) or _is_transformation(optimizer):
         return optimizer
+    if isinstance(optimizer, Layer):
+        raise TypeError(
+            "Expected an optimizer, received a model. A Trainer holds no model: write `trainer = "
+            'fk.Trainer("adam", "mse")`, then `run = trainer.init(model, jax.random.key(0))`.'
+        )
     raise TypeError(
         f"Expected an optimizer, received {optimizer!r}, which has no init and update. Pass a name "
         "such as 'adam', a value of fkeras.optimizers, or an optax transformation."

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
 from fkeras.atomic_files import atomic
 from fkeras.engine import Layer, Network
 from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
+from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.formats import model_format
@@ -21,6 +22,23 @@ from fkeras.saving.weights.placing import as_layout
 from fkeras.training import Trainer, TrainState
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
+
+
+class Loaded(NamedTuple):
+    """Result of `load_model`: the model and its state.
+
+    Example:
+        >>> import fkeras as fk
+        >>> model, state = Loaded(fk.Sequential([fk.Input((3,)), fk.layers.Dense(1)]), {})
+    """
+
+    model: Network
+    state: dict[str, Any]
+
+    if not TYPE_CHECKING:  # a type checker would accept every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise MissingAttributeError(self, name)
 
 
 @explains_arguments
@@ -71,7 +89,9 @@ def load_model(
     layout = as_layout("load_model", mesh, sharding)
     model, state = model_format(path).read_model(path, custom_objects, limits, layout)
     # the file may lack entries of the state, which are then on the default device
-    return (model, state) if layout is None or not model.built else layout.apply(model, state)
+    if layout is not None and model.built:
+        model, state = layout.apply(model, state)
+    return Loaded(model, state)
 
 
 def load_training(

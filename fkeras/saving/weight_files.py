@@ -14,6 +14,7 @@ from fkeras.atomic_files import npz
 from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Layer, Network, replace_weights, suggest
 from fkeras.engine.migration_hints.arguments import check_path_first
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
@@ -129,7 +130,9 @@ def load_weights(
     base = state if state is not None else model.init_state() if missing else state_shapes
     state = with_arrays(base, arrays)
     # entries that the file lacks are still on the default device
-    return (model, state) if layout is None else layout.apply(model, state)
+    loaded_pair = (model, state) if layout is None else layout.apply(model, state)
+    line = "model, state = fk.load_weights(path, model, state)"
+    return returned(loaded_pair, "fk.load_weights", line)
 
 
 def _shapes(model: Layer, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:

@@ -15,6 +15,7 @@ from fkeras.engine import Configurable, Output, option
 from fkeras.engine.config.converters import choice, real
 from fkeras.engine.config.field_types import Converted
 from fkeras.engine.migration_hints.arguments import explains_arguments
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
 from fkeras.engine.values.argument_types import Arrays, Data
 from fkeras.training import callbacks as hooks
@@ -215,6 +216,7 @@ class Trainer(Configurable):
             weighted_metrics=self.weighted_metrics,
         )
 
+    @explains_arguments
     def init(
         self,
         model: M,
@@ -245,7 +247,8 @@ class Trainer(Configurable):
                 cross-entropy of logits without `from_logits=True`, or if a name of the optimizer
                 excludes no weight. The warning shows the line to write.
         """
-        return starting.start(self, model, key, state, batch)
+        started = starting.start(self, model, key, state, batch)
+        return returned(started, "Trainer.init", "run = trainer.init(model, key)", depth=2)
 
     def step(self, run: TrainState[M], batch: Any) -> tuple[TrainState[M], dict[str, jax.Array]]:
         """Returns `(run, logs)` after one step on a batch `(x, y)` or `(x, y, sample_weight)`.
@@ -273,7 +276,8 @@ class Trainer(Configurable):
             raise
         # A compiled function returns dictionaries sorted by key: restore the order of the logs.
         names = objective.log_names(outputs.heads(self, run.model), new.metrics)
-        return new, {name: logs[name] for name in names}
+        result = new, {name: logs[name] for name in names}
+        return returned(result, "Trainer.step", "run, logs = trainer.step(run, batch)")
 
     @property
     def share(self) -> tuple[int, int]:
@@ -286,7 +290,8 @@ class Trainer(Configurable):
 
     def reset_metrics(self, run: TrainState[M]) -> TrainState[M]:
         """Returns the run with empty metric sums."""
-        return run.replace(metrics=objective.emptied(self, run))
+        emptied = run.replace(metrics=objective.emptied(self, run))
+        return returned(emptied, "Trainer.reset_metrics", "run = trainer.reset_metrics(run)")
 
     @explains_arguments
     def fit(
@@ -364,6 +369,7 @@ class Trainer(Configurable):
         leaves. The same call then resumes there: no step is repeated or left out, and all hooks of
         the event are called again.
         """
+        checks.check_outside_jit(run)
         # Entered before the checks: from the first line on, every exception carries the run.
         with Rescue(run) as journal, together(self.mesh, "Trainer.fit") as group:
             checks.check_run(run, "fit")
@@ -385,12 +391,16 @@ class Trainer(Configurable):
             feed, held = sources.training_feeds(
                 self, run, (x, y, sample_weight), class_weight, validation_data, options, group
             )
+            checked = hooks.check_callbacks(callbacks)
+            stores = any(isinstance(hook, hooks.ModelCheckpoint) for hook in checked)
+            if checkpoint is None and not stores:  # before the first step: a training takes hours
+                returned(run, "Trainer.fit", "run, history = trainer.fit(run, x, y)", depth=2)
             run, history = fitting.fit(
                 self,
                 run.replace(metrics=feed.sums),
                 feed,
                 held,
-                hooks.check_callbacks(callbacks),
+                checked,
                 options,
                 journal,
                 group,
@@ -429,7 +439,8 @@ class Trainer(Configurable):
         checks.check_alive(run, "run")
         traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((run, data)))
         with together(None if traced else self.mesh, "Trainer.run") as group:
-            return pure.run(self, run, data, epochs, batch_size, shuffle, group)
+            result = pure.run(self, run, data, epochs, batch_size, shuffle, group)
+        return returned(result, "Trainer.run", "run, logs = trainer.run(run, data, epochs)")
 
     @explains_arguments
     def evaluate(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import set_trainable
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.tree.sublayers import children, map_children
 from fkeras.engine.tree.walk import layers_in
@@ -39,7 +40,8 @@ def freeze(model: Model, pattern: Pattern = "*") -> Model:
         >>> fk.freeze(model, "bo*").layers["body"].trainable
         False
     """
-    return _mark(model, pattern, False)
+    line = "model = fk.freeze(model, pattern)"
+    return returned(_mark(model, pattern, False), "fk.freeze", line)
 
 
 def unfreeze(model: Model, pattern: Pattern = "*") -> Model:
@@ -66,7 +68,8 @@ def unfreeze(model: Model, pattern: Pattern = "*") -> Model:
         >>> model.trainable
         True
     """
-    return _mark(model, pattern, True)
+    line = "model = fk.unfreeze(model, pattern)"
+    return returned(_mark(model, pattern, True), "fk.unfreeze", line)
 
 
 def _mark(model: Model, pattern: Pattern, trainable: bool) -> Model:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine import Layer
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.quantized.base import Quantized
@@ -79,7 +80,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
             "quantizes Dense, EinsumDense, the projections of attention and, except for "
             "'float8', embeddings."
         )
-    return quantized
+    return returned(quantized, "fk.quantize", "model = fk.quantize(model)")
 
 
 def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
@@ -104,7 +105,8 @@ def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
             return None
         return layer.dequantize() if layer.built else layer.floating()
 
-    return _replace_selected(model, dequantize_layer, pattern, [], None)
+    dequantized = _replace_selected(model, dequantize_layer, pattern, [], None)
+    return returned(dequantized, "fk.dequantize", "model = fk.dequantize(model)")
 
 
 def _replace_selected(

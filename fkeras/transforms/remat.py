@@ -29,6 +29,7 @@ import jax
 from fkeras.engine import Context, FrozenDict, Layer, Network, Output, suggest
 from fkeras.engine.graph.repeats import Repeat
 from fkeras.engine.graph.walk import crossing, segment
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.transforms.intercepting import Intercepted
 
 Policy = Callable[..., Any]
@@ -117,7 +118,7 @@ def rematerialized(model: Model, policy: Any) -> Model:
     intercepted: Any = Intercepted(
         model, run_segments, name=model.name, trainable=model.trainable, dtype=model.dtype
     )
-    return intercepted
+    return returned(intercepted, "fk.rematerialized", "model = fk.rematerialized(model, policy)")
 
 
 def compiler_options() -> dict[str, str]:

@@ -14,7 +14,23 @@ Pattern = str | tuple[str, ...] | list[str] | Callable[[str, Layer], bool]
 
 
 def matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
-    """Returns a function of path and layer that tells whether both match a pattern."""
+    """Returns a function of path and layer that tells whether both match a pattern.
+
+    Raises:
+        TypeError: for a layer or a class of layers.
+    """
+    if isinstance(pattern, Layer):
+        name = pattern.name or "name"
+        raise TypeError(
+            f"pattern: expected a path of a layer, received the layer {pattern._where}. Pass its name: "
+            f"`model = fk.freeze(model, {name!r})`."
+        )
+    if isinstance(pattern, type):
+        raise TypeError(
+            f"pattern: expected a path of a layer, received the class {pattern.__name__}. Select by "
+            "class with a function: `model = fk.freeze(model, lambda path, layer: isinstance(layer, "
+            f"layers.{pattern.__name__}))`."
+        )
     if callable(pattern):
         return pattern
     patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)

@@ -15,6 +15,7 @@ from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, suggest
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.model import Model
 from fkeras.engine.network.host_split import on_host, split
 from fkeras.engine.network.network import Network
@@ -62,7 +63,8 @@ def rename(
     renamed = {
         name: layer.replace(name=prefix + new_name(name)) for name, layer in model.layers.items()
     }
-    return _rerecord(model, renamed, ())
+    result = _rerecord(model, renamed, ())
+    return returned(result, "fk.rename", "model = fk.rename(model, names)")
 
 
 def inline(model: Network, name: str) -> Model:
@@ -98,7 +100,8 @@ def inline(model: Network, name: str) -> Model:
         for key, layer in nested.layers.items()
         if key not in nested.input_names
     }
-    return _rerecord(model, dict(model.layers), ((name, inner),))
+    result = _rerecord(model, dict(model.layers), ((name, inner),))
+    return returned(result, "fk.inline", "model = fk.inline(model, name)")
 
 
 def split_host(model: Network) -> tuple[Model, Model]:

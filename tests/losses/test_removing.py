@@ -188,10 +188,10 @@ def test_trainings_with_removed_rows_of_nan_equal_those_without_nan():
     equal_runs(one[1], two[1])
     assert one[2:] == two[2:]
     with pytest.raises(ValueError, match="row 1.*or give them a sample_weight of 0"):
-        trainer.fit(run, x, {"a": NUMBERS, "b": CLASSES}, verbose=0)
+        _ = trainer.fit(run, x, {"a": NUMBERS, "b": CLASSES}, verbose=0)
     weights["a"][1] = 1  # the other output needs the row
     with pytest.raises(ValueError, match="row 1"):
-        trainer.fit(run, x, {"a": NUMBERS, "b": CLASSES}, sample_weight=weights, verbose=0)
+        _ = trainer.fit(run, x, {"a": NUMBERS, "b": CLASSES}, sample_weight=weights, verbose=0)
 
 
 def test_a_class_of_weight_0_may_have_inputs_of_nan():

@@ -466,7 +466,7 @@ IDLE = {
 def test_names_that_match_no_weight_are_told(name):
     model = fk.Sequential([fk.Input((4,)), fk.layers.Dense(1)])
     with pytest.warns(UserWarning, match="nope.*' matches no weight.*dense/kernel") as caught:
-        fk.Trainer(IDLE[name], "mse").init(model, jax.random.key(0))
+        _ = fk.Trainer(IDLE[name], "mse").init(model, jax.random.key(0))
     assert [warning.filename for warning in caught] == [__file__]  # the line of the user
 
 

@@ -81,7 +81,9 @@ def _model():
 def _fit(**options):
     trainer = fk.Trainer(loss="mse")
     run = trainer.init(_model(), jax.random.key(0))
-    trainer.fit(run, np.ones((2, 2), "float32"), np.ones((2, 1), "float32"), verbose=0, **options)
+    _ = trainer.fit(
+        run, np.ones((2, 2), "float32"), np.ones((2, 1), "float32"), verbose=0, **options
+    )
 
 
 # the missing module, the package to install, and a function that needs the module

@@ -275,7 +275,11 @@ def test_private_names_of_other_packages_are_isolated():
     for path, tree in trees().items():
         for name in _foreign_private_names(tree, defined):
             uses.setdefault(_name(path), set()).add(name)
-    assert uses == {"engine/values/private_jax.py": {"_src"}}
+    hints = ("dropped", "names")  # `sys._getframe` is documented: the frame of the caller
+    assert uses == {
+        "engine/values/private_jax.py": {"_src"},
+        **{f"engine/migration_hints/{name}.py": {"_getframe"} for name in hints},
+    }
     # the name of JAX's file of operators is also private
     for path in FILES:
         if path.name != "private_jax.py":
@@ -379,7 +383,10 @@ def _public_functions():
                 for member, inner in vars(owner).items():
                     inner = getattr(inner, "__func__", getattr(inner, "fget", inner))
                     if owner.__module__.startswith("fkeras") and not member.startswith("_"):
-                        yield f"{name}.{member}", inspect.unwrap(inner) if callable(inner) else inner
+                        yield (
+                            f"{name}.{member}",
+                            inspect.unwrap(inner) if callable(inner) else inner,
+                        )
         elif callable(value):
             yield name, inspect.unwrap(value)
 

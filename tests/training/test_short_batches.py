@@ -240,9 +240,9 @@ def test_the_program_decides_which_batches_are_filled_up():
 def test_a_short_batch_compiles_only_where_rows_depend_on_each_other():
     for model, expected in (("dense", 0), ("batch normalization", 1)):
         trainer, run = problem(model, "crossentropy")
-        trainer.fit(run, *data(16), batch_size=8, steps_per_execution=2, verbose=0)
+        _ = trainer.fit(run, *data(16), batch_size=8, steps_per_execution=2, verbose=0)
         with count_compiles() as compiles:
-            trainer.fit(run, *data(20), batch_size=8, steps_per_execution=2, verbose=0)
+            _ = trainer.fit(run, *data(20), batch_size=8, steps_per_execution=2, verbose=0)
         assert len(compiles) == expected
 
 
@@ -299,7 +299,7 @@ def test_a_model_of_a_fixed_number_of_rows():
     model = fk.Model(x, layers.Dense(3)(layers.BatchNormalization()(x)))
     message = "expected batches of 8 rows, received a last batch of 3 rows, which this model"
     with pytest.raises(ValueError, match=message):
-        trainer.fit(trainer.init(model, KEY), *data(11), batch_size=8, verbose=0)
+        _ = trainer.fit(trainer.init(model, KEY), *data(11), batch_size=8, verbose=0)
 
 
 def test_circle_loss_of_a_short_batch():
@@ -337,7 +337,7 @@ def _interrupted(trainer, run, folder, stop, *args, **options):
 
     with pytest.raises((KeyboardInterrupt, fk.training.Interrupted)):
         callback = fk.callbacks.LambdaCallback(on_batch_end=hook)
-        trainer.fit(run, *args, callbacks=[callback], checkpoint=folder, **options)
+        _ = trainer.fit(run, *args, callbacks=[callback], checkpoint=folder, **options)
     return trainer.fit(run, *args, checkpoint=folder, **options)
 
 

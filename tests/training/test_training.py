@@ -88,10 +88,10 @@ def test_equal_trainers_over_equal_models_share_one_compiled_step():
     assert one == two
     assert hash(one) == hash(two)
     with count_compiles() as first:
-        one.fit(run, X, Y, epochs=1, batch_size=16, verbose=0)
+        _ = one.fit(run, X, Y, epochs=1, batch_size=16, verbose=0)
     with count_compiles() as second:
-        two.fit(other, X, Y, epochs=2, batch_size=16, verbose=0)
-        two.fit(other, X, Y, epochs=1, batch_size=16, verbose=0)
+        _ = two.fit(other, X, Y, epochs=2, batch_size=16, verbose=0)
+        _ = two.fit(other, X, Y, epochs=1, batch_size=16, verbose=0)
     assert len(first) >= 1
     assert len(second) == 0
 
@@ -100,9 +100,9 @@ def test_the_last_smaller_batch_costs_no_second_compile():
     with count_compiles() as full:
         trainer = fk.Trainer("sgd", "mse")
         run = trainer.init(linear(), KEY)
-        trainer.fit(run, X[:48], X[:48, :1], batch_size=16, verbose=0)
+        _ = trainer.fit(run, X[:48], X[:48, :1], batch_size=16, verbose=0)
     with count_compiles() as partial:
-        trainer.fit(run, X[:50], X[:50, :1], batch_size=16, verbose=0)
+        _ = trainer.fit(run, X[:50], X[:50, :1], batch_size=16, verbose=0)
     assert len(full) >= 1
     assert len(partial) == 0
 
@@ -287,7 +287,7 @@ def test_a_callback_may_freeze_and_unfreeze():
 def test_the_optimizer_state_of_another_model_is_reported():
     other = fk.Trainer("adam", "mse").init(linear(), KEY)
     with pytest.raises(fk.FKerasError, match=r"(?s)expected the state of .*trainer.init"):
-        TRAINER.fit(RUN.replace(opt_state=other.opt_state), X, Y, verbose=0)
+        _ = TRAINER.fit(RUN.replace(opt_state=other.opt_state), X, Y, verbose=0)
     with pytest.raises(fk.FKerasError, match=r"different in run.opt_state: .*momentum"):
         fk.Trainer("sgd", TRAINER.loss).step(RUN, (X, Y))
     wider = TRAINER.init(classifier(7), KEY)
@@ -335,7 +335,7 @@ def test_a_stateful_network_carries_its_state_through_predict_and_fit():
     )
     assert float(jnp.abs(jax.tree.leaves(run.state)[0]).sum()) == 0.0
     with pytest.raises(ValueError, match="shuffle=False"):
-        trainer.fit(run, halves, np.zeros((4, 1), "float32"), batch_size=2)
+        _ = trainer.fit(run, halves, np.zeros((4, 1), "float32"), batch_size=2)
     with pytest.raises(ValueError, match=r"batch size 2 divides, received 3"):
         trainer.predict(run, halves[:3], batch_size=2)
 
@@ -369,7 +369,7 @@ class Terminal(io.StringIO):
 
 
 def test_one_line_for_each_epoch_without_a_terminal(capsys):
-    TRAINER.fit(RUN, X, Y, epochs=2, batch_size=16)
+    _ = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=16)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     form = r"Epoch 2/2  4/4 ━+ [\d.]+ (us|ms|s)/step  \d+ ex/s  loss \d\.\d{4}  accuracy \d\.\d{4}"
@@ -462,7 +462,7 @@ def test_a_missing_channel_axis_is_reported():
     trainer = fk.Trainer("adam", "mse")
     run = trainer.init(model, KEY)
     with pytest.raises(fk.FKerasError, match=r"channel axis is missing: pass x\[\.\.\., None\]"):
-        trainer.fit(run, np.zeros((4, 8, 8), "float32"), np.zeros((4, 2), "float32"))
+        _ = trainer.fit(run, np.zeros((4, 8, 8), "float32"), np.zeros((4, 2), "float32"))
 
 
 def test_metrics_in_fit_leave_out_masked_steps_as_in_evaluate():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree.walk import is_layer
 from fkeras.engine.values.annotations import Layer, Leaf, Tree
 from fkeras.engine.values.random import ShapeKey, check_key
@@ -54,7 +56,8 @@ def takes_specs(hook: Any, kind: str) -> Any:
                 "weights: `return self.with_weights(key, kernel=shape)`."
             )
         # a layer that needs no weights for its configuration counts as built too
-        return layer if layer.built else layer.replace(_built=True)
+        layer = layer if layer.built else layer.replace(_built=True)
+        return returned(layer, "Layer.build", "layer = layer.build(key, shape)")
 
     return build
 
@@ -90,9 +93,10 @@ def build_shapes(layer: Layer, *specs: Tree, state: bool = False) -> tuple[Any, 
         state_arrays = built.init_state(*specs) if state else {}
         shapes[:] = [jax.tree.map(_struct, (built, state_arrays))]
 
-    try:  # under a trace, so that other computations in `build` cost nothing either
+    # under a trace, so that other computations in `build` cost nothing either
+    with contextlib.suppress(Exception):
         jax.eval_shape(lambda: build(layer, ShapeKey()))
-    except Exception:  # a user's layer may compute with the key, or with weights of children
+    if not shapes:  # a user's layer may compute with the key, or with weights of children
         jax.eval_shape(build, layer, jax.eval_shape(lambda: jax.random.key(0)))
     return shapes[0]
 

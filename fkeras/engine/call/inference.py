@@ -30,8 +30,6 @@ from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, as_struc
 from fkeras.engine.values.structure import fill_arrays, fill_tensors
 from fkeras.nn.numerics.axes import format_shape
 
-_TEXTS = ("", "a b c")
-
 
 def probe(
     layer: Layer, args: Tree, specs: tuple[Spec, ...], sizes: tuple[int, int]
@@ -50,8 +48,7 @@ def probe(
     if getattr(layer, "graph", None) is not None:
         return [_output_specs(cast("Network", layer), structure.fill(args, specs))] * 2
     outputs = []
-    # two texts of different lengths show which axes of the output depend on the text
-    for size, text in zip(sizes, _TEXTS, strict=True):
+    for size, text in zip(sizes, layer._sample_texts, strict=True):
         arrays = [_array(spec, size, text) for spec in specs]
         outputs.append(layer.apply(*fill_tensors(args, arrays)))
     return outputs
@@ -87,6 +84,19 @@ _PROBES = (32, 48)
 # the class moved to jax.errors between the versions of JAX that are supported
 _home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
 _Inconclusive: type[Exception] = getattr(_home, "InconclusiveDimensionOperation")  # noqa: B009
+# shapes are inferred by tracing, where arrays hold no numbers
+_REMEDIES = (
+    (
+        jax.errors.TracerBoolConversionError,
+        "An `if` needs numbers, which a traced call does not have. Write `y = jnp.where(condition, a, "
+        "b)`, or `jax.lax.cond`.\n",
+    ),
+    (
+        jax.errors.TracerArrayConversionError,
+        "Functions of NumPy need numbers, which a traced call does not have. Write the function of "
+        "`jnp` or `fk.ops` of the same name, such as `jnp.log`.\n",
+    ),
+)
 
 
 def infer(
@@ -120,7 +130,10 @@ def infer(
     except Exception as error:
         names = [str(s) for s in specs]
         shapes = structure.draw(call.args, lambda i: names[i])
-        add_note(error, f"while {layer._where} was called on symbolic inputs {shapes[1:-1]}")
+        remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "")
+        add_note(
+            error, f"{remedy}while {layer._where} was called on symbolic inputs {shapes[1:-1]}"
+        )
         raise
 
 

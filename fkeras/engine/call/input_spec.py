@@ -176,7 +176,14 @@ def _squeezes(spec: InputSpec, received: Spec) -> bool:
 
 
 def _ndim_problem(expected: str, ndim: int, received: Spec) -> str:
-    if received.ndim < ndim:
+    if received.ndim < ndim and received.ndim and isinstance(received.dims[0], str):
+        sizes = tuple(None if isinstance(d, str) else d for d in received.dims[1:])
+        missing = ndim - received.ndim
+        remedy = (
+            f"fk.Input leaves out the batch axis; declare every other one, as in "
+            f"`x = fk.Input({(None,) * missing + sizes})` or `x = fk.Input({sizes + (1,) * missing})`."
+        )
+    elif received.ndim < ndim:
         remedy = (
             "An axis is missing: `x[None]` adds a batch axis in front, `x[..., None]` a channel "
             "axis at the end."

@@ -20,8 +20,17 @@ from fkeras.engine.config.serialization import decode, deserialize, encode, look
 from fkeras.engine.messages.docstrings import complete_docstring
 from fkeras.engine.messages.errors import add_note, suggest
 from fkeras.engine.messages.key_paths import add_key, within
+from fkeras.engine.messages.tracebacks import without_internal_frames
 from fkeras.engine.migration_hints.arguments import unknown_argument
-from fkeras.engine.migration_hints.attributes import MissingAttributeError
+from fkeras.engine.migration_hints.attributes import (
+    MissingAttributeError,
+    rejected_field_assignment,
+)
+from fkeras.engine.migration_hints.declarations import (
+    check_declared,
+    check_defaults,
+    check_layer_arguments,
+)
 from fkeras.engine.migration_hints.keras_objects import check_no_keras_in
 from fkeras.engine.values.annotations import Field
 from fkeras.engine.values.frozen import freeze_value
@@ -90,6 +99,7 @@ def make_dataclass(cls: Any) -> None:
     constructor makes the import of the package several times faster.
     """
     defines_init = "__init__" in cls.__dict__
+    check_defaults(cls)
     dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
     complete_docstring(cls, [field.name for field in _arguments(cls)])
     if not defines_init:
@@ -101,6 +111,7 @@ def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
     positional = [f.name for f in fields if not f.kw_only]
     cls = type(self).__name__
     if len(args) > len(positional):
+        check_layer_arguments(type(self), args)
         raise TypeError(
             f"{cls}: expected at most {len(positional)} arguments by position, received "
             f"{len(args)}. It takes: {', '.join(f.name for f in fields) or 'no arguments'}."
@@ -114,6 +125,7 @@ def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
     unknown = next((name for name in arguments if name not in names), None)
     # unknown arguments are reported before missing ones: a misspelt argument causes both errors
     if unknown is not None:
+        check_declared(type(self), unknown)
         raise TypeError(unknown_argument(cls, unknown, names))
     set_field = object.__setattr__  # the class's own __setattr__ rejects every assignment
     for field in fields:
@@ -128,7 +140,11 @@ def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
                 f"{cls}: the argument {field.name!r} is missing. It takes: "
                 f"{', '.join(f.name for f in fields)}."
             )
-    self.__post_init__()
+    try:
+        self.__post_init__()
+    except (TypeError, ValueError) as error:
+        check_layer_arguments(type(self), args)
+        raise without_internal_frames(error)  # noqa: B904 - the same error
 
 
 def _arguments(cls: type) -> list[dataclasses.Field]:
@@ -305,10 +321,7 @@ class Configurable(DeclaresFields):
         convert_fields(self)
 
     def __setattr__(self, name: str, value: Field) -> None:
-        raise dataclasses.FrozenInstanceError(
-            f"{type(self).__name__}: is a value, so {name!r} cannot be set. Make a copy: "
-            f"dataclasses.replace(value, {name}=...)."
-        )
+        raise dataclasses.FrozenInstanceError(rejected_field_assignment(self, name))
 
     def __delattr__(self, name: str) -> None:
         raise dataclasses.FrozenInstanceError(

@@ -39,6 +39,7 @@ from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.layer.traits import Traits
 from fkeras.engine.migration_hints.attributes import MissingAttributeError, rejected_assignment
 from fkeras.engine.migration_hints.classes import check_class
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree import donated, labels, weight_lists
 from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.tree.skeleton import (
@@ -343,7 +344,9 @@ class Layer(Traits, LayerTypes):
         self, values: list[Any], state: Mapping[str, Any] | None = None
     ) -> tuple[Self, dict[str, Any]]:
         """Returns `(layer, state)` with other arrays, from a list in Keras's order."""
-        return weight_lists.set_weights(self, values, state)
+        result = weight_lists.set_weights(self, values, state)
+        line = "model, state = model.set_weights(values, state)"
+        return returned(result, "Layer.set_weights", line)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as JSON data."""

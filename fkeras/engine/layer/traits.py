@@ -55,3 +55,8 @@ class Traits:
         """The layer in messages: name (if any) and class."""
         kind = type(self).__name__
         return f"{self.name!r} ({kind})" if self.name else kind
+
+    @property
+    def _sample_texts(self) -> tuple[str, str]:
+        """Two texts that the layer takes; their lengths show which axes depend on the text."""
+        return ("", "a b c")

@@ -102,8 +102,10 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
         for candidate in candidates
         if isinstance(candidate, str) and len(candidate) <= _WORD
     )
+    # short names resemble many words: no guess is better than a wrong one
+    cutoff = 0.5 if len(name) > 3 else 0.67
     matches = difflib.get_close_matches(
-        name, list(itertools.islice(names, _WORDS)), n=1, cutoff=0.5
+        name, list(itertools.islice(names, _WORDS)), n=1, cutoff=cutoff
     )
     return f" Did you mean {matches[0]!r}?" if matches else ""
 

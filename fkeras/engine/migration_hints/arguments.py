@@ -35,7 +35,7 @@ def unknown_argument(where: str, name: str, names: Sequence[str]) -> str:
 
 
 def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Wraps a function so that the error for an unknown argument has a migration hint.
+    """Wraps a function so that the errors for unknown and missing arguments have migration hints.
 
     Example:
         >>> @explains_arguments
@@ -50,12 +50,20 @@ def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
     code = function.__code__  # type: ignore[attr-defined]
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     parameters = frozenset(names)
+    required = code.co_argcount - len(function.__defaults__ or ())  # type: ignore[attr-defined]
 
     @functools.wraps(function)
     def explained(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         if not parameters.issuperset(kwargs):
             unknown = next(name for name in kwargs if name not in parameters)
             raise TypeError(_unknown_option(function.__name__, unknown, names))
+        if len(args) < required:
+            missing = next((n for n in names[len(args) : required] if n not in kwargs), None)
+            line = hints("missing argument").get(function.__qualname__)
+            if missing is not None and line is not None:
+                raise TypeError(
+                    f"{function.__qualname__}: the argument {missing!r} is missing. Write {line}."
+                )
         return function(*args, **kwargs)
 
     return explained

@@ -16,6 +16,8 @@ _NOUNS = (
     ("BaseOptimizer", "optimizer"),
     ("Callback", "callback"),
     ("Trainer", "trainer"),
+    ("TrainState", "run"),
+    ("Loaded", "loaded pair"),
     ("SymbolicTensor", "symbolic tensor"),
     ("Layer", "layer"),
 )
@@ -41,7 +43,7 @@ def missing_attribute(value: object, name: str) -> str:
     """Returns the error message for a missing attribute.
 
     Args:
-        value: a layer, a model, a Trainer, a metric, an optimizer, a callback or a tensor.
+        value: a layer, a model, a Trainer, a run, a metric, an optimizer, a callback or a tensor.
 
     Example:
         >>> import fkeras as fk
@@ -83,6 +85,38 @@ def _public(module: str) -> Any:
     return getattr(sys.modules.get(module), "__all__", ())
 
 
+def rejected_field_assignment(value: Any, name: str) -> str:
+    """Returns the error message for the assignment `value.name = ...` of a loss, metric or callback.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(rejected_field_assignment(fk.losses.MeanSquaredError(), "total"))
+        MeanSquaredError: is a value, so 'total' cannot be set. Declare a field in the class: `total: object = fk.option(default=None)`; the fields are the arguments of the constructor.
+    """
+    where, bases = _where(value), {base.__name__ for base in type(value).__mro__}
+    start = f"{where}: is a value, so {name!r} cannot be set."
+    if name in {f.name for f in dataclasses.fields(value)}:
+        if "BaseOptimizer" in bases:
+            return (
+                f"{start} Make a copy for a new trainer: `optimizer = dataclasses.replace(optimizer, "
+                f"{name}=...)`. During a training, a callback changes the rate: "
+                "`fk.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)`."
+            )
+        return f"{start} Make a copy: `value = dataclasses.replace(value, {name}=...)`."
+    field = f"Declare a field in the class: `{name}: object = fk.option(default=None)`"
+    if "Callback" in bases:
+        return (
+            f"{start} Values that change are in the run's memory, in arrays: `run = self.remember(run, "
+            f"{{{name!r}: value}})`, returned from the hook, and `self.recall(run)`. {field} for a setting."
+        )
+    if "Metric" in bases:
+        return (
+            f"{start} Sums are a state that `init` returns and `update` replaces: `state = {{{name!r}: "
+            f"state[{name!r}] + x}}`. {field} for a setting."
+        )
+    return f"{start} {field}; the fields are the arguments of the constructor."
+
+
 def rejected_assignment(layer: Layer, name: str, value: object = None) -> str:
     """Returns the error message for the assignment `layer.name = value`.
 
@@ -102,6 +136,12 @@ def rejected_assignment(layer: Layer, name: str, value: object = None) -> str:
         remedy = (
             f"call layers in `call`, or declare a field: `{name}: fk.Layer = fk.option(default=...)`; "
             "a subclass of fk.Model has no `__init__`"
+        )
+    elif hasattr(type(value), "transparent_field"):
+        remedy = (
+            f"make sublayers in `call` of a subclass of fk.Model: `def call(self, x): return "
+            f"layers.Dense(3)(x)`; or declare a field, `{name}: fk.Layer = fk.option(default="
+            "layers.Dense(3))`. The class has no `__init__`"
         )
     else:
         remedy = (

@@ -65,7 +65,8 @@ def check_class(cls: type, composes: bool) -> None:
 
     Raises:
         TypeError: for `build(self, input_shape)`, for a `call` with a parameter `training` or
-            `mask`, and for a `compute_mask` that no base class declares.
+            `mask`, for a `compute_mask` that no base class declares, and for
+            `keras_class_name`, which became `keras_form`.
 
     Example:
         >>> import fkeras as fk
@@ -76,6 +77,12 @@ def check_class(cls: type, composes: bool) -> None:
         ...     print(str(error).split(".")[0])
         Scale: build(self, input_shape) has Keras's form
     """
+    if "keras_class_name" in cls.__dict__:
+        name = cls.__dict__["keras_class_name"]
+        raise TypeError(
+            f"{cls.__name__}: keras_class_name is never read. Instead: `keras_form = "
+            f"fk.engine.KerasForm(class_name={name!r})`."
+        )
     build, call = cls.__dict__.get("build"), cls.__dict__.get("call")
     names = _parameters(build)
     # Keras's build takes one shape; the engine's build takes a key and specs

@@ -116,7 +116,7 @@ def _callback(value: object) -> str:
         (base.__name__ for base in cls.__mro__ if base.__name__ in callback_names), "Callback"
     )
     if cls.__name__ == "BackupAndRestore":
-        remedy = "`trainer.fit(run, x, y, checkpoint=folder)`"
+        remedy = "`run, history = trainer.fit(run, x, y, checkpoint=folder)`"
     elif callback_name == cls.__name__ != "Callback" and (
         _from_keras(cls) or cls.__module__.startswith(("wandb.", "mlflow."))
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ _SPACES = (
 # namespaces without a `__getattr__` from here: `callbacks`, `utils` and `datasets` are imported at
 # first use, and the package has its own `__getattr__`, which performs these imports
 _LATE = ("training.callbacks", "utils", "datasets", "")
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 # most namespaces have these names, so a hint at another namespace would not help
 _SHARED = ("get", "serialize", "deserialize")
 
@@ -53,9 +55,21 @@ def explain_unknown_names(*modules: str) -> None:
 
 def _error_of(module: str) -> Callable[[str], Any]:
     def raise_missing_name(name: str) -> Any:
-        raise MissingNameError(module, name)
+        raise missing_name_error(module, name)
 
     return raise_missing_name
+
+
+def missing_name_error(module: str, name: str) -> Exception:
+    """Returns the error of a namespace's `__getattr__`: an ImportError for a `from` import.
+
+    Python replaces an AttributeError in a `from` import by an error without a hint.
+    """
+    # the caller of `__getattr__`
+    frame = sys._getframe(2)
+    if frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM:
+        return ImportError(missing_name(module, name), name=module)
+    return MissingNameError(module, name)
 
 
 def missing_name(module: str, name: str) -> str:

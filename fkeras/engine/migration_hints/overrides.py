@@ -8,8 +8,9 @@ ignored, and a Keras hook would receive the run in its argument `logs`, both wit
 from __future__ import annotations
 
 import difflib
+import dis
 from collections.abc import Sequence
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 from fkeras.engine.migration_hints.hints import hints
@@ -140,11 +141,31 @@ def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> N
             _check_hook(where, name, method, ("self", *_HOOKS[name]) if bound else _HOOKS[name])
 
 
+def _assigned(code: CodeType) -> str | None:
+    """The first attribute that a method sets on its first argument."""
+    owner, last = code.co_varnames[0] if code.co_varnames else "", None
+    for instruction in dis.get_instructions(code):
+        # Python 3.13 loads two variables by one instruction
+        loaded = last[-1] if isinstance(last, tuple) and last else last
+        if instruction.opname == "STORE_ATTR" and loaded == owner:
+            return instruction.argval
+        last = instruction.argval
+    return None
+
+
 def _check_hook(where: str, name: str, method: object, expected: Sequence[str]) -> None:
     code = getattr(method, "__code__", None)
     # properties and partials have no code object; a wrong signature fails at the call
     if code is None:
         return
+    assigned = _assigned(code) if expected[0] == "self" else None
+    if assigned is not None:
+        raise TypeError(
+            f"{where}: {name} sets self.{assigned}, but a callback is a value. Values that change are "
+            f"in the run's memory: `run = self.remember(run, {{{assigned!r}: value}})`, returned from "
+            f"the hook; `self.recall(run)` reads them. A setting is a field of the class: `{assigned}: "
+            "object = fk.option(default=None)`."
+        )
     parameters = code.co_varnames[: code.co_argcount]
     required = code.co_argcount - len(getattr(method, "__defaults__", None) or ())
     accepts_call = required <= len(expected) and (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Never, Self, overload
 
 from jax.typing import DTypeLike
 
@@ -21,6 +21,7 @@ from fkeras.engine.graph_json.rule_keys import read_rule, written_rule
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.messages.key_paths import within
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.models.model import symbolic_inputs
 from fkeras.engine.network.network import Network
@@ -67,7 +68,7 @@ class Sequential(Network):
     def __init__(
         self,
         layers: Sequence[Layer | SymbolicTensor] = (),
-        *,
+        *others: Never,
         name: str | None = None,
         trainable: bool = True,
         dtype: DTypeLike | DTypePolicy = "float32",
@@ -77,6 +78,11 @@ class Sequential(Network):
         set_field(self, "trainable", trainable)
         set_field(self, "dtype", dtype)
         convert_fields(self)
+        if others:
+            raise TypeError(
+                "Sequential: expected one list of layers, received several arguments. Write "
+                "`fk.Sequential([first, second])`."
+            )
         if isinstance(layers, Layer | str) or is_symbolic(layers) or not _is_listed(layers):
             raise TypeError(
                 f"{self._where}: expected a list of layers, received {type(layers).__name__}. Write "
@@ -163,13 +169,15 @@ class Sequential(Network):
     def add(self, layer: Layer) -> Self:
         """A network with one more layer at the end: `model = model.add(layer)`."""
         _check_entry(layer, self._where)
-        return self._from_members([*self.members, layer])
+        model = self._from_members([*self.members, layer])
+        return returned(model, "Sequential.add", "model = model.add(layer)")
 
     def pop(self) -> Self:
         """A network without the last layer: `model = model.pop()`."""
         if not self.order:
             raise IndexError(f"{self._where}: has no layer to remove.")
-        return self._from_members(self.members[:-1])
+        model = self._from_members(self.members[:-1])
+        return returned(model, "Sequential.pop", "model = model.pop()")
 
     def __len__(self) -> int:
         return len(self.order)

@@ -234,7 +234,7 @@ class Network(Layer):
         if self.graph is None:
             raise FKerasError(
                 f"{self._where}: {operation} needs input shapes; this network has not been built or called. "
-                "Build it for a shape: `model.build(jax.random.key(0), (None, 8))`, or start the "
+                "Build it for a shape: `model = model.build(jax.random.key(0), (None, 8))`, or start the "
                 "list of layers with fk.Input.",
                 layer=self._where,
             )

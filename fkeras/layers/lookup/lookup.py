@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup import vocabulary as vocabularies
 from fkeras.layers.preprocessing.batches import is_whole, iterate
@@ -205,7 +206,8 @@ class LookupLayer(HostLayer, LookupFields):
         tokens = type(self).convert_vocabulary(vocabulary)
         copy = self.replace(vocabulary=tokens, idf_weights=floats(idf_weights))
         copy._check_vocabulary()
-        return copy
+        line = "layer = layer.set_vocabulary(vocabulary)"
+        return returned(copy, f"{type(self).__name__}.set_vocabulary", line)
 
     def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[Any]]:
         """Returns each document's tokens; `whole` if the batch is all the data of `adapt`."""
@@ -237,9 +239,10 @@ class LookupLayer(HostLayer, LookupFields):
                 f"{self._where}: adapt received no tokens. Give data with tokens, and max_tokens "
                 "above the number of special tokens; an exhausted iterator has no data."
             )
-        return self.replace(
+        adapted = self.replace(
             vocabulary=tokens, idf_weights=weights if self.output_mode == "tf_idf" else None
         )
+        return returned(adapted, f"{type(self).__name__}.adapt", "layer = layer.adapt(data)")
 
     # Indices and their encodings
 

@@ -108,6 +108,13 @@ class StringLookup(LookupLayer):
     def _reads_strings(self) -> bool:  # type: ignore[override]
         return not self.invert
 
+    @property
+    def _sample_texts(self) -> tuple[str, str]:
+        # without indices for unknown strings, a call takes words of the vocabulary alone
+        if self.num_oov_indices == 0 and self.vocabulary:
+            return (str(self._tokens[0]), str(self._tokens[-1]))
+        return super()._sample_texts
+
     output_mode: str = fk.option(default="int", convert=output_mode(*MODES))
     pad_to_max_tokens: bool = fk.option(default=False, convert=fk.boolean)
     sparse: bool = fk.option(default=False, convert=fk.boolean)

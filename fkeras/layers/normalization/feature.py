@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import check_representable
 from fkeras.nn.numerics.axes import format_shape
@@ -236,7 +237,8 @@ class Normalization(fk.Layer):
                 "infinity. Replace or remove these samples: x[np.isfinite(x).all(axis=-1)]."
             )
         self._check_representable(mean, variance)
-        return self.replace(mean=mean.tolist(), variance=variance.tolist())
+        adapted = self.replace(mean=mean.tolist(), variance=variance.tolist())
+        return returned(adapted, "Normalization.adapt", "layer = layer.adapt(data)")
 
     @property
     def stateful(self) -> bool:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.preprocessing.batches import iterate
 from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, encode, output_mode
@@ -112,7 +113,8 @@ class Discretization(ListLayer):
                 f"{self._where}: adapt received no numbers. Give an array, or batches of numbers; "
                 "an exhausted iterator has no data."
             )
-        return self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
+        adapted = self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
+        return returned(adapted, "Discretization.adapt", "layer = layer.adapt(data)")
 
     def call(self, x: jax.Array) -> jax.Array:
         if self.bin_boundaries is None:

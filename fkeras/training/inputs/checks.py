@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine import Layer, Network, sublayers
 from fkeras.engine.call.network_inputs import in_order
@@ -34,6 +35,16 @@ def check_run(run: object, call: str) -> None:
         raise TypeError(
             f"Trainer.{call}: expected a TrainState first, received {type(run).__name__}. Write "
             f"`run = trainer.init(model, jax.random.key(0))`, then trainer.{call}(run, ...)."
+        )
+
+
+def check_outside_jit(run: object) -> None:
+    """Rejects `fit` inside a transformation of JAX; the message shows the pure method."""
+    if isinstance(getattr(run, "step", None), Tracer):
+        raise TypeError(
+            "Trainer.fit: reads data and calls callbacks, and cannot be traced by jax.jit, jax.grad or "
+            "jax.vmap. Call fit outside, or the pure method: `run, logs = trainer.run(run, (x, y), "
+            "epochs=2)`."
         )
 
 

@@ -1,4 +1,4 @@
-"""Warns of losses that cannot train with the last activation of a model."""
+"""Warns of losses that cannot train with the last activation, and of layers without statistics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fkeras import activations, layers, losses
-from fkeras.engine import Layer, Network
+from fkeras.engine import Layer, Network, sublayers
 from fkeras.engine.graph.call_table import Call
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.values.spec import Spec
@@ -55,6 +55,19 @@ def warn_if_unsuitable(trainer: Trainer, model: Layer, stacklevel: int) -> None:
         if advice is not None:
             warnings.warn(
                 f"Trainer.init, output {head.name!r}: {advice}", stacklevel=stacklevel + 1
+            )
+
+
+def warn_if_not_adapted(model: Any, stacklevel: int) -> None:
+    """Warns of each `Normalization` that returns its input, as nothing gave it statistics."""
+    for path, layer in sublayers(model):
+        if isinstance(layer, layers.Normalization) and layer.mean is None:
+            warnings.warn(
+                f"Trainer.init, {path or layer._where!r}: this Normalization has no statistics and "
+                "returns its input. Before the model is made, write `layer = "
+                "layers.Normalization().adapt(x)`; adapt returns a new layer. For statistics from a "
+                "file, write `run = trainer.init(model, key, state=state)`.",
+                stacklevel=stacklevel + 1,
             )
 
 

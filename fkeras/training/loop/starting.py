@@ -16,7 +16,7 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.random import check_key
 from fkeras.training.inputs import checks
 from fkeras.training.inputs.model_state import check_model_state
-from fkeras.training.inputs.suitability import warn_if_unsuitable
+from fkeras.training.inputs.suitability import warn_if_not_adapted, warn_if_unsuitable
 from fkeras.training.processes.alone import Alone
 from fkeras.training.processes.calls import together
 from fkeras.training.processes.facts import array_facts
@@ -41,7 +41,9 @@ def start(
     traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((key, model)))
     with together(None if traced else trainer.mesh, "Trainer.init") as group:
         run = _start(trainer, model, key, state, batch, group)
-    warn_if_unsuitable(trainer, run.model, stacklevel=3)
+    warn_if_unsuitable(trainer, run.model, stacklevel=4)
+    if state is None:
+        warn_if_not_adapted(run.model, stacklevel=4)
     return run
 
 
@@ -70,7 +72,7 @@ def _start(
         paths = tuple(trainable_weights(unfreeze(built)))
         trainer.optimizer.check_paths(paths)
         for message in trainer.optimizer.idle_names(paths):
-            warnings.warn(message, stacklevel=4)
+            warnings.warn(message, stacklevel=5)
     run = TrainState(
         model=built,
         state=state,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from jax.core import Tracer
 
 from fkeras.engine import Layer, suggest
 from fkeras.engine.messages.html import html_table
+from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.values.argument_types import ArrayLike
 
 # The order of the leaves. `split` relies on `position` and `memory` being the last two fields.
@@ -102,6 +103,11 @@ class TrainState(Generic[M]):
             f"TrainState: a run is immutable, so {name!r} cannot be set. Create a copy: "
             f"run = run.replace({name}=...)."
         )
+
+    if not TYPE_CHECKING:  # a type checker would accept every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise MissingAttributeError(self, name)
 
     def __repr__(self) -> str:
         where = getattr(self.model, "_where", type(self.model).__name__)

@@ -11,6 +11,7 @@ from fkeras import layers
 from fkeras.engine import Input, KerasTensor, Layer, Model
 from fkeras.engine.config.converters import choice, integer, text
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.saving.models import save_model
@@ -201,7 +202,8 @@ class FeatureSpace:
             name: self.features[name].preprocessor.adapt(iter(split_batches(columns[name])))
             for name in names
         }
-        return dataclasses.replace(self, learned=learned)
+        space = dataclasses.replace(self, learned=learned)
+        return returned(space, "FeatureSpace.adapt", "space = space.adapt(table)")
 
     def get_inputs(self) -> dict[str, KerasTensor]:
         """Returns the symbolic input of each feature, of shape (b, 1)."""

@@ -259,7 +259,7 @@ def test_a_stored_batch_size_is_no_constraint(suffix, tmp_path, monkeypatch):
         expected = model.predict_on_batch(x[:7])
     trainer, run = fk.load_training(tmp_path / f"m.{suffix}")
     np.testing.assert_allclose(run.model(x[:7]), expected, rtol=1e-6)
-    trainer.fit(run, x[:9], y[:9], batch_size=3, verbose=0)
+    _ = trainer.fit(run, x[:9], y[:9], batch_size=3, verbose=0)
 
 
 def test_a_batch_size_of_an_input_is_no_constraint_unless_state_needs_it(tmp_path):

@@ -253,7 +253,7 @@ def test_fit_rejects_wrong_arguments(name, values):
         with pytest.raises(
             (ValueError, TypeError), match=name if name != "checkpoint" else "direc"
         ):
-            TRAINER.fit(RUN, X, Y, **{"verbose": 0, name: value})
+            _ = TRAINER.fit(RUN, X, Y, **{"verbose": 0, name: value})
 
 
 @pytest.mark.parametrize("call", ["evaluate", "predict", "run"])

@@ -17,6 +17,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.engine.migration_hints import keras_objects
 from fkeras.engine.migration_hints.hints import hints
+from fkeras.saving.models import Loaded
 from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
@@ -27,6 +28,7 @@ MODEL = fk.Model(
 ).build(KEY)
 SEQUENTIAL = fk.Sequential([fk.Input((3,)), layers.Dense(4, name="a"), layers.Dense(2, name="b")])
 ADAM, AUC, TRAINER = fk.optimizers.Adam(), fk.metrics.AUC(), fk.Trainer("adam", "mse")
+RUN, LOADED = TRAINER.init(MODEL, KEY), Loaded(MODEL, {})
 MESH = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
 X, Y = np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
 
@@ -61,11 +63,18 @@ def _loop_and_freeze():
 
 
 def _define(body):
-    exec(f"class Own(fk.Layer):\n    {body}", {"fk": fk, "layers": layers})
+    scope = {"fk": fk, "layers": layers}
+    exec(f"class Own(fk.Layer):\n    {body}", scope)
+    return scope["Own"]
 
 
 def _compose(body):
     exec(f"class Own(fk.Model):\n    {body}", {"fk": fk, "layers": layers})
+
+
+def _hook(body):
+    hook = f"def on_epoch_end(self, epoch, run, logs): {body}"
+    exec(f"class Own(fk.Callback):\n    {hook}", {"fk": fk})
 
 
 # (Keras code, a part of the message)
@@ -156,6 +165,39 @@ HABITS = (
     ("TRAINER.fit(None, X, Y, nb_epoch=4)", "`epochs`"),
     ("TRAINER.evaluate(None, X, Y, return_dict=True)", "leave the argument out"),
     ("TRAINER.predict(None, X, batchsize=4)", "Did you mean 'batch_size'?"),
+    ("TRAINER.predict(X)", "`y = trainer.predict(run, x)`"),
+    ("TRAINER.init(MODEL)", "`run = trainer.init(model, jax.random.key(0))`"),
+    ("fk.Trainer(MODEL, 'adam', 'mse')", '`trainer = fk.Trainer("adam", "mse")`'),
+    # declarations and constructors
+    ("_define('units = 3')(units=4)", "`units: int = 3`"),
+    ("_define('sizes: list = [1]')", "`sizes: tuple = (1,)`"),
+    (
+        "_define('keras_class_name = \"Old\"')",
+        "`keras_form = fk.engine.KerasForm(class_name='Old')`",
+    ),
+    ("_assign(layers.Dense(2), 'inner', layers.Dense(3))", "make sublayers in `call`"),
+    ("_assign(fk.losses.MeanSquaredError(), 'total', 1)", "`total: object = fk.option("),
+    ("_assign(AUC, 'total', 1)", "a state that `init` returns"),
+    ("_assign(fk.callbacks.Callback(), 'best', 1)", "self.remember(run, {'best': value})"),
+    ("_hook('self.best = logs')", "self.remember(run, {'best': value})"),
+    ("fk.callbacks.EarlyStopping().best", "callback.recall(run)"),
+    ("layers.Flatten(INPUT)", "`y = layers.Flatten()(x)`"),
+    ("layers.Flatten(X)", "`y = layers.Flatten()(x)`"),
+    ("layers.Dense(10, INPUT)", "`y = layers.Dense(10)(x)`"),
+    ("fk.Sequential(layers.Dense(2), layers.Dense(3))", "`fk.Sequential([first, second])`"),
+    ("layers.Reshape(-1, 4)", "`layers.Reshape((-1, 4))`"),
+    ("layers.LSTM(3)(INPUT)", "`x = fk.Input((None, 3))`"),
+    ("layers.Conv2D(3, 3)(fk.Input((28, 28)))", "`x = fk.Input((28, 28, 1))`"),
+    ("fk.freeze(MODEL, MODEL.layers['name'])", "`model = fk.freeze(model, 'name')`"),
+    ("fk.freeze(MODEL, layers.Dense)", "isinstance(layer, layers.Dense)"),
+    ("jax.jit(lambda run: TRAINER.fit(run, X, Y))(RUN)", "trainer.run(run, (x, y), epochs=2)"),
+    # a run, and the pair of load_model
+    ("RUN.predict(X)", "`y = trainer.predict(run, x)`"),
+    ("RUN.summary()", "`run.model.summary()`"),
+    ("RUN.save('m.keras')", '`fk.save_model("m.keras", run.model, run.state)`'),
+    ("RUN.stepp", "Did you mean 'step'?"),
+    ("LOADED.predict(X)", '`model, state = fk.load_model("m.keras"); y = model(x, state=state)`'),
+    ("LOADED.fit(X, Y)", "fk.load_training("),
     # files
     ("fk.load_model('m.keras', compile=False)", "never compiles"),
     ("fk.load_model('m.keras', safe_mode=True)", "never runs"),
@@ -215,6 +257,25 @@ def test_a_keras_habit_gets_a_migration_hint(expression, part):
     assert len(str(caught.value).splitlines()) <= 8
     for code in CODE.findall(str(caught.value)):
         compile(code, expression, "exec")
+
+
+@pytest.mark.parametrize(
+    ("function", "part"),
+    [
+        (np.log, "`jnp.log`"),
+        (lambda x: x if x.mean() > 0 else -x, "`y = jnp.where(condition, a, b)`"),
+    ],
+)
+def test_a_traced_function_that_needs_numbers_has_a_note(function, part):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        layers.Lambda(function)(INPUT)
+    assert part in "\n".join(caught.value.__notes__)
+
+
+def test_no_guess_is_better_than_a_wrong_one():
+    with pytest.raises(AttributeError) as caught:
+        MODEL.to("gpu")
+    assert "Did you mean" not in str(caught.value)
 
 
 def test_the_form_of_a_subclass_runs():
@@ -355,7 +416,7 @@ def test_keras_models_classes_functions_and_callbacks(tmp_path, monkeypatch):
         (type("Own", (keras.callbacks.Callback,), {})(), "a subclass of `fk.callbacks.Callback`"),
     ):
         with pytest.raises(TypeError, match="of Keras") as caught:
-            TRAINER.fit(run, X, np.ones((4, 2), "float32"), callbacks=[callback], verbose=0)
+            _ = TRAINER.fit(run, X, np.ones((4, 2), "float32"), callbacks=[callback], verbose=0)
         assert hint in str(caught.value)
     for value, hint in (
         (keras.activations.relu, "`fk.activations.relu`"),

@@ -319,7 +319,7 @@ def test_a_split_model_is_trained_and_joined_again(model, tmp_path, key):
     )
     y = np.array([0, 1, 1])
     with pytest.raises(TypeError, match=r"expected numbers.*fk\.split_host"):
-        trainer.fit(trainer.init(model, key), TEXTS, y, epochs=1)
+        _ = trainer.fit(trainer.init(model, key), TEXTS, y, epochs=1)
     run, history = trainer.fit(trainer.init(device, key), host(TEXTS), y, epochs=3, batch_size=3)
     assert history.history["loss"][-1] < history.history["loss"][0]
     joined = fk.Model(host.inputs, run.model(host.outputs))

@@ -450,7 +450,7 @@ def test_an_attribute_of_keras_names_its_replacement():
     with pytest.raises(AttributeError, match="Did you mean 'units'"):
         _ = layers.Dense(2).unit
     with pytest.raises(AttributeError, match="Trainer"):
-        resnet().fit()
+        _ = resnet().fit()
     assert getattr(layers.Dense(2), "unit", None) is None
 
 

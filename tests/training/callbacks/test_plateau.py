@@ -47,4 +47,4 @@ def test_plateau_in_fit_and_its_messages(capsys):
     for scheduled in (ReduceLROnPlateau("loss"), LearningRateScheduler(lambda epoch, lr: lr)):
         trainer = fk.Trainer(fk.optimizers.SGD(lambda step: 0.1), "mse")
         with pytest.raises(ValueError, match="has a schedule"):
-            trainer.fit(trainer.init(RUN.model, KEY), X, Y, verbose=0, callbacks=[scheduled])
+            _ = trainer.fit(trainer.init(RUN.model, KEY), X, Y, verbose=0, callbacks=[scheduled])

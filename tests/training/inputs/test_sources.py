@@ -132,7 +132,7 @@ def changed(**new):
 )
 def test_wrong_sources_are_reported(source, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        TRAINER.fit(RUN, source(), verbose=0, **options)
+        _ = TRAINER.fit(RUN, source(), verbose=0, **options)
 
 
 def with_none(number):
@@ -148,14 +148,14 @@ def test_a_batch_that_is_none_is_an_error(number):
     for source in sources:
         for options in ({}, {"steps_per_epoch": 4}):
             with pytest.raises(TypeError, match=message):
-                TRAINER.fit(RUN, source(), verbose=0, **options)
+                _ = TRAINER.fit(RUN, source(), verbose=0, **options)
         with pytest.raises(TypeError, match=message):
             TRAINER.evaluate(RUN, source(), verbose=0)
     with pytest.raises(TypeError, match=message):
-        TRAINER.fit(RUN, lambda step: with_none(number)[step], steps_per_epoch=4, verbose=0)
+        _ = TRAINER.fit(RUN, lambda step: with_none(number)[step], steps_per_epoch=4, verbose=0)
     if number:  # a list that begins with a batch
         with pytest.raises(TypeError, match=message):
-            TRAINER.fit(RUN, with_none(number), verbose=0)
+            _ = TRAINER.fit(RUN, with_none(number), verbose=0)
 
 
 def test_numbers_that_are_not_finite_are_errors_in_evaluations_of_sources():
@@ -190,8 +190,8 @@ def test_a_source_that_does_not_end_is_told_once(call, name, monkeypatch):
 
 def test_sources_that_end_are_not_called_endless(monkeypatch):
     monkeypatch.setattr(stream_feed, "_LONG", 0.0)
-    TRAINER.fit(RUN, batches(), verbose=0)  # the length of a list is known
-    TRAINER.fit(RUN, iter(batches()), steps_per_epoch=6, verbose=0)
+    _ = TRAINER.fit(RUN, batches(), verbose=0)  # the length of a list is known
+    _ = TRAINER.fit(RUN, iter(batches()), steps_per_epoch=6, verbose=0)
 
 
 def test_lists_of_numbers_are_arrays():
@@ -224,7 +224,7 @@ def test_steps_read_their_batch_before_they_return():
 
 def test_an_error_of_the_source_names_the_batch():
     with pytest.raises(OSError, match="the disk is gone") as caught:
-        TRAINER.fit(RUN, raising(), verbose=0)
+        _ = TRAINER.fit(RUN, raising(), verbose=0)
     assert caught.value.__notes__ == ["while batch 2 of Trainer.fit was read"]
 
 
@@ -234,9 +234,11 @@ def test_labels_and_ids_out_of_range_are_reported_in_later_batches():
     run = trainer.init(model, KEY)
     ids, labels = np.ones((4, 2), "int32"), np.zeros(4, "int32")
     with pytest.raises(ValueError, match=r"row 3: .*expected ids from 0 to 4, received 7"):
-        trainer.fit(run, [(ids, labels), (ids.copy() + [[0], [0], [0], [6]], labels)], verbose=0)
+        _ = trainer.fit(
+            run, [(ids, labels), (ids.copy() + [[0], [0], [0], [6]], labels)], verbose=0
+        )
     with pytest.raises(ValueError, match="row 1") as caught:
-        trainer.fit(run, [(ids, labels), (ids, labels + np.asarray([0, 6, 0, 0]))], verbose=0)
+        _ = trainer.fit(run, [(ids, labels), (ids, labels + np.asarray([0, 6, 0, 0]))], verbose=0)
     assert caught.value.__notes__ == ["in batch 2 of Trainer.fit"]
 
 
@@ -261,7 +263,7 @@ def test_a_step_that_is_not_finite_is_not_applied(limit, monkeypatch):
     assert int(run.step) == 5
     assert np.isfinite(history.history["loss"][0])
     with pytest.raises(fk.training.NonFiniteError, match=r"epoch 1, batch 3.*8 rows") as caught:
-        TRAINER.fit(RUN, poisoned(), verbose=0)
+        _ = TRAINER.fit(RUN, poisoned(), verbose=0)
     before, _ = TRAINER.fit(RUN, poisoned()[:2], verbose=0)
     np.testing.assert_array_equal(caught.value.batch[0], poisoned()[2][0])
     if limit > 16:
@@ -279,7 +281,7 @@ def test_gradients_that_are_not_finite_are_found_where_the_loss_is():
     rows = X[:16].copy()
     rows[9] = 0
     with pytest.raises(fk.training.NonFiniteError, match="batch 2") as caught:
-        TRAINER.fit(run, rows, Y[:16], 8, shuffle=False, verbose=0)
+        _ = TRAINER.fit(run, rows, Y[:16], 8, shuffle=False, verbose=0)
     assert np.isfinite(caught.value.run.model.layers["dense"].kernel).all()
 
 
@@ -313,6 +315,6 @@ def test_a_grain_loader_resumes_at_its_position(tmp_path):
     power = fk.callbacks.LambdaCallback(on_batch_end=cut)
     options = {"epochs": 2, "verbose": 0, "checkpoint": plan, "steps_per_execution": 1}
     with pytest.raises(OSError, match="power cut"):
-        TRAINER.fit(RUN, made(), callbacks=[power], **options)
+        _ = TRAINER.fit(RUN, made(), callbacks=[power], **options)
     run, _ = TRAINER.fit(RUN, made(), **options)
     chex.assert_trees_all_equal(run.model, expected.model)

@@ -127,6 +127,6 @@ def test_each_output_has_a_warning_of_its_own():
     outputs = [layers.Dense(1, name="score")(inputs), layers.Dense(3, name="kind")(inputs)]
     trainer = fk.Trainer("sgd", ["bce", "categorical_crossentropy"])
     with pytest.warns(UserWarning, match="Trainer.init") as caught:
-        trainer.init(fk.Model(inputs, outputs), jax.random.key(0))
+        _ = trainer.init(fk.Model(inputs, outputs), jax.random.key(0))
     assert ["'score'" in str(w.message) for w in caught] == [True, False]
     assert ["'kind'" in str(w.message) for w in caught] == [False, True]

@@ -181,9 +181,9 @@ def test_a_callback_may_return_another_run():
     run, _ = TRAINER.fit(RUN, X, Y, epochs=4, batch_size=90, verbose=0, callbacks=Keep())
     assert run is RUN
     with pytest.raises(TypeError, match=r"Wrong\.on_epoch_end: expected None, a TrainState"):
-        TRAINER.fit(RUN, X, Y, batch_size=90, verbose=0, callbacks=[Wrong()])
+        _ = TRAINER.fit(RUN, X, Y, batch_size=90, verbose=0, callbacks=[Wrong()])
     with pytest.raises(TypeError, match=r"Write Wrong\(\)"):
-        TRAINER.fit(RUN, X, Y, verbose=0, callbacks=[Wrong])
+        _ = TRAINER.fit(RUN, X, Y, verbose=0, callbacks=[Wrong])
 
 
 def _keras_pair():

@@ -207,7 +207,7 @@ def test_before_the_first_step_exceptions_carry_the_original_run(tmp_path):
         fit([at("on_epoch_begin", 1, throw(OSError))], checkpoint=tmp_path)
     assert caught.value.run is RUN
     with pytest.raises(TypeError, match="TrainState") as caught:
-        TRAINER.fit(RUN.model, X, Y)
+        _ = TRAINER.fit(RUN.model, X, Y)
     assert not hasattr(caught.value, "run")
 
 
@@ -501,7 +501,7 @@ def test_a_step_that_is_not_finite_is_saved_before_its_batch(tmp_path, memory, g
         whole, logs = skipping.fit(RUN, poisoned(), verbose=0, **options)
     for _ in range(2):  # the same call begins with the same batch
         with pytest.raises(fk.training.NonFiniteError, match="batch 4") as caught:
-            TRAINER.fit(RUN, poisoned(), verbose=0, checkpoint=tmp_path, **options)
+            _ = TRAINER.fit(RUN, poisoned(), verbose=0, checkpoint=tmp_path, **options)
         run = caught.value.run
         assert (int(run.step), list(run.position)) == (3, [0, 3])
         assert_same_run(run, expected)
@@ -551,7 +551,7 @@ def test_an_error_inside_a_compiled_step_leaves_a_usable_run(memory, monkeypatch
     run = trainer.init(fk.Sequential([fk.Input((4,)), layers.Dense(1)]), jax.random.key(0))
     data = [(x, y[:, None].astype("float32")) for x, y in batches()]
     with pytest.raises(Exception, match="host's part failed") as caught:
-        trainer.fit(run, data, epochs=2, verbose=0, steps_per_execution=1)
+        _ = trainer.fit(run, data, epochs=2, verbose=0, steps_per_execution=1)
     run = run_of(caught.value)
     assert 0 <= int(run.step) <= 4
     calls[:] = [0] * 9
@@ -662,7 +662,7 @@ def test_a_warning_that_is_an_error_carries_the_run():
     with pytest.raises(
         UserWarning, match="were skipped"
     ) as caught:  # the suite turns them into errors
-        skipping.fit(RUN, poisoned(), epochs=2, verbose=0)
+        _ = skipping.fit(RUN, poisoned(), epochs=2, verbose=0)
     assert list(caught.value.run.position) == [0, 6]
 
 
@@ -737,5 +737,5 @@ def test_exceptions_of_sources_may_reject_attributes():
             raise kind()
 
         with pytest.raises(kind) as caught:
-            TRAINER.fit(RUN, source(), verbose=0)
+            _ = TRAINER.fit(RUN, source(), verbose=0)
         assert "while batch 2 of Trainer.fit was read" in caught.value.__notes__

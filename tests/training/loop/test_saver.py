@@ -160,7 +160,7 @@ def test_sources_of_batches_resume_too(tmp_path, source, steps):
     plan = fk.Checkpoint(str(tmp_path), every=2)
     for step in (4, 8):
         with pytest.raises(OSError, match="power cut"):
-            TRAINER.fit(RUN, source(), checkpoint=plan, callbacks=[StopAt(step)], **options)
+            _ = TRAINER.fit(RUN, source(), checkpoint=plan, callbacks=[StopAt(step)], **options)
     run, history = TRAINER.fit(RUN, source(), checkpoint=plan, **options)
     chex.assert_trees_all_equal(run.model, expected.model)
     assert history.history == logs.history
@@ -182,7 +182,7 @@ def test_another_training_in_the_folder_is_reported(tmp_path, change, message):
     run = trainer.init(change.get("model", noisy)(), KEY)
     x, y = change.get("rows", lambda: (X, Y))()
     with pytest.raises(fk.CheckpointError, match=message):
-        trainer.fit(run, x, y, 8, validation_split=0.2, verbose=0, checkpoint=tmp_path)
+        _ = trainer.fit(run, x, y, 8, validation_split=0.2, verbose=0, checkpoint=tmp_path)
 
 
 def test_a_damaged_save_is_skipped(tmp_path):

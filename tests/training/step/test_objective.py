@@ -243,7 +243,7 @@ def test_metrics_of_training_and_evaluation_may_differ():
     assert list(history.history) == ["loss", "fit", "val_loss", "val_held"]
     assert set(trainer.evaluate(new, X, Y, verbose=0)) == {"loss", "held"}
     with pytest.raises(ValueError, match="val_fit"):
-        trainer.fit(
+        _ = trainer.fit(
             RUN, X, Y, verbose=0, callbacks=[fk.callbacks.EarlyStopping("val_fit", mode="min")]
         )
 
@@ -260,7 +260,7 @@ def test_a_batch_has_the_structure_of_the_data():
 
     def batch_of(*data, **options):
         seen.clear()
-        trainer.fit(RUN, *data, verbose=0, batch_size=5, **options)
+        _ = trainer.fit(RUN, *data, verbose=0, batch_size=5, **options)
         return seen[0]
 
     one = (5, 3)
@@ -282,7 +282,7 @@ def test_frozen_weights_nonfinite_steps_and_find_nan():
 
     trainer = fk.Trainer("adam", objective=objective)
     with pytest.raises(fk.training.NonFiniteError) as error:
-        trainer.fit(RUN, X, verbose=0)
+        _ = trainer.fit(RUN, X, verbose=0)
     finding = fk.find_nan(error.value.run, error.value.batch, trainer)
     assert (
         finding.phase == "loss" and "'objective'" in finding.where and "logarithm" in str(finding)
@@ -352,7 +352,7 @@ ANSWERS = [
 def test_an_invalid_output_is_reported_before_the_first_step(objective, kind, message):
     trainer = fk.Trainer("adam", objective=objective)
     with pytest.raises(kind, match=message):
-        trainer.fit(RUN, X, Y, verbose=0)
+        _ = trainer.fit(RUN, X, Y, verbose=0)
 
 
 def test_changed_dtypes_of_the_state_are_shown():

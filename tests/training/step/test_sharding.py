@@ -89,11 +89,11 @@ def test_batches_that_do_not_divide_are_reported():
     many = sharded("data")
     run = many.init(model(), KEY)
     with pytest.raises(ValueError, match="received 30 rows. Use a batch size of 32"):
-        many.fit(run, X, Y, 30, verbose=0)
+        _ = many.fit(run, X, Y, 30, verbose=0)
     with pytest.raises(ValueError, match="received 10 rows. Use a batch size of 16"):
         many.step(run, (X[:10], Y[:10]))
     with pytest.raises(ValueError, match="received 25 rows"):
-        many.fit(run, [(X[:25], Y[:25])], verbose=0)
+        _ = many.fit(run, [(X[:25], Y[:25])], verbose=0)
 
 
 def mesh(**options):

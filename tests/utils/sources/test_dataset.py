@@ -85,7 +85,7 @@ def test_a_killed_training_resumes_bit_for_bit(tmp_path, steps):
     )
     for step in (2, 6, 9):  # in the middle and at the end of an epoch
         with pytest.raises(OSError, match="power cut"):
-            TRAINER.fit(
+            _ = TRAINER.fit(
                 RUN,
                 _data(),
                 validation_data=_data(shuffle=False),
@@ -112,7 +112,7 @@ def test_fit_requests_a_pass_for_each_epoch():
             first_steps.append(step)
             return super().pass_at(step)
 
-    TRAINER.fit(RUN, Spy(44, _rows, 8, True), epochs=3, verbose=0)
+    _ = TRAINER.fit(RUN, Spy(44, _rows, 8, True), epochs=3, verbose=0)
     assert first_steps == [0, 6, 12]
 
 
@@ -137,7 +137,7 @@ def test_an_exception_while_reading_reaches_the_caller():
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        TRAINER.fit(RUN, fk.utils.Dataset(8, read), verbose=0)
+        _ = TRAINER.fit(RUN, fk.utils.Dataset(8, read), verbose=0)
 
 
 @pytest.mark.parametrize(

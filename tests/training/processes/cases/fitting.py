@@ -236,7 +236,7 @@ def mistakes(rank):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(2):  # only the first calls of a source are compared
-                train.fit(run, lambda step: (x[:SIZE], y[:SIZE]), steps_per_epoch=2, verbose=0)
+                _ = train.fit(run, lambda step: (x[:SIZE], y[:SIZE]), steps_per_epoch=2, verbose=0)
         return [str(warning.message) for warning in caught]
 
     # the processes split the weights only: both have all rows
