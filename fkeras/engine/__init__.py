@@ -28,6 +28,7 @@ from fkeras.engine.models.partition import (
     partition,
     replace_weights,
     trainable_weights,
+    unbuilt,
 )
 from fkeras.engine.models.sequential import Sequential
 from fkeras.engine.network.draw import to_dot, to_mermaid
@@ -95,6 +96,7 @@ __all__ = (
     "to_dot",
     "to_mermaid",
     "trainable_weights",
+    "unbuilt",
     "weight",
 )
 

@@ -44,7 +44,7 @@ class StochasticDepth(fk.Layer):
     drop_path_rate: fk.Real = fk.option(convert=fk.probability)
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=None)
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=None)
 
     def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         if not context.training or self.drop_path_rate == 0:
@@ -120,5 +120,5 @@ class CustomScaleLayer(fk.Layer):
     keras_module: ClassVar[str] = "keras.src.applications.inception_resnet_v2"
 
     def call(self, *inputs: fk.Tree) -> jax.Array:
-        x, branch = check_list(self.where, inputs, 2)
+        x, branch = check_list(self._where, inputs, 2)
         return x + branch * self.scale

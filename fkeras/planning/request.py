@@ -143,9 +143,9 @@ def _run(model: Any, trainer: Trainer, batch: Any) -> TrainState:
         )
     if getattr(model, "graph", None) is None:
         raise FKerasError(
-            f"plan: {model.where} has unknown inputs, so no shapes. Start the model with fk.Input, "
+            f"plan: {model._where} has unknown inputs, so no shapes. Start the model with fk.Input, "
             "or build it first.",
-            layer=model.where,
+            layer=model._where,
         )
     plain = without_mesh(trainer)
     key = jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), "uint32"))

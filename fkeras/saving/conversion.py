@@ -54,7 +54,7 @@ def from_keras(
     """
     if isinstance(keras_model, Layer):
         raise TypeError(
-            f"from_keras: expected a Keras model, received {keras_model.where}, which belongs to "
+            f"from_keras: expected a Keras model, received {keras_model._where}, which belongs to "
             "fkeras already. fk.to_keras(model, state) converts it to a Keras model."
         )
     # every Keras model has `save`, and no other object of Keras has

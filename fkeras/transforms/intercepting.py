@@ -48,9 +48,9 @@ class Intercepted(Layer):
 
     # masks and casts are the business of the layer inside, which `around` calls with all checks
     supports_masking: ClassVar[bool] = True
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
     # `around` may hold layers too, in a closure or as a bound method
-    child_fields: ClassVar[tuple[str, ...] | None] = ("layer",)
+    _child_fields: ClassVar[tuple[str, ...] | None] = ("layer",)
 
     @property
     def built(self) -> bool:
@@ -61,8 +61,8 @@ class Intercepted(Layer):
         return self.layer.stateful
 
     @property
-    def where(self) -> str:
-        return self.layer.where
+    def _where(self) -> str:
+        return self.layer._where
 
     def _checked_forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
         return self.around(self.path, self.layer, context, inputs, options)

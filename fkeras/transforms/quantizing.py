@@ -58,7 +58,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
     def quantize_layer(path: str, layer: Layer) -> Layer | None:
         if isinstance(layer, Quantized):
             raise ValueError(
-                f"quantize: {path or layer.where!r} is quantized already, "
+                f"quantize: {path or layer._where!r} is quantized already, "
                 f"{layer.quantization.policy_mode!r}. Convert the layer to floats first: fk.dequantize("
                 f"model, {path or '*'!r}); or select other layers by `pattern`."
             )
@@ -75,7 +75,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
     quantized = _replace_selected(model, quantize_layer, pattern, paths, config)
     if not paths:
         raise ValueError(
-            f"{model.where}: quantize found no layer for {config.mode!r} (pattern {pattern!r}). It "
+            f"{model._where}: quantize found no layer for {config.mode!r} (pattern {pattern!r}). It "
             "quantizes Dense, EinsumDense, the projections of attention and, except for "
             "'float8', embeddings."
         )

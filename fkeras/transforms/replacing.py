@@ -29,7 +29,7 @@ def require_match(model: Layer, pattern: Pattern) -> None:
     if not any(matches(path, layer) for path, layer in sublayers(model) if path):
         pattern_text = pattern if isinstance(pattern, str) else str(pattern)
         raise ValueError(
-            f"{model.where}: no layer matches {pattern_text!r}.{suggest(pattern_text.strip('*'), paths)} Its "
+            f"{model._where}: no layer matches {pattern_text!r}.{suggest(pattern_text.strip('*'), paths)} Its "
             f"layers are: {', '.join(paths[:12])}{', ...' if len(paths) > 12 else ''}."
         )
 

@@ -54,7 +54,7 @@ def rename(
         unknown = next((n for n in names if n not in model.layers), None)
         if unknown is not None:
             raise ValueError(
-                f"{model.where}: there is no layer {unknown!r} to rename."
+                f"{model._where}: there is no layer {unknown!r} to rename."
                 f"{suggest(unknown, model.layers)} Existing layers are: {', '.join(model.layers)}."
             )
     new_name = names if callable(names) else lambda name: str((names or {}).get(name, name))
@@ -89,7 +89,7 @@ def inline(model: Network, name: str) -> Model:
     nested = model.get_layer(name)
     if not isinstance(nested, Network):
         raise TypeError(
-            f"{model.where}: inline expected the name of a network, received {nested.where}, which "
+            f"{model._where}: inline expected the name of a network, received {nested._where}, which "
             "has no graph. Pass the name of a fk.Model or fk.Sequential among the layers."
         )
     # inputs of the nested network disappear: the tensors of the outer graph take their place
@@ -133,14 +133,14 @@ def split_host(model: Network) -> tuple[Model, Model]:
         >>> device(host(["one two", "two"])).shape
         (2, 2, 3)
     """
-    if isinstance(model, Network) and model.makes_strings:
+    if isinstance(model, Network) and model._makes_strings:
         raise FKerasError(
-            f"{model.where}: returns strings, which are computed on the host after the device part. "
+            f"{model._where}: returns strings, which are computed on the host after the device part. "
             "Leave the strings out: fk.Model(model.inputs, model.tensor(name_of_a_layer)).",
-            layer=model.where,
+            layer=model._where,
         )
-    if not isinstance(model, Network) or not model.reads_strings:
-        where = model.where if isinstance(model, Layer) else type(model).__name__
+    if not isinstance(model, Network) or not model._reads_strings:
+        where = model._where if isinstance(model, Layer) else type(model).__name__
         raise FKerasError(
             f"{where}: split_host expected a model with a string input, received a model without "
             'string inputs. A string input is fk.Input((), dtype="string"); other models need no '
@@ -148,9 +148,9 @@ def split_host(model: Network) -> tuple[Model, Model]:
         )
     if on_host(model):
         raise FKerasError(
-            f"{model.where}: computes on the host only, so the device part would be empty. Call the "
+            f"{model._where}: computes on the host only, so the device part would be empty. Call the "
             "model on the data.",
-            layer=model.where,
+            layer=model._where,
         )
     host, device = split(model, lambda x, y, name: Model(x, y, name=name))
     return host, device.replace(trainable=model.trainable)
@@ -160,9 +160,9 @@ def _rerecord(model: Network, layers: Mapping[str, Layer], inlined: tuple) -> Mo
     graph = model.graph
     if graph is None:
         raise FKerasError(
-            f"{model.where}: has no graph to rewrite, since its input shapes are not known. Start the "
+            f"{model._where}: has no graph to rewrite, since its input shapes are not known. Start the "
             "list of layers with fk.Input, or build the model.",
-            layer=model.where,
+            layer=model._where,
         )
     tensors = [symbolic(cast(InputLayer, layers[name])) for name in graph.input_names]
     slots = new_slots(graph, tensors)
@@ -189,9 +189,9 @@ def _replay(
             return record(layer, args, options, call_training, call.mask_rule)
         if options:
             raise FKerasError(
-                f"{layer.where}: is called with {', '.join(options)}, which its layers would "
+                f"{layer._where}: is called with {', '.join(options)}, which its layers would "
                 "not receive. Keep the network nested.",
-                layer=layer.where,
+                layer=layer._where,
             )
         return _open_call(layer, inlined[call.layer], args, call_training)
 
@@ -207,8 +207,8 @@ def _open_call(
         # the opened calls would receive the tensor without the network's cast
         if tensor.dtype != graph.specs[slot].dtype:
             raise FKerasError(
-                f"{network.where}: expects {graph.specs[slot].dtype} and casts its input of "
+                f"{network._where}: expects {graph.specs[slot].dtype} and casts its input of "
                 f"{tensor.dtype}. Keep the network nested, or cast before the network.",
-                layer=network.where,
+                layer=network._where,
             )
     return _replay(graph, layers, new_slots(graph, tensors), {}, training)

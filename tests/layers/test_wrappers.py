@@ -39,7 +39,7 @@ def test_inference_uses_the_undivided_kernel_unless_always_is_set():
     layer = layers.SpectralNormalization(layers.Dense(3)).build(KEY, x)
     state = layer.init_state(x)
     with keras_rules():
-        reference = keras.layers.deserialize(layers.serialize(layer.unbuilt()))
+        reference = keras.layers.deserialize(layers.serialize(fk.engine.unbuilt(layer)))
         reference.build(x.shape)
         reference.set_weights(layer.get_weights(state))
         theirs = np.asarray(reference(x, training=False))

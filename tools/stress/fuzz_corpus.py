@@ -180,7 +180,7 @@ class Corpus:
         self._add("the weights in a legacy file", data, "m.h5", _loader(model))
 
     def _add_weights(self, model: Any, state: Any, archive: bytes) -> None:
-        load = _loader(model.unbuilt())
+        load = _loader(fk.engine.unbuilt(model))
         self._add("the weights in an archive", archive, "m.keras", load)
         for name in ("m.weights.h5", "m.safetensors", "m.npz"):
             data = self._saved(name, fk.save_weights, model, state)

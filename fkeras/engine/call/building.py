@@ -38,11 +38,11 @@ def takes_specs(hook: Any, kind: str) -> Any:
 
     @functools.wraps(hook)
     def build(self: Layer, key: jax.Array, *specs: Tree) -> Layer:
-        check_key(key, f"{self.where}: build")
+        check_key(key, f"{self._where}: build")
         inputs = tuple(None if s is None else as_specs(s) for s in specs)
         if inputs:  # before weights depend on the inputs
             # the `input_spec` of a built layer depends on its weights, which `build` replaces
-            check_inputs(self.unbuilt() if self.built else self, inputs)
+            check_inputs(self._unbuilt() if self.built else self, inputs)
         try:
             layer = hook(self, key, *inputs)
         except TypeError as error:
@@ -50,7 +50,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
             raise
         if not is_layer(layer):
             raise TypeError(
-                f"{self.where}: build returned {type(layer).__name__}. Return a copy that holds the "
+                f"{self._where}: build returned {type(layer).__name__}. Return a copy that holds the "
                 "weights: `return self.with_weights(key, kernel=shape)`."
             )
         # a layer that needs no weights for its configuration counts as built too
@@ -64,9 +64,9 @@ def _explain_missing_shapes(layer: Layer, call: str, specs: tuple, error: TypeEr
     # other errors are the author's
     if not specs and "positional argument" in str(error):
         raise FKerasError(
-            f"{layer.where}: {call.partition('(')[0]} needs the shape of every input, received no "
+            f"{layer._where}: {call.partition('(')[0]} needs the shape of every input, received no "
             f"shape. Write `layer.{call}`: a shape, spec or array for each input.",
-            layer=layer.where,
+            layer=layer._where,
         ) from None
 
 

@@ -40,10 +40,10 @@ def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> 
     """
     if not layer.built:
         raise FKerasError(
-            f"{layer.where}: has no weights yet, and was called on arrays. Build it first: "
+            f"{layer._where}: has no weights yet, and was called on arrays. Build it first: "
             f"`layer = layer.build(jax.random.key(0), x)`. To compose layers inside a layer, "
             "subclass fk.Model: its `call` receives symbolic tensors.",
-            layer=layer.where,
+            layer=layer._where,
         )
     check_inputs(layer, inputs)
     attached, keeps_mask = context.attached, True
@@ -54,7 +54,7 @@ def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> 
     if context.state == {} and layer.stateful:
         _require_state(layer, inputs)
     policy = layer.policy
-    if layer.autocast:
+    if layer._autocast:
         uncast = inputs
         inputs, options = cast_floats((inputs, options), policy.compute_dtype)
         if attached is not None:
@@ -73,7 +73,7 @@ def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> 
             raise
     if not isinstance(out, Output):
         raise TypeError(
-            f"{layer.where}: forward returned {type(out).__name__}. Return fk.Output(value), or "
+            f"{layer._where}: forward returned {type(out).__name__}. Return fk.Output(value), or "
             "write `call` for a layer that only computes a value."
         )
     if out.updates and out.updates.keys() != context.state.keys():
@@ -101,10 +101,10 @@ def _incomplete_updates(
         *([f"with {', '.join(map(repr, unknown))}, which the state lacks"] if unknown else ()),
     ]
     return FKerasError(
-        f"{layer.where}: expected the complete new state in `updates`, received updates "
+        f"{layer._where}: expected the complete new state in `updates`, received updates "
         f"{' and '.join(difference)}. Return the entries of init_state, changed or not: "
         "fk.Output(value, updates={**context.state, ...}).",
-        layer=layer.where,
+        layer=layer._where,
     )
 
 
@@ -119,7 +119,7 @@ def cast_own_weights(layer: SomeLayer, dtype: str) -> SomeLayer:
     """The layer with its own weights in `dtype`, except weights with a declared dtype."""
     skeleton, leaves = skeleton_of(layer), leaves_of(layer)
     own_weights = [
-        w if w is None or name in layer.weight_roles.fixed_dtype else jnp.asarray(w, dtype)
+        w if w is None or name in layer._weight_roles.fixed_dtype else jnp.asarray(w, dtype)
         for name, w in zip(skeleton.weights, leaves, strict=False)
     ]
     return skeleton.join((*own_weights, *leaves[skeleton.own :]))
@@ -130,10 +130,10 @@ def _require_state(layer: Layer, inputs: tuple) -> None:
     if not expected:
         return
     raise FKerasError(
-        f"{layer.where}: has state and was called without it. It needs state="
+        f"{layer._where}: has state and was called without it. It needs state="
         f"{describe_state(expected)}. Make it with `state = layer.init_state(x)` (a model: "
         "`model.init_state()`), pass state=state, and continue with `state | out.updates`.",
-        layer=layer.where,
+        layer=layer._where,
     )
 
 
@@ -144,10 +144,10 @@ def _check_state_keys(layer: Layer, context: Context, inputs: tuple) -> None:
     expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
     if jax.tree.structure(expected) != jax.tree.structure(dict(context.state)):
         raise FKerasError(
-            f"{layer.where}: expected the state {describe_state(expected)}, received "
+            f"{layer._where}: expected the state {describe_state(expected)}, received "
             f"{describe_state(context.state)}. Pass the state from init_state, or a later "
             "`state | out.updates`.",
-            layer=layer.where,
+            layer=layer._where,
         ) from None
 
 
@@ -157,10 +157,10 @@ def _check_optional(layer: Layer, inputs: tuple, error: Exception) -> None:
     # None is a valid argument of operations, such as a missing bound of a slice
     if missing and not hasattr(layer, "op") and not isinstance(error, FKerasError):
         raise FKerasError(
-            f"{layer.where}: expected an array for each of its inputs, received None, and the layer "
+            f"{layer._where}: expected an array for each of its inputs, received None, and the layer "
             "cannot compute without the value. Pass an array for the optional input, or connect the "
             "input to an argument that may be None, such as attention_mask.",
-            layer=layer.where,
+            layer=layer._where,
         ) from error
 
 
@@ -217,7 +217,7 @@ def _is_concrete(value: object) -> bool:
 def _holds_arrays(layer: Layer) -> bool:
     leaves = [leaf for leaf in leaves_of(layer) if leaf is not None]
     concrete = all(is_array(leaf) and not isinstance(leaf, Tracer) for leaf in leaves)
-    return concrete and layer.built and not layer.reads_strings and not layer.makes_strings
+    return concrete and layer.built and not layer._reads_strings and not layer._makes_strings
 
 
 def apply(
@@ -299,7 +299,7 @@ def _compiled_value(training: bool, layer: Layer, *inputs: Tree) -> tuple[Any, A
 def lost_updates(layer: Layer, updates: Mapping[str, Any]) -> ValueError:
     """The error of a call that returns a value alone although the state changed."""
     return ValueError(
-        f"{layer.where}: this call changes state ({describe_state(updates)}), and the layer's value "
+        f"{layer._where}: this call changes state ({describe_state(updates)}), and the layer's value "
         "alone would lose it. Write `out = layer.apply(x, state=state, training=..., key=key)`; "
         "`out.value` is the value, `state | out.updates` the next state."
     )
@@ -314,9 +314,9 @@ def _apply(
     mask: Tree,
     options: dict,
 ) -> Output:
-    if mask is not None and not layer.masks_inputs(mask):
+    if mask is not None and not layer._masks_inputs(mask):
         options, mask = {**options, "mask": mask}, None
-    context = Context(state=state, training=training, key=key, mask=mask, where=layer.where)
+    context = Context(state=state, training=training, key=key, mask=mask, where=layer._where)
     out = run(layer, context, *inputs, **options)
     regularization = weight_losses(layer)
     if regularization:
@@ -329,10 +329,10 @@ def _as_arrays(layer: Layer, tree: Tree) -> Tree:
 
     def convert(value: object) -> Leaf:
         if is_array(value) or is_array_like(value):
-            return as_array(value, layer.where, complex_numbers=True)
-        check_not_keras(value, layer.where)
+            return as_array(value, layer._where, complex_numbers=True)
+        check_not_keras(value, layer._where)
         raise TypeError(
-            f"{layer.where}: expected arrays or symbolic tensors, received "
+            f"{layer._where}: expected arrays or symbolic tensors, received "
             f"{type(value).__name__}. Convert it: jnp.asarray(x). Pass options of the call by name."
         )
 
@@ -343,7 +343,7 @@ def _as_options(layer: Layer, tree: Tree) -> Tree:
     """Options or masks with arrays that JAX accepts; other values stay unchanged."""
 
     def convert(value: object) -> Leaf:
-        return as_array(value, layer.where) if is_array_like(value) else value
+        return as_array(value, layer._where) if is_array_like(value) else value
 
     return jax.tree.map(convert, tree)
 
@@ -353,13 +353,13 @@ def _check_call(
 ) -> None:
     if state is not None and not isinstance(state, Mapping):
         raise TypeError(
-            f"{layer.where}: expected state as a dictionary, received {type(state).__name__}. "
+            f"{layer._where}: expected state as a dictionary, received {type(state).__name__}. "
             "Pass the state from init_state: `layer.apply(x, state=state)`."
         )
     if not isinstance(training, bool):
         raise TypeError(
-            f"{layer.where}: expected training=True or False, received "
+            f"{layer._where}: expected training=True or False, received "
             f"{type(training).__name__}. The mode selects the program, so it cannot be an array."
         )
     if key is not None:
-        check_key(key, f"{layer.where}: the call")
+        check_key(key, f"{layer._where}: the call")

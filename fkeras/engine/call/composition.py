@@ -62,7 +62,7 @@ def tensor_class(layer: Layer, inputs: tuple, options: dict[str, Any]) -> type |
 
 def _is_constant_function(layer: Layer) -> bool:
     """Whether a call on constants is a constant: the layer has no weights, state or randomness."""
-    if layer.reads_strings or layer.makes_strings:
+    if layer._reads_strings or layer._makes_strings:
         return True
     # `built` comes last: a network asks all of its layers
     if leaves_of(layer) or skeleton_of(layer).children or not layer.built:

@@ -41,11 +41,11 @@ def probe(
     Raises:
         FKerasError: for strings at a layer that reads no strings.
     """
-    if any(spec.dtype == STRING for spec in specs) and not layer.reads_strings:
+    if any(spec.dtype == STRING for spec in specs) and not layer._reads_strings:
         raise FKerasError(
-            f"{layer.where}: expected numbers, received strings. Convert them with "
+            f"{layer._where}: expected numbers, received strings. Convert them with "
             "TextVectorization, StringLookup, Hashing or HashedCrossing.",
-            layer=layer.where,
+            layer=layer._where,
         )
     if getattr(layer, "graph", None) is not None:
         return [_output_specs(cast("Network", layer), structure.fill(args, specs))] * 2
@@ -103,7 +103,7 @@ def infer(
         masks: spec of each input's mask, or None.
     """
     try:
-        if layer.makes_strings or any(spec.dtype == STRING for spec in specs):
+        if layer._makes_strings or any(spec.dtype == STRING for spec in specs):
             low, high = probe(layer, call.args, specs, _PROBES)
             return _describe(call, (low, (), 0), (high, (), 0), specs)
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
@@ -120,7 +120,7 @@ def infer(
     except Exception as error:
         names = [str(s) for s in specs]
         shapes = structure.draw(call.args, lambda i: names[i])
-        add_note(error, f"while {layer.where} was called on symbolic inputs {shapes[1:-1]}")
+        add_note(error, f"while {layer._where} was called on symbolic inputs {shapes[1:-1]}")
         raise
 
 
@@ -191,7 +191,7 @@ def run_call(
         # only a training call shows updates, and most losses
         training=True if call.training is None else call.training,
         key=key,
-        where=layer.where,
+        where=layer._where,
     )
     if call.mask_rule == KERAS:
         context.attached = AttachedMasks(tensors, masks)
@@ -229,7 +229,7 @@ def _checked_size(layer: Layer, program: Any) -> int:
     size, shape = largest_array(program)
     if size >= 2**63:
         raise FKerasError(
-            f"{layer.where}: expected arrays of less than 2**63 bytes, received a call that "
+            f"{layer._where}: expected arrays of less than 2**63 bytes, received a call that "
             f"computes an array of shape {format_shape(shape)}. Reduce the layer's sizes."
         )
     return size

@@ -104,7 +104,7 @@ def check_inputs(layer: Layer, inputs: tuple, call: int | None = None) -> None:
         return
     leaves = jax.tree.leaves(inputs[0] if len(inputs) == 1 else inputs)
     specs = tuple(input_spec) if isinstance(input_spec, tuple | list) else (input_spec,)
-    where = layer.where if call is None else f"{layer.where}, call {call}"
+    where = layer._where if call is None else f"{layer._where}, call {call}"
     if len(specs) != len(leaves):
         received = ", ".join(str(as_spec(leaf)) for leaf in leaves)
         raise InputSpecError(

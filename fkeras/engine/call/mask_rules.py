@@ -197,7 +197,7 @@ def with_output_masks(layer: Layer, out: Any) -> Output:
     try:
         masks = mask_leaves(template, out.mask)
     except FKerasError as error:
-        raise FKerasError(f"{layer.where}: {error}", layer=layer.where) from None
+        raise FKerasError(f"{layer._where}: {error}", layer=layer._where) from None
     if all(mask is None for mask in masks):
         return dataclasses.replace(out, mask=None)
     return dataclasses.replace(out, mask=structure.fill(template, masks))
@@ -208,7 +208,7 @@ def take_mask(layer: Layer, options: dict[str, Any]) -> tuple[bool, Any]:
 
     An argument `mask` with another meaning, such as that of `dot_product_attention`, stays an option.
     """
-    if "mask" in options and layer.masks_inputs(options["mask"]):
+    if "mask" in options and layer._masks_inputs(options["mask"]):
         return True, options.pop("mask")
     return False, None
 
@@ -217,10 +217,10 @@ def check_support(layer: Layer, mask: Tree) -> None:
     """Raises FKerasError for a mask that reaches a layer without mask support."""
     if mask is not None and not layer.supports_masking:
         raise FKerasError(
-            f"{layer.where}: received a mask, and this layer has no mask support. If its result "
+            f"{layer._where}: received a mask, and this layer has no mask support. If its result "
             "may depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if "
             "your layer treats every step alike, declare supports_masking = True.",
-            layer=layer.where,
+            layer=layer._where,
         )
 
 
@@ -228,4 +228,4 @@ def loses(layer: Layer, mask: Tree) -> bool:
     """Whether Keras drops this mask, or tree of masks, before it calls the layer."""
     if mask is None:
         return False
-    return layer.loses_masks(jax.tree.leaves(mask, is_leaf=lambda m: m is None))
+    return layer._loses_masks(jax.tree.leaves(mask, is_leaf=lambda m: m is None))

@@ -42,9 +42,9 @@ def match_inputs(network: Network, arguments: tuple, noun: str = "inputs") -> li
     is_list = len(arguments) == 1 and isinstance(tree, list | tuple)
     received = f"a {type(tree).__name__} of {count}" if is_list else count
     raise FKerasError(
-        f"{network.where}: expected {len(names)} {noun} as {expected}, received {received}. Pass "
+        f"{network._where}: expected {len(names)} {noun} as {expected}, received {received}. Pass "
         "them in that structure.",
-        layer=network.where,
+        layer=network._where,
     )
 
 
@@ -70,10 +70,10 @@ def _raise_keys(network: Network, names: Sequence[Any], tree: Mapping, noun: str
     unknown_keys = [k for k in tree if k not in names]
     hint = suggest(str(unknown_keys[0]), map(str, names)) if unknown_keys else ""
     raise FKerasError(
-        f"{network.where}: expected {noun} by the names {', '.join(map(str, names))}; "
+        f"{network._where}: expected {noun} by the names {', '.join(map(str, names))}; "
         f"missing: {', '.join(map(str, missing_keys)) or 'none'}; unknown: "
         f"{', '.join(map(str, unknown_keys)) or 'none'}.{hint} Pass a dictionary with these names.",
-        layer=network.where,
+        layer=network._where,
     )
 
 
@@ -96,9 +96,9 @@ def match_masks(network: Network, mask: Tree) -> list[Any]:
             masks = list(mask)
     if masks is None:
         raise FKerasError(
-            f"{network.where}: expected a mask (or None) for each of {count} inputs, received "
+            f"{network._where}: expected a mask (or None) for each of {count} inputs, received "
             f"{type(mask).__name__}. Pass them in the structure of the inputs.",
-            layer=network.where,
+            layer=network._where,
         )
     return masks
 
@@ -113,20 +113,20 @@ def check_input(network: Network, slot: int, value: Tree) -> jax.Array | None:
     """
     spec = network.graph.specs[slot]
     name = network.graph.coords[slot].layer
-    location = f"{network.where}, input {name!r}"
+    location = f"{network._where}, input {name!r}"
     if value is None:
         if getattr(network.layers[name], "optional", False):
             return None
         raise FKerasError(
             f"{location}: expected an array of shape {spec}, received None. Pass an array, or declare "
             "the input with fk.Input(..., optional=True).",
-            layer=network.where,
+            layer=network._where,
         )
     if spec.dtype == STRING:
         raise FKerasError(
             f"{location}: strings exist on the host only, and this call is part of a compiled program. "
             "Split the model, `host, model = fk.split_host(model)`, and map the data: host(texts).",
-            layer=network.where,
+            layer=network._where,
         )
     received = as_spec(value)
     check_shape(network, slot, received)
@@ -135,13 +135,13 @@ def check_input(network: Network, slot: int, value: Tree) -> jax.Array | None:
         raise FKerasError(
             f"{location}: expected {spec.dtype}, received {received.dtype}, and fractions would be "
             f"cut off. To cut them off, write x.astype({spec.dtype!r}).",
-            layer=network.where,
+            layer=network._where,
         )
     if jnp.issubdtype(received.dtype, jnp.complexfloating):
         raise FKerasError(
             f"{location}: expected {spec.dtype}, received {received.dtype}, and the imaginary parts would "
             "be lost. Pass the parts as real numbers: np.stack([x.real, x.imag], axis=-1).",
-            layer=network.where,
+            layer=network._where,
         )
     if receives_floats and jnp.issubdtype(spec.dtype, jnp.floating):
         return cast_floats(value, spec.dtype)
@@ -185,14 +185,14 @@ def check_ranges(network: Network, x: Tree, where: str) -> None:
             f"{where}{row}: input {graph.coords[slot].layer!r} expected {dtype}, integers from "
             f"{limits.min} to {limits.max}, received {numbers[index].item()} at {list(index)}. Map "
             "the numbers into the range, or give the input a wider dtype.",
-            layer=network.where,
+            layer=network._where,
         )
 
 
 def check_shape(network: Network, slot: int, received: Spec) -> None:
     """Checks an input against the shape in the graph; raises FKerasError for another shape."""
     spec = network.graph.specs[slot]
-    location = f"{network.where}, input {network.graph.coords[slot].layer!r}"
+    location = f"{network._where}, input {network.graph.coords[slot].layer!r}"
     matches = len(spec.dims) == len(received.dims) and all(
         not isinstance(a, int) or not isinstance(b, int) or a == b
         for a, b in zip(spec.dims, received.dims, strict=True)
@@ -205,5 +205,6 @@ def check_shape(network: Network, slot: int, received: Spec) -> None:
             if spec.dims[1:] == received.dims:
                 remedy = "The batch axis is missing: pass x[None]."
         raise FKerasError(
-            f"{location}: expected shape {spec}, received {received}. {remedy}", layer=network.where
+            f"{location}: expected shape {spec}, received {received}. {remedy}",
+            layer=network._where,
         )

@@ -250,9 +250,9 @@ def record(
             return Ref(len(tensors) - 1)
         if isinstance(value, Tracer):
             raise FKerasError(
-                f"{layer.where}: expected symbolic tensors and constants, received a traced array. "
+                f"{layer._where}: expected symbolic tensors and constants, received a traced array. "
                 "A graph holds no traced values: make the array an fk.Input of the graph.",
-                layer=layer.where,
+                layer=layer._where,
             )
         return ArrayConstant(value) if is_array(value) else freeze_value(value)
 
@@ -261,7 +261,7 @@ def record(
     frozen_options = structure.freeze(options, place)
     specs = tuple(t.spec for t in tensors)
     masks = tuple(t.node.signature.masks[t.index] for t in tensors)
-    resolved = layer.resolve(*structure.fill(template, specs))
+    resolved = layer._resolve(*structure.fill(template, specs))
     recorded = RecordedCall(template, frozen_options, training, mask_rule)
     signature, _ = infer(resolved, recorded, specs, masks)
     node = Node(layer, signature, tuple(tensors), resolved, _user_line())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import types
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
@@ -92,8 +93,7 @@ def make_dataclass(cls: Any) -> None:
     dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
     complete_docstring(cls, [field.name for field in _arguments(cls)])
     if not defines_init:
-        cls.__init__ = _construct
-        cls.__signature__ = _Signature()
+        cls.__init__ = _Constructor(cls)
 
 
 def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
@@ -137,21 +137,34 @@ def _arguments(cls: type) -> list[dataclasses.Field]:
     return sorted(fields, key=lambda field: bool(field.kw_only))
 
 
-class _Signature:
-    """The constructor's signature for `help` and editors, computed at each access.
+class _Constructor:
+    """The `__init__` of a class, with the signature of the fields for `help` and editors.
 
-    A descriptor defers building the signature, which most programs never read.
+    The signature is computed at each access: most programs never read the signatures of most classes.
     """
 
-    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+    __name__ = "__init__"
+
+    def __init__(self, cls: type):
+        self.cls = cls
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return self if instance is None else types.MethodType(_construct, instance)
+
+    def __call__(self, instance: Configurable, *args: Field, **kwargs: Field) -> None:
+        _construct(instance, *args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters = [
+        parameters = [inspect.Parameter("self", kinds[0])]
+        parameters += [
             inspect.Parameter(
                 f.name,
                 kinds[bool(f.kw_only)],
                 default=inspect.Parameter.empty if f.default is dataclasses.MISSING else f.default,
             )
-            for f in _arguments(owner)
+            for f in _arguments(self.cls)
         ]
         return inspect.Signature(parameters)
 
@@ -239,7 +252,7 @@ def from_configuration(
         with within("dtype"):
             config = {**config, "dtype": policy_at(config["dtype"], config.get("name"))}
     # not inherited: a subclass may compute something that the quantized form does not
-    form = cls.__dict__.get("keras_form")
+    form = cls.__dict__.get("_keras_form")
     other = form.quantized_as if form is not None else None
     if other is not None and quantization(config.get("dtype")) is not None:
         return find(other, "keras.layers").quantized(cls, config, custom_objects)

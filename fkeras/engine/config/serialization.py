@@ -121,7 +121,7 @@ def serialize(obj: Any) -> Json:
     if not hasattr(obj, "get_config"):
         return encode(obj)
     cls = type(obj)
-    module, form = keras_module(cls), getattr(obj, "keras_form", None)
+    module, form = keras_module(cls), getattr(obj, "_keras_form", None)
     return {
         "module": module if module is not None else cls.__module__,
         "class_name": getattr(form, "class_name", None) or cls.__name__,

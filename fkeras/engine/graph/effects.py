@@ -56,7 +56,7 @@ def _effects(graph: Graph, number: int) -> Effects:
         return Effects()
     skeleton, leaves = graph.shape_of(call.layer)
     no_weights = (None,) * len(skeleton.names)
-    layer = skeleton.join(no_weights).unbuilt() if leaves is None else skeleton.join(leaves)
+    layer = skeleton.join(no_weights)._unbuilt() if leaves is None else skeleton.join(leaves)
     if not _may_have_effects(layer):
         return Effects()
     return infer(layer, call.signature.recorded, *graph.input_specs(number))[1]

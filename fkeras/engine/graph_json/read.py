@@ -182,7 +182,7 @@ def _record(
             fixed = {k: reader.read(v, ("config", k)) for k, v in (item.fixed or {}).items()}
             args, kwargs = joined(item.form, fixed, args, kwargs, node.get("layout"), where)
         _check_called_on_arrays((args, kwargs))
-        options = layer.complete_options(tuple(args), {**kwargs, **options})
+        options = layer._complete_options(tuple(args), {**kwargs, **options})
         return record(layer, tuple(args), options, training, mask_rule, kind=KerasTensor)
     except FKerasError as error:
         # a nested reader has named the call already
@@ -236,7 +236,7 @@ def _pin(layer: Layer, node: Mapping, kwargs: dict[str, Any], where: str) -> boo
             )
     if pinned is not None:
         return bool(pinned)
-    return None if stored is None or stored == layer.keras_form.training_default else bool(stored)
+    return None if stored is None or stored == layer._keras_form.training_default else bool(stored)
 
 
 def _read_mask(
@@ -248,7 +248,7 @@ def _read_mask(
     recorded by this package is a key of the call itself.
     """
     no_mask = all(mask is None for mask in _flat(kwargs.get("mask")))
-    if no_mask and layer.masks_inputs(None):
+    if no_mask and layer._masks_inputs(None):
         kwargs.pop("mask", None)
     if "mask" in node and node["mask"] is None:
         kwargs["mask"] = None
@@ -258,7 +258,7 @@ def _read_mask(
 
 def _by_position(layer: Layer, args: list, kwargs: dict[str, Any]) -> None:
     """Moves inputs passed by name to their positions, and options passed by position to their names."""
-    input_names, option_names = layer.keras_form.input_names, layer.keras_form.option_names
+    input_names, option_names = layer._keras_form.input_names, layer._keras_form.option_names
     count = len(input_names)
     if option_names and len(args) > count:
         kwargs.update(zip(option_names, args[count:], strict=False))

@@ -54,7 +54,7 @@ def main_rule(graph: Graph) -> str:
 
 def starts_at_one(layer: Layer) -> bool:
     """Returns whether `output_layers` counts the calls of a layer from 1, as Keras does for models."""
-    return layer.keras_form.class_name == "Functional"
+    return layer._keras_form.class_name == "Functional"
 
 
 def _end(network: Network, slot: int) -> list[Any]:
@@ -78,7 +78,7 @@ def _layer_config(network: Network, name: str, rule: str) -> dict[str, Any]:
             return item
     nodes = []
     for number, call in enumerate(calls):
-        where = f"{layer.where}, call {number}"
+        where = f"{layer._where}, call {number}"
         options = dict(zip(call.options.keys, call.options.children, strict=True))
         node = _node_config(graph, layer, where, call.args.children, options, call, {})
         nodes.append({**node, **_rule_entry(call, rule)})
@@ -102,14 +102,14 @@ def _node_config(
         return write_tree(value, lambda slot: _tensor(graph, slot), location, path, containers)
 
     # Keras reads an option `mask` of null as a mask that comes with the inputs
-    if "mask" in options and options["mask"] is None and layer.masks_inputs(None):
+    if "mask" in options and options["mask"] is None and layer._masks_inputs(None):
         extra_entries["mask"] = options.pop("mask")
     kwargs = {str(k): write(v, "kwargs", str(k)) for k, v in options.items()}
     if call.training is not None:
         if not isinstance(layer, Operation):
             kwargs["training"] = call.training
         # Keras's operations take no `training`, and the default would read as no pin
-        if isinstance(layer, Operation) or call.training == layer.keras_form.training_default:
+        if isinstance(layer, Operation) or call.training == layer._keras_form.training_default:
             extra_entries["training"] = call.training
     node = {
         "args": [write(v, "args", i) for i, v in enumerate(args)],
@@ -165,14 +165,14 @@ def _operation_config(
         return None
     nodes = []
     for number, (split_call, call) in enumerate(zip(split_calls, calls, strict=True)):
-        where = f"{layer.where}, call {number}"
+        where = f"{layer._where}, call {number}"
         node = _node_config(
             graph, layer, where, split_call.args, dict(split_call.kwargs), call, fixed
         )
         if split_call.layout is not None:
             node["layout"] = [list(names) for names in split_call.layout]
         nodes.append({**node, **_rule_entry(call, rule)})
-    config = {k: write_tree(v, int, layer.where, ("config", k), []) for k, v in fixed.items()}
+    config = {k: write_tree(v, int, layer._where, ("config", k), []) for k, v in fixed.items()}
     item = {
         "module": form.module,
         "class_name": form.class_name,

@@ -16,8 +16,8 @@ from fkeras.engine.values.frozen import FrozenDict
 class KerasForm:
     """Class, call arguments and weight groups of a layer in Keras's files.
 
-    A layer class declares a form as the class variable `keras_form`. A subclass inherits the form; to
-    change an entry, write `dataclasses.replace(Base.keras_form, training_default=None)`.
+    A layer class declares a form as the class variable `_keras_form`. A subclass inherits the form; to
+    change an entry, write `dataclasses.replace(Base._keras_form, training_default=None)`.
 
     Attributes:
         class_name: name of Keras's class; None where the name of the layer's own class serves.
@@ -36,7 +36,7 @@ class KerasForm:
 
     Example:
         >>> import fkeras as fk
-        >>> fk.layers.MultiHeadAttention.keras_form.input_names
+        >>> fk.layers.MultiHeadAttention._keras_form.input_names
         ('query', 'value', 'key')
     """
 

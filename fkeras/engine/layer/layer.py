@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
@@ -34,21 +34,14 @@ from fkeras.engine.config.configurable import (
 from fkeras.engine.config.converters import boolean
 from fkeras.engine.config.field_types import Policy
 from fkeras.engine.config.policy import DTypePolicy, get_policy
-from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer_types import LayerTypes
 from fkeras.engine.layer.trainable import pass_on_trainable
+from fkeras.engine.layer.traits import Traits
 from fkeras.engine.migration_hints.attributes import MissingAttributeError, rejected_assignment
 from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.tree import donated, labels, weight_lists
 from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.tree.skeleton import (
-    CACHES,
-    WeightRoles,
-    leaves_of,
-    register,
-    same_leaf,
-    skeleton_of,
-)
+from fkeras.engine.tree.skeleton import CACHES, leaves_of, register, same_leaf, skeleton_of
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.weights import make_weights, reset_carries
 from fkeras.engine.values.annotations import Field, Option, Skeleton, Tree
@@ -58,7 +51,7 @@ from fkeras.engine.values.naming import checked_name
 _NO_MASK: Any = object()
 
 
-class Layer(LayerTypes):
+class Layer(Traits, LayerTypes):
     """Maps arrays to arrays, with its weights as leaves: the base class of all layers.
 
     A subclass declares configuration and weights as fields, makes the weights in `build` and computes
@@ -93,23 +86,10 @@ class Layer(LayerTypes):
 
     #: whether masks may reach the layer
     supports_masking: ClassVar[bool] = False
-    #: whether the layer takes, and returns, strings, which exist on the host only
-    reads_strings: ClassVar[bool] = False
-    makes_strings: ClassVar[bool] = False
-    #: whether floating inputs and the layer's weights are cast to the compute dtype
-    autocast: ClassVar[bool] = True
-    #: field of children whose name is left out of the paths of their weights
-    transparent_field: ClassVar[str | None] = None
-    #: fields that may hold children; None: every field that holds layers
-    child_fields: ClassVar[tuple[str, ...] | None] = None
-    #: how Keras's files hold the layer
-    keras_form: ClassVar[KerasForm] = KerasForm()
-    #: names of the weights whose declaration departs from the default
-    weight_roles: ClassVar[WeightRoles] = WeightRoles()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        check_class(cls, cls.transparent_field is not None)
+        check_class(cls, cls._transparent_field is not None)
         for hook in ("build", "init_state"):
             if hook in cls.__dict__:
                 setattr(cls, hook, takes_specs(cls.__dict__[hook], hook))
@@ -126,7 +106,7 @@ class Layer(LayerTypes):
     if not TYPE_CHECKING:  # `LayerTypes` declares both
 
         def build(self, key: jax.Array, *specs: Tree) -> Self:
-            """A copy of the layer that holds weights.
+            """Returns a copy of the layer that holds weights.
 
             Args:
                 key: a PRNG key; each weight derives its own key by name.
@@ -135,13 +115,13 @@ class Layer(LayerTypes):
             return self
 
         def init_state(self, *specs: Tree) -> dict[str, Any]:
-            """The state before the first call; `{}` for a layer without state."""
+            """Returns the state before the first call; `{}` for a layer without state."""
             return {}
 
     def call(self, *inputs: Tree, **options: Option) -> Any:
         """Computes the output arrays; for layers without state, randomness or losses."""
         raise NotImplementedError(
-            f"{self.where}: has neither `call` nor `forward`. Write `def call(self, x): ...`, "
+            f"{self._where}: has neither `call` nor `forward`. Write `def call(self, x): ...`, "
             "which maps arrays to arrays."
         )
 
@@ -153,24 +133,8 @@ class Layer(LayerTypes):
             mask = functools.reduce(jnp.logical_and, present) if present else None
         return Output(self.call(*inputs, **options), mask=mask)
 
-    def resolve(self, *specs: Tree) -> Self:
-        """The layer with all configuration that depends on shapes of inputs; called when recording."""
-        return self
-
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
-        """Whether Keras's layer drops the masks (or None) of its inputs; used for Keras's files."""
-        return not self.supports_masking
-
-    def masks_inputs(self, mask: Tree) -> bool:
-        """Whether the option `mask` of a call is the mask of the inputs, not an argument of `call`."""
-        return True
-
-    def complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
-        """The options of a call in the layer's canonical form; by default unchanged."""
-        return options
-
     @property
-    def overrides_apply(self) -> bool:
+    def _overrides_apply(self) -> bool:
         """Whether `apply` on plain arrays does more than `Layer.apply`, such as checks of values."""
         return type(self).apply is not Layer.apply
 
@@ -197,7 +161,7 @@ class Layer(LayerTypes):
             mask: Tree = _NO_MASK,
             **options: Option,
         ) -> Any:
-            """The value of the layer on these inputs.
+            """Computes the value of the layer on these inputs.
 
             On symbolic tensors the call is recorded and symbolic tensors come back; `training` and
             `mask`, where they are given, are then part of the graph. On arrays the value is computed.
@@ -210,7 +174,7 @@ class Layer(LayerTypes):
             if not plain and symbolic_arguments(inputs, options, explicit_mask):
                 if state is not None or key is not None:
                     raise TypeError(
-                        f"{self.where}: a graph records neither state nor key. Pass them to the "
+                        f"{self._where}: a graph records neither state nor key. Pass them to the "
                         "model's apply, not to a call on symbolic tensors."
                     )
                 if mask is not _NO_MASK:
@@ -224,7 +188,7 @@ class Layer(LayerTypes):
                 if mask is not _NO_MASK:
                     options["mask"] = mask
                 return record(self, inputs, options, training, kind=kind)
-            if plain and stateless and not self.overrides_apply:
+            if plain and stateless and not self._overrides_apply:
                 value, updates = calls.value_and_updates(self, inputs, bool(training))
             else:
                 out = self.apply(
@@ -249,7 +213,7 @@ class Layer(LayerTypes):
         mask: Tree = None,
         **options: Option,
     ) -> Output:
-        """The `Output` of the layer on arrays: value, updates, losses, metrics and mask.
+        """Computes the `Output` of the layer on arrays: value, updates, losses, metrics and mask.
 
         Args:
             inputs: arrays, or lists, tuples and dictionaries of them.
@@ -262,7 +226,7 @@ class Layer(LayerTypes):
         plain = calls.is_plain(self, inputs, state, key, mask, options)
         if not plain and symbolic_arguments(inputs, options, mask):
             raise TypeError(
-                f"{self.where}: apply computes on arrays, received a symbolic tensor. Call the "
+                f"{self._where}: apply computes on arrays, received a symbolic tensor. Call the "
                 "layer instead: `y = layer(x)` records it."
             )
         try:
@@ -295,14 +259,8 @@ class Layer(LayerTypes):
         """Whether the layer may have state."""
         return type(self).init_state is not Layer.init_state
 
-    @property
-    def where(self) -> str:
-        """The layer in messages: name (if any) and class."""
-        kind = type(self).__name__
-        return f"{self.name!r} ({kind})" if self.name else kind
-
     def replace(self, **fields: Field) -> Self:
-        """A copy with other values in some fields, weights included.
+        """Returns a copy with other values in some fields, weights included.
 
         `trainable` reaches all layers inside; see `fkeras.engine.layer.trainable`.
         """
@@ -310,7 +268,7 @@ class Layer(LayerTypes):
         unknown = next((f for f in fields if f not in declared and f != "_built"), None)
         if unknown is not None:
             raise TypeError(
-                f"{self.where}: there is no field {unknown!r} to replace. Its fields: "
+                f"{self._where}: there is no field {unknown!r} to replace. Its fields: "
                 f"{', '.join(sorted(declared))}."
             )
         skeleton = skeleton_of(self)
@@ -332,38 +290,43 @@ class Layer(LayerTypes):
         return copy
 
     def with_weights(self, key: jax.Array, **shapes: Any) -> Self:
-        """A copy with weights of these shapes, drawn by their initializers; None leaves out a weight."""
+        """Returns a copy with weights drawn by their initializers.
+
+        Args:
+            key: a PRNG key.
+            shapes: the shape of each weight by name; None leaves out a weight.
+        """
         return self.replace(**make_weights(self, key, shapes), _built=True)
 
-    def unbuilt(self) -> Self:
-        """A copy without weights."""
+    def _unbuilt(self) -> Self:
+        """Returns a copy without weights."""
         weights = {name: None for name in skeleton_of(self).weights}
-        children = map_children(self, lambda _, child: child.unbuilt())
+        children = map_children(self, lambda _, child: child._unbuilt())
         return self.replace(**weights, **children, _built=False)
 
     def state_spec(self, *specs: Tree) -> dict[str, Any]:
-        """Shapes and dtypes of the state, without allocating the state."""
+        """Returns shapes and dtypes of the state, without allocating the state."""
         return jax.eval_shape(lambda: self.init_state(*specs))
 
     def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The state with the carries of stateful layers at their initial values; the rest unchanged."""
+        """Returns the state with the carries of stateful layers at their initial values."""
         return reset_carries(self, state)
 
     def count_params(self) -> int:
-        """The number of scalars in all weights, trainable and frozen.
+        """Returns the number of scalars in all weights, trainable and frozen.
 
         Raises:
             ValueError: for a layer that is not built.
         """
         if not self.built:
             raise ValueError(
-                f"{self.where}: has no weights to count yet. Build it: "
+                f"{self._where}: has no weights to count yet. Build it: "
                 "`layer.build(jax.random.key(0), (None, 8))`."
             )
         return sum(int(np.prod(w.shape)) for w in leaves_of(self) if w is not None)
 
     def get_weights(self, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
-        """Weights and state as NumPy arrays, in Keras's order."""
+        """Returns weights and state as NumPy arrays, in Keras's order."""
         try:
             return weight_lists.get_weights(self, state)
         except (RuntimeError, ValueError) as error:  # JAX raises either for a donated array
@@ -373,11 +336,11 @@ class Layer(LayerTypes):
     def set_weights(
         self, values: list[Any], state: Mapping[str, Any] | None = None
     ) -> tuple[Self, dict[str, Any]]:
-        """`(layer, state)` with other arrays, from a list in Keras's order."""
+        """Returns `(layer, state)` with other arrays, from a list in Keras's order."""
         return weight_lists.set_weights(self, values, state)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments as JSON data."""
+        """Returns the constructor's arguments as JSON data."""
         config = configuration(self)
         first_entries = {name: config.pop(name) for name in ("name", "trainable", "dtype")}
         return {**first_entries, **config, "dtype": self.dtype.name}
@@ -386,11 +349,11 @@ class Layer(LayerTypes):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The layer of a configuration from `get_config`; `custom_objects` maps names to user classes."""
+        """Creates the layer of a configuration; `custom_objects` maps names to classes of users."""
         return from_configuration(cls, config, custom_objects)
 
     def to_json(self, **options: Any) -> str:
-        """`get_config` as JSON text."""
+        """Returns `get_config` as JSON text."""
         return json.dumps(self.get_config(), **options)
 
     def __eq__(self, other: object) -> bool:
@@ -425,7 +388,7 @@ class Layer(LayerTypes):
 
     def __delattr__(self, name: str) -> None:
         raise dataclasses.FrozenInstanceError(
-            f"{self.where}: a layer is a value, so {name!r} cannot be deleted. Make a copy: "
+            f"{self._where}: a layer is a value, so {name!r} cannot be deleted. Make a copy: "
             f"`layer.replace({name}=...)`."
         )
 

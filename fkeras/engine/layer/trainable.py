@@ -33,7 +33,7 @@ def pass_on_trainable(layer: Layer, explicit: Container[str] = ()) -> None:
     Args:
         layer: the layer; its fields change in place.
     """
-    flag, child_fields = layer.trainable, type(layer).child_fields
+    flag, child_fields = layer.trainable, type(layer)._child_fields
     for name, value in list(layer.__dict__.items()):
         if name in explicit or (child_fields is not None and name not in child_fields):
             continue

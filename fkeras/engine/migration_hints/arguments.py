@@ -72,7 +72,7 @@ def check_path_first(path: object, where: str, call: str) -> None:
     """
     # an attribute of every layer class; the class itself cannot be imported here, as its module
     # imports the migration hints
-    if hasattr(type(path), "transparent_field"):
+    if hasattr(type(path), "_transparent_field"):
         raise TypeError(
             f"{where}: expected a path first, received {type(path).__name__}. Write `{call}`."
         )

@@ -98,7 +98,7 @@ def rejected_assignment(layer: Layer, name: str, value: object = None) -> str:
     elif name in declared:
         remedy = f"make a copy: `layer = layer.replace({name}=...)`"
     # a model that is assigned a layer, as in the `__init__` of a Keras subclass
-    elif getattr(cls, "transparent_field", None) and hasattr(type(value), "transparent_field"):
+    elif getattr(cls, "_transparent_field", None) and hasattr(type(value), "_transparent_field"):
         remedy = (
             f"call layers in `call`, or declare a field: `{name}: fk.Layer = fk.option(default=...)`; "
             "a subclass of fk.Model has no `__init__`"

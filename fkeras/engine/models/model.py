@@ -60,8 +60,8 @@ class Model(Network):
     """
 
     keras_module: ClassVar[str] = "keras.src.models.functional"
-    keras_form: ClassVar[KerasForm] = dataclasses.replace(
-        Network.keras_form, class_name="Functional"
+    _keras_form: ClassVar[KerasForm] = dataclasses.replace(
+        Network._keras_form, class_name="Functional"
     )
 
     def __init__(
@@ -81,7 +81,7 @@ class Model(Network):
         set_field(self, "trainable", trainable)
         set_field(self, "dtype", dtype)
         convert_fields(self)
-        graph, layers = close(inputs, outputs, self.where)
+        graph, layers = close(inputs, outputs, self._where)
         set_field(self, "graph", graph)
         set_field(self, "layers", layers)
         if not self.trainable:
@@ -89,8 +89,8 @@ class Model(Network):
             set_field(self, "graph", graph.bind(self.layers))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        if "keras_form" not in cls.__dict__:  # a subclass goes to files under its own name
-            cls.keras_form = dataclasses.replace(cls.keras_form, class_name=None)
+        if "_keras_form" not in cls.__dict__:  # a subclass goes to files under its own name
+            cls._keras_form = dataclasses.replace(cls._keras_form, class_name=None)
         super().__init_subclass__(**kwargs)
 
     @property
@@ -100,11 +100,11 @@ class Model(Network):
     def call(self, *inputs: Tree, **options: Option) -> Any:
         """Composes layers on symbolic tensors; for subclasses to override."""
         raise NotImplementedError(
-            f"{self.where}: has no `call`. A subclass of fk.Model writes `def call(self, x)`, "
+            f"{self._where}: has no `call`. A subclass of fk.Model writes `def call(self, x)`, "
             "which calls layers on the symbolic tensor x and returns the outputs."
         )
 
-    def resolve(self, *specs: Tree) -> Self:
+    def _resolve(self, *specs: Tree) -> Self:
         if self.graph is not None:
             return self
         # named after their fields, so that states and files do not depend on the order of calls
@@ -114,11 +114,11 @@ class Model(Network):
         graph, layers = close(
             inputs[0] if len(inputs) == 1 else list(inputs),
             compose(named_model.call, inputs),
-            self.where,
+            self._where,
         )
         # the graph's layers hold the weights; the fields keep only the configuration
         unbuilt_children = {
-            name: map_layers(child, lambda _, layer: layer.unbuilt())
+            name: map_layers(child, lambda _, layer: layer._unbuilt())
             for name, child in children.items()
         }
         return named_model.replace(**unbuilt_children, graph=graph, layers=layers)

@@ -1,4 +1,4 @@
-"""Splits a model into trainable and frozen weights, and joins the parts again."""
+"""The weights of a model: split into trainable and frozen, joined, read, replaced and removed."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def combine(trainable: Part, frozen: Part) -> Part:
     skeleton = skeleton_of(trainable)
     if skeleton != skeleton_of(frozen):
         raise ValueError(
-            f"combine: expected the two halves of one model, received {trainable.where} and "
-            f"{frozen.where}, which differ in structure. Pass both results of fk.partition(model)."
+            f"combine: expected the two halves of one model, received {trainable._where} and "
+            f"{frozen._where}, which differ in structure. Pass both results of fk.partition(model)."
         )
     pairs = zip(leaves_of(trainable), leaves_of(frozen), strict=True)
     return skeleton.join(tuple(b if a is None else a for a, b in pairs))
@@ -98,7 +98,7 @@ def overwritten_weights(model: Layer) -> dict[str, Any]:
     """
     weights = {}
     for path, sublayer in sublayers(model):
-        for name in sublayer.weight_roles.overwritten if sublayer.trainable else ():
+        for name in sublayer._weight_roles.overwritten if sublayer.trainable else ():
             weights[f"{path}/{name}" if path else name] = getattr(sublayer, name)
     return {path: value for path, value in weights.items() if value is not None}
 
@@ -119,7 +119,23 @@ def replace_weights(model: Part, weights: Mapping[str, Any]) -> Part:
     if not weights.keys() <= skeleton.places.keys():
         unknown = next(path for path in weights if path not in skeleton.places)
         raise ValueError(
-            f"{model.where}: there is no weight {unknown!r}.{suggest(unknown, skeleton.names)} Its "
+            f"{model._where}: there is no weight {unknown!r}.{suggest(unknown, skeleton.names)} Its "
             f"weights are: {', '.join(skeleton.names[:12])}{', ...' * (len(skeleton.names) > 12)}."
         )
     return replace_leaves(model, weights)
+
+
+def unbuilt(model: Part) -> Part:
+    """Returns a copy of a layer or model without weights.
+
+    Args:
+        model: a layer or model, built or not.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> fk.engine.unbuilt(layer) == fk.layers.Dense(2)
+        True
+    """
+    require_layer(model, "engine.unbuilt")
+    return model._unbuilt()

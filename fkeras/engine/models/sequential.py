@@ -79,13 +79,13 @@ class Sequential(Network):
         convert_fields(self)
         if isinstance(layers, Layer | str) or is_symbolic(layers) or not _is_listed(layers):
             raise TypeError(
-                f"{self.where}: expected a list of layers, received {type(layers).__name__}. Write "
+                f"{self._where}: expected a list of layers, received {type(layers).__name__}. Write "
                 "fk.Sequential([layer])."
             )
         start, entries = _start(list(layers))
         for layer_entry in entries:
-            _check_entry(layer_entry, self.where)
-        names = layer_names(list({id(e): e for e in entries}.values()), self.where)
+            _check_entry(layer_entry, self._where)
+        names = layer_names(list({id(e): e for e in entries}.values()), self._where)
         set_field(self, "order", tuple(names[id(e)] for e in entries))
         members = {names[id(e)]: e.replace(name=names[id(e)]) for e in entries}
         set_field(self, "layers", LayerDict(members, self.order))
@@ -105,24 +105,24 @@ class Sequential(Network):
             x = record(self.layers[name], (x,), {}, None, self.mask_rule)
             if not is_symbolic(x):
                 raise ValueError(
-                    f"{self.where}: layer {index}, {self.layers[name].where}, returns "
+                    f"{self._where}: layer {index}, {self.layers[name]._where}, returns "
                     f"{type(x).__name__}, and a Sequential passes a single tensor. Compose this "
                     "network with fk.Model(inputs, outputs)."
                 )
-        return close(start, x, self.where)
+        return close(start, x, self._where)
 
-    def resolve(self, *specs: Tree) -> Self:
+    def _resolve(self, *specs: Tree) -> Self:
         if self.graph is not None:
             return self
         if not self.order:
             raise ValueError(
-                f"{self.where}: has no layers. Pass layers: fk.Sequential([layers.Dense(2)])."
+                f"{self._where}: has no layers. Pass layers: fk.Sequential([layers.Dense(2)])."
             )
         if not specs:
             self._require_graph("build")
         if len(specs) != 1:
             raise TypeError(
-                f"{self.where}: expected one input, received {len(specs)}. A Sequential passes a "
+                f"{self._where}: expected one input, received {len(specs)}. A Sequential passes a "
                 "single tensor; for several inputs use fk.Model(inputs, outputs)."
             )
         return self._start_from(symbolic_inputs([_named_axes(specs[0])])[0])
@@ -162,13 +162,13 @@ class Sequential(Network):
 
     def add(self, layer: Layer) -> Self:
         """A network with one more layer at the end: `model = model.add(layer)`."""
-        _check_entry(layer, self.where)
+        _check_entry(layer, self._where)
         return self._from_members([*self.members, layer])
 
     def pop(self) -> Self:
         """A network without the last layer: `model = model.pop()`."""
         if not self.order:
-            raise IndexError(f"{self.where}: has no layer to remove.")
+            raise IndexError(f"{self._where}: has no layer to remove.")
         return self._from_members(self.members[:-1])
 
     def __len__(self) -> int:

@@ -126,7 +126,7 @@ class Execution:
         for name, value in metrics.items():
             if name in self.metrics:
                 raise ValueError(
-                    f"{self.network.where}: two calls report the metric {name!r}, the second in "
+                    f"{self.network._where}: two calls report the metric {name!r}, the second in "
                     f"{layer!r}. Give the metrics different names in the Output of the layers."
                 )
             self.metrics[name] = value

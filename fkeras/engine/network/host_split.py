@@ -88,11 +88,11 @@ def split_after(network: Network, make: Make) -> tuple[Any, Any]:
         layer = network.layers[call.layer]
         if strings.intersection(call.inputs):
             raise FKerasError(
-                f"{layer.where}: takes strings computed by the model, which exist only on the host "
+                f"{layer._where}: takes strings computed by the model, which exist only on the host "
                 "after the device part. Call this layer outside the model.",
                 layer=call.layer,
             )
-        if not layer.makes_strings:
+        if not layer._makes_strings:
             return None
         for slot in call.inputs:
             cross(slot)
@@ -151,10 +151,10 @@ class _Cut:
         device_slot = next((s for s in call.inputs if self.host[s] is None), None)
         if device_slot is not None:
             raise FKerasError(
-                f"{layer.where}: takes strings from the host together with the output of "
+                f"{layer._where}: takes strings from the host together with the output of "
                 f"{self.graph.coords[device_slot].layer!r} from the device. Call the layer on model "
                 "inputs only.",
-                layer=layer.where,
+                layer=layer._where,
             )
         args = fill_tensors(call.args, self.host)
         if _runs_on_host(self.network, call):
@@ -183,9 +183,9 @@ class _Cut:
         graph, network = self.graph, self.network
         if any(self.device[slot] is None for slot in graph.output_slots):
             raise FKerasError(
-                f"{network.where}: a string input is also an output; devices hold no strings. "
+                f"{network._where}: a string input is also an output; devices hold no strings. "
                 "Leave the input out of the outputs.",
-                layer=network.where,
+                layer=network._where,
             )
         for slot in graph.input_slots:
             if slot in self.used and self.device[slot] is not None:
@@ -226,7 +226,7 @@ def read_inputs(
     if mask is not None or options:
         names = ", ".join([*options, *(["mask"] if mask is not None else [])])
         raise TypeError(
-            f"{network.where}: a model with string inputs takes inputs by position only, received "
+            f"{network._where}: a model with string inputs takes inputs by position only, received "
             f"{names}. Leave {names} out."
         )
     graph = network.graph
@@ -236,7 +236,7 @@ def read_inputs(
     arrays = []
     for slot, value in zip(graph.input_slots, match_inputs(network, inputs), strict=True):
         if graph.specs[slot].dtype == STRING:
-            value = _as_text(value, f"{network.where}, input {graph.coords[slot].layer!r}")
+            value = _as_text(value, f"{network._where}, input {graph.coords[slot].layer!r}")
             check_shape(network, slot, Spec(as_dims(value.shape), STRING))
         elif is_array(value):  # non-arrays are rejected later, when the device half runs
             check_shape(network, slot, as_spec(value))

@@ -58,13 +58,13 @@ class Network(Layer):
     """
 
     keras_module: ClassVar[str] = "keras"
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[KerasForm] = KerasForm(
         option_names=("training", "mask"), training_default=None
     )
-    transparent_field: ClassVar[str | None] = "layers"
-    child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
+    _transparent_field: ClassVar[str | None] = "layers"
+    _child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
 
     graph: Graph = dataclasses.field(init=False)
     layers: LayerDict = dataclasses.field(init=False)
@@ -94,15 +94,15 @@ class Network(Layer):
     # -- building -----------------------------------------------------------------------------
 
     @property
-    def reads_strings(self) -> bool:  # type: ignore[override]
+    def _reads_strings(self) -> bool:  # type: ignore[override]
         return self.graph is not None and self.graph.reads_strings
 
     @property
-    def makes_strings(self) -> bool:  # type: ignore[override]
+    def _makes_strings(self) -> bool:  # type: ignore[override]
         return self.graph is not None and self.graph.makes_strings
 
     @property
-    def overrides_apply(self) -> bool:
+    def _overrides_apply(self) -> bool:
         checks_ranges = self.graph is not None and self.graph.takes_integers
         return checks_ranges or type(self).apply is not Network.apply
 
@@ -123,7 +123,7 @@ class Network(Layer):
             key: a PRNG key.
             specs: a spec for each input; needed for a network without a graph.
         """
-        network = self.resolve(*specs) if self.graph is None else self
+        network = self._resolve(*specs) if self.graph is None else self
         built = {
             name: layer if layer.built else network.build_layer(name, key)
             for name, layer in network.layers.items()
@@ -192,17 +192,17 @@ class Network(Layer):
         call = super().apply
         if is_plain(self, inputs, state, key, mask, options):
             if self.graph is not None and self.graph.takes_integers:
-                check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self.where)
+                check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self._where)
             return call(*inputs, state=state, training=training, key=key)
         arguments = {"state": state, "training": training, "key": key, "mask": mask, **options}
         if symbolic_arguments(inputs, options, mask):
             return call(*inputs, **arguments)
-        if self.makes_strings:
+        if self._makes_strings:
             main_part, string_part = self._halves(split_after)
             out = main_part.apply(*inputs, **arguments)
             value = run_on_host(string_part, match_inputs(string_part, (out.value,)))
             return dataclasses.replace(out, value=value, mask=None)
-        if self.reads_strings:
+        if self._reads_strings:
             arrays = read_inputs(self, inputs, mask, options)
             if on_host(self):
                 return Output(run_on_host(self, arrays))
@@ -210,7 +210,7 @@ class Network(Layer):
             inputs, call = (run_on_host(host, arrays),), device.apply
         if self.graph is not None and self.graph.takes_integers:
             # before the cast to the dtype of the input, which would wrap integers around
-            check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self.where)
+            check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self._where)
         return call(*inputs, **arguments)
 
     def _halves(self, split_network: Callable) -> tuple[Network, Network]:
@@ -223,7 +223,7 @@ class Network(Layer):
         if options:
             names = ", ".join(options)
             raise TypeError(
-                f"{self.where}: a model takes its inputs by position (or in one list or "
+                f"{self._where}: a model takes its inputs by position (or in one list or "
                 f"dictionary); received {names} by name. Pass an option of a layer where the layer is "
                 "called in the graph."
             )
@@ -233,10 +233,10 @@ class Network(Layer):
     def _require_graph(self, operation: str) -> Graph:
         if self.graph is None:
             raise FKerasError(
-                f"{self.where}: {operation} needs input shapes; this network has not been built or called. "
+                f"{self._where}: {operation} needs input shapes; this network has not been built or called. "
                 "Build it for a shape: `model.build(jax.random.key(0), (None, 8))`, or start the "
                 "list of layers with fk.Input.",
-                layer=self.where,
+                layer=self._where,
             )
         return self.graph
 
@@ -293,7 +293,7 @@ class Network(Layer):
         """Returns a layer by name or by its position in `layers`."""
         if (name is None) == (index is None):
             raise ValueError(
-                f"{self.where}: get_layer expected a name or an index, received "
+                f"{self._where}: get_layer expected a name or an index, received "
                 f"{'neither' if name is None else 'both'}. Write model.layers['dense']."
             )
         names = list(self.layers)
@@ -301,13 +301,13 @@ class Network(Layer):
             count = len(self.layers[:])
             if not -count <= index < count:
                 raise ValueError(
-                    f"{self.where}: asked for layer {index}, but the model has {count} "
+                    f"{self._where}: asked for layer {index}, but the model has {count} "
                     f"layers. Existing layers are: {', '.join(names)}."
                 )
             return self.layers[index]
         if name is None or name not in self.layers:
             raise ValueError(
-                f"{self.where}: there is no layer {name!r}.{suggest(str(name), names)} Existing layers "
+                f"{self._where}: there is no layer {name!r}.{suggest(str(name), names)} Existing layers "
                 f"are: {', '.join(names)}."
             )
         return self.layers[name]
@@ -343,7 +343,7 @@ class Network(Layer):
 
 def _network(inputs: Tree, outputs: Tree, name: str | None) -> Network:
     network = Network(name=name)
-    graph, layers = close(inputs, outputs, network.where)
+    graph, layers = close(inputs, outputs, network._where)
     return network.replace(graph=graph, layers=layers)
 
 

@@ -68,7 +68,7 @@ class InputLayer(Layer):
     """
 
     keras_module: ClassVar[str] = "keras.layers"
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
     batch_shape: Converted[Sequence[AnyInteger | str | None], tuple[Dimension, ...]] = option(
         convert=_batch_shape

@@ -198,14 +198,14 @@ class Operation(Layer):
     """
 
     keras_module: ClassVar[str] = "fkeras.ops"
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
     op: Converted[Op | str | Callable, Op] = option(convert=_as_op)
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras's operations drop masks
         return True
 
-    def masks_inputs(self, mask: Tree) -> bool:
+    def _masks_inputs(self, mask: Tree) -> bool:
         # mask=None is the mask of the inputs, unless the function has a parameter `mask`
         if mask is not None or not self.op.builtin:
             return False
@@ -217,7 +217,7 @@ class Operation(Layer):
         return self.op.elementwise
 
     @property
-    def where(self) -> str:
+    def _where(self) -> str:
         return f"{self.name!r} (fk.ops.{self.op.name})" if self.name else f"fk.ops.{self.op.name}"
 
     @property

@@ -70,7 +70,7 @@ def layer_arrays(layer: Layer, state: Mapping[str, Any], keys: Keys = ()) -> lis
     own_keys = [
         key for key in state if key not in child_names and not isinstance(state[key], Mapping)
     ]
-    order = layer.keras_form.state_order
+    order = layer._keras_form.state_order
     own_keys.sort(key=lambda key: (order.index(key) if key in order else len(order), key))
     return arrays + [ArrayEntry("state", key, keys, layer, state[key]) for key in own_keys]
 

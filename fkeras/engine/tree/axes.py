@@ -140,7 +140,7 @@ def weight_axis_roles(layer: Layer) -> dict[str, tuple[str | None, ...]]:
         axis_roles = roles_by_path.setdefault(path, (None,) * array.ndim)
         if len(axis_roles) != array.ndim:
             raise ValueError(
-                f"{layer.where}: expected one letter for each axis of {path!r}, received "
+                f"{layer._where}: expected one letter for each axis of {path!r}, received "
                 f"{len(axis_roles)} letters for an array of shape {tuple(array.shape)}. Correct "
                 "fk.weight(axes=...), or the property axis_names of the layer."
             )

@@ -84,11 +84,11 @@ def check_layer(layer: Layer, error: Exception, others: Tree = ()) -> None:
         f"Use the value that the function returned: {name}, ... = step({name}, ...); to keep the "
         f"old value too, donate a copy: jax.tree.map(jnp.copy, {name})."
     )
-    check_donated(weights_by_path(layer), layer.where, remedy)
-    check_donated(others, f"{layer.where}: its arguments", remedy.replace(name, "state"))
+    check_donated(weights_by_path(layer), layer._where, remedy)
+    check_donated(others, f"{layer._where}: its arguments", remedy.replace(name, "state"))
     if any(isinstance(leaf, Tracer) for leaf in leaves_of(layer)):
         # under jax.grad a tracer hides the array, so the path of the array is not known
         raise DonatedError(
-            f"{layer.where}: an array of the layer or of its arguments is gone. It was donated to "
+            f"{layer._where}: an array of the layer or of its arguments is gone. It was donated to "
             f"a compiled function (donate_argnums), or deleted. {remedy}"
         ) from error

@@ -64,25 +64,21 @@ def labels_for(layer: Layer, weights: tuple) -> Tree:
         pairs = zip(skeleton.names, leaves_of(tree), strict=True)
         # None where a weight is missing, so that optax sees trees of equal structure
         return skeleton.join(tuple(None if w is None else by_path[name] for name, w in pairs))
-    if isinstance(tree, Mapping) and not _is_empty(tree):
+    if isinstance(tree, Mapping) and tree:
         _check(layer, tuple(tree), by_path)
         return {path: by_path[path] for path in tree}
     raise FKerasError(
-        f"{layer.where}: its leaves are labels, so the layer computes nothing. Call the model whose weights "
+        f"{layer._where}: its leaves are labels, so the layer computes nothing. Call the model whose weights "
         "are labelled; optax takes the labels directly, or as `lambda _: labels`.",
-        layer=layer.where,
+        layer=layer._where,
     )
-
-
-def _is_empty(tree: Mapping) -> bool:
-    return not tree
 
 
 def _check(layer: Layer, names: tuple, by_path: Mapping[str, Any]) -> None:
     unknown = next((name for name in names if by_path.get(name) is None), None)
     if unknown is not None:
         raise FKerasError(
-            f"{layer.where}: has no label for the weight {unknown!r}.{suggest(str(unknown), by_path)} "
+            f"{layer._where}: has no label for the weight {unknown!r}.{suggest(str(unknown), by_path)} "
             "Make the labels of the model that is trained: jax.tree.map(function, model).",
-            layer=layer.where,
+            layer=layer._where,
         )

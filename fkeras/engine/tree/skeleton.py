@@ -66,12 +66,12 @@ class Skeleton:
         self.own = len(weights)
         # the order of names is the order of the leaves: own weights, then the children by field
         names = list(weights)
-        untrained_names = (*cls.weight_roles.untrained, *cls.weight_roles.overwritten)
+        untrained_names = (*cls._weight_roles.untrained, *cls._weight_roles.overwritten)
         trainable = [static["trainable"] and name not in untrained_names for name in weights]
         self.spans: dict[str, tuple[int, int]] = {}
         for field, tree in children.items():
             start = len(names)
-            for path, child in layers_in(tree, "" if field == cls.transparent_field else field):
+            for path, child in layers_in(tree, "" if field == cls._transparent_field else field):
                 names.extend(f"{path}/{name}" for name in child.names)
                 trainable.extend(child.trainable)
             self.spans[field] = start, len(names)
@@ -84,9 +84,9 @@ class Skeleton:
         self._derived: dict[Any, Any] = {}
 
     @property
-    def transparent_field(self) -> str | None:
+    def _transparent_field(self) -> str | None:
         """The field of children that adds nothing to paths."""
-        return self.cls.transparent_field
+        return self.cls._transparent_field
 
     def derive(self, function: Callable) -> Any:
         """Returns `function(self)`, computed once for each skeleton object.
@@ -205,7 +205,7 @@ def skeleton_of(layer: Layer) -> Skeleton:
             continue
         value = getattr(layer, field.name)
         # child_fields restricts the search to declared fields; None means all fields
-        child_fields = type(layer).child_fields
+        child_fields = type(layer)._child_fields
         if (child_fields is None or field.name in child_fields) and next(
             layers_in(value), None
         ) is not None:
@@ -254,9 +254,9 @@ def flatten_with_keys(layer: Layer) -> tuple[list, Skeleton]:
 
 
 def register(cls: type) -> None:
-    """Registers a layer class as a pytree and sets its `weight_roles`."""
+    """Registers a layer class as a pytree and sets its `_weight_roles`."""
     options = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(cls) if WEIGHT in f.metadata}
-    cls.weight_roles = WeightRoles(
+    cls._weight_roles = WeightRoles(
         untrained=tuple(name for name, option in options.items() if not option["trainable"]),
         overwritten=tuple(name for name, option in options.items() if option["overwritten"]),
         fixed_dtype=tuple(name for name, option in options.items() if option["dtype"] is not None),

@@ -75,7 +75,7 @@ def _in_children(
 
 def _children(skeleton: Skeleton) -> Iterator[tuple[str, Any]]:
     for field, tree in skeleton.children.items():
-        yield from layers_in(tree, "" if field == skeleton.transparent_field else field)
+        yield from layers_in(tree, "" if field == skeleton._transparent_field else field)
 
 
 def _in_graphs(first: Graph | None, second: Graph | None, where: str) -> str | None:

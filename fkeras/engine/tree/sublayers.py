@@ -20,7 +20,7 @@ def children(layer: Layer) -> Iterator[tuple[str, Any]]:
     """
     for field in skeleton_of(layer).children:
         # the names of a network's layers are paths already
-        prefix = "" if field == layer.transparent_field else field
+        prefix = "" if field == layer._transparent_field else field
         yield from layers_in(getattr(layer, field), prefix)
 
 
@@ -53,7 +53,7 @@ def map_children(layer: Layer, change: Callable[[str, Any], Any], path: str = ""
     """
     fields = {}
     for field in skeleton_of(layer).children:
-        prefix = "" if field == layer.transparent_field else field
+        prefix = "" if field == layer._transparent_field else field
         fields[field] = map_layers(getattr(layer, field), change, join_path(path, prefix))
     return fields
 

@@ -20,7 +20,7 @@ def is_layer(value: Tree) -> bool:
 
     The test is by a class variable, because this package comes before the class `Layer`.
     """
-    return hasattr(type(value), "child_fields")
+    return hasattr(type(value), "_child_fields")
 
 
 def join_path(*parts: str) -> str:
@@ -53,7 +53,7 @@ def layers_in(value: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
         ['blocks/0', 'blocks/1/gate']
     """
     # skeletons have this attribute too
-    if hasattr(type(value), "transparent_field"):
+    if hasattr(type(value), "_transparent_field"):
         yield path, value
         return
     for key, item in entries(value):
@@ -70,7 +70,7 @@ def map_layers(value: Tree, change: Callable[[str, Any], Any], path: str = "") -
         >>> map_layers((1, {"rate": 2}), lambda path, layer: None)
         (1, {'rate': 2})
     """
-    if hasattr(type(value), "transparent_field"):
+    if hasattr(type(value), "_transparent_field"):
         return change(path, value)
     if not isinstance(value, tuple | Mapping):
         return value

@@ -21,16 +21,16 @@ def _in_keras_order(layer: Layer, state: Mapping[str, Any]) -> list[ArrayEntry]:
     entries: list[ArrayEntry] = []
     spans = []
     for keys, owner, arrays in layers:
-        untrained = owner.weight_roles.untrained
+        untrained = owner._weight_roles.untrained
         weights = [array for array in arrays if array.kind == "weight"]
         spans.append((keys, owner, len(entries)))
         entries += sorted(weights, key=lambda array: array.name in untrained)
         # Keras keeps the carries of recurrent layers out of its lists, as out of its files
-        if owner.keras_form.stores_state:
+        if owner._keras_form.stores_state:
             entries += [array for array in arrays if array.kind == "state"]
     # the innermost layers first: an outer layer may move what an inner layer has ordered
     for keys, owner, start in reversed(spans):
-        early = {join_path(*keys, name) for name in owner.keras_form.early_weights}
+        early = {join_path(*keys, name) for name in owner._keras_form.early_weights}
         if early:
             layer_entries = [array for array in entries[start:] if array.keys[: len(keys)] == keys]
             layer_entries.sort(key=lambda array: array.path not in early)
@@ -60,7 +60,7 @@ def get_weights(layer: Layer, state: Mapping[str, Any] | None = None) -> list[np
         ValueError: for a layer that is not built, and for an array that is split over processes.
     """
     _require_built(layer, "get_weights")
-    where = f"{layer.where}: get_weights"
+    where = f"{layer._where}: get_weights"
     arrays = _in_keras_order(layer, state or {})
     return [np.asarray(check_local(array.value, where, array.path)) for array in arrays]
 
@@ -83,7 +83,7 @@ def set_weights(
         shown_names = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         hint = "" if state else " A layer with state (moving statistics) needs state=state too."
         raise ValueError(
-            f"{layer.where}: set_weights expected {len(arrays)} arrays ({shown_names}), received "
+            f"{layer._where}: set_weights expected {len(arrays)} arrays ({shown_names}), received "
             f"{len(new_values)}. Pass one array for each, in this order.{hint}"
         )
     # collected first and applied at once: each replacement creates a new layer
@@ -92,7 +92,7 @@ def set_weights(
     for value, array in zip(new_values, arrays, strict=True):
         if np.shape(value) != np.shape(array.value):
             raise ValueError(
-                f"{layer.where}: set_weights expected {array.path!r} of shape "
+                f"{layer._where}: set_weights expected {array.path!r} of shape "
                 f"{np.shape(array.value)}, received shape {np.shape(value)}. Check the order of the "
                 "list, or build the layer for the other shape."
             )
@@ -118,6 +118,6 @@ def _replace_state(state: Mapping[str, Any], changes: Mapping[Keys, Any], keys: 
 def _require_built(layer: Layer, method: str) -> None:
     if not layer.built:
         raise ValueError(
-            f"{layer.where}: {method} needs a built layer, and this layer has no weights. Build it: "
+            f"{layer._where}: {method} needs a built layer, and this layer has no weights. Build it: "
             "`layer.build(jax.random.key(0), (None, 8))`."
         )

@@ -95,13 +95,13 @@ def make_weights(layer: Layer, key: jax.Array, shapes: Mapping[str, Any]) -> dic
     for name, shape in shapes.items():
         if name not in declared:
             raise ValueError(
-                f"{layer.where}: with_weights received the undeclared weight {name!r} (declared: "
+                f"{layer._where}: with_weights received the undeclared weight {name!r} (declared: "
                 f"{', '.join(declared) or 'none'}). Declare it: `{name}: Array = weight()`."
             )
         axes = declared[name]["axes"]
         if shape is not None and axes is not None and len(shape) != len(axes):
             raise ValueError(
-                f"{layer.where}: the weight {name!r} declares the axes {axes!r}, and received the "
+                f"{layer._where}: the weight {name!r} declares the axes {axes!r}, and received the "
                 f"shape {tuple(shape)}. Give weight(axes=...) one letter for each axis."
             )
         if shape is None:
@@ -109,19 +109,19 @@ def make_weights(layer: Layer, key: jax.Array, shapes: Mapping[str, Any]) -> dic
             continue
         if any(not isinstance(size, int | np.integer) for size in shape):
             raise ValueError(
-                f"{layer.where}: the weight {name!r} needs known sizes, received the shape "
+                f"{layer._where}: the weight {name!r} needs known sizes, received the shape "
                 f"{tuple(shape)}. Give the input's last axis (or the axes the weights depend on) "
                 "a size, as in fk.Input((None, 8))."
             )
         if any(size >= _LONGEST for size in shape):
             raise ValueError(
-                f"{layer.where}: the weight {name!r} needs axes of fewer than 2**31 numbers, received "
+                f"{layer._where}: the weight {name!r} needs axes of fewer than 2**31 numbers, received "
                 f"the shape {tuple(shape)}. Reduce the layer's sizes."
             )
         initializer = _related(layer, declared[name], name, "initializer")
         if initializer is None:
             raise ValueError(
-                f"{layer.where}: the weight {name!r} has no initializer. Give the layer a field "
+                f"{layer._where}: the weight {name!r} has no initializer. Give the layer a field "
                 f"`{declared[name]['prefix'] or name}_initializer`, or declare "
                 "weight(initializer=...)."
             )
@@ -147,7 +147,7 @@ def own_weights(layer: Layer, role: str) -> Iterator[tuple[str, Any, Any]]:
         role: "regularizer" or "constraint".
     """
     for field in dataclasses.fields(layer):
-        if WEIGHT in field.metadata and field.name not in layer.weight_roles.untrained:
+        if WEIGHT in field.metadata and field.name not in layer._weight_roles.untrained:
             value = getattr(layer, field.name)
             role_object = _related(layer, field.metadata[WEIGHT], field.name, role)
             if value is not None and role_object is not None:

@@ -98,7 +98,7 @@ class PReLU(fk.Layer):
         axes = self.shared_axes or ()
         if any(not -x.ndim < a < x.ndim for a in axes):
             raise ValueError(
-                f"{self.where}: expected an input with the axes {axes}, received "
+                f"{self._where}: expected an input with the axes {axes}, received "
                 f"{format_shape(x.dims)}. Give shared_axes from 1 to {x.ndim - 1}."
             )
         shared = {a % x.ndim for a in axes}

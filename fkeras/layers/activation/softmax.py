@@ -48,19 +48,19 @@ class Softmax(fk.Layer):
     axis: fk.Axes = fk.option(default=-1, convert=fk.axes())
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(option_names=("mask",))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(option_names=("mask",))
 
     if not TYPE_CHECKING:  # type checkers use the signatures of `Layer`
 
         def __call__(self, *inputs: fk.Tree, **options: fk.Option) -> Any:
             """Computes the softmax of the input, without the entries that `mask` excludes."""
-            return super().__call__(*inputs, **self.complete_options(inputs, options))
+            return super().__call__(*inputs, **self._complete_options(inputs, options))
 
         def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
             """Returns the `Output` of the layer: the softmax and the mask."""
-            return super().apply(*inputs, **self.complete_options(inputs, options))
+            return super().apply(*inputs, **self._complete_options(inputs, options))
 
-    def complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
+    def _complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
         """Returns the options of a call, with the axes of a mask array completed at the front.
 
         The engine passes explicit masks and time step masks in the same way. `forward` aligns a
@@ -86,7 +86,7 @@ class Softmax(fk.Layer):
         axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
         if any(not -x.ndim <= a < x.ndim for a in axes):
             raise ValueError(
-                f"{self.where}: expected an input with the axes {axes}, received "
+                f"{self._where}: expected an input with the axes {axes}, received "
                 f"{format_shape(x.shape)}. Use axes from {-x.ndim} to {x.ndim - 1}."
             )
         mask = context.mask
@@ -105,7 +105,7 @@ class Softmax(fk.Layer):
         pairs = [p for p in zip(shape, x.shape, strict=False) if all(map(_is_static, p))]
         if mask.ndim > x.ndim or any(m not in (1, n) for m, n in pairs):
             raise ValueError(
-                f"{self.where}: expected a mask whose axes have the sizes of {format_shape(x.shape)}"
+                f"{self._where}: expected a mask whose axes have the sizes of {format_shape(x.shape)}"
                 f" or 1, received {format_shape(mask.shape)}. Give it all axes of the input, such "
                 "as mask[:, None, :]."
             )

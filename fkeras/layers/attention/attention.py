@@ -73,7 +73,7 @@ class ScoredAttention(fk.Layer):
     empty_rows: str = fk.option(default="zeros", convert=fk.choice("zeros", "keras"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(option_names=("mask",))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(option_names=("mask",))
 
     def _scores(self, query: jax.Array, key: jax.Array) -> jax.Array:
         """Returns the scores (b, t, s) of a query (b, t, d) and a key (b, s, d)."""
@@ -90,9 +90,9 @@ class ScoredAttention(fk.Layer):
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> fk.Output:
-        query, value, key = query_value_key(self.where, inputs)
-        query_mask, value_mask = query_value_masks(self.where, context.mask)
-        check_widths(self.where, (query.shape, key.shape))
+        query, value, key = query_value_key(self._where, inputs)
+        query_mask, value_mask = query_value_masks(self._where, context.mask)
+        check_widths(self._where, (query.shape, key.shape))
         logits = self._scores(query, key)
         mask = None if value_mask is None else _boolean(value_mask)[..., None, :]
         if use_causal_mask:
@@ -224,7 +224,7 @@ class Attention(ScoredAttention, _Score):
 
     def build(self, key: jax.Array, inputs: fk.Tree) -> Self:
         # only checks the inputs: the shapes of the weights do not depend on them
-        query_value_key(self.where, inputs)
+        query_value_key(self._where, inputs)
         scale = () if self.use_scale else None
         concat = () if self.score_mode == "concat" else None
         return self.with_weights(key, scale=scale, concat_score_weight=concat)
@@ -288,7 +288,7 @@ class AdditiveAttention(ScoredAttention, _Scale):
         return self.__dict__.get("_built", False) or not self.use_scale
 
     def build(self, key: jax.Array, inputs: fk.Tree) -> Self:
-        query, _, _ = query_value_key(self.where, inputs)
+        query, _, _ = query_value_key(self._where, inputs)
         return self.with_weights(key, scale=(query.shape[-1],) if self.use_scale else None)
 
     def _scores(self, query: jax.Array, key: jax.Array) -> jax.Array:

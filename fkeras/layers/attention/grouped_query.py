@@ -65,8 +65,8 @@ class GroupQueryAttention(ProjectedAttention, _Groups):
     """
 
     # Keras's files store each projection under its private attribute
-    keras_form: ClassVar[fk.KerasForm] = dataclasses.replace(
-        ProjectedAttention.keras_form,
+    _keras_form: ClassVar[fk.KerasForm] = dataclasses.replace(
+        ProjectedAttention._keras_form,
         groups=fk.FrozenDict({name: f"_{name}" for name in PROJECTIONS}),
     )
 
@@ -82,7 +82,7 @@ class GroupQueryAttention(ProjectedAttention, _Groups):
         super().__post_init__()
         if self.num_query_heads % self.num_key_value_heads:
             raise ValueError(
-                f"{self.where}: expected num_query_heads to be a multiple of num_key_value_heads, "
+                f"{self._where}: expected num_query_heads to be a multiple of num_key_value_heads, "
                 f"received {self.num_query_heads} and {self.num_key_value_heads}. Each key head "
                 "serves the same number of query heads: give a divisor of num_query_heads."
             )
@@ -97,7 +97,7 @@ class GroupQueryAttention(ProjectedAttention, _Groups):
     def projections(self, query: fk.Spec, value: fk.Spec, key: fk.Spec) -> Mapping[str, tuple]:
         if query.ndim != 3:
             raise ValueError(
-                f"{self.where}: expected a query of shape (b, t, d), received "
+                f"{self._where}: expected a query of shape (b, t, d), received "
                 f"{format_shape(query.shape)}. For inputs with more axes use MultiHeadAttention."
             )
         regularizer = self.activity_regularizer

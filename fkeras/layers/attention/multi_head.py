@@ -102,7 +102,7 @@ class MultiHeadAttention(ProjectedAttention, _Sizes):
             return tuple(range(1, rank - 1))
         if any(not 1 <= a % rank < rank - 1 for a in self.attention_axes):
             raise ValueError(
-                f"{self.where}: expected attention_axes from 1 to {rank - 2} for inputs of {rank} "
+                f"{self._where}: expected attention_axes from 1 to {rank - 2} for inputs of {rank} "
                 f"axes, received {self.attention_axes}. The first axis is the batch, the last axis "
                 "the features."
             )

@@ -72,7 +72,7 @@ class ProjectedAttention(fk.Layer):
         use_causal_mask: whether step t attends only to the steps up to t.
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         input_names=("query", "value", "key"),
         option_names=("query_mask", "value_mask", "key_mask", "attention_mask"),
         training_default=None,
@@ -126,7 +126,7 @@ class ProjectedAttention(fk.Layer):
             object.__setattr__(self, "quantization", fk.FrozenDict(configs) or None)
         if self.flash_attention and self.dropout > 0:
             raise ValueError(
-                f"{self.where}: expected dropout=0 beside flash_attention=True, received "
+                f"{self._where}: expected dropout=0 beside flash_attention=True, received "
                 f"{self.dropout}. The fused kernel has no dropout: turn off one of the two."
             )
 
@@ -182,7 +182,7 @@ class ProjectedAttention(fk.Layer):
         config = (self.quantization or {}).get(name)
         return layer if config is None else QuantizedDense.kind_for(config)(layer, config)
 
-    def unbuilt(self) -> Self:
+    def _unbuilt(self) -> Self:
         """Returns a copy without weights, and without the layers that hold them."""
         return self.replace(**dict.fromkeys(PROJECTIONS), _built=False)
 
@@ -193,7 +193,7 @@ class ProjectedAttention(fk.Layer):
         del config["quantization"], config["projection_dtypes"]
         if self.quantization or self.projection_dtypes:
             projection_maps = self.quantization or {}, self.projection_dtypes or {}
-            config["dtype"] = policy_map(self.where, self.name, self.dtype, *projection_maps)
+            config["dtype"] = policy_map(self._where, self.name, self.dtype, *projection_maps)
         return config
 
     @classmethod
@@ -231,14 +231,14 @@ class ProjectedAttention(fk.Layer):
 
         The tensors may come by name; a `key` that is a PRNG key is the key of the call.
         """
-        inputs, key, options = _by_position(self.where, inputs, key, options)
+        inputs, key, options = _by_position(self._where, inputs, key, options)
         return super().__call__(*inputs, key=key, **options)
 
     def apply(
         self, *inputs: fk.Tree, key: jax.Array | None = None, **options: fk.Option
     ) -> fk.Output:
         """Returns the `Output` of the layer on query, value and an optional key."""
-        inputs, key, options = _by_position(self.where, inputs, key, options)
+        inputs, key, options = _by_position(self._where, inputs, key, options)
         return super().apply(*inputs, key=key, **options)
 
     def forward(
@@ -300,7 +300,7 @@ class ProjectedAttention(fk.Layer):
         """
         if self.flash_attention and with_scores:
             raise ValueError(
-                f"{self.where}: expected flash_attention=None or False where scores are returned, "
+                f"{self._where}: expected flash_attention=None or False where scores are returned, "
                 "received True. The fused kernel does not compute the scores: turn off one of the two."
             )
         rank = len(sizes[0])
@@ -309,7 +309,7 @@ class ProjectedAttention(fk.Layer):
         is_plain = rank == 3 and self.dropout == 0 and not with_scores
         # the fused kernel of the plain path applies the order of steps itself
         order = is_causal and not is_plain, self.sliding_window
-        mask = score_mask(self.where, *sizes, axes, masks, attention_mask, *order)
+        mask = score_mask(self._where, *sizes, axes, masks, attention_mask, *order)
         heads = [projected[name].value for name in ("query_dense", "key_dense", "value_dense")]
         q, k, v = self._of_one_dtype(heads)
         if is_plain:
@@ -367,13 +367,13 @@ class ProjectedAttention(fk.Layer):
         """Returns the value, after the checks of the ranks."""
         if value is None:
             raise ValueError(
-                f"{self.where}: expected query and value, received one input. For self-attention "
+                f"{self._where}: expected query and value, received one input. For self-attention "
                 "write layer(x, x)."
             )
         if query.ndim < 3 or value.ndim != query.ndim:
             shapes = f"{format_shape(query.shape)} and {format_shape(value.shape)}"
             raise ValueError(
-                f"{self.where}: expected query and value of shapes (b, t, d) and (b, s, f), or "
+                f"{self._where}: expected query and value of shapes (b, t, d) and (b, s, f), or "
                 f"both of one higher rank, received {shapes}. Add the missing axis, or reshape."
             )
         return value

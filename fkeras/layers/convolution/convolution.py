@@ -89,12 +89,12 @@ class _Convolution(Spatial):
         # here, and not in `build`: the traceback then shows the user's line that makes the layer
         if self.filters % self.groups:
             raise ValueError(
-                f"{self.where}: expected filters to be a multiple of groups={self.groups}, "
+                f"{self._where}: expected filters to be a multiple of groups={self.groups}, "
                 f"received filters={self.filters}. Each group computes filters / groups of the "
                 f"filters: give filters={_next_multiple(self.filters, self.groups)}, or other "
                 "groups."
             )
-        check_steps(self.where, self.strides, self.dilation_rate)
+        check_steps(self._where, self.strides, self.dilation_rate)
 
     @property
     def input_spec(self) -> fk.InputSpec:
@@ -106,10 +106,10 @@ class _Convolution(Spatial):
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         axis = channel_axis(self.data_format)
-        channels = known_channels(self.where, x, axis)
+        channels = known_channels(self._where, x, axis)
         if channels % self.groups:
             raise ValueError(
-                f"{self.where}: expected channels on axis {axis} divisible by "
+                f"{self._where}: expected channels on axis {axis} divisible by "
                 f"groups={self.groups}, received {x} with {channels}. Give a divisor of {channels} "
                 "as groups, or another number of channels."
             )

@@ -74,7 +74,7 @@ class _DepthwiseConvolution(Spatial):
         return fk.InputSpec(ndim=self.rank + 2, axes=axes)
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
-        channels = known_channels(self.where, x, channel_axis(self.data_format))
+        channels = known_channels(self._where, x, channel_axis(self.data_format))
         bias = (channels * self.depth_multiplier,) if self.use_bias else None
         # Keras's layout; XLA's grouped convolution needs (..., 1, channels * depth_multiplier)
         shape = (*self.kernel_size, channels, self.depth_multiplier)

@@ -98,7 +98,7 @@ class _SeparableConvolution(Spatial):
         return fk.InputSpec(ndim=self.rank + 2, axes=axes)
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
-        channels = known_channels(self.where, x, channel_axis(self.data_format))
+        channels = known_channels(self._where, x, channel_axis(self.data_format))
         # the pointwise step is a convolution with a window of one cell along each axis
         expanded_channels = channels * self.depth_multiplier
         return self.with_weights(

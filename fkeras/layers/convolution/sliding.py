@@ -86,7 +86,7 @@ def check_kernel_fits(layer: Any, x: fk.Leaf) -> None:
     if layer.padding == "valid":
         pairs = zip(layer.kernel_size, layer.dilation_rate, strict=True)
         extent = tuple((size - 1) * rate + 1 for size, rate in pairs)
-        check_window(layer.where, x, extent, "kernel_size", layer.data_format)
+        check_window(layer._where, x, extent, "kernel_size", layer.data_format)
 
 
 def add_bias_and_activate(layer: Any, y: jax.Array) -> jax.Array:

@@ -78,13 +78,13 @@ class _TransposedConvolution(Spatial):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_steps(self.where, self.strides, self.dilation_rate)
+        check_steps(self._where, self.strides, self.dilation_rate)
         # a convolution maps inputs of `stride` different sizes to one output size: output_padding
         # selects among these sizes
         pairs = zip(self.output_padding or (), self.strides, strict=False)
         if any(pad >= stride for pad, stride in pairs):
             raise ValueError(
-                f"{self.where}: expected output_padding below strides={self.strides} along each "
+                f"{self._where}: expected output_padding below strides={self.strides} along each "
                 f"axis, received output_padding={self.output_padding}. A stride of n has n "
                 "possible output sizes: give a smaller number, or None."
             )
@@ -98,7 +98,7 @@ class _TransposedConvolution(Spatial):
         return fk.InputSpec(ndim=self.rank + 2, axes=axes)
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
-        channels = known_channels(self.where, x, channel_axis(self.data_format))
+        channels = known_channels(self._where, x, channel_axis(self.data_format))
         # Keras's layout, which weight files store
         shape = (*self.kernel_size, self.filters, channels)
         return self.with_weights(key, kernel=shape, bias=(self.filters,) if self.use_bias else None)

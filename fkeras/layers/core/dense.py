@@ -66,7 +66,7 @@ class Dense(fk.Layer):
         Array([[3., 3.]], dtype=float32)
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         training_default=None, quantized_as="QuantizedDense"
     )
 

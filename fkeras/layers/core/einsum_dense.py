@@ -240,7 +240,7 @@ class EinsumDense(fk.Layer):
         ((2, 5, 4), (3, 4), (4,))
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         training_default=None, quantized_as="QuantizedDense"
     )
 
@@ -303,7 +303,7 @@ class EinsumDense(fk.Layer):
             return len(equation.input) == 1 or equation.input[0] == equation.output[0]
         return len(equation.input) == 2 or equation.input[:2] == equation.output[:2]
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras drops masks for every equation
         return True
 
@@ -323,7 +323,7 @@ class EinsumDense(fk.Layer):
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         equation = Equation.parse(self.equation)
-        sizes = equation.sizes(x.shape, self.output_shape, self.where)
+        sizes = equation.sizes(x.shape, self.output_shape, self._where)
         kernel = tuple(sizes[letter] for letter in equation.kernel)
         bias = None
         if self.bias_axes is not None:

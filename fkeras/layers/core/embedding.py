@@ -87,9 +87,9 @@ class Embedding(fk.Layer):
     embeddings: jax.Array = fk.weight(axes="vd")
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(quantized_as="QuantizedEmbedding")
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(quantized_as="QuantizedEmbedding")
     # a cast of float ids to the compute dtype would change them: float16 is exact up to 2048 only
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     @property
     def axis_names(self) -> fk.AxisNames:
@@ -103,7 +103,7 @@ class Embedding(fk.Layer):
     def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in inputs:
-            reject_fractions(ids, self.where)
+            reject_fractions(ids, self._where)
         return super().apply(*inputs, **options)
 
     def build(self, key: jax.Array, ids: fk.SpecLike) -> Self:
@@ -113,7 +113,7 @@ class Embedding(fk.Layer):
         """Returns the mask of the ids: False where an id is padding; None without `mask_zero`."""
         return ids != 0 if self.mask_zero else None
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras's compute_mask ignores the mask of the input, and returns its own mask or None
         return True
 

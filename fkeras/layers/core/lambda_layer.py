@@ -109,7 +109,7 @@ class Lambda(fk.Layer):
         Array([[2.]], dtype=float32)
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=None)
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=None)
 
     function: Callable = fk.option(convert=_function)
     output_shape: tuple | None = fk.option(default=None, convert=_output_shape)
@@ -168,7 +168,7 @@ class Lambda(fk.Layer):
         )
         if len(sizes) != len(expected) or not sizes_match:
             raise ValueError(
-                f"{self.where}: expected a result of shape (b, *{self.output_shape}), as "
+                f"{self._where}: expected a result of shape (b, *{self.output_shape}), as "
                 f"output_shape says, received {format_shape(y.shape)}. Leave output_shape out; "
                 "shapes are inferred."
             )

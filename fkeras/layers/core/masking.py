@@ -68,7 +68,7 @@ class Masking(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras's compute_mask ignores the mask of the input
         return True
 

@@ -96,9 +96,9 @@ class ReversibleEmbedding(fk.Layer):
     reverse_embeddings: jax.Array | None = fk.weight(axes="dv")
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(quantized_as="QuantizedEmbedding")
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(quantized_as="QuantizedEmbedding")
     # a cast of float ids to the compute dtype would change them: float16 is exact up to 2048 only
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     @property
     def axis_names(self) -> fk.AxisNames:
@@ -119,7 +119,7 @@ class ReversibleEmbedding(fk.Layer):
     def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in () if options.get("reverse") else inputs:
-            reject_fractions(ids, self.where)
+            reject_fractions(ids, self._where)
         return super().apply(*inputs, **options)
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
@@ -128,7 +128,7 @@ class ReversibleEmbedding(fk.Layer):
             key, embeddings=(self.input_dim, self.output_dim), reverse_embeddings=reverse
         )
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras's compute_mask ignores the mask of the input
         return True
 
@@ -146,7 +146,7 @@ class ReversibleEmbedding(fk.Layer):
         """
         if isinstance(x.shape[-1], int) and x.shape[-1] != self.output_dim:
             raise ValueError(
-                f"{self.where}: expected vectors of size {self.output_dim} to reverse, received "
+                f"{self._where}: expected vectors of size {self.output_dim} to reverse, received "
                 f"{format_shape(x.shape)}. Project them first, such as with "
                 f"Dense({self.output_dim})."
             )

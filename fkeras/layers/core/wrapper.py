@@ -60,8 +60,8 @@ class Wrapper(fk.Layer):
         """Whether the wrapped layer supports masks."""
         return self.layer.supports_masking
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
-        return self.layer.loses_masks(masks)
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
+        return self.layer._loses_masks(masks)
 
     @property
     def built(self) -> bool:

@@ -70,7 +70,7 @@ class ForeignLayer(fk.Layer):
     state: tuple[fk.ArrayConstant, ...] | None = dataclasses.field(default=None, init=False)
     state_structure: Any = dataclasses.field(default=None, init=False)
 
-    child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
+    _child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
 
     # Methods that subclasses implement
 
@@ -115,8 +115,8 @@ class ForeignLayer(fk.Layer):
             set_field(self, "state", tuple(fk.ArrayConstant(self._as_variable(v)) for v in leaves))
 
     def _fields_of(self, params: fk.Tree, state: fk.Tree) -> dict[str, Any]:
-        arrays, structure = named_leaves(params, self.where)
-        _, state_structure = named_leaves(state, self.where)
+        arrays, structure = named_leaves(params, self._where)
+        _, state_structure = named_leaves(state, self._where)
         variables = {name: self._as_variable(leaf) for name, leaf in arrays.items()}
         parameters = {
             # integer arrays, such as counters, have no gradient
@@ -149,7 +149,7 @@ class ForeignLayer(fk.Layer):
         params, state = self.initialize(fk.subkey(key, "params"), _placeholders(x))
         return self.replace(**self._fields_of(params, state), _built=True)
 
-    def unbuilt(self) -> Self:
+    def _unbuilt(self) -> Self:
         """Returns a copy without weights and state."""
         return self.replace(
             params={}, params_structure=None, state=None, state_structure=None, _built=False
@@ -163,7 +163,7 @@ class ForeignLayer(fk.Layer):
             return {}
         else:
             _, state = self.initialize(jax.random.key(0), _placeholders(x))
-        arrays, _ = named_leaves(state, self.where)
+        arrays, _ = named_leaves(state, self._where)
         return {name: self._as_variable(leaf) for name, leaf in arrays.items()}
 
     def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
@@ -172,16 +172,16 @@ class ForeignLayer(fk.Layer):
         params = jax.tree.unflatten(self.params_structure, fk.cast_floats(leaves, dtype))
         # names in the order of the pytree, which a scan or a file does not preserve
         empty = jax.tree.unflatten(self.state_structure, range(self.state_structure.num_leaves))
-        names = tuple(named_leaves(empty, self.where)[0])
+        names = tuple(named_leaves(empty, self._where)[0])
         old_arrays = [context.state[name] for name in names]
         key = context.key if context.training and self.draws else None
         value, new = self.compute(
             params, jax.tree.unflatten(self.state_structure, old_arrays), key, x, context.training
         )
-        arrays, structure = named_leaves(new, self.where)
+        arrays, structure = named_leaves(new, self._where)
         if tuple(arrays) != names:
             raise ValueError(
-                f"{self.where}: expected the state to keep its structure {names}, received "
+                f"{self._where}: expected the state to keep its structure {names}, received "
                 f"{tuple(arrays)} after the call. Return a state with the same entries as before; "
                 f"{structure} has other entries."
             )

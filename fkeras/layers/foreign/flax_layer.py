@@ -181,7 +181,7 @@ class FlaxLayer(ForeignLayer):
         except TypeError as error:
             if "argument" in str(error):
                 error.add_note(
-                    f"{self.where}: the module was called with one array and "
+                    f"{self._where}: the module was called with one array and "
                     f"training_argument={self.training_argument!r}. If the module has a training "
                     "flag, name it: training_argument='train', or 'not deterministic'."
                 )

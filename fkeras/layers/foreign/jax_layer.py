@@ -146,7 +146,7 @@ class JaxLayer(ForeignLayer):
         needed_names = [n for n in ("params", "state") if n in self.call_arguments]
         if init_fn is None and params is None and state is None and needed_names:
             raise ValueError(
-                f"{self.where}: expected init_fn, params or state, as call_fn takes "
+                f"{self._where}: expected init_fn, params or state, as call_fn takes "
                 f"{' and '.join(needed_names)}, received none. Pass init_fn=model.init, or the weights."
             )
 
@@ -160,7 +160,7 @@ class JaxLayer(ForeignLayer):
         if self.init_fn is None:
             if {"params", "state"} & set(self.call_arguments):
                 raise ValueError(
-                    f"{self.where}: expected init_fn to initialize new weights, received None. "
+                    f"{self._where}: expected init_fn to initialize new weights, received None. "
                     "Pass init_fn=model.init, or keep the params of the constructor."
                 )
             return None, None
@@ -195,7 +195,7 @@ class JaxLayer(ForeignLayer):
                 raise
             arguments = f"{field.removesuffix('_fn')}_arguments"
             raise TypeError(
-                f"{self.where}: {field} was called with ({', '.join(names)}), as {arguments} says: "
+                f"{self._where}: {field} was called with ({', '.join(names)}), as {arguments} says: "
                 f"{error}. Name its arguments, in order: {arguments}=('params', 'inputs')."
             ) from error
 
@@ -204,7 +204,7 @@ class JaxLayer(ForeignLayer):
             return result
         expected = "(outputs, new_state)" if field == "call_fn" else "(params, state)"
         raise TypeError(
-            f"{self.where}: expected {field} to return {expected}, as call_arguments has 'state', "
+            f"{self._where}: expected {field} to return {expected}, as call_arguments has 'state', "
             f"received {type(result).__name__}. Return both, or leave 'state' out."
         )
 

@@ -127,7 +127,7 @@ class Hashing(_Bins):
             values = x.ravel().tolist()
             texts = [b"true" if v else b"false" for v in values]
         else:
-            values = read_strings(x, "utf-8", self.where)
+            values = read_strings(x, "utf-8", self._where)
             texts = [text.encode() for text in values]
         buckets, reserved = self._buckets
         ids = (hash_strings(texts, self.salt) % np.uint64(buckets)).astype("int64")
@@ -138,7 +138,7 @@ class Hashing(_Bins):
 
     def call(self, x: jax.Array) -> jax.Array:
         # JAX has no 64-bit integers by default, so the device hashes the decimal form of int32
-        numbers = as_int32(x, self.where)
+        numbers = as_int32(x, self._where)
         buckets, reserved = self._buckets
         ids = hash_integers(numbers, self.salt).remainder(buckets)
         if reserved:
@@ -186,13 +186,13 @@ class HashedCrossing(_Bins):
 
     def read(self, value: fk.Field) -> fk.Tree:
         self._check_count(value)
-        return [as_data(feature, self.where) for feature in value]
+        return [as_data(feature, self._where) for feature in value]
 
     def _check_count(self, features: fk.Leaf) -> None:
         if not isinstance(features, list | tuple) or len(features) < 2:
             count = len(features) if isinstance(features, list | tuple) else 1
             raise ValueError(
-                f"{self.where}: expected a list of two features or more, received {count}. Write "
+                f"{self._where}: expected a list of two features or more, received {count}. Write "
                 "layer([first, second])."
             )
 
@@ -201,12 +201,12 @@ class HashedCrossing(_Bins):
         first = shapes[0]
         if len(first) > 2 or (len(first) == 2 and first[1] != 1):
             raise ValueError(
-                f"{self.where}: expected one value per sample, of shape (b,) or (b, 1), received "
+                f"{self._where}: expected one value per sample, of shape (b,) or (b, 1), received "
                 f"{first}. Cross the columns one by one."
             )
         if any(shape != first for shape in shapes):
             raise ValueError(
-                f"{self.where}: expected features of one shape, received "
+                f"{self._where}: expected features of one shape, received "
                 f"{', '.join(map(str, shapes))}. Each sample needs one value of every feature."
             )
 
@@ -217,10 +217,10 @@ class HashedCrossing(_Bins):
             return flat.astype("uint64")
         if feature.dtype.kind in "fb":
             raise TypeError(
-                f"{self.where}: expected strings or integers, received {feature.dtype}. Convert "
+                f"{self._where}: expected strings or integers, received {feature.dtype}. Convert "
                 "floats to integers with Discretization first."
             )
-        return hash_strings([t.encode() for t in read_strings(flat, "utf-8", self.where)])
+        return hash_strings([t.encode() for t in read_strings(flat, "utf-8", self._where)])
 
     def on_host(self, x: Sequence[np.ndarray]) -> np.ndarray:
         self._check_shapes(x)
@@ -236,10 +236,10 @@ class HashedCrossing(_Bins):
         for feature in x:
             if feature.dtype.kind not in "iu":
                 raise TypeError(
-                    f"{self.where}: expected integers on the device, received {feature.dtype}. "
+                    f"{self._where}: expected integers on the device, received {feature.dtype}. "
                     "Convert floats to integers with Discretization first."
                 )
-        words = [widen(as_int32(feature, self.where)) for feature in x]
+        words = [widen(as_int32(feature, self._where)) for feature in x]
         start = Wide.of(_START, words[0].low)
         ids = functools.reduce(cross, words, start).remainder(self.num_bins)
         return encoded(self, ids, encode)

@@ -82,23 +82,23 @@ class IntegerLookup(LookupLayer):
         super().__post_init__()
         if self.salt is not None and self.oov_method != "farmhash":
             raise ValueError(
-                f"{self.where}: expected salt=None with oov_method='floormod', which uses no hash, "
+                f"{self._where}: expected salt=None with oov_method='floormod', which uses no hash, "
                 "received a salt. Choose oov_method='farmhash'."
             )
 
     # Host
 
     def _integers(self, data: fk.Tree) -> np.ndarray:
-        array = np.asarray(as_data(data, self.where))
+        array = np.asarray(as_data(data, self._where))
         if array.dtype.kind not in "iuf":
             raise TypeError(
-                f"{self.where}: expected integers, received an array of {array.dtype}. For strings "
+                f"{self._where}: expected integers, received an array of {array.dtype}. For strings "
                 "use StringLookup."
             )
-        reject_fractions(array, self.where)
+        reject_fractions(array, self._where)
         if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64.max:
             raise ValueError(
-                f"{self.where}: expected signed 64-bit integers, received {int(array.max())}. Map "
+                f"{self._where}: expected signed 64-bit integers, received {int(array.max())}. Map "
                 "the integers into this range first."
             )
         return array.astype("int64")
@@ -135,7 +135,7 @@ class IntegerLookup(LookupLayer):
             values = values.astype("int32")
         elif xp is jnp:
             raise ValueError(
-                f"{self.where}: the vocabulary has integers beyond int32, so invert=True works "
+                f"{self._where}: the vocabulary has integers beyond int32, so invert=True works "
                 "only on the host: pass the indices as a NumPy array, outside of jit."
             )
         oov = xp.asarray(self.oov_token, values.dtype)
@@ -150,7 +150,7 @@ class IntegerLookup(LookupLayer):
     # Device
 
     def call(self, x: jax.Array) -> jax.Array:
-        ids = as_int32(x, self.where)
+        ids = as_int32(x, self._where)
         if jnp.issubdtype(x.dtype, jnp.floating):
             # a fraction equals no integer of the vocabulary, so it gets an index for unknowns
             is_integer = jnp.isfinite(x) & (x == jnp.floor(x))

@@ -96,16 +96,16 @@ class LookupLayer(HostLayer, LookupFields):
         super().__post_init__()
         if self.pad_to_max_tokens and self.max_tokens is None:
             raise ValueError(
-                f"{self.where}: pad_to_max_tokens=True needs max_tokens, the size to pad to."
+                f"{self._where}: pad_to_max_tokens=True needs max_tokens, the size to pad to."
             )
         if self.invert and self.output_mode != "int":
             raise ValueError(
-                f"{self.where}: invert=True maps indices to tokens, so output_mode must be 'int', "
+                f"{self._where}: invert=True maps indices to tokens, so output_mode must be 'int', "
                 f"received {self.output_mode!r}."
             )
         if self.invert and self.oov_token is None:
             raise ValueError(
-                f"{self.where}: invert=True returns oov_token for unknown indices, received "
+                f"{self._where}: invert=True returns oov_token for unknown indices, received "
                 "oov_token=None. Give a token."
             )
         self._check_vocabulary()
@@ -114,19 +114,19 @@ class LookupLayer(HostLayer, LookupFields):
         weights = self.idf_weights
         if weights is not None and self.output_mode != "tf_idf":
             raise ValueError(
-                f"{self.where}: expected output_mode='tf_idf' with idf_weights, received "
+                f"{self._where}: expected output_mode='tf_idf' with idf_weights, received "
                 f"{self.output_mode!r}. Leave them out, or change the mode."
             )
         if self.vocabulary is None:
             return
         if self.output_mode == "tf_idf" and weights is None:
             raise ValueError(
-                f"{self.where}: output_mode 'tf_idf' needs one idf weight per token of the "
+                f"{self._where}: output_mode 'tf_idf' needs one idf weight per token of the "
                 "vocabulary. Give idf_weights, or compute both with adapt."
             )
         if weights is not None and len(weights) != len(self.vocabulary):
             raise ValueError(
-                f"{self.where}: expected as many idf_weights as tokens, {len(self.vocabulary)}, "
+                f"{self._where}: expected as many idf_weights as tokens, {len(self.vocabulary)}, "
                 f"received {len(weights)}. Give one weight per token of the vocabulary."
             )
         tokens = self._tokens
@@ -134,7 +134,7 @@ class LookupLayer(HostLayer, LookupFields):
             seen: set = set()
             repeated = [t for t in tokens if t in seen or seen.add(t)]
             raise ValueError(
-                f"{self.where}: expected unique tokens in the vocabulary, received repeated "
+                f"{self._where}: expected unique tokens in the vocabulary, received repeated "
                 f"tokens: {', '.join(map(repr, repeated[:5]))}. Remove them: "
                 "list(dict.fromkeys(tokens))."
             )
@@ -144,13 +144,13 @@ class LookupLayer(HostLayer, LookupFields):
         for name, token in reserved:
             if token is not None and token in vocabularies.table(tokens):
                 raise ValueError(
-                    f"{self.where}: expected a vocabulary without special tokens, received "
+                    f"{self._where}: expected a vocabulary without special tokens, received "
                     f"{name}={token!r} in it. Leave the special tokens out, or put all of them "
                     f"first: {list(self._special)}."
                 )
         if self.max_tokens is not None and self.vocabulary_size() > self.max_tokens:
             raise ValueError(
-                f"{self.where}: expected at most max_tokens={self.max_tokens} tokens including "
+                f"{self._where}: expected at most max_tokens={self.max_tokens} tokens including "
                 f"special tokens, received {self.vocabulary_size()}. Raise max_tokens, or leave it "
                 "out."
             )
@@ -173,7 +173,7 @@ class LookupLayer(HostLayer, LookupFields):
     def _tokens(self) -> tuple:
         if self.vocabulary is None:
             raise ValueError(
-                f"{self.where}: has no vocabulary yet. Learn it first: `layer = "
+                f"{self._where}: has no vocabulary yet. Learn it first: `layer = "
                 "layer.adapt(data)`, or give vocabulary=[...]."
             )
         # Keras accepts vocabularies with or without the special tokens in front
@@ -234,7 +234,7 @@ class LookupLayer(HostLayer, LookupFields):
         tokens, weights = vocabularies.learn(documents, special, limit)
         if not tokens:
             raise ValueError(
-                f"{self.where}: adapt received no tokens. Give data with tokens, and max_tokens "
+                f"{self._where}: adapt received no tokens. Give data with tokens, and max_tokens "
                 "above the number of special tokens; an exhausted iterator has no data."
             )
         return self.replace(
@@ -277,7 +277,7 @@ class LookupLayer(HostLayer, LookupFields):
     def _reject_unknown(self, tokens: fk.Leaf) -> None:
         examples = ", ".join(repr(t) for t in list(dict.fromkeys(tokens))[:5])
         raise ValueError(
-            f"{self.where}: expected only tokens of the vocabulary with num_oov_indices=0, "
+            f"{self._where}: expected only tokens of the vocabulary with num_oov_indices=0, "
             f"received {examples}. Set num_oov_indices=1, or add them to the vocabulary."
         )
 

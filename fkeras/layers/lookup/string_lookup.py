@@ -101,11 +101,11 @@ class StringLookup(LookupLayer):
     invert: bool = fk.option(default=False, convert=fk.boolean)
 
     @property
-    def makes_strings(self) -> bool:  # type: ignore[override]
+    def _makes_strings(self) -> bool:  # type: ignore[override]
         return self.invert
 
     @property
-    def reads_strings(self) -> bool:  # type: ignore[override]
+    def _reads_strings(self) -> bool:  # type: ignore[override]
         return not self.invert
 
     output_mode: str = fk.option(default="int", convert=output_mode(*MODES))
@@ -120,7 +120,7 @@ class StringLookup(LookupLayer):
         raise self.no_strings_here()
 
     def read(self, value: fk.Field) -> fk.Tree:
-        data = as_data(value, self.where)
+        data = as_data(value, self._where)
         # copying device indices to the host is fine: the resulting strings exist only there
         on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)
         return np.asarray(data) if self.invert and on_device else data
@@ -128,7 +128,7 @@ class StringLookup(LookupLayer):
     def on_host(self, x: np.ndarray) -> np.ndarray:
         if self.invert:
             return self._invert(x)
-        texts = read_strings(x, self.encoding, self.where)
+        texts = read_strings(x, self.encoding, self._where)
         special = {} if self.mask_token is None else {self.mask_token: self._no_index}
         ids = find_strings(
             texts,
@@ -148,7 +148,7 @@ class StringLookup(LookupLayer):
     def _invert(self, ids: np.ndarray) -> np.ndarray:
         if ids.dtype.kind not in "iu":
             raise TypeError(
-                f"{self.where}: invert=True maps integers to strings, received {ids.dtype}. Give "
+                f"{self._where}: invert=True maps integers to strings, received {ids.dtype}. Give "
                 "the indices that the layer without invert returned."
             )
         assert self.oov_token is not None  # `__post_init__` requires the token with invert=True
@@ -157,8 +157,8 @@ class StringLookup(LookupLayer):
         return np.where(in_range, names[np.where(in_range, ids, 0)], self.oov_token)
 
     def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[str]]:
-        array = np.asarray(as_data(batch, self.where))
-        texts = np.array(read_strings(array, self.encoding, self.where), object)
+        array = np.asarray(as_data(batch, self._where))
+        texts = np.array(read_strings(array, self.encoding, self._where), object)
         rows = texts.reshape(array.shape if array.ndim > 1 else (-1, 1) if whole else (1, -1))
         return [row.ravel().tolist() for row in rows]
 

@@ -108,13 +108,13 @@ class TextVectorization(LookupLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_sparse(self.ragged, self.where, "ragged")
+        reject_sparse(self.ragged, self._where, "ragged")
         length = self.output_sequence_length
         if length is None:
             return
         if self.output_mode != "int":
             raise ValueError(
-                f"{self.where}: expected output_sequence_length=None with "
+                f"{self._where}: expected output_sequence_length=None with "
                 f"output_mode={self.output_mode!r}, received a length. Leave it out, or choose "
                 "output_mode='int'."
             )
@@ -130,17 +130,17 @@ class TextVectorization(LookupLayer):
             >>> fk.layers.TextVectorization(ngrams=2).tokenize(["To be!"])
             [['to', 'be', 'to be']]
         """
-        array = np.asarray(as_data(texts, self.where))
-        strings = read_strings(array, self.encoding, self.where)
+        array = np.asarray(as_data(texts, self._where))
+        strings = read_strings(array, self.encoding, self._where)
         if callable(self.standardize):
             shaped = np.array(strings, dtype=np.str_).reshape(array.shape)
             result = np.asarray(self.standardize(shaped))
             if result.shape != array.shape:
                 raise ValueError(
-                    f"{self.where}: standardize returned an array of shape {result.shape} for "
+                    f"{self._where}: standardize returned an array of shape {result.shape} for "
                     f"texts of shape {array.shape}. Return one text per input text."
                 )
-            strings = read_strings(result, self.encoding, self.where)
+            strings = read_strings(result, self.encoding, self._where)
         elif self.standardize is not None:
             strings = standardize(strings, self.standardize)
         rows = self._split(strings, array.shape)
@@ -158,7 +158,7 @@ class TextVectorization(LookupLayer):
             return [texts[row * size : (row + 1) * size] for row in range(row_count)]
         if len(shape) > 1 and shape[-1] != 1:
             raise ValueError(
-                f"{self.where}: expected texts of shape (b,) or (b, 1) to split, received {shape}. "
+                f"{self._where}: expected texts of shape (b,) or (b, 1) to split, received {shape}. "
                 "For texts that are already split set split=None."
             )
         if self.split == "character":
@@ -168,7 +168,7 @@ class TextVectorization(LookupLayer):
         rows = [list(map(str, row)) for row in self.split(np.array(texts, dtype=np.str_))]
         if len(rows) != len(texts):
             raise ValueError(
-                f"{self.where}: split returned {len(rows)} rows for {len(texts)} texts. Return a "
+                f"{self._where}: split returned {len(rows)} rows for {len(texts)} texts. Return a "
                 "list of tokens for each text."
             )
         return rows
@@ -198,5 +198,5 @@ class TextVectorization(LookupLayer):
         return self._encode_on_host(padded)
 
     def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[str]]:
-        array = np.asarray(as_data(batch, self.where))
+        array = np.asarray(as_data(batch, self._where))
         return self.tokenize(array[:, None] if whole and array.ndim == 1 else array)

@@ -83,8 +83,8 @@ class Concatenate(fk.Layer):
         return config
 
     def forward(self, context: fk.Context, *inputs: fk.Tree) -> fk.Output:
-        tensors = check_list(self.where, inputs)
-        axis = check_concatenate(self.where, tensors, self.axis)
+        tensors = check_list(self._where, inputs)
+        axis = check_concatenate(self._where, tensors, self.axis)
         value = jnp.concatenate(with_common_dtype(tensors), axis=axis)
-        masks = check_masks(self.where, context.mask, len(tensors))
+        masks = check_masks(self._where, context.mask, len(tensors))
         return fk.Output(value, mask=concatenate_masks(tensors, masks, axis, self.masks))

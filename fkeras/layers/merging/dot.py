@@ -100,7 +100,7 @@ class Dot(fk.Layer):
     supports_masking: ClassVar[bool] = True
 
     def forward(self, context: fk.Context, *inputs: fk.Tree) -> fk.Output:
-        x, y = tensors = check_list(self.where, inputs, 2)
+        x, y = tensors = check_list(self._where, inputs, 2)
         # one axis means the same axis of both tensors
         first, second = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)
         axes = (first, second)
@@ -115,7 +115,7 @@ class Dot(fk.Layer):
         for index, (x, axis) in enumerate(zip(tensors, axes, strict=True)):
             if x.ndim < 2 or not -x.ndim < axis < x.ndim:
                 raise ValueError(
-                    f"{self.where}: expected an axis {axis} after the batch in input {index}, "
+                    f"{self._where}: expected an axis {axis} after the batch in input {index}, "
                     f"received {received}. Give axes as a pair where the tensors differ in rank."
                 )
         for requirement, sizes in (
@@ -128,6 +128,6 @@ class Dot(fk.Layer):
             # unknown and symbolic sizes cannot be compared, and pass
             if all(isinstance(n, int) for n in sizes) and sizes[0] != sizes[1]:
                 raise ValueError(
-                    f"{self.where}: expected {requirement}, received {received}. Choose other axes "
+                    f"{self._where}: expected {requirement}, received {received}. Choose other axes "
                     f"(now axes={self.axes}), or make the sizes equal."
                 )

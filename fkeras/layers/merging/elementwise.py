@@ -117,7 +117,7 @@ class Merge(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras's rule drops the masks if one input has none; with "any" this layer does the same,
         # so only "all" differs from Keras
         return self.masks == "all" and any(mask is None for mask in masks)
@@ -128,7 +128,7 @@ class Merge(fk.Layer):
     def merge(self, inputs: list[jax.Array]) -> jax.Array:
         """Computes the result from arrays of one dtype and rank; subclasses implement `merge`."""
         raise NotImplementedError(
-            f"{self.where}: has no merge. Use Add, Multiply, ..., or write `def merge(self, "
+            f"{self._where}: has no merge. Use Add, Multiply, ..., or write `def merge(self, "
             "inputs): ...` in a subclass."
         )
 
@@ -144,9 +144,9 @@ class Merge(fk.Layer):
         return config
 
     def forward(self, context: fk.Context, *inputs: fk.Tree) -> fk.Output:
-        tensors = check_list(self.where, inputs, self.count)
-        check_broadcast(self.where, tensors)
-        masks = check_masks(self.where, context.mask, len(tensors))
+        tensors = check_list(self._where, inputs, self.count)
+        check_broadcast(self._where, tensors)
+        masks = check_masks(self._where, context.mask, len(tensors))
         arrays = with_common_rank(with_common_dtype(tensors))
         if self.masks == "any":
             arrays = self.counted(arrays, aligned(tensors, masks))

@@ -114,7 +114,7 @@ class BatchNormalization(fk.Layer):
         Ioffe, 2017, Batch renormalization, https://arxiv.org/abs/1702.03275
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         option_names=("training", "mask"),
         training_default=None,
         state_order=(
@@ -156,7 +156,7 @@ class BatchNormalization(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
     # gamma, beta and the statistics remain float32; forward casts the input itself
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     @property
     def input_spec(self) -> fk.InputSpec:
@@ -191,7 +191,7 @@ class BatchNormalization(fk.Layer):
         size = x.shape[self.axis] if -x.ndim <= self.axis < x.ndim else None
         if size is None:
             raise ValueError(
-                f"{self.where}: expected an input with a known size on axis {self.axis}, received "
+                f"{self._where}: expected an input with a known size on axis {self.axis}, received "
                 f"{x}. Give the features a size, as in fk.Input((None, 8))."
             )
         return size
@@ -232,13 +232,13 @@ class BatchNormalization(fk.Layer):
         size, features = context.state["moving_mean"].shape[0], x.shape[self.axis]
         if size != features:
             raise ValueError(
-                f"{self.where}: expected {size} features on axis {self.axis}, as its state has, "
+                f"{self._where}: expected {size} features on axis {self.axis}, as its state has, "
                 f"received {format_shape(x.shape)}. Make the state for this input: "
                 "layer.init_state(x)."
             )
         if context.mask is not None and context.mask.ndim != x.ndim - 1:
             raise ValueError(
-                f"{self.where}: expected a mask with the axes of the input but the last, received "
+                f"{self._where}: expected a mask with the axes of the input but the last, received "
                 f"{format_shape(context.mask.shape)} for {format_shape(x.shape)}. Add the missing "
                 "axes to the mask: mask[:, :, None]."
             )

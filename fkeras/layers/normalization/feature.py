@@ -175,16 +175,16 @@ class Normalization(fk.Layer):
     invert: bool = fk.option(default=False, convert=fk.boolean)
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(state_order=("mean", "variance", "count"))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(state_order=("mean", "variance", "count"))
     # half precision would lose small differences of large numbers; forward casts the result
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.mean is None) != (self.variance is None):
             missing = "mean" if self.mean is None else "variance"
             raise ValueError(
-                f"{self.where}: expected mean and variance, or neither, received no {missing}. "
+                f"{self._where}: expected mean and variance, or neither, received no {missing}. "
                 "Give both, or let layer.adapt(data) compute them."
             )
         if self.mean is None:
@@ -192,20 +192,20 @@ class Normalization(fk.Layer):
         mean_shape, variance_shape = np.shape(self.mean), np.shape(self.variance)
         if mean_shape != variance_shape or len(mean_shape) > len(self.axis):
             raise ValueError(
-                f"{self.where}: expected mean and variance of one shape with at most "
+                f"{self._where}: expected mean and variance of one shape with at most "
                 f"{len(self.axis)} axes, as axis={self.axis} has, received {mean_shape} and "
                 f"{variance_shape}. Give one number, or one number per feature."
             )
         if np.min(self.variance, initial=0) < 0:
             raise ValueError(
-                f"{self.where}: variance: expected numbers of 0 or more, received "
+                f"{self._where}: variance: expected numbers of 0 or more, received "
                 f"{np.min(self.variance)}. The variance is the square of the standard deviation."
             )
         self._check_representable(self.mean, self.variance)
 
     def _check_representable(self, mean: fk.Leaf, variance: fk.Leaf) -> None:
         wide = wide_dtype(self.policy.compute_dtype)
-        check_representable(self.where, wide, mean=mean, variance=variance)
+        check_representable(self._where, wide, mean=mean, variance=variance)
 
     def adapt(self, data: fk.Tree) -> Self:
         """Returns the layer with the mean and variance of `data` as configuration.
@@ -226,13 +226,13 @@ class Normalization(fk.Layer):
             batches = itertools.chain(data)
         else:
             raise TypeError(
-                f"{self.where}: adapt: expected an array or an iterable of batches, received "
+                f"{self._where}: adapt: expected an array or an iterable of batches, received "
                 f"{type(data).__name__}. Pass the features alone: layer.adapt(x)."
             )
         mean, variance = data_moments(batches, self.axis)
         if not np.isfinite(mean).all() or not np.isfinite(variance).all():
             raise ValueError(
-                f"{self.where}: adapt: expected finite numbers, received data with NaN or "
+                f"{self._where}: adapt: expected finite numbers, received data with NaN or "
                 "infinity. Replace or remove these samples: x[np.isfinite(x).all(axis=-1)]."
             )
         self._check_representable(mean, variance)
@@ -249,7 +249,7 @@ class Normalization(fk.Layer):
         sizes = _feature_sizes(x.shape, self.axis)
         if None in sizes:
             raise ValueError(
-                f"{self.where}: expected an input with known sizes on axis {self.axis}, received "
+                f"{self._where}: expected an input with known sizes on axis {self.axis}, received "
                 f"{x}. Give the features a size, as in fk.Input((None, 8))."
             )
         dtype = self.policy.variable_dtype
@@ -277,7 +277,7 @@ class Normalization(fk.Layer):
         for size, axis in zip(value.shape, feature_axes, strict=True):
             if size not in (1, x.shape[axis]):
                 raise ValueError(
-                    f"{self.where}: expected {size} features on axis {axis}, as its mean has, "
+                    f"{self._where}: expected {size} features on axis {axis}, as its mean has, "
                     f"received {format_shape(x.shape)}. Adapt another layer to these data."
                 )
         shape = [1] * x.ndim

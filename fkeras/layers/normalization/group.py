@@ -85,7 +85,7 @@ class GroupNormalization(ScaleAndShift, _Groups):
         size = x.shape[self.axis]
         if size is None:
             raise ValueError(
-                f"{self.where}: expected an input with a known size on axis {self.axis}, received "
+                f"{self._where}: expected an input with a known size on axis {self.axis}, received "
                 f"{x}. Give the channels a size, as in fk.Input((None, 8))."
             )
         self._checked_groups(size)
@@ -107,7 +107,7 @@ class GroupNormalization(ScaleAndShift, _Groups):
             divisors = [n for n in range(1, size + 1) if size % n == 0]
             nearest = min(divisors, key=lambda n: abs(n - groups))
             raise ValueError(
-                f"{self.where}: expected a number of groups that divides the {size} channels on "
+                f"{self._where}: expected a number of groups that divides the {size} channels on "
                 f"axis {self.axis}, received groups={groups}. Give groups={nearest}."
             )
         return groups

@@ -33,7 +33,7 @@ def check_axes(layer: fk.Layer, axis: int | Sequence[int], shape: Sequence[Any])
     positions = {a % ndim for a in axes if -ndim <= a < ndim}
     if len(positions) != len(axes):
         raise ValueError(
-            f"{layer.where}: expected an input with the axes {axis}, each once, received "
+            f"{layer._where}: expected an input with the axes {axis}, each once, received "
             f"{format_shape(shape)}. Use axes from {-ndim} to {ndim - 1}."
         )
     return positions
@@ -49,7 +49,7 @@ def check_weight_sizes(
     """Raises an error if a weight's shape differs from the `sizes` of an input's axes."""
     if weight.shape != sizes:
         raise ValueError(
-            f"{layer.where}: expected sizes {weight.shape} on axis {axis}, received "
+            f"{layer._where}: expected sizes {weight.shape} on axis {axis}, received "
             f"{format_shape(shape)}. The layer's weights have these sizes; use another layer for "
             "other sizes."
         )
@@ -83,7 +83,7 @@ class ScaleAndShift(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
     # gamma, beta and the statistics remain float32
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
 
 class _OverAxes(fk.Layer):
@@ -186,7 +186,7 @@ class RMSNormalization(_OverAxes):
         https://arxiv.org/abs/1910.07467
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("x",))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("x",))
 
     weight_names: ClassVar[tuple[str, ...]] = ("scale",)
 
@@ -196,12 +196,12 @@ class RMSNormalization(_OverAxes):
 
     supports_masking: ClassVar[bool] = True
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         # Keras's layer does not declare support for masks, so a mask ends here
         return True
 
     # scale and the mean squares remain float32
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         return self.with_weights(key, scale=self._sizes(x.shape))
@@ -249,7 +249,7 @@ class UnitNormalization(fk.Layer):
         axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
         if any(not -x.ndim <= a < x.ndim for a in axes):
             raise ValueError(
-                f"{self.where}: expected an input with the axes {self.axis}, received "
+                f"{self._where}: expected an input with the axes {self.axis}, received "
                 f"{format_shape(x.shape)}. Use axes from {-x.ndim} to {x.ndim - 1}."
             )
         return unit_normalization(x, axes)

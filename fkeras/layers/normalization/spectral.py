@@ -58,7 +58,7 @@ class SpectralNormalization(Wrapper):
     always: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
 
     # Keras lists the kernel among the wrapper's own weights too
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         early_weights=tuple(f"layer/{name}" for name in _KERNELS)
     )
 
@@ -110,6 +110,6 @@ class SpectralNormalization(Wrapper):
             if getattr(layer, name, None) is not None:
                 return name
         raise ValueError(
-            f"{self.where}: expected a layer with a weight 'kernel' or 'embeddings', received "
-            f"{layer.where}, which has none. Wrap Dense, Embedding or a convolution."
+            f"{self._where}: expected a layer with a weight 'kernel' or 'embeddings', received "
+            f"{layer._where}, which has none. Wrap Dense, Embedding or a convolution."
         )

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
+from fkeras.nn.cpu.extremes import largest
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
-from fkeras.nn.numerics.extremes import largest
 from fkeras.nn.pooling import masked_mean
 
 
@@ -51,7 +51,7 @@ class _GlobalAveragePooling(_GlobalPooling):
             steps = (x.shape[0], *(x.shape[a] for a in spatial_axes(x.ndim, self.data_format)))
             if context.mask.shape != steps:
                 raise ValueError(
-                    f"{self.where}: expected a mask of shape {format_shape(steps)}, one value per "
+                    f"{self._where}: expected a mask of shape {format_shape(steps)}, one value per "
                     f"step of the input {format_shape(x.shape)}, received "
                     f"{format_shape(context.mask.shape)}. Give the mask of the time axis."
                 )
@@ -118,7 +118,7 @@ class GlobalAveragePooling1D(OverSequences, _GlobalAveragePooling):
     """
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(option_names=("mask",))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(option_names=("mask",))
 
 
 class GlobalAveragePooling2D(OverImages, _GlobalAveragePooling):

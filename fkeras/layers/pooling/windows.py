@@ -49,7 +49,7 @@ class _Pooling(Spatial):
         """Applies `function` to the windows of `x` that the options of the layer define."""
         # XLA returns an empty array for a window larger than the input
         if self.padding == "valid":
-            check_window(self.where, x, self.pool_size, "pool_size", self.data_format)
+            check_window(self._where, x, self.pool_size, "pool_size", self.data_format)
         return function(x, self.pool_size, self.strides, self.padding, self.data_format)
 
 

@@ -64,11 +64,11 @@ class CategoryEncoding(ListLayer):
         is_concrete = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, Tracer)
         if not is_concrete or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
             return
-        reject_fractions(ids, self.where)
+        reject_fractions(ids, self._where)
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= self.num_tokens:
             raise ValueError(
-                f"{self.where}: expected ids from 0 to {self.num_tokens - 1}, received "
+                f"{self._where}: expected ids from 0 to {self.num_tokens - 1}, received "
                 f"{low if low < 0 else high}. Raise num_tokens, or map ids of any size to this "
                 "range with IntegerLookup."
             )
@@ -77,13 +77,13 @@ class CategoryEncoding(ListLayer):
         if count_weights is not None:
             if self.output_mode != "count":
                 raise ValueError(
-                    f"{self.where}: expected count_weights=None with "
+                    f"{self._where}: expected count_weights=None with "
                     f"output_mode={self.output_mode!r}, received an array. Leave it out, or choose "
                     "output_mode='count'."
                 )
             if count_weights.shape != ids.shape:
                 raise ValueError(
-                    f"{self.where}: expected count_weights of the shape of the ids, {ids.shape}, "
+                    f"{self._where}: expected count_weights of the shape of the ids, {ids.shape}, "
                     f"received {count_weights.shape}. Give one weight per id."
                 )
         indices, valid = valid_indices(ids, self.num_tokens)

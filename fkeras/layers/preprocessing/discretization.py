@@ -78,7 +78,7 @@ class Discretization(ListLayer):
         super().__post_init__()
         if (self.bin_boundaries is None) == (self.num_bins is None):
             raise ValueError(
-                f"{self.where}: expected either bin_boundaries or num_bins, received "
+                f"{self._where}: expected either bin_boundaries or num_bins, received "
                 f"{'neither' if self.num_bins is None else 'both'}. Give the boundaries, or the "
                 "number of bins and then `layer = layer.adapt(data)`."
             )
@@ -96,7 +96,7 @@ class Discretization(ListLayer):
         """
         if self.num_bins is None:
             raise ValueError(
-                f"{self.where}: adapt computes boundaries for num_bins bins, but this layer has "
+                f"{self._where}: adapt computes boundaries for num_bins bins, but this layer has "
                 "fixed bin_boundaries. Write Discretization(num_bins=...).adapt(data)."
             )
         batches: Iterable = data if isinstance(data, list | tuple) else iterate(data, steps)
@@ -105,11 +105,11 @@ class Discretization(ListLayer):
         # the summary has bounded size, so `adapt` reads data of any size in one pass
         summary = np.zeros((2, 0), "float32")
         for batch in batches:
-            values = np.asarray(as_data(batch, self.where)).astype("float32")
+            values = np.asarray(as_data(batch, self._where)).astype("float32")
             summary = merge(summarize(values, self.epsilon), summary, self.epsilon)
         if summary.size == 0:
             raise ValueError(
-                f"{self.where}: adapt received no numbers. Give an array, or batches of numbers; "
+                f"{self._where}: adapt received no numbers. Give an array, or batches of numbers; "
                 "an exhausted iterator has no data."
             )
         return self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
@@ -117,7 +117,7 @@ class Discretization(ListLayer):
     def call(self, x: jax.Array) -> jax.Array:
         if self.bin_boundaries is None:
             raise ValueError(
-                f"{self.where}: has no boundaries yet. Compute them first: `layer = "
+                f"{self._where}: has no boundaries yet. Compute them first: `layer = "
                 "layer.adapt(data)`, or give bin_boundaries."
             )
         dtype = "float64" if fk.canonical_dtype(x.dtype) == "float64" else "float32"

@@ -106,11 +106,11 @@ class DenseLayer(fk.Layer):
     sparse = False
 
     # half precision would round ids to other ids, and move numbers across a boundary
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_sparse(self.sparse, self.where)
+        reject_sparse(self.sparse, self._where)
 
 
 class ListLayer(DenseLayer):
@@ -130,8 +130,10 @@ class ListLayer(DenseLayer):
     ) -> fk.Output:
         """Returns the `Output` of the layer; converts lists to arrays and checks concrete values."""
         if not symbolic_arguments(inputs, options, mask):
-            inputs = tuple(as_data(x, self.where) for x in inputs)
-            options = {k: None if v is None else as_data(v, self.where) for k, v in options.items()}
+            inputs = tuple(as_data(x, self._where) for x in inputs)
+            options = {
+                k: None if v is None else as_data(v, self._where) for k, v in options.items()
+            }
             self.check_values(inputs)
         return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
 
@@ -142,7 +144,7 @@ class HostLayer(DenseLayer):
     A subclass implements `on_host` for NumPy arrays, and `call` for device arrays.
     """
 
-    reads_strings: ClassVar[bool] = True
+    _reads_strings: ClassVar[bool] = True
 
     def on_host(self, x: fk.Tree) -> np.ndarray:
         """Returns the layer's value for NumPy data."""
@@ -150,7 +152,7 @@ class HostLayer(DenseLayer):
 
     def read(self, value: fk.Field) -> fk.Tree:
         """Converts an input to the data that the layer computes on."""
-        return as_data(value, self.where)
+        return as_data(value, self._where)
 
     def apply(
         self,
@@ -175,7 +177,7 @@ class HostLayer(DenseLayer):
         if len(inputs) != 1 or options:
             received = ", ".join((*("x" * len(inputs)), *(f"{name}=..." for name in options)))
             raise TypeError(
-                f"{self.where}: expected one input and no options, received ({received}). Give texts "
+                f"{self._where}: expected one input and no options, received ({received}). Give texts "
                 "or ids as one list or array."
             )
         return fk.Output(self.on_host(inputs[0]))
@@ -183,9 +185,9 @@ class HostLayer(DenseLayer):
     def no_strings_here(self) -> fk.FKerasError:
         """Returns the error for a layer of strings on a device, in a graph or in a transform."""
         return fk.FKerasError(
-            f"{self.where}: expected strings on the host, received an array of a compiled function "
+            f"{self._where}: expected strings on the host, received an array of a compiled function "
             "or of a graph, which hold no strings. Call the layer on texts, or on fk.Input(shape, "
             "dtype='string') at the start of a graph; look up the outputs of a model after "
             "calling the model.",
-            layer=self.where,
+            layer=self._where,
         )

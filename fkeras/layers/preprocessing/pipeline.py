@@ -45,7 +45,7 @@ class Pipeline(fk.Layer):
         Array([[0., 1.]], dtype=float32)
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=True)
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=True)
 
     layers: tuple[fk.Layer, ...] = fk.option(convert=_layers)
 

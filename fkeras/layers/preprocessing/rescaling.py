@@ -83,13 +83,13 @@ class Rescaling(fk.Layer):
     def __post_init__(self) -> None:
         super().__post_init__()
         dtype = self.policy.compute_dtype
-        check_representable(self.where, dtype, scale=self.scale, offset=self.offset)
+        check_representable(self._where, dtype, scale=self.scale, offset=self.offset)
 
     def call(self, x: jax.Array) -> jax.Array:
         ndim = max(np.ndim(self.scale), np.ndim(self.offset))
         if ndim > x.ndim:
             raise ValueError(
-                f"{self.where}: expected an input of at least {ndim} axes, as scale or offset "
+                f"{self._where}: expected an input of at least {ndim} axes, as scale or offset "
                 f"has, received {format_shape(x.shape)}. Give numbers for its last axes only."
             )
         return rescale(x, self.scale, self.offset, self.policy.compute_dtype)

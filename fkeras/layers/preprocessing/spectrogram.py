@@ -12,9 +12,9 @@ import numpy as np
 from fkeras.initializers.stft import as_window
 from fkeras.layers.common import authoring as fk
 from fkeras.nn.convolution import convolve_depthwise
+from fkeras.nn.cpu.extremes import largest
 from fkeras.nn.numerics.axes import channel_axis, check_window
 from fkeras.nn.numerics.dtypes import wide_dtype
-from fkeras.nn.numerics.extremes import largest
 from fkeras.nn.signal import stft
 
 _EPSILON = 1e-7
@@ -99,15 +99,15 @@ class STFTSpectrogram(fk.Layer):
         super().__post_init__()
         if self.frame_step is not None and self.frame_step > self.frame_length:
             raise ValueError(
-                f"{self.where}: expected a frame_step of {self.frame_length} or less, the "
+                f"{self._where}: expected a frame_step of {self.frame_length} or less, the "
                 f"frame_length, received {self.frame_step}. Longer steps skip parts of the signal."
             )
         if self.fft_length is not None and self.fft_length < self.frame_length:
             raise ValueError(
-                f"{self.where}: expected an fft_length of {self.frame_length} or more, the "
+                f"{self._where}: expected an fft_length of {self.frame_length} or more, the "
                 f"frame_length, received {self.fft_length}. A frame must fit into the transform."
             )
-        _check_size(self.where, self.frame_length, self.fft_length or 2 * self.frame_length)
+        _check_size(self._where, self.frame_length, self.fft_length or 2 * self.frame_length)
         self.real_kernel_initializer  # noqa: B018  (checks window and scaling)
 
     @property
@@ -134,12 +134,12 @@ class STFTSpectrogram(fk.Layer):
     def call(self, x: jax.Array) -> jax.Array:
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise TypeError(
-                f"{self.where}: expected a signal of floating point numbers, received {x.dtype}. "
+                f"{self._where}: expected a signal of floating point numbers, received {x.dtype}. "
                 "Convert it: x.astype('float32')."
             )
         if self.padding == "valid":
             extent = (self.frame_length,)
-            check_window(self.where, x, extent, "frame_length", self.data_format)
+            check_window(self._where, x, extent, "frame_length", self.data_format)
         x = jnp.moveaxis(x, channel_axis(self.data_format), -1)
         y = self._spectrum(x)  # (b, t, c, f)
         if self.expand_dims:
@@ -263,7 +263,7 @@ class MelSpectrogram(fk.Layer):
     min_power: fk.Real = fk.option(default=1e-10, convert=fk.real(above=0))
     ref_power: fk.Real = fk.option(default=1.0, convert=fk.real(above=0))
 
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -272,11 +272,11 @@ class MelSpectrogram(fk.Layer):
         object.__setattr__(self, "max_freq", self.max_freq or int(self.sampling_rate / 2))
         if self.sequence_length > self.fft_length:
             raise ValueError(
-                f"{self.where}: expected a sequence_length of {self.fft_length} or less, the "
+                f"{self._where}: expected a sequence_length of {self.fft_length} or less, the "
                 f"fft_length, received {self.sequence_length}. The window must fit into the "
                 "transform."
             )
-        _check_size(self.where, max(self.num_mel_bins, 16), self.fft_length)
+        _check_size(self._where, max(self.num_mel_bins, 16), self.fft_length)
 
     def call(self, x: jax.Array) -> jax.Array:
         x = x.astype(wide_dtype(jnp.dtype(self.policy.compute_dtype)))

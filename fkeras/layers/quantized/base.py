@@ -26,7 +26,7 @@ def _unbuilt(value: fk.Field) -> fk.Layer:
             f"quantization: layer: expected a layer, received {received}. Pass one: "
             "layers.Dense(8), or quantize a whole model: fk.quantize(model, 'int8')."
         )
-    return value.unbuilt()
+    return value._unbuilt()
 
 
 class Quantized(fk.Layer):
@@ -42,7 +42,7 @@ class Quantized(fk.Layer):
     quantization: Any = fk.option(default="int8", convert=get)
 
     # the inner layer is configuration, not a child: the quantized weights are fields of this layer
-    child_fields: ClassVar[tuple[str, ...] | None] = ()
+    _child_fields: ClassVar[tuple[str, ...] | None] = ()
     #: classes of float layers, and supported modes
     twins: ClassVar[tuple[type, ...]] = ()
     modes: ClassVar[tuple[str, ...]] = ()
@@ -83,10 +83,10 @@ class Quantized(fk.Layer):
         set_field(self, "layer", self.layer.replace(name=None, trainable=True))
 
     @property
-    def keras_form(self) -> fk.KerasForm:  # type: ignore[override]
+    def _keras_form(self) -> fk.KerasForm:  # type: ignore[override]
         """`KerasForm` with the inner layer's class; Keras's dtype policy marks quantization."""
-        inner = self.layer.keras_form.class_name or type(self.layer).__name__
-        return dataclasses.replace(fk.Layer.keras_form, class_name=inner)
+        inner = self.layer._keras_form.class_name or type(self.layer).__name__
+        return dataclasses.replace(fk.Layer._keras_form, class_name=inner)
 
     @property
     def axis_names(self) -> fk.AxisNames:
@@ -113,8 +113,8 @@ class Quantized(fk.Layer):
         """Returns whether the layer supports masks."""
         return self.layer.supports_masking
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
-        return self.layer.loses_masks(masks)
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
+        return self.layer._loses_masks(masks)
 
     @property
     def activity_regularizer(self) -> Any:

@@ -164,8 +164,8 @@ class QuantizedDense(Quantized):
             return self.layer
         return self.layer.replace(kernel=jax.ShapeDtypeStruct(self.kernel_shape, "float32"))
 
-    def unbuilt(self) -> Self:
-        return super().unbuilt().replace(kernel_shape=None)
+    def _unbuilt(self) -> Self:
+        return super()._unbuilt().replace(kernel_shape=None)
 
     def encode(self, layer: Any) -> Self:
         """Returns a copy with the quantized kernel of a built layer; zeros for calibrated modes."""
@@ -239,6 +239,7 @@ class QuantizedDense(Quantized):
             assert self.kernel is not None
             return dequantize(self.kernel, scale, equation_of(self.layer))
         if self.quantization.mode == "int4":
+            assert self.kernel is not None
             codes = unpack_int4(self.kernel, columns, axis=1)
             if self.g_idx is None or zero is None:
                 return jnp.reshape(codes.astype(scale.dtype) / scale[None], shape)

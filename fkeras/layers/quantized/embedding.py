@@ -52,7 +52,7 @@ class QuantizedEmbedding(Quantized):
     twins: ClassVar[tuple[type, ...]] = (Embedding, ReversibleEmbedding)
     modes: ClassVar[tuple[str, ...]] = ("int8", "int4")
     # half precision would round ids to other ids
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
 
     embeddings: jax.Array = fk.weight(trainable=False, dtype="int8")
     embeddings_scale: jax.Array = fk.weight(trainable=False)
@@ -70,7 +70,7 @@ class QuantizedEmbedding(Quantized):
     def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects concrete ids with fractions."""
         for ids in () if options.get("reverse") else inputs:
-            reject_fractions(ids, self.where)
+            reject_fractions(ids, self._where)
         return super().apply(*inputs, **options)
 
     def encode(self, layer: Any) -> Self:

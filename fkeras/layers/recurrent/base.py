@@ -34,7 +34,7 @@ class Recurrent(fk.Layer):
     """
 
     # Keras's sequence layers hold a cell, and Keras's files hold no carry
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         input_names=("sequences",),
         option_names=("initial_state", "mask", "training"),
         groups=fk.FrozenDict({"": "cell"}),
@@ -57,7 +57,7 @@ class Recurrent(fk.Layer):
 
     def zero_states(self, batch: fk.Tree) -> list:
         """Returns the states before the first step, in the compute dtype."""
-        raise NotImplementedError(f"{self.where}: has no zero_states. Use RNN(cell).")
+        raise NotImplementedError(f"{self._where}: has no zero_states. Use RNN(cell).")
 
     def first_states(self, x: fk.Tree) -> list:
         """Returns `zero_states` for sequences of the shape of `x`, an array or a spec."""
@@ -65,7 +65,7 @@ class Recurrent(fk.Layer):
 
     def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         """Returns `(x_t, states) -> (output, new_states)` with bound weights and dropout masks."""
-        raise NotImplementedError(f"{self.where}: has no step_function. Use RNN(cell).")
+        raise NotImplementedError(f"{self._where}: has no step_function. Use RNN(cell).")
 
     @classmethod
     def from_config(
@@ -107,7 +107,7 @@ class Recurrent(fk.Layer):
         batch = x.shape[0]
         if batch is None:
             raise ValueError(
-                f"{self.where}: stateful=True needs a known batch size, received sequences of "
+                f"{self._where}: stateful=True needs a known batch size, received sequences of "
                 f"shape {x}. The state has one row per sample: give `fk.Input(..., batch_size=n)`, "
                 "or init_state a shape such as (32, None, 8)."
             )
@@ -124,9 +124,9 @@ class Recurrent(fk.Layer):
         zeros = self.first_states(x)
         # an explicit initial state takes precedence over a stored carry, as in Keras
         if initial_state is not None:
-            first_states = convert_initial_state(self.where, initial_state, zeros)
+            first_states = convert_initial_state(self._where, initial_state, zeros)
         elif self.stateful:
-            first_states = from_state(self.where, context.state, zeros)
+            first_states = from_state(self._where, context.state, zeros)
         else:
             first_states = zeros
         output, states = scan_sequence(
@@ -154,13 +154,13 @@ class Recurrent(fk.Layer):
     def _check_length(self, context: fk.Context, x: jax.Array) -> None:
         if self.unroll and not isinstance(x.shape[1], int):
             raise ValueError(
-                f"{self.where}: unroll=True needs a known number of steps, received a time axis "
+                f"{self._where}: unroll=True needs a known number of steps, received a time axis "
                 "of unknown size. Give the length, as in fk.Input((10, 8)), or leave unroll out."
             )
         mask = context.mask
         if mask is not None and len(mask.shape) != 2:
             raise ValueError(
-                f"{self.where}: expected a mask of shape (b, t), one value per step, received "
+                f"{self._where}: expected a mask of shape (b, t), one value per step, received "
                 f"{len(mask.shape)} axes: {mask.shape}. Reduce it: mask.any(axis=-1)."
             )
 

@@ -75,7 +75,7 @@ class Bidirectional(fk.Layer):
         Schuster and Paliwal, Bidirectional recurrent neural networks (1997).
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         input_names=("sequences",),
         option_names=("initial_state", "mask", "training"),
         training_default=None,
@@ -115,10 +115,10 @@ class Bidirectional(fk.Layer):
         _check_pair(forward, backward)
         fields = {
             # weights of a built argument would be shared by both directions
-            "forward_layer": _zero_masked(forward).unbuilt(),
+            "forward_layer": _zero_masked(forward)._unbuilt(),
             "merge_mode": merge_mode,
             "weights": weights,
-            "backward_layer": _zero_masked(backward).unbuilt(),
+            "backward_layer": _zero_masked(backward)._unbuilt(),
             "name": name,
             "trainable": trainable,
             "dtype": dtype,
@@ -222,7 +222,7 @@ class Bidirectional(fk.Layer):
         if not isinstance(initial_state, list | tuple) or len(initial_state) % 2:
             received = len(initial_state) if isinstance(initial_state, list | tuple) else "one"
             raise ValueError(
-                f"{self.where}: expected an even number of states in initial_state, the forward "
+                f"{self._where}: expected an even number of states in initial_state, the forward "
                 f"layer's and then the backward layer's, received {received}. Pass one list with "
                 "the states of both."
             )
@@ -264,7 +264,7 @@ def _check_layer(argument: str, layer: fk.Layer) -> None:
         [n for n in needed if not hasattr(layer, n)] if isinstance(layer, fk.Layer) else needed
     )
     if missing:
-        received = layer.where if isinstance(layer, fk.Layer) else type(layer).__name__
+        received = layer._where if isinstance(layer, fk.Layer) else type(layer).__name__
         raise ValueError(
             f"Bidirectional: {argument}: expected a recurrent layer, received {received}, which has "
             f"no {', no '.join(missing)}. Wrap fk.layers.LSTM(8), GRU, SimpleRNN or RNN(cell)."

@@ -69,13 +69,13 @@ def run_cell(cell: Cell, context: fk.Context, x: jax.Array, states: list) -> tup
     # losses and updates are tracers of the scan's body, which must not escape from it
     if out.updates or out.losses or out.metrics:
         raise ValueError(
-            f"{cell.where}: expected a cell without updates, losses and metrics, because cells run "
+            f"{cell._where}: expected a cell without updates, losses and metrics, because cells run "
             "inside of the loop over time. Keep carried values in the cell's states, and put "
             "regularizers on the layer around it."
         )
     if not isinstance(out.value, tuple | list) or len(out.value) != 2:
         raise ValueError(
-            f"{cell.where}: expected a cell to return (output, new_states), received "
+            f"{cell._where}: expected a cell to return (output, new_states), received "
             f"{type(out.value).__name__}. Write `return output, [new_state]`."
         )
     output, new = out.value
@@ -83,7 +83,7 @@ def run_cell(cell: Cell, context: fk.Context, x: jax.Array, states: list) -> tup
     leaves, structure = jax.tree.leaves(new), jax.tree.structure(states)
     if len(leaves) != structure.num_leaves:
         raise ValueError(
-            f"{cell.where}: expected {structure.num_leaves} new states, as state_size="
+            f"{cell._where}: expected {structure.num_leaves} new states, as state_size="
             f"{cell.state_size} has, received {len(leaves)}. Return one for each."
         )
     return output, jax.tree.unflatten(structure, leaves)
@@ -115,7 +115,7 @@ class StackedRNNCells(fk.Layer):
         (1, 2)
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("inputs", "states"))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("inputs", "states"))
 
     cells: tuple[fk.Layer, ...] = fk.option(convert=_cells)
 

@@ -90,7 +90,7 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_steps(self.where, self.strides, self.dilation_rate)
+        check_steps(self._where, self.strides, self.dilation_rate)
 
     @property
     def input_spec(self) -> fk.InputSpec:
@@ -103,7 +103,7 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
         return -1 if self.data_format == "channels_last" else 2
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
-        channels = known_channels(self.where, x, self._channel_axis)
+        channels = known_channels(self._where, x, self._channel_axis)
         f = self.filters
         layer = self.with_weights(
             key,
@@ -120,7 +120,7 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
         dims = tuple(x.shape)
         if any(d is None for d in dims[2:]):
             raise ValueError(
-                f"{self.where}: stateful=True needs known sizes, received sequences of shape {x}. "
+                f"{self._where}: stateful=True needs known sizes, received sequences of shape {x}. "
                 "The state has one array per sample: give fk.Input the sizes of a step."
             )
         dtype = self.policy.compute_dtype

@@ -50,7 +50,7 @@ class SimpleRNNCell(_SimpleRNN, UnitCell):
         ((1, 3), 1)
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("sequence", "states"))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("sequence", "states"))
 
 
 class SimpleRNN(_SimpleRNN, UnitRecurrent):

@@ -35,7 +35,7 @@ class TimeDistributed(Wrapper):
     """
 
     supports_masking: ClassVar[bool] = True
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         option_names=("training", "mask"), training_default=None
     )
     input_spec: ClassVar[None] = None
@@ -45,7 +45,7 @@ class TimeDistributed(Wrapper):
         """Number of ids that the layer looks up; None for a layer without a lookup."""
         return getattr(self.layer, "id_count", None)
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
         return False
 
     def build(self, key: jax.Array, x: fk.Tree) -> Self:
@@ -117,7 +117,7 @@ class TimeDistributed(Wrapper):
         def drop_time(spec: fk.Spec) -> fk.Spec:
             if spec.ndim < 3:
                 raise ValueError(
-                    f"{self.where}: expected an input of shape (b, t, ...) with at least three "
+                    f"{self._where}: expected an input of shape (b, t, ...) with at least three "
                     f"axes, received {spec}. Add the missing axis, such as x[..., None]."
                 )
             return fk.Spec((spec.dims[0], *spec.dims[2:]), spec.dtype)
@@ -136,7 +136,7 @@ class TimeDistributed(Wrapper):
             ]
             if len(mask.shape) < 2 or any(a != b for a, b in size_pairs):
                 raise ValueError(
-                    f"{self.where}: expected a mask of shape ({leading_sizes[0]}, "
+                    f"{self._where}: expected a mask of shape ({leading_sizes[0]}, "
                     f"{leading_sizes[1]}, ...), one value per step, received {fk.as_spec(mask)}. Give "
                     "the mask the batch and time axes of the input."
                 )

@@ -112,13 +112,13 @@ class UnitStep(fk.Layer):
 
     def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         """Returns `(x_t, states) -> (output, new_states)` with bound weights and dropout masks."""
-        raise NotImplementedError(f"{self.where}: has no step_function.")
+        raise NotImplementedError(f"{self._where}: has no step_function.")
 
 
 class UnitCell(UnitStep):
     """Base class of cells: one call computes one step."""
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("inputs", "states"))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("inputs", "states"))
     #: the output of a step is its first new state
     output_is_state: ClassVar[bool] = True
 

@@ -93,7 +93,7 @@ class Dropout(_ElementDropout):
     """
 
     def _changed(self, key: jax.Array, x: jax.Array) -> jax.Array:
-        return dropout(key, x, self.rate, drawn_shape(self.where, self.noise_shape, x.shape))
+        return dropout(key, x, self.rate, drawn_shape(self._where, self.noise_shape, x.shape))
 
 
 class GaussianNoise(_Noise):
@@ -194,7 +194,7 @@ class AlphaDropout(_ElementDropout):
     rate: fk.Real = fk.option(convert=proper_fraction)
 
     def _changed(self, key: jax.Array, x: jax.Array) -> jax.Array:
-        shape = drawn_shape(self.where, self.noise_shape, x.shape)
+        shape = drawn_shape(self._where, self.noise_shape, x.shape)
         # integers cannot represent selu's lowest value
         return alpha_dropout(key, self._floating(x), self.rate, shape)
 

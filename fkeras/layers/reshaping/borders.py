@@ -52,7 +52,7 @@ def _cropped(layer: Any, x: jax.Array, pairs: Pairs, data_format: str) -> jax.Ar
         size = x.shape[axis]
         if isinstance(size, int) and size <= low + high:
             raise ValueError(
-                f"{layer.where}: expected more than {low + high} cells on axis {axis}, because "
+                f"{layer._where}: expected more than {low + high} cells on axis {axis}, because "
                 f"cropping={layer.cropping} removes that many, received {format_shape(x.shape)}. "
                 "Crop less, or give a larger input."
             )

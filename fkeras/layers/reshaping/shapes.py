@@ -117,7 +117,7 @@ class Reshape(fk.Layer):
             if not fits:
                 amount = f"a multiple of {known_size}" if has_inferred else str(known_size)
                 raise ValueError(
-                    f"{self.where}: expected {amount} elements per sample, for the shape "
+                    f"{self._where}: expected {amount} elements per sample, for the shape "
                     f"{format_shape(('b', *self.target_shape))}, received {format_shape(x.shape)} "
                     f"with {size}. Change target_shape, or use -1 for one size that varies."
                 )
@@ -126,7 +126,7 @@ class Reshape(fk.Layer):
         # a symbolic size cannot be compared with a fixed number of elements
         if not has_inferred:
             raise ValueError(
-                f"{self.where}: expected an input of known size, as "
+                f"{self._where}: expected an input of known size, as "
                 f"target_shape={self.target_shape} has no -1, received {format_shape(x.shape)}. "
                 "Use -1 for the axis that varies, or give all sizes in fk.Input."
             )

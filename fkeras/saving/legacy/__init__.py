@@ -8,9 +8,12 @@ import types
 from fkeras.saving.legacy.archive_training import archive_training
 from fkeras.saving.legacy.archives import archive_groups, archive_origin
 from fkeras.saving.legacy.configs.converter import Converter
-from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid
+from fkeras.saving.legacy.configs.functions import (
+    keras2_hard_sigmoid,
+    keras2_hinge,
+    keras2_squared_hinge,
+)
 from fkeras.saving.legacy.opening import load
-from fkeras.saving.legacy.trained.losses import keras2_hinge, keras2_squared_hinge
 from fkeras.saving.legacy.trained.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
 from fkeras.saving.legacy.training import load_training
 from fkeras.saving.legacy.weights.source import legacy_source

@@ -25,7 +25,7 @@ def group_names(layers: Sequence[Layer]) -> list[str]:
     counts: dict[str, int] = {}
     groups = []
     for layer in layers:
-        name = layer.keras_form.class_name or type(layer).__name__
+        name = layer._keras_form.class_name or type(layer).__name__
         name = snake_case(_INNER_NAMES.get(name, name))
         number = counts[name] = counts.get(name, -1) + 1
         groups.append(f"{name}_{number}" if number else name)
@@ -40,7 +40,6 @@ def groups_in_field(
     Keras stores the layers of a container before the nested containers, and numbers the containers.
 
     Args:
-        value: a layer, or tuples and mappings with layers.
         names: `(group of a container, layers in the container) -> names of their groups`.
 
     Example:

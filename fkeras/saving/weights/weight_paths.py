@@ -86,9 +86,6 @@ def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) ->
     The result lists a weight twice if Keras stores the weight twice (the kernel wrapped by a
     SpectralNormalization).
 
-    Args:
-        layer: a built layer, of arrays or of shapes.
-
     Example:
         >>> import jax, fkeras as fk
         >>> members = [fk.layers.LayerNormalization(), fk.layers.Dense(2)]
@@ -160,7 +157,7 @@ def _own_places(
     layer: Layer, state: Mapping, group: str, keys: tuple[str, ...], leaves: Mapping
 ) -> Iterator[Place]:
     """Yields the arrays in the group `vars` of one layer."""
-    form, name = layer.keras_form, "/".join(keys)
+    form, name = layer._keras_form, "/".join(keys)
     arrays = layer_arrays(layer, state, keys)
     early_paths = (join_path(name, last) for last in form.early_weights)
     # a form may list alternatives, such as the kernels of several classes: keep the existing ones
@@ -190,7 +187,7 @@ def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, s
             yield join_path(at, child_group), name, layer.layers[name]
         return
     for field in skeleton_of(layer).children:
-        at = join_path(group, layer.keras_form.groups.get(field, field))
+        at = join_path(group, layer._keras_form.groups.get(field, field))
         yield from groups_in_field(getattr(layer, field), groups, at, field)
 
 

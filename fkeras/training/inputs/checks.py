@@ -258,7 +258,7 @@ def require_loss(trainer: Any, model: Any) -> None:
         return
     penalties = " Weight regularizers alone are not a loss." * any(e.penalties for e in effects)
     raise ValueError(
-        f"Trainer: no loss to minimize: the trainer has no loss, and {model.where} records no "
+        f"Trainer: no loss to minimize: the trainer has no loss, and {model._where} records no "
         f"loss.{penalties} Pass a loss, fk.Trainer(optimizer='adam', loss='mse'); return a loss "
         "from the forward method of a layer, fk.Output(value, losses=(loss,)); or pass an "
         "objective, fk.Trainer(optimizer='adam', objective=objective)."
@@ -361,7 +361,7 @@ def check_stateful(model: Any, count: int, batch_size: int, shuffle: bool) -> No
         return
     # Only recurrent layers have state per row; moving statistics have no batch axis.
     stateful = [
-        path or layer.where
+        path or layer._where
         for path, layer in sublayers(model)
         if hasattr(type(layer), "return_sequences") and layer.stateful
     ]

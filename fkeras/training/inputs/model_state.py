@@ -35,12 +35,12 @@ def check_model_state(model: Any, state: Any) -> None:
             entries = ", ".join(expected) or "none, as this model has no state"
             raise ValueError(
                 f"Trainer.init: state: unknown entry {path}.{suggest(path, expected)} The entries "
-                f"of {model.where} are: {entries}. {remedy}"
+                f"of {model._where} are: {entries}. {remedy}"
             )
     for path, spec in expected.items():
         if path not in arrays:
             raise ValueError(
-                f"Trainer.init: state: the entry {path} of {model.where} is missing. {remedy}"
+                f"Trainer.init: state: the entry {path} of {model._where} is missing. {remedy}"
             )
         if jnp.shape(arrays[path]) != spec.shape:
             raise ValueError(

@@ -200,7 +200,7 @@ class _Step:
     def _finding(self, call: TracedCall, phase: str, report: str, name: str | None) -> Finding:
         layer = self.layers[call.path]
         class_name = type(layer).__name__
-        where = f"{call.path!r} ({class_name}), call {call.number}" if call.path else layer.where
+        where = f"{call.path!r} ({class_name}), call {call.number}" if call.path else layer._where
         input_range = span((call.inputs, dict(call.options))) or "only integers"
         remedy = REMEDY[name][phase == "backward"] if name else GROWN
         cause = f", first in the operation {name}" if name else ""

@@ -103,7 +103,7 @@ class TrainState(Generic[M]):
         )
 
     def __repr__(self) -> str:
-        where = getattr(self.model, "where", type(self.model).__name__)
+        where = getattr(self.model, "_where", type(self.model).__name__)
         return f"<TrainState of {where}, step {self.step}>"
 
     def _repr_html_(self) -> str:
@@ -123,7 +123,7 @@ def _contents(value: Any) -> tuple[str, str, str]:
     if deleted:
         text = "donated: the arrays no longer exist"
     elif isinstance(value, Layer):
-        text = value.where
+        text = value._where
     elif isinstance(value, Mapping):
         text = ", ".join(map(str, value))
     elif len(leaves) == 1 and leaves[0] is value and size <= 4:

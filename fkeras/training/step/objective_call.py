@@ -333,6 +333,6 @@ def check_model(model: Any) -> None:
     """
     if not model.built:
         raise FKerasError(
-            f"{model.where}: has layers without weights. Build the parts before the model: "
+            f"{model._where}: has layers without weights. Build the parts before the model: "
             "Pair(encoder.build(key, (None, 8)), critic.build(key, (None, 8)))."
         )

@@ -48,7 +48,7 @@ def require_network(model: Any) -> None:
     """Raises a `TypeError` for a layer without a graph of inputs and outputs."""
     if not isinstance(model, Network) or model.graph is None:
         raise TypeError(
-            f"Trainer: expected a model with known inputs, received {model.where}. Start the model "
+            f"Trainer: expected a model with known inputs, received {model._where}. Start the model "
             "with fk.Input: fk.Sequential([fk.Input((8,)), layer]) or fk.Model(inputs, outputs)."
         )
 

@@ -233,7 +233,7 @@ def test_layers_drop_masks_where_keras_layers_do():
                 continue  # a class or an option that Keras lacks
         first = case.arrays()[0]
         masks = [True] * (len(first) if isinstance(first, list) else 1)
-        assert layer.loses_masks(masks) != keras_layer.supports_masking, case.id
+        assert layer._loses_masks(masks) != keras_layer.supports_masking, case.id
 
 
 def test_unknown_rules_are_rejected():

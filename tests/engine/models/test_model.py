@@ -221,7 +221,7 @@ def test_weights_round_trip(tmp_path, name):
         fresh.load_weights(tmp_path / "ours.weights.h5")
         values = fresh(X)
     np.testing.assert_allclose(values, expected, rtol=2e-5, atol=1e-5)
-    restored, state = fk.load_weights(tmp_path / "ours.weights.h5", model.unbuilt(), state)
+    restored, state = fk.load_weights(tmp_path / "ours.weights.h5", fk.engine.unbuilt(model), state)
     assert restored == model
 
 
@@ -280,7 +280,7 @@ def test_weights_of_the_plain_graph_load_into_the_composed_model(tmp_path):
     """Weights saved from the plain graph of a composed model load into the composed model."""
     model = _resolved(_lists())
     fk.save_weights(tmp_path / "plain.weights.h5", model.functional())
-    restored, _ = fk.load_weights(tmp_path / "plain.weights.h5", model.unbuilt())
+    restored, _ = fk.load_weights(tmp_path / "plain.weights.h5", fk.engine.unbuilt(model))
     assert restored == model
 
 

@@ -215,7 +215,7 @@ def test_a_model_may_return_strings(tmp_path, key):
     x, y, word = _scores()
     assert (word.shape, word.dtype) == ((None,), "string")
     model = fk.Model(x, {"y": y, "word": word}).build(key)
-    assert model.makes_strings
+    assert model._makes_strings
     state, data = model.init_state(), np.linspace(-1, 1, 20, dtype="float32").reshape(5, 4)
     out = model.apply(data, state=state, training=True)
     numbers = fk.Model(model.inputs, model.tensor("batch_normalization"))

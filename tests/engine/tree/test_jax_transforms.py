@@ -189,7 +189,7 @@ KEYS = {
 def test_build_init_and_calls_take_the_same_keys(name):
     make, message = KEYS[name]
     trainer = fk.Trainer("adam", "mse")
-    unbuilt = MODEL.unbuilt()
+    unbuilt = fk.engine.unbuilt(MODEL)
     for use in (
         lambda: unbuilt.build(make()),
         lambda: layers.Dense(2).build(make(), (None, 3)),
@@ -206,7 +206,7 @@ def test_build_init_and_calls_take_the_same_keys(name):
 def test_keys_of_other_generators_build_and_train():
     key = jax.random.key(0, impl="rbg")
     trainer = fk.Trainer("adam", "mse")
-    assert trainer.init(MODEL.unbuilt(), key).model == MODEL.unbuilt().build(key)
+    assert trainer.init(fk.engine.unbuilt(MODEL), key).model == fk.engine.unbuilt(MODEL).build(key)
 
 
 class Positions(fk.Model):
@@ -238,7 +238,7 @@ def test_a_layer_called_on_a_constant_belongs_to_the_model(tmp_path):
     assert "places" in inner.summary(show=False)
     plain = inner.functional()
     config = layers.serialize(plain)
-    assert layers.deserialize(config) == plain.unbuilt()
+    assert layers.deserialize(config) == fk.engine.unbuilt(plain)
     for saved, custom_objects in ((plain, {}), (run.model, {"Positions": Positions})):
         fk.save_model(tmp_path / "m.keras", saved)
         loaded, _ = fk.load_model(tmp_path / "m.keras", custom_objects=custom_objects)

@@ -436,7 +436,7 @@ def test_values_of_another_size_than_keys():
     x = _draw(2, 4, 6)
     layer = layers.MultiHeadAttention(2, 3, value_dim=5).build(KEY, x, x)
     with keras_rules():
-        theirs = keras.layers.deserialize(layers.serialize(layer.unbuilt()))
+        theirs = keras.layers.deserialize(layers.serialize(fk.engine.unbuilt(layer)))
         theirs.build(x.shape, x.shape)
         theirs.set_weights(layer.get_weights())
         expected, _ = theirs(x, x, return_attention_scores=True)

@@ -81,7 +81,7 @@ def test_docstrings_name_every_field(cls):
     "layer", [VALUES[1], VALUES[2], VALUES[6]], ids=lambda layer: type(layer).__name__
 )
 def test_strings_stay_on_the_host(layer):
-    wrong_dtype = "string" if layer.makes_strings else "int32"
+    wrong_dtype = "string" if layer._makes_strings else "int32"
     with pytest.raises(fk.FKerasError, match="at the start of a graph|expected numbers"):
         layer(fk.Input((3,), dtype=wrong_dtype))
     with pytest.raises(fk.FKerasError, match="strings on the host, received"):

@@ -111,12 +111,12 @@ def test_a_quantized_model_is_a_value(mode):
     if mode == "int8":  # one scale per row
         rows = jax.vmap(lambda x: model(x[None])[0])(X)
         np.testing.assert_allclose(rows, value, rtol=1e-5, atol=1e-5)
-    assert model.unbuilt().get_config() == model.get_config()
-    assert fk.Model.from_config(model.get_config()) == model.unbuilt()
+    assert fk.engine.unbuilt(model).get_config() == model.get_config()
+    assert fk.Model.from_config(model.get_config()) == fk.engine.unbuilt(model)
     again = fk.Model.from_config(model.get_config()).build(KEY)
     assert jax.tree.structure(again) == jax.tree.structure(model)
     chex.assert_trees_all_equal_shapes_and_dtypes(again, model)
-    assert fk.quantize(floats.unbuilt(), mode) == model.unbuilt()
+    assert fk.quantize(fk.engine.unbuilt(floats), mode) == fk.engine.unbuilt(model)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -255,7 +255,7 @@ def test_an_embedding_is_looked_up_as_floats():
 
 def test_weights_round_trip_through_files(tmp_path):
     model = _coded("int4/2")
-    fresh = fk.quantize(_floats().unbuilt(), "int4/2").build(jax.random.key(1))
+    fresh = fk.quantize(fk.engine.unbuilt(_floats()), "int4/2").build(jax.random.key(1))
     assert fresh != model
     for name in ("w.weights.h5", "w.safetensors", "w.npz"):
         fk.save_weights(tmp_path / name, model)

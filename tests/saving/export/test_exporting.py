@@ -232,7 +232,7 @@ def test_errors_name_the_layer_and_a_remedy(tmp_path):
     with pytest.raises(ValueError, match="'gpu'. Did you mean 'cuda'"):
         fk.export(dense, None, path, platforms=("gpu",))
     with pytest.raises(ValueError, match="no weights yet"):
-        fk.export(dense.unbuilt(), None, path)
+        fk.export(fk.engine.unbuilt(dense), None, path)
     with pytest.raises(ValueError, match="shapes=\\(None, 8\\)"):
         fk.export(dense.layers["dense"], None, path)
     with pytest.raises(ValueError, match="structure of the inputs"):

@@ -313,7 +313,7 @@ class TestFine:
         np.testing.assert_allclose(again.losses, out.losses, rtol=1e-6)
         assert seen == ["", "dense", "dense_1"]
         assert all(a is b for a, b in zip(*map(jax.tree.leaves, (model, copy)), strict=True))
-        assert copy.graph is not None and copy.built and copy.where == model.where
+        assert copy.graph is not None and copy.built and copy._where == model._where
 
 
 class TestBadInput:

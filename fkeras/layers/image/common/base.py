@@ -99,12 +99,12 @@ class ImageLayer(fk.Layer):
         (255.0, 3)
     """
 
-    keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("data",), training_default=True)
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("data",), training_default=True)
 
     bounding_box_format: str | None = fk.option(default=None, convert=_box_format, kw_only=True)
 
     # boxes of hundreds of pixels and mask ids lose precision in half precision
-    autocast: ClassVar[bool] = False
+    _autocast: ClassVar[bool] = False
     #: whether integer images are cast to floating before the hooks
     casts_images: ClassVar[bool] = True
     # default of a field of the concrete classes. A type annotation here would make it a field of
@@ -156,7 +156,7 @@ class ImageLayer(fk.Layer):
         """
         if self.bounding_box_format is None:
             raise ValueError(
-                f"{self.where}: expected a bounding_box_format, received 'bounding_boxes' without "
+                f"{self._where}: expected a bounding_box_format, received 'bounding_boxes' without "
                 "this argument. Write bounding_box_format='xyxy', or the format of your boxes, in "
                 "the layer's constructor."
             )
@@ -199,7 +199,7 @@ class ImageLayer(fk.Layer):
         images = entries.get("images")
         if images is None:
             raise ValueError(
-                f"{self.where}: expected a dictionary with 'images', received the keys "
+                f"{self._where}: expected a dictionary with 'images', received the keys "
                 f"{sorted(entries)}. Pass the images under the key 'images': they determine the "
                 "sizes of the other entries."
             )
@@ -207,7 +207,7 @@ class ImageLayer(fk.Layer):
         if len(shape) not in (3, 4):
             order = "c, h, w" if self.data_format == "channels_first" else "h, w, c"
             raise ValueError(
-                f"{self.where}: expected images of shape (b, {order}), or one image ({order}), "
+                f"{self._where}: expected images of shape (b, {order}), or one image ({order}), "
                 f"received {format_shape(shape)}. Grey images have a channel axis of size 1."
             )
         return len(shape) == 3
@@ -215,7 +215,7 @@ class ImageLayer(fk.Layer):
     def _check_masks(self, masks: fk.Tree, images: jax.Array) -> None:
         if masks is not None and jnp.ndim(masks) != images.ndim:
             raise ValueError(
-                f"{self.where}: expected segmentation_masks with as many axes as the images, "
+                f"{self._where}: expected segmentation_masks with as many axes as the images, "
                 f"received {format_shape(jnp.shape(masks))} beside {format_shape(images.shape)}. "
                 "Masks with one id per pixel need a channel axis of size 1."
             )
@@ -228,7 +228,7 @@ class ImageLayer(fk.Layer):
             if boxes is not None:
                 received = f"boxes of shape {format_shape(boxes.shape)}"
             raise ValueError(
-                f"{self.where}: expected bounding_boxes={{'boxes': (b, n, 4), 'labels': (b, n)}}, "
+                f"{self._where}: expected bounding_boxes={{'boxes': (b, n, 4), 'labels': (b, n)}}, "
                 f"without b for one image, received {received}. Pad images with fewer boxes by "
                 "boxes of zeros with the label -1."
             )
@@ -263,7 +263,7 @@ class RandomImageLayer(ImageLayer):
     def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Returns the random transformation of a batch: a pytree of arrays."""
         raise NotImplementedError(
-            f"{self.where}: has no `draw`. Write `def draw(self, key, shape): ...`, which returns "
+            f"{self._where}: has no `draw`. Write `def draw(self, key, shape): ...`, which returns "
             "the arrays that the hooks use."
         )
 

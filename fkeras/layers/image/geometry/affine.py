@@ -49,7 +49,7 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
 
     def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         """Returns the matrices (b, 3, 3) that map points of the new images to the old images."""
-        raise NotImplementedError(f"{self.where}: has no `matrix`. Write one of shape (b, 3, 3).")
+        raise NotImplementedError(f"{self._where}: has no `matrix`. Write one of shape (b, 3, 3).")
 
     def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         matrix = self.matrix(transformation, self.image_shape(images))

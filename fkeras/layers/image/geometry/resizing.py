@@ -59,7 +59,7 @@ class Resizing(ImageLayer):
         super().__post_init__()
         if self.crop_to_aspect_ratio and self.pad_to_aspect_ratio:
             raise ValueError(
-                f"{self.where}: expected at most one of crop_to_aspect_ratio and "
+                f"{self._where}: expected at most one of crop_to_aspect_ratio and "
                 "pad_to_aspect_ratio, received both. Cropping leaves nothing to pad: give one."
             )
 

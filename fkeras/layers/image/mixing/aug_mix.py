@@ -117,7 +117,7 @@ class AugMix(RandomImageLayer):
         masks = segmentation_masks
         if not jnp.issubdtype(masks.dtype, jnp.floating):
             axis = image_axes(masks.ndim, self.data_format)[2]
-            check_amounts(self.where, "segmentation_masks", masks, axis)
+            check_amounts(self._where, "segmentation_masks", masks, axis)
             # a mixture of integer masks has fractions
             masks = masks.astype("float32")
         return self._mixture(masks, transformation, "transform_segmentation_masks")

@@ -87,7 +87,7 @@ class RandomErasing(RandomImageLayer):
         paint = jnp.asarray(self.fill_value, "float32")
         if paint.ndim and c != 3:
             raise ValueError(
-                f"{self.where}: expected images of 3 channels for fill_value={self.fill_value}, "
+                f"{self._where}: expected images of 3 channels for fill_value={self.fill_value}, "
                 f"received {c}. Give one number."
             )
         return fk.align(jnp.atleast_1d(paint), 4, axis)

@@ -86,7 +86,7 @@ class MixUp(RandomImageLayer):
 
     def _mixed(self, name: str, values: jax.Array, transformation: fk.Tree, axis: int) -> jax.Array:
         order, weight = transformation["permutation_order"], transformation["mix_weight"]
-        return mixed(self.where, name, values, order, weight, axis)
+        return mixed(self._where, name, values, order, weight, axis)
 
 
 class CutMix(RandomImageLayer):
@@ -146,13 +146,13 @@ class CutMix(RandomImageLayer):
 
     def transform_labels(self, labels: jax.Array, transformation: fk.Tree) -> jax.Array:
         order, weight = transformation["permutation_order"], transformation["mix_weight"]
-        return mixed(self.where, "labels", labels, order, weight)
+        return mixed(self._where, "labels", labels, order, weight)
 
     def transform_bounding_boxes(
         self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         raise ValueError(
-            f"{self.where}: expected only images and labels, also received 'bounding_boxes'. A "
+            f"{self._where}: expected only images and labels, also received 'bounding_boxes'. A "
             "pasted rectangle may cut objects: leave the boxes out, or use MixUp, which keeps all "
             "boxes."
         )

@@ -14,6 +14,7 @@ from fkeras.engine import Layer, Network
 from fkeras.engine.tree.array_list import layer_arrays
 from fkeras.engine.tree.sublayers import children
 
+#: names of the layers of each network in the file's order, by path
 Orders = Mapping[tuple[str, ...], Sequence[str]]
 
 
@@ -34,10 +35,6 @@ class Unit:
 
 def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders: Orders) -> list:
     """Returns the units of `layer` in the order of a legacy file.
-
-    Args:
-        layer: a built layer, of arrays or of shapes.
-        orders: layer names of each network in the file's order, by path.
 
     Example:
         >>> import jax, fkeras as fk
@@ -107,7 +104,7 @@ def _trainable_and_rest(
 
 def _early_first(layer: Layer, units: list[Unit], path: tuple[str, ...]) -> list[Unit]:
     """Moves child weights that Keras lists before a frozen layer's own weights to the front."""
-    early = {"/".join((*path, name)) for name in layer.keras_form.early_weights}
+    early = {"/".join((*path, name)) for name in layer._keras_form.early_weights}
     if not early:
         return units
     parts = [_select(unit, early, members) for members in (True, False) for unit in units]
@@ -128,10 +125,10 @@ def _child_state(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _own_units(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple[Unit, Unit]:
     arrays = layer_arrays(layer, state, path)
     weights = [array for array in arrays if array.kind == "weight"]
-    untrained = [array for array in weights if array.name in layer.weight_roles.untrained]
+    untrained = [array for array in weights if array.name in layer._weight_roles.untrained]
     trained = tuple(array.path for array in weights if array not in untrained)
     # Keras stores moving statistics as non-trainable weights, but not the carry of an RNN.
-    states = [a for a in arrays if a.kind == "state" and layer.keras_form.stores_state]
+    states = [a for a in arrays if a.kind == "state" and layer._keras_form.stores_state]
     untrained_paths = tuple(array.path for array in (*untrained, *states))
     kinds = ("weight",) * len(untrained) + ("state",) * len(states)
     return Unit(layer, trained, ("weight",) * len(trained)), Unit(layer, untrained_paths, kinds)

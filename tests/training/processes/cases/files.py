@@ -97,7 +97,7 @@ def run(process, folder):
     facts["loaded"] = {
         "m.keras": [is_spread(model), equal(gathered((model, state)), (alone.model, alone.state))]
     }
-    unbuilt = alone.model.unbuilt()
+    unbuilt = fk.engine.unbuilt(alone.model)
     for name in WEIGHTS:
         loaded = fk.load_weights(folder / "together" / name, unbuilt, mesh=mesh, sharding="fsdp")
         shards = {s.data.shape for s in loaded[0].layers["up"].kernel.addressable_shards}

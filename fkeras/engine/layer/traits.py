@@ -1,0 +1,57 @@
+"""`Traits`: what the engine and the writers of files ask a layer, beside its computation.
+
+The names begin with an underscore: completion in an editor lists what users call, and a subclass may
+have fields named `where` or `resolve`. Layers of the catalogue override these names; a user's layer
+seldom needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.tree.skeleton import WeightRoles
+
+
+class Traits:
+    """Declares the traits of a layer, and their defaults; `Layer` inherits them."""
+
+    name: str | None
+    supports_masking: ClassVar[bool]
+
+    #: whether the layer takes, and returns, strings, which exist on the host only
+    _reads_strings: ClassVar[bool] = False
+    _makes_strings: ClassVar[bool] = False
+    #: whether floating inputs and the layer's weights are cast to the compute dtype
+    _autocast: ClassVar[bool] = True
+    #: field of children whose name is left out of the paths of their weights
+    _transparent_field: ClassVar[str | None] = None
+    #: fields that may hold children; None: every field that holds layers
+    _child_fields: ClassVar[tuple[str, ...] | None] = None
+    #: how Keras's files hold the layer
+    _keras_form: ClassVar[KerasForm] = KerasForm()
+    #: names of the weights whose declaration departs from the default
+    _weight_roles: ClassVar[WeightRoles] = WeightRoles()
+
+    def _resolve(self, *specs: Any) -> Self:
+        """Returns the layer with all configuration that depends on shapes; called when recording."""
+        return self
+
+    def _complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
+        """Returns the options of a call in the layer's canonical form; by default unchanged."""
+        return options
+
+    def _masks_inputs(self, mask: Any) -> bool:
+        """Returns whether the option `mask` is the mask of the inputs, not an argument of `call`."""
+        return True
+
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
+        """Returns whether Keras's layer drops the masks (or None) of its inputs; for Keras's files."""
+        return not self.supports_masking
+
+    @property
+    def _where(self) -> str:
+        """The layer in messages: name (if any) and class."""
+        kind = type(self).__name__
+        return f"{self.name!r} ({kind})" if self.name else kind
