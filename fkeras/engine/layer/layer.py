@@ -42,13 +42,7 @@ from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree import donated, labels, weight_lists
 from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.tree.skeleton import (
-    CACHES,
-    leaves_of,
-    register,
-    same_leaf,
-    skeleton_of,
-)
+from fkeras.engine.tree.skeleton import CACHES, leaves_of, register, same_leaf, skeleton_of
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.weights import make_weights, reset_carries
 from fkeras.engine.values.annotations import Field, Option, Skeleton, Tree

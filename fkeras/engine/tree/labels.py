@@ -64,7 +64,7 @@ def labels_for(layer: Layer, weights: tuple) -> Tree:
         pairs = zip(skeleton.names, leaves_of(tree), strict=True)
         # None where a weight is missing, so that optax sees trees of equal structure
         return skeleton.join(tuple(None if w is None else by_path[name] for name, w in pairs))
-    if isinstance(tree, Mapping) and not _is_empty(tree):
+    if isinstance(tree, Mapping) and tree:
         _check(layer, tuple(tree), by_path)
         return {path: by_path[path] for path in tree}
     raise FKerasError(
@@ -72,10 +72,6 @@ def labels_for(layer: Layer, weights: tuple) -> Tree:
         "are labelled; optax takes the labels directly, or as `lambda _: labels`.",
         layer=layer._where,
     )
-
-
-def _is_empty(tree: Mapping) -> bool:
-    return not tree
 
 
 def _check(layer: Layer, names: tuple, by_path: Mapping[str, Any]) -> None:
