@@ -21,7 +21,7 @@ from fkeras.training.records.state import M, TrainState
 from fkeras.training.step.sharding_rules import batch_entry, check_rules, parts_of, weight_specs
 
 
-def _layouts(trainer: Any, run: TrainState) -> TrainState:
+def layouts(trainer: Any, run: TrainState) -> TrainState:
     """Returns a tree like the run, with a layout for each leaf."""
     skeleton = skeleton_of(run.model)
     pairs = zip(skeleton.names, leaves_of(run.model), strict=True)
@@ -106,7 +106,7 @@ def place(trainer: Any, run: TrainState) -> TrainState:
     check_rules(trainer.mesh, trainer.sharding, run.model)
     if trainer.mesh is None:
         return run
-    return jax.tree.map(put, run, _layouts(trainer, run))
+    return jax.tree.map(put, run, layouts(trainer, run))
 
 
 def keep(trainer: Any, run: TrainState) -> TrainState:
@@ -115,7 +115,7 @@ def keep(trainer: Any, run: TrainState) -> TrainState:
     # whose arguments then have other layouts, compiles a second program.
     if trainer.mesh is None:
         return run
-    return jax.tree.map(jax.lax.with_sharding_constraint, run, _layouts(trainer, run))
+    return jax.tree.map(jax.lax.with_sharding_constraint, run, layouts(trainer, run))
 
 
 def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
