@@ -1,12 +1,12 @@
-"""Plans against XLA: peak memory and FLOPs of seventeen models, and a plan of seven billion weights.
+"""Plans against compiled steps: peak memory and FLOPs of seventeen models, and the time of the plans.
 
     python benchmarks/plan.py              # all models
     python benchmarks/plan.py lstm large   # some of them
 
 Peak memory is arguments + results - aliases + temporary arrays of `memory_analysis()` of the compiled
-step on the CPU, without and with donation. FLOPs are those of XLA's cost analysis of the program before
-optimization, which counts the body of a loop once: rows with loops compare with unrolled networks. Goals: memory within 10 %, FLOPs within
-5 %, the large plan within 10 s of CPU and 1 GB.
+step on the CPU, without and with donation, with JAX's usual options: plans compile with lower effort. FLOPs are those of XLA's cost analysis of the program before
+optimization, which counts the body of a loop once: rows with loops compare with unrolled networks. The last column is the processor time of the plan. Goals:
+memory within 0.1 %, FLOPs within 5 %, the plan of seven billion weights within 15 s of CPU and 1 GB.
 """
 
 import dataclasses
@@ -164,9 +164,6 @@ def mixed():
     return Case(model, (2048, 512), (2048,), trainer("adamw"))
 
 
-# The rules of the plan were found on the models above. The next ones were not looked at.
-
-
 def gru(unroll=False):
     x = fk.Input((40, 16))
     first = layers.GRU(48, return_sequences=True, unroll=unroll)
@@ -207,11 +204,8 @@ def vgg():
     return Case(model, (32, 64, 64, 3), (32,), trainer("sgd"))
 
 
-SEEN = (mlp, cnn, resnet, transformer, transformer_scan, transformer_dots, transformer_full, lstm)
-SEEN += (text, unet, autoencoder, mixed)
-UNSEEN = (gru, separable, vit, vgg)
-# known to be worse: the compiler copies what a loop over blocks recomputes
-OUTSIDE = (transformer_scan_full,)
+MODELS = (mlp, cnn, resnet, transformer, transformer_scan, transformer_dots, transformer_full, lstm)
+MODELS += (text, unet, autoencoder, mixed, gru, separable, vit, vgg, transformer_scan_full)
 
 
 def lowered(case, donate=False):
@@ -238,9 +232,11 @@ def compiled(case, donate):
 
 def check(make):
     case = make()
-    ratios, texts, flops = [], [], 0.0
+    ratios, texts, flops, seconds = [], [], 0.0, 0.0
     for donate in (False, True):
+        start = time.process_time()
         plan = fk.plan(case.model, case.batch, case.trainer, donate=donate)
+        seconds = time.process_time() - start
         peak, flops = compiled(case, donate)
         ratios.append(plan.peak / peak)
         texts.append(f"{plan.peak / 1e6:7.1f} of {peak / 1e6:7.1f} MB ({ratios[-1]:.3f})")
@@ -248,7 +244,10 @@ def check(make):
         case = make(unroll=True)
         flops = lowered(case).cost_analysis()["flops"]
     operations = plan.flops / flops
-    print(f"{make.__name__:17s} {texts[0]}, donated {texts[1]}, FLOPs {operations:.3f}", flush=True)
+    print(
+        f"{make.__name__:17s} {texts[0]}, donated {texts[1]}, FLOPs {operations:.3f}, {seconds:.1f} s",
+        flush=True,
+    )
     return (*ratios, operations)
 
 
@@ -269,20 +268,18 @@ def large():
 
 
 def main(names):
-    every = (*SEEN, *UNSEEN, *OUTSIDE)
     # first, so that the resident memory is that of the plan
     if not names or "large" in names:
         seconds, most = large()
-        print(f"  goal: 10 s and 1 GB: {'holds' if seconds < 10 and most < 1 else 'FAILS'}")
-    chosen = [make for make in every if not names or make.__name__ in names]
-    results = {make: check(make) for make in chosen}
-    rows = [row for make, row in results.items() if make not in OUTSIDE]
+        print(f"  goal: 15 s and 1 GB: {'holds' if seconds < 15 and most < 1 else 'FAILS'}")
+    chosen = [make for make in MODELS if not names or make.__name__ in names]
+    rows = [check(make) for make in chosen]
     if rows:
         memory = max(abs(ratio - 1) for row in rows for ratio in row[:2])
         flops = max(abs(row[2] - 1) for row in rows)
-        verdict = "holds" if memory <= 0.10 and flops <= 0.05 else "FAILS"
+        verdict = "holds" if memory <= 0.001 and flops <= 0.05 else "FAILS"
         print(
-            f"largest error: memory {memory:.1%}, FLOPs {flops:.1%}; goal 10 % and 5 %: {verdict}"
+            f"largest error: memory {memory:.1%}, FLOPs {flops:.1%}; goal 0.1 % and 5 %: {verdict}"
         )
 
 

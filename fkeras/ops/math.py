@@ -236,11 +236,7 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.A
     # double `where`: log(0) must not enter the gradient
     is_empty = total == 0
     y = jnp.where(is_empty, -jnp.inf, jnp.log(jnp.where(is_empty, 1, total)) + top)
-    return y if keepdims else jnp.squeeze(y, _all_axes(x) if axis is None else axis)
-
-
-def _all_axes(x: jax.Array) -> tuple[int, ...]:
-    return tuple(range(x.ndim))
+    return y if keepdims else jnp.squeeze(y, axis)
 
 
 @op

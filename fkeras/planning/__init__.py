@@ -1,4 +1,4 @@
-"""Plans of training steps from shapes, and profiles of training steps from measurements."""
+"""Plans of training steps compiled for shapes, and profiles of training steps from measurements."""
 
 from fkeras.planning.plan import Advice, CallPlan, Candidate, Plan, plan
 from fkeras.planning.profile import CallProfile, Profile, profile

@@ -1,17 +1,20 @@
-"""Bytes and operations of a step by call, and the memory of its arguments and results."""
+"""Bytes and operations of a step by call."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.planning.attribution import BETWEEN, LOSS, UPDATE, Calls
-from fkeras.planning.layout import Layout
-from fkeras.planning.program.memory import Usage
-from fkeras.planning.program.operations import Operation, Program
 from fkeras.planning.request import Request
+from fkeras.training.records.state import TrainState
+from fkeras.training.step.sharding import layouts
 
 
 class Row(NamedTuple):
@@ -27,91 +30,57 @@ class Row(NamedTuple):
     communication: int
 
 
-class ArgumentBytes(NamedTuple):
-    """Bytes on one device for each array of a run: weights, state and optimizer's state."""
+class Part(NamedTuple):
+    """Bytes or operations that belong to a name stack."""
 
-    weights: list[int]
-    state: list[int]
-    optimizer: list[int]
+    scope: str
+    amount: float
 
 
-def argument_bytes(asked: Request, arrays: Layout) -> ArgumentBytes:
-    """Returns the bytes of the arrays of a run on one device."""
-    run = asked.run
-    state = len(jax.tree.leaves(run.model))
-    optimizer = state + len(jax.tree.leaves(run.state))
-    return ArgumentBytes(
-        arrays.tree_bytes(run.model, 0),
-        arrays.tree_bytes(run.state, state),
-        arrays.tree_bytes(run.opt_state, optimizer),
+def device_bytes(asked: Request) -> TrainState:
+    """Returns a tree like the run, with the bytes on one device for each array."""
+    if asked.trainer.mesh is None:
+        return jax.tree.map(lambda leaf: _bytes(leaf.shape, leaf.dtype), asked.run)
+    return jax.tree.map(
+        lambda leaf, layout: _bytes(layout.shard_shape(leaf.shape), leaf.dtype),
+        asked.run,
+        layouts(asked.trainer, asked.run),
     )
 
 
-def outer_bytes(program: Program, run_size: int, donate: bool) -> tuple[int, int]:
-    """Returns the bytes of the arguments, and of the results that have memory of their own.
-
-    Args:
-        donate: whether the results take the memory of the run.
-    """
-    read_values = {number for operation in program.operations for number in operation.inputs}
-    read_values.update(number for number in program.outputs if number is not None)
-    arguments = sum(program.sizes[n] for n in program.inputs if n in read_values)
-    outputs = [program.sizes[n] for n in program.outputs if n is not None]
-    if not donate:
-        return arguments, sum(outputs)
-    free: dict[int, int] = {}
-    for number in program.inputs[:run_size]:
-        if number in read_values:
-            free[program.sizes[number]] = free.get(program.sizes[number], 0) + 1
-    results = 0
-    for size in outputs:
-        if free.get(size, 0):
-            free[size] -= 1
-        else:
-            results += size
-    return arguments, results
-
-
-def looped_blocks(calls: Calls, program: Program) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """Returns the calls of the blocks that the program computes in one loop, for each loop."""
-    looped = {
-        calls.of_scope(operation.scope) for operation, _ in program.flat() if operation.looped
-    }
-    return calls.loops(looped)
+def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
+    is_key = jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    return math.prod(shape) * (dtype.itemsize if is_key else np.dtype(dtype).itemsize)
 
 
 def call_rows(
-    calls: Calls, asked: Request, arrays: Layout, program: Program, used: Usage
+    calls: Calls,
+    sizes: TrainState,
+    activations: Iterable[Part],
+    flops: Iterable[Part],
+    communication: Iterable[Part],
 ) -> list[Row]:
-    """Returns a row for each call, and for the loss and the update of the weights."""
+    """Returns a row for each call, and for the loss and the update of the weights.
+
+    Args:
+        sizes: the bytes of each array of the run on one device.
+    """
     names = [*calls.classes, BETWEEN, LOSS, UPDATE]
-    weights, state, optimizer, activations = [dict.fromkeys(names, 0) for _ in range(4)]
-    flops, communication = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
-    run, skeleton = asked.run, skeleton_of(asked.run.model)
-    pairs = zip(skeleton.names, leaves_of(run.model), strict=True)
-    paths = [path for path, leaf in pairs if leaf is not None]
-    parts = argument_bytes(asked, arrays)
-    for path, size in zip(paths, parts.weights, strict=True):
+    weights, state, optimizer = [dict.fromkeys(names, 0) for _ in range(3)]
+    pairs = zip(skeleton_of(sizes.model).names, leaves_of(sizes.model), strict=True)
+    weight_sizes = {path: size for path, size in pairs if size is not None}
+    for path, size in weight_sizes.items():
         weights[calls.of_path(path)] += size
-    state_leaves = jax.tree_util.tree_flatten_with_path(run.state)[0]
-    for (path, _), size in zip(state_leaves, parts.state, strict=True):
+    for path, size in jax.tree_util.tree_flatten_with_path(sizes.state)[0]:
         keys = "/".join(str(getattr(key, "key", key)) for key in path)
         state[calls.of_path(keys)] += size
-    slots, known = jax.tree_util.tree_flatten_with_path(run.opt_state)[0], set(paths)
-    for (path, _), size in zip(slots, parts.optimizer, strict=True):
+    for path, size in jax.tree_util.tree_flatten_with_path(sizes.opt_state)[0]:
         owners = (getattr(key, "key", None) for key in reversed(path))
-        owner = next((name for name in owners if name in known), None)
+        owner = next((name for name in owners if name in weight_sizes), None)
         optimizer[UPDATE if owner is None else calls.of_path(owner)] += size
-    for operation, times in program.flat():
-        owners = _owners(calls, operation)
-        for owner in owners:
-            flops[owner] += operation.costs.flops * times / len(owners)
-            communication[owner] += operation.traffic * times // len(owners)
-    for operation, size in used.alive:
-        owners = _owners(calls, operation)
-        for place, owner in enumerate(owners):
-            activations[owner] += (size * (place + 1)) // len(owners) - size * place // len(owners)
-    if not flops[BETWEEN] and not activations[BETWEEN]:
+    held, received = _integers(calls, activations, names), _integers(calls, communication, names)
+    operations = _shares(calls, flops, names)
+    if not operations[BETWEEN] and not held[BETWEEN]:
         names.remove(BETWEEN)
     return [
         Row(
@@ -120,15 +89,28 @@ def call_rows(
             weights[name],
             state[name],
             optimizer[name],
-            activations[name],
-            flops[name],
-            communication[name],
+            held[name],
+            operations[name],
+            received[name],
         )
         for name in names
     ]
 
 
-def _owners(calls: Calls, operation: Operation) -> tuple[str, ...]:
-    if operation.looped:
-        return calls.of_loop(operation.scope)
-    return (calls.of_scope(operation.scope),)
+def _shares(calls: Calls, parts: Iterable[Part], names: list[str]) -> dict[str, float]:
+    """Returns the sum of the parts of each call; calls in a loop have equal shares."""
+    shares = dict.fromkeys(names, 0.0)
+    for part in parts:
+        owners = calls.owners(part.scope)
+        for owner in owners:
+            shares[owner] += part.amount / len(owners)
+    return shares
+
+
+def _integers(calls: Calls, parts: Iterable[Part], names: list[str]) -> dict[str, int]:
+    """Returns the sums of the parts as integers with the same total."""
+    total, before, integers = 0.0, 0, {}
+    for name, share in _shares(calls, parts, names).items():
+        total += share
+        integers[name], before = round(total) - before, round(total)
+    return integers

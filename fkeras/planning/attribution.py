@@ -60,6 +60,10 @@ class Calls:
         found = tuple(dict.fromkeys("/".join(each) for each in paths))
         return tuple(each for each in found if each in self.classes) or (path,)
 
+    def owners(self, scope: str) -> tuple[str, ...]:
+        """Returns the paths of the calls that share an operation, by its name stack."""
+        return self.of_loop(scope) if "/while/" in f"{scope}/" else (self.of_scope(scope),)
+
     def loops(self, paths: Collection[str]) -> tuple[tuple[tuple[str, ...], ...], ...]:
         """Returns the repeated blocks whose calls a program computes in a loop.
 

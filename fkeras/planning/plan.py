@@ -1,26 +1,25 @@
-"""`plan`: memory and operations of a training step, from shapes alone."""
+"""`plan`: memory and operations of a training step, compiled for shapes."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 
+from fkeras.engine.costs.counting import Costs, costs_by_scope
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.planning import tables
-from fkeras.planning.accounting import argument_bytes, call_rows, looped_blocks, outer_bytes
-from fkeras.planning.attribution import Calls
+from fkeras.planning.accounting import Part, call_rows, device_bytes
+from fkeras.planning.arrays import by_computation, largest, received
+from fkeras.planning.attribution import BETWEEN, Calls
 from fkeras.planning.budget import budget_bytes, largest_rows
-from fkeras.planning.layout import Devices
-from fkeras.planning.program.backends import Backend
-from fkeras.planning.program.memory import usage
-from fkeras.planning.program.reading import read
+from fkeras.planning.compiling import MOST_DEVICES, compiled, mesh_of, platform_of
 from fkeras.planning.request import Request, request
+from fkeras.planning.scopes import instructions, scopes
+from fkeras.training import Trainer
 from fkeras.training.step.sharding_rules import FSDP
-
-# more devices need a plan of their own: which weights to split, and how
-_MOST_DEVICES = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Plan:
             rows of these calls have equal shares of the loop.
         rows: number of rows of the batch.
         remat: the trainer's rematerialization.
-        backend: JAX's name of the backend whose compiler the plan follows.
+        backend: JAX's name of the backend for which XLA compiled the step.
         weights: bytes of all weights.
         state: bytes of the model's state.
         optimizer: bytes of the optimizer's state.
@@ -128,7 +127,8 @@ class Plan:
         """Returns batch sizes, rematerialization and devices with which the step fits into a budget.
 
         If the batch of the plan does not fit into one device with any `remat`, the advice also has plans for
-        2, 4, 8, ... devices that split rows and weights (`sharding="fsdp"`).
+        2, 4, 8, ... devices that split rows and weights (`sharding="fsdp"`). If the machine has fewer devices,
+        these plans are for simulated CPUs. Each candidate needs the compilation of three to five steps.
 
         Args:
             budget: bytes of each device, as a number or as a text such as "16GB" or "80 GiB".
@@ -151,13 +151,14 @@ class Plan:
         candidates = [_candidate(self, asked, remat, limit) for remat in remats]
         candidates.sort(key=lambda each: each.flops_per_row)
         count = 1
-        while asked.devices is None and count < _MOST_DEVICES:
+        while asked.trainer.mesh is None and count < MOST_DEVICES:
             if any(each.rows >= self.rows for each in candidates):
                 break
             count *= 2
             if not asked.has_open_rows and self.rows % count:
                 break
-            more = asked._replace(devices=Devices({"data": count}), sharding=FSDP)
+            split = dataclasses.replace(asked.trainer, mesh=mesh_of(count), sharding=FSDP)
+            more = asked._replace(trainer=split)
             candidates.append(_candidate(self, more, self.remat, limit))
         return Advice(limit, self.rows, tuple(candidates))
 
@@ -237,13 +238,11 @@ class Advice:
 
 
 def plan(model: Any, batch: Any, trainer: Any, *, donate: bool = True) -> Plan:
-    """Computes the memory and the operations of a training step, without arrays or compilation.
+    """Computes the memory and the operations of a training step, without arrays.
 
-    The plan traces the step on shapes, and follows XLA's rules: which operations one kernel computes,
-    in which order the kernels run, and which arrays exist at the same time. On a CPU the order is that
-    of XLA's scheduler for CPUs; on other backends a scheduler that frees memory early. With `remat`, the
-    plan assumes that the compiler keeps the recomputation, as on GPUs and TPUs; see
-    `fk.transforms.remat.compiler_options` for CPUs.
+    XLA compiles the step for the shapes of its arguments, and reports the memory; no operation runs. With
+    `remat`, the plan assumes that the compiler keeps the recomputation, as on GPUs and TPUs; see
+    `fk.transforms.remat.compiler_options` for CPUs. A second plan of the same step compiles nothing.
 
     Args:
         model: a model, built or not, or a run; arrays and shapes are equally good.
@@ -259,6 +258,7 @@ def plan(model: Any, batch: Any, trainer: Any, *, donate: bool = True) -> Plan:
         TypeError: for an argument of another type.
         ValueError: for a batch without rows or with unknown sizes.
         FKerasError: for a model with unknown inputs.
+        RuntimeError: for a backend that reports no memory of compiled programs.
 
     Example:
         >>> import jax, fkeras as fk
@@ -271,49 +271,65 @@ def plan(model: Any, batch: Any, trainer: Any, *, donate: bool = True) -> Plan:
     """
     if not isinstance(donate, bool):
         raise TypeError(f"plan: expected donate as True or False, received {donate!r}.")
-    return plan_request(request(model, batch, trainer), donate, jax.default_backend())
+    return _planned(request(model, batch, trainer), donate)
 
 
-def plan_request(asked: Request, donate: bool, backend: str) -> Plan:
-    """Returns the plan of a checked request.
+def _planned(asked: Request, donate: bool) -> Plan:
+    leaves, structure = jax.tree.flatten((asked.run, asked.batch))
+    specs = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    return _plan(asked.trainer, structure, specs, donate)
 
-    Args:
-        donate: whether the results take the memory of the arguments.
-    """
-    rules, arrays = Backend(backend), asked.layout()
-    program = read(asked.jaxpr(), rules, arrays.splits, arrays.mesh)
-    run_size = len(jax.tree.leaves(asked.run))
-    old, new = program.inputs[:run_size], program.outputs[:run_size]
-    pairs = zip(old, new, strict=True) if donate else ()
-    donated = {result: argument for argument, result in pairs if result not in (None, argument)}
-    used = usage(program, rules, donated)
-    arguments, results = outer_bytes(program, run_size, donate)
-    calls, costs = Calls(asked.executed_model()), program.costs()
-    sizes = argument_bytes(asked, arrays)
-    model = asked.run.model
-    flags = zip(skeleton_of(model).trainable, leaves_of(model), strict=True)
-    trainable = [flag for flag, leaf in flags if leaf is not None]
+
+# A memo of a pure function of hashable values: compilation takes seconds, and `fit_into` asks again.
+@functools.lru_cache(maxsize=64)
+def _plan(trainer: Trainer, structure: Any, specs: tuple, donate: bool) -> Plan:
+    leaves = [jax.ShapeDtypeStruct(*spec) for spec in specs]
+    asked = Request(trainer, *jax.tree.unflatten(structure, leaves))
+    step, sizes = compiled(asked, donate), device_bytes(asked)
+    program = instructions(step.text)
+    stacks, computations = scopes(program), by_computation(program)
+    held = [Part(stacks.get(name, ""), size) for name, size in largest(computations)]
+    moved = [Part(stacks.get(name, ""), size) for name, size in received(computations)]
+    parts = [(scope, costs * step.share) for scope, costs in costs_by_scope(step.jaxpr)]
+    costs, calls = sum((costs for _, costs in parts), Costs()), Calls(asked.executed_model())
+    rows = call_rows(
+        calls,
+        sizes,
+        _scaled(held, step.temporary),
+        [Part(scope, costs.flops) for scope, costs in parts],
+        moved,
+    )
+    skeleton = skeleton_of(asked.run.model)
+    flags = zip(skeleton.trainable, leaves_of(sizes.model), strict=True)
     return Plan(
-        calls=tuple(CallPlan(*row) for row in call_rows(calls, asked, arrays, program, used)),
-        loops=looped_blocks(calls, program),
+        calls=tuple(CallPlan(*row) for row in rows),
+        loops=calls.loops({calls.of_scope(s) for s, _ in parts if "/while/" in f"{s}/"}),
         rows=asked.rows,
-        remat=asked.trainer.remat,
-        backend=backend,
-        weights=sum(sizes.weights),
-        state=sum(sizes.state),
-        optimizer=sum(sizes.optimizer),
-        gradients=sum(s for s, flag in zip(sizes.weights, trainable, strict=True) if flag),
-        activations=used.peak,
-        arguments=arguments,
-        results=results,
+        remat=trainer.remat,
+        backend=platform_of(trainer.mesh),
+        weights=sum(jax.tree.leaves(sizes.model)),
+        state=sum(jax.tree.leaves(sizes.state)),
+        optimizer=sum(jax.tree.leaves(sizes.opt_state)),
+        gradients=sum(size for flag, size in flags if flag and size is not None),
+        activations=step.temporary,
+        arguments=step.arguments,
+        results=step.results,
         flops=costs.flops,
         transcendentals=costs.transcendentals,
-        communication=sum(each.traffic * times for each, times in program.flat()),
-        devices=1 if asked.devices is None else asked.devices.count,
+        communication=sum(int(size) for _, size in moved),
+        devices=asked.devices,
         unknown=costs.unknown,
         donate=donate,
         _request=asked,
     )
+
+
+def _scaled(parts: list[Part], total: int) -> list[Part]:
+    """Returns the parts with a given sum: arrays that share memory overlap in the program's text."""
+    found = sum(size for _, size in parts)
+    if not found:
+        return [Part(BETWEEN, total)]
+    return [Part(scope, size * total / found) for scope, size in parts]
 
 
 def _candidate(plan: Plan, asked: Request, remat: Any, limit: int) -> Candidate:
@@ -323,7 +339,7 @@ def _candidate(plan: Plan, asked: Request, remat: Any, limit: int) -> Candidate:
 
     def planned(rows: int) -> Plan:
         if rows not in plans:
-            plans[rows] = plan_request(asked.resized(rows), plan.donate, plan.backend)
+            plans[rows] = _planned(asked.resized(rows), plan.donate)
         return plans[rows]
 
     parts = asked.parts
@@ -331,4 +347,4 @@ def _candidate(plan: Plan, asked: Request, remat: Any, limit: int) -> Candidate:
     is_open = asked.has_open_rows
     rows = largest_rows(lambda rows: planned(rows).peak, start, limit, is_open, parts)
     shown = planned(rows or (parts if is_open else plan.rows))
-    return Candidate(remat, shown.devices, asked.sharding, rows, shown)
+    return Candidate(remat, shown.devices, asked.trainer.sharding, rows, shown)

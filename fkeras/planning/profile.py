@@ -17,7 +17,7 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.planning import tables
 from fkeras.planning.attribution import BETWEEN, RUNTIME, Calls
 from fkeras.planning.plan import CallPlan, Plan, plan
-from fkeras.planning.scopes import awaited, scopes
+from fkeras.planning.scopes import awaited, instructions, scopes
 from fkeras.planning.traces import IDLE, measure
 from fkeras.training import Trainer, TrainState
 from fkeras.training.inputs import checks
@@ -125,7 +125,7 @@ def profile(trainer: Any, run: Any, batch: Any, *, steps: int = 5) -> Profile:
     batch = step.as_arrays(trainer, batch, "step")
     batch = jax.tree.map(_array, batch)
     planned = plan(run, batch, trainer, donate=False)
-    compiled = step.compiled_step.lower(trainer, run, batch).compile()
+    compiled = step.compiled_step.lower(step.training_form(trainer), run, batch).compile()
     text = compiled.as_text()
     if text is None:
         raise RuntimeError(
@@ -139,7 +139,8 @@ def profile(trainer: Any, run: Any, batch: Any, *, steps: int = 5) -> Profile:
     jax.block_until_ready(call())
     # before and after the trace, since the speed of a machine drifts
     plain = [_seconds(call) for _ in range((steps + 1) // 2)]
-    traced = measure(call, steps, awaited(text))
+    program = instructions(text)
+    traced = measure(call, steps, awaited(program))
     plain += [_seconds(call) for _ in range(steps // 2)]
     if not any(set(seconds) - {IDLE} for seconds in traced):
         raise RuntimeError(
@@ -147,7 +148,7 @@ def profile(trainer: Any, run: Any, batch: Any, *, steps: int = 5) -> Profile:
             "step. Use jax.profiler.trace, and read the trace in TensorBoard."
         )
     chosen = sorted(traced, key=lambda seconds: sum(seconds.values()))[len(traced) // 2]
-    rows = _by_call(chosen, scopes(text), Calls(planned._request.executed_model()))
+    rows = _by_call(chosen, scopes(program), Calls(planned._request.executed_model()))
     if BETWEEN not in {call.name for call in planned.calls}:
         rows[RUNTIME] = rows.get(RUNTIME, 0.0) + rows.pop(BETWEEN, 0.0)
     return Profile(
@@ -206,12 +207,7 @@ def _by_call(seconds: dict[str, float], names: dict[str, str], calls: Calls) -> 
     for operation, duration in seconds.items():
         # an operation that the text does not contain belongs to another program
         known = operation != IDLE and operation in names
-        owners = _owners(calls, names[operation]) if known else (RUNTIME,)
+        owners = calls.owners(names[operation]) if known else (RUNTIME,)
         for owner in owners:
             rows[owner] = rows.get(owner, 0.0) + duration / len(owners)
     return rows
-
-
-def _owners(calls: Calls, scope: str) -> tuple[str, ...]:
-    # the body of a loop over repeated blocks has the names of one block
-    return calls.of_loop(scope) if "/while/" in f"{scope}/" else (calls.of_scope(scope),)

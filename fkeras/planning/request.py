@@ -12,10 +12,9 @@ import numpy as np
 from fkeras.engine import Layer
 from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.planning.layout import Devices, Layout, layout
 from fkeras.training import Trainer, TrainState
 from fkeras.training.data import batch_parts
-from fkeras.training.step import sharding, step
+from fkeras.training.step import sharding
 from fkeras.training.step.sharding_rules import batch_entry, parts_of
 from fkeras.transforms.depth import with_depth
 
@@ -27,15 +26,11 @@ class Request(NamedTuple):
         trainer: the trainer.
         run: a run with shapes in the place of arrays.
         batch: `(x, y, sample_weight)` as shapes; the tree of the objective, if the trainer has one.
-        devices: the mesh, or None for one device.
-        sharding: the checked `sharding` of the trainer.
     """
 
     trainer: Trainer
     run: TrainState
     batch: Any
-    devices: Devices | None = None
-    sharding: Any = None
 
     @property
     def rows(self) -> int:
@@ -68,20 +63,15 @@ class Request(NamedTuple):
         return with_depth(self.run.model, self.trainer.depth, self.trainer.remat)
 
     @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return 1 if self.trainer.mesh is None else self.trainer.mesh.size
+
+    @property
     def parts(self) -> int:
         """Number of parts in which the devices divide the rows."""
-        if self.devices is None:
-            return 1
-        return parts_of(self.devices, batch_entry(self.devices, self.sharding))
-
-    def layout(self) -> Layout:
-        """Returns how the devices share the arrays."""
-        return layout(self.devices, self.sharding, self.run, self.batch, self.rows)
-
-    def jaxpr(self) -> Any:
-        """Returns the jaxpr of the step, without the trainer's mesh."""
-        trainer = without_mesh(self.trainer)
-        return step.compiled_step.trace(trainer, self.run, self.batch).jaxpr
+        mesh = self.trainer.mesh
+        return 1 if mesh is None else parts_of(mesh, batch_entry(mesh, self.trainer.sharding))
 
 
 def request(model: Any, batch: Any, trainer: Any) -> Request:
@@ -104,15 +94,9 @@ def request(model: Any, batch: Any, trainer: Any) -> Request:
         )
     shapes = jax.tree.map(_shape, batch)
     shapes = shapes if trainer.objective is not None else batch_parts.unpack(trainer, shapes)
-    devices = None if trainer.mesh is None else Devices(dict(trainer.mesh.shape))
-    made = Request(trainer, _run(model, trainer, shapes), shapes, devices, trainer.sharding)
+    made = Request(trainer, _run(model, trainer, shapes), shapes)
     _check_rows(made)
     return made
-
-
-def without_mesh(trainer: Trainer) -> Trainer:
-    """Returns the trainer for one device."""
-    return dataclasses.replace(trainer, mesh=None, sharding=None)
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -147,7 +131,7 @@ def _run(model: Any, trainer: Trainer, batch: Any) -> TrainState:
             "or build it first.",
             layer=model._where,
         )
-    plain = without_mesh(trainer)
+    plain = dataclasses.replace(trainer, mesh=None, sharding=None)
     key = jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), "uint32"))
     if not model.built:
         return jax.eval_shape(lambda key: plain.init(model, key, batch=batch), key)

@@ -1,108 +1,153 @@
-"""Name stacks of the operations of a compiled program, from its text."""
+"""Instructions of a compiled program and their name stacks, from the program's text."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
-_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
+_INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
+_OPCODE = re.compile(r" ([a-z][a-z0-9\-]*)\(")
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _CALLED = re.compile(r"(?:calls|to_apply|body)=%?([\w.\-]+)")
 _OPERANDS = re.compile(r"%([\w.\-]+)")
-
-
+_TRIPS = re.compile(r'known_trip_count":\{"n":"(\d+)"')
 _ASYNCHRONOUS = re.compile(r" (?:dot|convolution)\(|kind=kCustom|custom-call\(")
 
 
-def awaited(program: str) -> dict[str, tuple[str, ...]]:
-    """Returns the operands of each operation that a library may still compute when its call returns.
+class Instruction(NamedTuple):
+    """An instruction of a compiled program.
 
-    Libraries compute matrix products and convolutions in threads of their own. A trace shows the call
-    that starts a product. The operation that reads the product waits for the threads.
+    Attributes:
+        computation: the computation that contains the instruction; "" for the program's own.
+        name: the name of the instruction.
+        is_root: whether the instruction computes the result of its computation.
+        shape: the text of the shapes and layouts of the results.
+        opcode: XLA's name of the operation.
+        text: operands and attributes as text, without metadata.
+        names: the instructions and computations that the text names; the operands come first.
+        called: the computation that the instruction runs, or "".
+        stack: the name stack, or "".
+        trips: for a loop, the number of steps; 1 if unknown.
+    """
+
+    computation: str
+    name: str
+    is_root: bool
+    shape: str
+    opcode: str
+    text: str
+    names: list[str]
+    called: str
+    stack: str
+    trips: int
+
+
+def instructions(program: str) -> list[Instruction]:
+    """Returns the instructions of a compiled program in running order.
 
     Args:
         program: the text of a compiled program, `compiled.as_text()`.
 
     Example:
-        >>> awaited("  %dot.1 = f32[2,2]{1,0} dot(%x, %x)\\n  ROOT %exp.1 = f32[2,2]{1,0} exponential(%dot.1)")
+        >>> (exp,) = instructions("  ROOT %exp.1 = f32[2,2]{1,0} exponential(%dot.1)")
+        >>> exp.name, exp.shape, exp.opcode, exp.names
+        ('exp.1', 'f32[2,2]{1,0}', 'exponential', ['dot.1'])
+    """
+    read, computation = [], ""
+    for line in program.splitlines():
+        header = _COMPUTATION.match(line)
+        if header:
+            computation = "" if header[1] else header[2]
+            continue
+        start = _INSTRUCTION.match(line)
+        if not start:
+            continue
+        opcode = _OPCODE.search(line, start.end() - 1)
+        place = opcode.start() if opcode else start.end()
+        text = line[place:].partition("metadata=")[0]
+        op_name, called, trips = _OP_NAME.search(line), _CALLED.search(line), _TRIPS.search(line)
+        read.append(
+            Instruction(
+                computation,
+                start[2],
+                bool(start[1]),
+                line[start.end() : place],
+                opcode[1] if opcode else "",
+                text,
+                _OPERANDS.findall(text),
+                called[1] if called else "",
+                # the last part is the primitive, which may have the name of a layer
+                op_name[1].rpartition("/")[0] if op_name else "",
+                int(trips[1]) if trips else 1,
+            )
+        )
+    return read
+
+
+def awaited(program: Iterable[Instruction]) -> dict[str, tuple[str, ...]]:
+    """Returns the operands of each operation that a library may still compute when its call returns.
+
+    Libraries compute matrix products and convolutions in threads of their own. A trace shows the call
+    that starts a product. The operation that reads the product waits for the threads.
+
+    Example:
+        >>> text = '''  %dot.1 = f32[2,2]{1,0} dot(%x, %x)
+        ...   ROOT %exp.1 = f32[2,2]{1,0} exponential(%dot.1)'''
+        >>> awaited(instructions(text))
         {'exp.1': ('dot.1',)}
     """
     started: set[str] = set()
     waits: dict[str, tuple[str, ...]] = {}
-    for line in program.splitlines():
-        instruction = _INSTRUCTION.match(line)
-        if not instruction:
-            continue
-        text = line[instruction.end() - 1 :].partition("metadata=")[0]
-        operands = tuple(name for name in _OPERANDS.findall(text) if name in started)
+    for each in program:
+        operands = tuple(name for name in each.names if name in started)
         if operands:
-            waits[instruction[1]] = operands
-        if _ASYNCHRONOUS.search(text):
-            started.add(instruction[1])
+            waits[each.name] = operands
+        if _ASYNCHRONOUS.search(each.text):
+            started.add(each.name)
     return waits
 
 
-def scopes(program: str) -> dict[str, str]:
+def scopes(program: Iterable[Instruction]) -> dict[str, str]:
     """Returns the name stack of each operation of a compiled program.
 
     The compiler adds operations without a name, such as copies and transposes. These operations have the
     name of an operation inside of them, otherwise that of an operation that reads their result.
-
-    Args:
-        program: the text of a compiled program, `compiled.as_text()`.
 
     Example:
         >>> text = '''ENTRY %main (x: f32[2]) -> f32[2] {
         ...   %copy = f32[2]{0} copy(%x)
         ...   ROOT %add.1 = f32[2]{0} add(%copy, %copy), metadata={op_name="jit(f)/dense/add"}
         ... }'''
-        >>> scopes(text)
+        >>> scopes(instructions(text))
         {'copy': 'jit(f)/dense', 'add.1': 'jit(f)/dense'}
     """
-    names: dict[str, str] = {}
-    called: dict[str, str] = {}
+    program = list(program)
+    names = {each.name: each.stack for each in program if each.stack}
     inside: dict[str, str] = {}
-    operands: dict[str, list[str]] = {}
     readers: dict[str, list[str]] = {}
-    products: list[str] = []
-    computation = ""
-    for line in program.splitlines():
-        header = _COMPUTATION.match(line)
-        if header:
-            computation = header[1]
-            continue
-        instruction = _INSTRUCTION.match(line)
-        if not instruction:
-            continue
-        name = instruction[1]
-        op_name = _OP_NAME.search(line)
-        # the last part is the primitive, which may have the name of a layer
-        stack = op_name[1].rpartition("/")[0] if op_name else ""
-        if stack:
-            names[name] = stack
-            inside.setdefault(computation, stack)
-        target = _CALLED.search(line)
-        if target:
-            called[name] = target[1]
-        text = line[instruction.end() - 1 :].partition("metadata=")[0]
-        operands[name] = _OPERANDS.findall(text)
-        for operand in operands[name]:
-            readers.setdefault(operand, []).append(name)
-        if not stack and _ASYNCHRONOUS.search(text):
-            products.append(name)
-    for name in operands:
-        if name not in names and called.get(name) in inside:
-            names[name] = inside[called[name]]
+    for each in program:
+        if each.stack:
+            inside.setdefault(each.computation, each.stack)
+        for operand in each.names:
+            readers.setdefault(operand, []).append(each.name)
+    for each in program:
+        if each.name not in names and each.called in inside:
+            names[each.name] = inside[each.called]
     origins: dict[str, str] = {}
-    for name, inputs in operands.items():
-        origins[name] = names.get(name) or _best([origins.get(each, "") for each in inputs])
+    for each in program:
+        near = [origins.get(name, "") for name in each.names]
+        origins[each.name] = names.get(each.name) or _best(near)
     # the update of the weights reads a gradient whose product has lost its name
-    names.update({name: origins[name] for name in products if name not in names})
-    for name in reversed(operands):
-        if name not in names:
-            near = _best([names.get(reader, "") for reader in readers.get(name, ())])
-            names[name] = near if "jvp" in near else origins[name] or near
-    return {name: names[name] for name in operands}
+    for each in program:
+        if not each.stack and _ASYNCHRONOUS.search(each.text):
+            names.setdefault(each.name, origins[each.name])
+    for each in reversed(program):
+        if each.name not in names:
+            stack = _best([names.get(reader, "") for reader in readers.get(each.name, ())])
+            names[each.name] = stack if "jvp" in stack else origins[each.name] or stack
+    return {each.name: names[each.name] for each in program}
 
 
 def _best(stacks: list[str]) -> str:

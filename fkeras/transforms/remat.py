@@ -134,9 +134,12 @@ def compiler_options() -> dict[str, str]:
         >>> int(step(1))
         2
     """
-    if jax.default_backend() != "cpu":
-        return {}
-    return {"xla_disable_hlo_passes": "cse_barrier_expander"}
+    return backend_options(jax.default_backend())
+
+
+def backend_options(backend: str) -> dict[str, str]:
+    """Returns the `compiler_options` for a backend by JAX's name; see `compiler_options`."""
+    return {"xla_disable_hlo_passes": "cse_barrier_expander"} if backend == "cpu" else {}
 
 
 def _run(

@@ -1,17 +1,15 @@
 """Plans for meshes: bytes of one device, and the communication of XLA's partitioned program."""
 
 import re
-from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.planning.program.splits import decide, local_shape
+from fkeras.planning import compiling
 
 LOGITS = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
 RESULT = re.compile(r"= ([^=]*?) (?:all-reduce|all-gather|reduce-scatter|all-to-all)(?:-start)?\(")
@@ -56,10 +54,6 @@ def attention():
     )
 
 
-OLD_XLA = pytest.mark.xfail(
-    jax.__version_info__ < (0, 8),
-    reason="plans follow the newest XLA; that of jax 0.7.2 needs 1.23 times the plan",
-)
 COLUMNS = {
     "dense_1/kernel": PartitionSpec(None, "model"),
     "dense_1/bias": PartitionSpec("model"),
@@ -70,7 +64,7 @@ CASES = (
     pytest.param(dense, {"data": 8}, None, id="dense, rows"),
     pytest.param(dense, {"data": 8}, "fsdp", id="dense, fsdp"),
     pytest.param(dense, {"data": 2, "model": 4}, COLUMNS, id="dense, columns"),
-    pytest.param(images, {"data": 8}, None, id="images, rows", marks=OLD_XLA),
+    pytest.param(images, {"data": 8}, None, id="images, rows"),
     pytest.param(attention, {"data": 8}, "fsdp", id="attention, fsdp"),
     pytest.param(attention, {"data": 2, "model": 4}, ROLES, id="attention, heads"),
 )
@@ -91,8 +85,8 @@ def test_the_plan_of_a_mesh_is_that_of_xla(case, axes, sharding):
     assert plan.weights == weights
     slots = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(run.opt_state))
     assert plan.optimizer == slots
-    assert plan.peak == pytest.approx(peak, rel=0.15)
-    assert plan.communication == pytest.approx(received(compiled.as_text()), rel=0.1)
+    assert plan.peak == pytest.approx(peak, rel=0.01)
+    assert plan.communication == pytest.approx(received(compiled.as_text()), rel=0.01)
     assert sum(call.communication for call in plan.calls) == plan.communication
 
 
@@ -109,12 +103,27 @@ def test_the_table_of_a_mesh():
         fk.plan(model, (batch[0][:30], batch[1][:30]), trainer)
 
 
+def test_devices_that_the_machine_lacks_are_simulated():
+    model, batch = dense()
+    plan = fk.plan(model, batch, fk.Trainer("adam", LOGITS))
+    devices = compiling._simulated_devices()
+    assert len(devices) == compiling.MOST_DEVICES and devices[0] not in jax.devices()
+    mesh = Mesh(np.array(devices[:8]), ("data",))
+    simulated = fk.plan(model, batch, fk.Trainer("adam", LOGITS, mesh=mesh, sharding="fsdp"))
+    present = jax.make_mesh((8,), ("data",))
+    expected = fk.plan(model, batch, fk.Trainer("adam", LOGITS, mesh=present, sharding="fsdp"))
+    assert simulated == expected and simulated.backend == "cpu"
+    assert compiling.mesh_of(2 * jax.device_count()).size == 2 * jax.device_count()
+    assert plan.weights > 7 * simulated.weights
+
+
 def test_rows_on_two_devices_need_half_of_the_operations():
     model, batch = images()
     alone = fk.plan(model, batch, fk.Trainer("sgd", LOGITS))
     mesh = jax.make_mesh((2,), ("data",))
     shared = fk.plan(model, batch, fk.Trainer("sgd", LOGITS, mesh=mesh))
-    assert shared.flops == pytest.approx(alone.flops / 2, rel=0.02)
+    # each device updates all weights
+    assert shared.flops == pytest.approx(alone.flops / 2, rel=0.06)
     assert shared.weights == alone.weights
     assert shared.communication == pytest.approx(alone.gradients, rel=0.1)
 
@@ -131,50 +140,3 @@ def test_axes_of_one_device_need_no_communication(axes):
     assert plan.communication == expected.communication
     assert bool(plan.communication) == (plan.devices > 1)
     assert plan.peak == expected.peak
-
-
-D, M, N = ("data",), ("model",), ()
-
-
-@pytest.mark.parametrize(
-    ("function", "shapes", "splits", "inputs", "output", "partial"),
-    [
-        (jnp.add, [(4, 6), (4, 6)], [(D, N), (N, M)], [(D, M), (D, M)], (D, M), N),
-        (jnp.add, [(4, 6), (4, 6)], [(D, N), (N, D)], [(D, N), (D, N)], (D, N), N),
-        (lambda x: x.sum(0), [(4, 6)], [(D, M)], [(D, M)], (M,), D),
-        (lambda x: x.T, [(4, 6)], [(D, M)], [(D, M)], (M, D), N),
-        (lambda x: x.reshape(24), [(4, 6)], [(D, N)], [(D, N)], (D,), N),
-        (lambda x: x.reshape(24), [(4, 6)], [(N, D)], [(N, N)], (N,), N),
-        (lambda x: x.reshape(4, 6), [(24,)], [(D,)], [(D,)], (D, N), N),
-        (jnp.matmul, [(4, 6), (6, 8)], [(D, N), (N, M)], [(D, N), (N, M)], (D, M), N),
-        (jnp.matmul, [(4, 6), (6, 8)], [(D, M), (M, N)], [(D, M), (M, N)], (D, N), M),
-        (jnp.matmul, [(4, 6), (6, 8)], [(D, N), (D, N)], [(D, N), (N, N)], (D, N), N),
-        (jnp.matmul, [(4, 6), (6, 8)], [(D, N), (N, D)], [(D, N), (N, N)], (D, N), N),
-        (lambda x: jnp.cumsum(x, 0), [(4, 6)], [(D, M)], [(N, M)], (N, M), N),
-        (lambda x: jnp.sin(x), [(4, 6)], [(N, N)], [(N, N)], (N, N), N),
-    ],
-)
-def test_splits_of_operations(function, shapes, splits, inputs, output, partial):
-    arguments = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
-    (equation,) = [
-        e
-        for e in jax.make_jaxpr(function)(*arguments).eqns
-        if e.primitive.name not in ("broadcast_in_dim",)
-    ]
-    if "jaxpr" in equation.params:
-        (equation,) = equation.params["jaxpr"].eqns
-    decision = decide(equation, splits)
-    assert list(decision.inputs) == inputs
-    assert decision.outputs == (output,)
-    assert decision.partial == partial
-
-
-def test_unknown_operations_gather_their_inputs():
-    variable = SimpleNamespace(aval=jax.ShapeDtypeStruct((4, 6), "float32"))
-    result = SimpleNamespace(aval=jax.ShapeDtypeStruct((6,), "float32"))
-    equation = SimpleNamespace(
-        primitive=SimpleNamespace(name="strange"), params={}, invars=[variable], outvars=[result]
-    )
-    decision = decide(equation, [(D, M)])
-    assert decision.inputs == ((N, N),) and decision.outputs == ((N,),)
-    assert local_shape((4, 6), (D, M), {"data": 2, "model": 4}) == (2, 2)

@@ -9,7 +9,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.planning.attribution import BETWEEN, LOSS, UPDATE, Calls
-from fkeras.planning.scopes import awaited, scopes
+from fkeras.planning.scopes import awaited, instructions, scopes
 from fkeras.planning.traces import Interval, divide, innermost
 
 
@@ -62,10 +62,10 @@ def test_divide(lines, seconds):
 def test_operations_of_a_compiled_step_have_names():
     trainer, run = trained()
     text = jax.jit(trainer.step).lower(run, BATCH).compile().as_text()
-    names, calls = scopes(text), Calls(run.model)
+    names, calls = scopes(instructions(text)), Calls(run.model)
     rows = {calls.of_scope(stack) for stack in names.values()}
     assert rows == {"wide", "add", LOSS, UPDATE}
-    waits = awaited(text)
+    waits = awaited(instructions(text))
     assert waits and all(operand in names for operands in waits.values() for operand in operands)
 
 

@@ -58,6 +58,8 @@ fk.ops.mean("x")  # mistake
 fk.ops.mean(["x", "y"])  # mistake
 fk.ops.sum(x, axis="batch")  # mistake
 fk.ops.exp("x")  # mistake
+fk.ops.elu(x, beta=1.0)  # mistake
+fk.ops.elu(x=images, beta=1.0)  # mistake
 fk.ops.add(x, "1")  # mistake
 fk.ops.add(x, 1, 2)  # mistake
 fk.ops.where(x > 0, x, "0")  # mistake

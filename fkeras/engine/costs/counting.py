@@ -69,32 +69,47 @@ def count_jaxpr(jaxpr: Jaxpr) -> Costs:
     Args:
         jaxpr: a jaxpr, for example `jax.make_jaxpr(function)(x).jaxpr`.
     """
-    total = Costs()
+    return sum((costs for _, costs in costs_by_scope(jaxpr)), Costs())
+
+
+def costs_by_scope(jaxpr: Any, outer: str = "") -> Iterator[tuple[str, Costs]]:
+    """Yields the name stack and the operations of each equation of a jaxpr with known sizes.
+
+    The name stacks of equations in loops contain "while", as in the text of XLA's programs.
+
+    Args:
+        outer: the name stack of the equation that runs the jaxpr.
+    """
     # JAX leaves out what no output needs, such as the values of a function whose gradient is asked
     needed = {id(variable) for variable in jaxpr.outvars}
     for equation in reversed(jaxpr.eqns):
         if equation.effects or any(id(variable) in needed for variable in equation.outvars):
             needed.update(map(id, equation.invars))
-            total += _equation_costs(equation)
-    return total
+            stack = str(equation.source_info.name_stack)
+            yield from _equation_costs(equation, f"{outer}/{stack}" if stack else outer)
 
 
-def _equation_costs(equation: JaxprEqn) -> Costs:
+def _equation_costs(equation: JaxprEqn, scope: str) -> Iterator[tuple[str, Costs]]:
     name, params = equation.primitive.name, equation.params
     if name == "scan":
-        return count_jaxpr(params["jaxpr"].jaxpr) * params["length"]
-    if name == "cond":
-        branches = [count_jaxpr(branch.jaxpr) for branch in params["branches"]]
-        return max(branches, key=lambda costs: costs.flops)
-    if name == "while":
-        condition, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
-        return count_jaxpr(condition) + count_jaxpr(body) + Costs(unknown=frozenset({name}))
-    count = primitive_count(equation)
-    if count is not None:
-        return Costs(float(count.flops), float(count.transcendentals))
-    inner = list(_inner_jaxprs(params))
-    # a function with a rule for derivatives has several jaxprs; the first is the function
-    return count_jaxpr(inner[0]) if inner else Costs(unknown=frozenset({name}))
+        for inner, costs in costs_by_scope(params["jaxpr"].jaxpr, f"{scope}/while"):
+            yield inner, costs * params["length"]
+    elif name == "cond":
+        branches = [list(costs_by_scope(branch.jaxpr, scope)) for branch in params["branches"]]
+        yield from max(branches, key=lambda parts: sum(costs.flops for _, costs in parts))
+    elif name == "while":
+        for part in ("cond_jaxpr", "body_jaxpr"):
+            yield from costs_by_scope(params[part].jaxpr, f"{scope}/while")
+        yield scope, Costs(unknown=frozenset({name}))
+    elif (count := primitive_count(equation)) is not None:
+        yield scope, Costs(float(count.flops), float(count.transcendentals))
+    else:
+        # a function with a rule for derivatives has several jaxprs; the first is the function
+        inner = next(_inner_jaxprs(params), None)
+        if inner is None:
+            yield scope, Costs(unknown=frozenset({name}))
+        else:
+            yield from costs_by_scope(inner, scope)
 
 
 def _inner_jaxprs(params: Mapping[str, Any]) -> Iterator[Any]:

@@ -6,9 +6,7 @@ arguments and results.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, Concatenate
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +14,7 @@ import jax.numpy as jnp
 from fkeras import activations
 from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import elementwise, op, to_array, unary
-from fkeras.engine.symbolic.operation import Op, Rest, Unary
+from fkeras.engine.symbolic.operation import Parameters, Unary
 
 __all__ = (
     "celu",
@@ -50,27 +48,28 @@ __all__ = (
 )
 
 
-def _converting(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Returns an activation function that also accepts numbers and lists, with its docstring."""
+def _documented(
+    source: Callable[..., jax.Array],
+) -> Callable[[Callable[Parameters, jax.Array]], Callable[Parameters, jax.Array]]:
+    """Gives an operation the docstring of its activation function."""
 
-    @functools.wraps(function)
-    def compute(x: TensorLike, *args: Any, **options: Any) -> jax.Array:
-        return function(jnp.asarray(x), *args, **options)
+    def with_docstring(
+        function: Callable[Parameters, jax.Array],
+    ) -> Callable[Parameters, jax.Array]:
+        function.__doc__ = (source.__doc__ or "").replace("fk.activations.", "fk.ops.")
+        return function
 
-    compute.__doc__ = (function.__doc__ or "").replace("fk.activations.", "fk.ops.")
-    return compute
+    return with_docstring
 
 
 def _unary(function: Callable[[jax.Array], jax.Array], name: str = "") -> Unary:
-    """Declares an activation function without arguments as an operation."""
-    return Unary(name or function.__name__, _converting(function), elementwise=True)
+    """Declares an activation function without options, also for numbers and lists."""
 
+    @_documented(function)
+    def compute(x: TensorLike) -> jax.Array:
+        return function(jnp.asarray(x))
 
-def _operation(
-    function: Callable[Concatenate[jax.Array, Rest], jax.Array], *, elementwise: bool = True
-) -> Op[Concatenate[TensorLike, Rest]]:
-    """Declares an activation function with arguments as an operation."""
-    return Op(function.__name__, _converting(function), elementwise)
+    return Unary(name or function.__name__, compute, elementwise=True)
 
 
 # JAX's relu: its gradient at 0 is 0, as in Keras
@@ -93,33 +92,65 @@ sparse_plus = _unary(activations.sparse_plus)
 sparse_sigmoid = _unary(activations.sparse_sigmoid)
 selu = _unary(activations.selu)
 
-elu = _operation(activations.elu)
-celu = _operation(activations.celu)
-leaky_relu = _operation(activations.leaky_relu)
-squareplus = _operation(activations.squareplus)
-soft_shrink = _operation(activations.soft_shrink)
-hard_shrink = _operation(activations.hard_shrink)
-threshold = _operation(activations.threshold)
-glu = _operation(activations.glu, elementwise=False)
-sparsemax = _operation(activations.sparsemax, elementwise=False)
+
+@elementwise
+@_documented(activations.elu)
+def elu(x: TensorLike, alpha: float = 1.0) -> jax.Array:
+    return activations.elu(jnp.asarray(x), alpha)
+
+
+@elementwise
+@_documented(activations.celu)
+def celu(x: TensorLike, alpha: float = 1.0) -> jax.Array:
+    return activations.celu(jnp.asarray(x), alpha)
+
+
+@elementwise
+@_documented(activations.leaky_relu)
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> jax.Array:
+    return activations.leaky_relu(jnp.asarray(x), negative_slope)
+
+
+@elementwise
+@_documented(activations.squareplus)
+def squareplus(x: TensorLike, b: float = 4.0) -> jax.Array:
+    return activations.squareplus(jnp.asarray(x), b)
+
+
+@elementwise
+@_documented(activations.soft_shrink)
+def soft_shrink(x: TensorLike, threshold: float = 0.5) -> jax.Array:
+    return activations.soft_shrink(jnp.asarray(x), threshold)
+
+
+@elementwise
+@_documented(activations.hard_shrink)
+def hard_shrink(x: TensorLike, threshold: float = 0.5) -> jax.Array:
+    return activations.hard_shrink(jnp.asarray(x), threshold)
+
+
+@elementwise
+@_documented(activations.threshold)
+def threshold(x: TensorLike, threshold: float, default_value: float) -> jax.Array:
+    return activations.threshold(jnp.asarray(x), threshold, default_value)
+
+
+@op
+@_documented(activations.glu)
+def glu(x: TensorLike, axis: int = -1) -> jax.Array:
+    return activations.glu(jnp.asarray(x), axis)
+
+
+@op
+@_documented(activations.sparsemax)
+def sparsemax(x: TensorLike, axis: int = -1) -> jax.Array:
+    return activations.sparsemax(jnp.asarray(x), axis)
 
 
 # Keras's default of the operation; the activation is exact by default, as in Keras
 @elementwise
+@_documented(activations.gelu)
 def gelu(x: TensorLike, approximate: bool = True) -> jax.Array:
-    """Returns x times the cumulative distribution function of the standard normal at x.
-
-    Args:
-        approximate: whether to use the tanh approximation, with an error below 0.001.
-
-    Example:
-        >>> import fkeras as fk
-        >>> round(float(fk.ops.gelu(1.0)), 3)
-        0.841
-
-    References:
-        Hendrycks and Gimpel, Gaussian error linear units (2016), arxiv.org/abs/1606.08415.
-    """
     return activations.gelu(jnp.asarray(x), approximate)
 
 
@@ -143,9 +174,7 @@ def softmax(x: TensorLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
 
 @op
 def log_softmax(x: TensorLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
-    """Returns x - log(sum(exp(x))) over one or several axes.
-
-    If all scores of a row are -inf, the result is uniform with a gradient of 0 (NaN in Keras).
+    """Returns x - log(sum(exp(x))) over one or several axes; rows of -inf as in `softmax`.
 
     Args:
         axis: one axis or several.

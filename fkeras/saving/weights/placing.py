@@ -18,7 +18,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.engine import Layer, replace_weights
 from fkeras.training.processes.arrays import put
-from fkeras.training.step.sharding_rules import as_mesh, as_rules, check_rules, weight_specs
+from fkeras.training.step.sharding_rules import (
+    as_mesh,
+    as_rules,
+    check_mesh,
+    check_rules,
+    weight_specs,
+)
 
 # most paths that the warning of NaN lists
 _LISTED = 12
@@ -65,7 +71,7 @@ def as_layout(
     try:
         mesh, sharding = as_mesh(mesh), as_rules(sharding)
         if mesh is None:
-            check_rules(mesh, sharding, None)
+            check_mesh(mesh, sharding)
             return None
     except (TypeError, ValueError) as error:
         error.args = (f"{where}: {str(error).removeprefix('Trainer: ')}",)

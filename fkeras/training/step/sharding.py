@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fkeras.training.trainer import Trainer
 
 
-def _layouts(trainer: Trainer, run: TrainState) -> TrainState:
+def layouts(trainer: Trainer, run: TrainState) -> TrainState:
     """Returns a tree like the run, with a layout for each leaf."""
     skeleton = skeleton_of(run.model)
     pairs = zip(skeleton.names, leaves_of(run.model), strict=True)
@@ -118,7 +118,7 @@ def place(trainer: Trainer, run: TrainState) -> TrainState:
     check_rules(trainer.mesh, trainer.sharding, run.model)
     if trainer.mesh is None:
         return run
-    return jax.tree.map(put, run, _layouts(trainer, run))
+    return jax.tree.map(put, run, layouts(trainer, run))
 
 
 def keep(trainer: Trainer, run: TrainState) -> TrainState:
@@ -127,7 +127,7 @@ def keep(trainer: Trainer, run: TrainState) -> TrainState:
     # whose arguments then have other layouts, compiles a second program.
     if trainer.mesh is None:
         return run
-    return jax.tree.map(jax.lax.with_sharding_constraint, run, _layouts(trainer, run))
+    return jax.tree.map(jax.lax.with_sharding_constraint, run, layouts(trainer, run))
 
 
 def split_rows(trainer: Trainer, batch: Batch) -> Any:

@@ -247,6 +247,12 @@ def _with_largest_split(
     return PartitionSpec(*_trimmed(entries))
 
 
+def check_mesh(mesh: Mesh | None, sharding: Rules) -> None:
+    """Rejects rules without a mesh."""
+    if sharding is not None and mesh is None:
+        raise ValueError("sharding: missing mesh. Pass mesh=jax.make_mesh(...).")
+
+
 def check_rules(mesh: Mesh | None, sharding: Rules, model: Layer) -> None:
     """Rejects rules that the weights of a model cannot follow; needs shapes only.
 
@@ -258,10 +264,9 @@ def check_rules(mesh: Mesh | None, sharding: Rules, model: Layer) -> None:
             a role that no weight has, a mesh axis that splits two axes of one weight, and a size
             that cannot be split evenly.
     """
-    if sharding is None:
+    check_mesh(mesh, sharding)
+    if sharding is None or mesh is None:
         return
-    if mesh is None:
-        raise ValueError("sharding: missing mesh. Pass mesh=jax.make_mesh(...).")
     shapes, roles = _shapes(model), weight_axis_roles(model)
     if isinstance(sharding, Mapping):
         _check_keys(mesh, sharding, list(shapes), roles)

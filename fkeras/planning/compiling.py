@@ -1,0 +1,121 @@
+"""The training step as XLA compiles it for the devices of a request, present or simulated."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxlib import xla_client
+
+from fkeras.planning.request import Request
+from fkeras.training.step import sharding, step
+from fkeras.training.step.sharding_rules import batch_entry
+from fkeras.transforms.remat import backend_options
+
+# more devices need a plan of their own: which weights to split, and how
+MOST_DEVICES = 64
+
+# the code of the kernels changes no memory, and takes about half of the time of small programs
+_LOW_EFFORT = MappingProxyType(
+    {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+)
+
+_donating_step = jax.jit(step.train_logs, static_argnums=0, donate_argnums=1)
+
+
+class CompiledStep(NamedTuple):
+    """A compiled training step.
+
+    Attributes:
+        jaxpr: the step before compilation, for all devices.
+        arguments: bytes of the arguments.
+        results: bytes of the results that do not take the memory of an argument.
+        temporary: largest number of bytes of intermediate arrays.
+        text: the text of the program; "" for a backend that shows none.
+        share: the part of the operations that one device computes.
+    """
+
+    jaxpr: Any
+    arguments: int
+    results: int
+    temporary: int
+    text: str
+    share: float
+
+
+def mesh_of(count: int) -> Mesh:
+    """Returns a mesh of devices along the axis "data": simulated CPUs, if there are not enough devices."""
+    devices = jax.devices() if count <= jax.device_count() else _simulated_devices()
+    return Mesh(np.array(devices[:count]), ("data",))
+
+
+# Cached: starting a client takes time, and the arrays of no step are ever on these devices.
+@functools.lru_cache(maxsize=1)
+def _simulated_devices() -> Sequence[Any]:
+    return xla_client.make_cpu_client(num_devices=MOST_DEVICES).devices()
+
+
+def platform_of(mesh: Mesh | None) -> str:
+    """Returns JAX's name of the backend of a mesh, or of the default backend."""
+    return jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
+
+
+def compiled(asked: Request, donate: bool) -> CompiledStep:
+    """Returns the compiled step of a request.
+
+    Without donation and rematerialization, `trainer.step` and `fk.profile` use the same compiled program.
+
+    Raises:
+        RuntimeError: for a backend that reports no memory.
+    """
+    trainer, platform = asked.trainer, platform_of(asked.trainer.mesh)
+    options: dict[str, Any] = dict(backend_options(platform)) if trainer.remat is not None else {}
+    if platform == "cpu" and (donate or options):
+        options.update(_LOW_EFFORT)
+    function = _donating_step if donate else step.compiled_step
+    traced = function.trace(step.training_form(trainer), *_placed(asked))
+    lowered = traced.lower()
+    program = lowered.compile(compiler_options=options or None)
+    memory = program.memory_analysis()
+    if memory is None:
+        raise RuntimeError(
+            f"plan: the backend {platform!r} reports no memory of compiled programs. "
+            'Plan for CPUs: start Python with JAX_PLATFORMS="cpu".'
+        )
+    return CompiledStep(
+        traced.jaxpr.jaxpr,
+        memory.argument_size_in_bytes,
+        memory.output_size_in_bytes - memory.alias_size_in_bytes,
+        memory.temp_size_in_bytes,
+        program.as_text() or "",
+        1.0 if asked.devices == 1 else _flops(program) / _flops(lowered),
+    )
+
+
+def _flops(program: Any) -> float:
+    """Returns XLA's count of operations, in which a loop counts once."""
+    costs = program.cost_analysis() or {}
+    return costs.get("flops") or 1.0
+
+
+def _placed(asked: Request) -> tuple[Any, Any]:
+    """Returns the shapes of the run and the batch with the layouts of the trainer's mesh."""
+    mesh, rows = asked.trainer.mesh, asked.rows
+    if mesh is None:
+        return asked.run, asked.batch
+    split = NamedSharding(mesh, PartitionSpec(batch_entry(mesh, asked.trainer.sharding)))
+    whole = NamedSharding(mesh, PartitionSpec())
+
+    def placed(leaf: Any, layout: NamedSharding) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=layout)
+
+    run = jax.tree.map(placed, asked.run, sharding.layouts(asked.trainer, asked.run))
+    batch = jax.tree.map(
+        lambda leaf: placed(leaf, split if leaf.shape[:1] == (rows,) else whole), asked.batch
+    )
+    return run, batch

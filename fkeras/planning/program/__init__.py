@@ -1,1 +1,0 @@
-"""Programs of operations: reading, fusion, order and memory."""
