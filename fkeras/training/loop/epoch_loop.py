@@ -221,8 +221,7 @@ class EpochLoop:
         calls = self.journal.calls[: self.older]
         if calls and self._settle(calls):
             # The later calls began from arrays that `_leave_out_steps` replaced: dispatch them again.
-            later, self.journal.calls = self.journal.calls, []
-            for call in later:
+            for call in self.journal.retract():
                 self._call(call.rows, call.number, dataclasses.replace(call, result=None))
         self.older = len(self.journal.calls)
 
@@ -266,8 +265,8 @@ class EpochLoop:
             # `error.run` is the run before the first non-finite step, so that resuming and `find_nan`
             # compute exactly this step again.
             settled = self.journal.settled
-            self.journal.calls = []
-            self.journal.settled = dataclasses.replace(
+            self.journal.retract()
+            stopped = dataclasses.replace(
                 settled,
                 arrays=self.arrays._replace(leaves=leaves_before),
                 done=first_batch + failed[0],
@@ -275,6 +274,7 @@ class EpochLoop:
                 pending=settled.pending and failed[0] == 0,
                 fresh=settled.fresh and failed[0] == 0,
             )
+            self.journal.settle(stopped, 0)
             batch = recovery.batch_of(*batches[failed[0]], self.group)
             epoch = int(settled.base.position[0])
             raise recovery.error(self.journal.newest().run, batch, epoch, first_batch + failed[0])

@@ -249,6 +249,11 @@ class Journal:
         self.settled = point
         del self.calls[:number]
 
+    def retract(self) -> list[Call]:
+        """Removes and returns the calls after the settled point, whose results are not valid."""
+        calls, self.calls = self.calls, []
+        return calls
+
     def agreed_number(self, number: int) -> int:
         """Returns the number of batches of the next call; all processes receive the same number."""
         if self.group.count == 1:

@@ -36,7 +36,7 @@ class NonFiniteError(FloatingPointError):
         True
     """
 
-    def __init__(self, message: str, run: TrainState | None = None, batch: object = None):
+    def __init__(self, message: str, run: Any = None, batch: Any = None):
         super().__init__(message)
         self.run, self.batch = run, batch
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jax.errors import JaxRuntimeError
 
 from fkeras.engine.values.private_jax import coordination_client
-from fkeras.training.records.state import TrainState
 
 
 class ProcessError(RuntimeError):
@@ -21,7 +22,7 @@ class ProcessError(RuntimeError):
         True
     """
 
-    def __init__(self, message: str, process: int | None = None, run: TrainState | None = None):
+    def __init__(self, message: str, process: int | None = None, run: Any = None):
         super().__init__(message)
         self.process, self.run = process, run
 

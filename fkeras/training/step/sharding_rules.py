@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import jax
 from jax.sharding import AxisType, Mesh, PartitionSpec
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 Rules: TypeAlias = str | Mapping[str, Any] | None
 #: mesh axes of one axis of an array, in a `PartitionSpec`
 Entry: TypeAlias = str | tuple[str, ...] | None
+
+
+class MeshAxes(Protocol):
+    """Names and sizes of the axes of devices that a plan only describes, in place of a `Mesh`."""
+
+    @property
+    def axis_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def shape(self) -> Mapping[str, int]: ...
+
 
 #: keys of `sharding` that are no roles of weights
 BATCH, FSDP = "batch", "fsdp"
@@ -126,7 +137,7 @@ def names_of(entry: Entry) -> tuple[str, ...]:
     return (entry,) if isinstance(entry, str) else tuple(entry)
 
 
-def parts_of(mesh: Mesh, entry: Entry) -> int:
+def parts_of(mesh: Mesh | MeshAxes, entry: Entry) -> int:
     """Returns the number of parts in which an entry of a `PartitionSpec` splits an axis."""
     return math.prod(mesh.shape[name] for name in names_of(entry))
 
@@ -137,7 +148,7 @@ def mesh_of(trainer: Trainer) -> Mesh:
     return trainer.mesh
 
 
-def batch_entry(mesh: Mesh, sharding: Rules) -> Any:
+def batch_entry(mesh: Mesh | MeshAxes, sharding: Rules) -> Any:
     """Returns the mesh axes that split the rows of a batch.
 
     These are the axes of the role "batch", by default "data", "batch", or the first axis.
@@ -147,7 +158,7 @@ def batch_entry(mesh: Mesh, sharding: Rules) -> Any:
     return next((name for name in ("data", "batch") if name in mesh.axis_names), mesh.axis_names[0])
 
 
-def _fsdp_entry(mesh: Mesh, sharding: Any) -> Any:
+def _fsdp_entry(mesh: Mesh | MeshAxes, sharding: Any) -> Any:
     if sharding == FSDP:
         return batch_entry(mesh, sharding)
     return sharding.get(FSDP)
@@ -190,7 +201,7 @@ def role_specs(sharding: Rules, model: Layer) -> dict[str, PartitionSpec]:
     return specs
 
 
-def weight_specs(mesh: Mesh, sharding: Rules, model: Layer) -> dict[str, PartitionSpec]:
+def weight_specs(mesh: Mesh | MeshAxes, sharding: Rules, model: Layer) -> dict[str, PartitionSpec]:
     """Returns the layout of each weight of a model by path.
 
     Args:
@@ -247,13 +258,13 @@ def _with_largest_split(
     return PartitionSpec(*_trimmed(entries))
 
 
-def check_mesh(mesh: Mesh | None, sharding: Rules) -> None:
+def check_mesh(mesh: Mesh | MeshAxes | None, sharding: Rules) -> None:
     """Rejects rules without a mesh."""
     if sharding is not None and mesh is None:
         raise ValueError("sharding: missing mesh. Pass mesh=jax.make_mesh(...).")
 
 
-def check_rules(mesh: Mesh | None, sharding: Rules, model: Layer) -> None:
+def check_rules(mesh: Mesh | MeshAxes | None, sharding: Rules, model: Layer) -> None:
     """Rejects rules that the weights of a model cannot follow; needs shapes only.
 
     Args:
@@ -285,7 +296,7 @@ def check_rules(mesh: Mesh | None, sharding: Rules, model: Layer) -> None:
         )
 
 
-def _check_keys(mesh: Mesh, sharding: Mapping, paths: list[str], roles: Mapping) -> None:
+def _check_keys(mesh: Mesh | MeshAxes, sharding: Mapping, paths: list[str], roles: Mapping) -> None:
     all_roles = {role for axis_roles in roles.values() for role in axis_roles}
     all_roles -= {None, WHOLE}
     for key, rule in sharding.items():
@@ -312,7 +323,9 @@ def _check_keys(mesh: Mesh, sharding: Mapping, paths: list[str], roles: Mapping)
                 )
 
 
-def _check_spec(mesh: Mesh, path: str, shape: tuple, roles: tuple, spec: PartitionSpec) -> None:
+def _check_spec(
+    mesh: Mesh | MeshAxes, path: str, shape: tuple, roles: tuple, spec: PartitionSpec
+) -> None:
     if len(spec) > len(shape):
         raise ValueError(
             f"sharding: the rule for {path!r} has {len(spec)} entries, but the weight "
@@ -338,7 +351,7 @@ def _check_spec(mesh: Mesh, path: str, shape: tuple, roles: tuple, spec: Partiti
         )
 
 
-def _check_sizes(mesh: Mesh, shapes: Mapping, specs: Mapping[str, Any]) -> None:
+def _check_sizes(mesh: Mesh | MeshAxes, shapes: Mapping, specs: Mapping[str, Any]) -> None:
     problems = {
         path: f"{path!r} of shape {shapes[path]} cannot be split into {parts_of(mesh, entry)} parts "
         f"along its axis of {size}"

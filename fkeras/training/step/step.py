@@ -169,7 +169,7 @@ def _own(array: jax.Array | np.ndarray) -> Any:
 # The trainer is a static argument, so a trainer that differs in any number compiles another program.
 # Cached: every call of a compiled function asks for the same form.
 @functools.lru_cache(maxsize=64)
-def training_form(trainer: Trainer) -> Any:
+def training_form(trainer: Trainer) -> Trainer:
     """Returns the trainer for compiled steps: without the numbers that the optimizer's state holds."""
     canonical = getattr(trainer.optimizer, "canonical", None)  # optax has none
     if canonical is None:
@@ -178,7 +178,7 @@ def training_form(trainer: Trainer) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def evaluation_form(trainer: Trainer) -> Any:
+def evaluation_form(trainer: Trainer) -> Trainer:
     """Returns the trainer for compiled evaluations, which no optimizer affects."""
     return dataclasses.replace(trainer, optimizer="sgd", on_nonfinite="raise")
 

@@ -131,7 +131,7 @@ class Callback(Configurable):
         """
         return run.memory.get(self.name or default_name(self), default)
 
-    def remember(self, run: TrainState[Any], value: object) -> Any:
+    def remember(self, run: TrainState[Any], value: object) -> TrainState[Any]:
         """Returns the run with `value` as the callback's value in `run.memory`.
 
         Args:

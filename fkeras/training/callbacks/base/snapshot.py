@@ -47,7 +47,7 @@ def take(run: TrainState) -> dict[str, dict[str, Any]]:
     return {"weights": weights_of(run), "state": by_path(run.state)}
 
 
-def put(run: TrainState, kept: Mapping[str, Mapping[str, Any]]) -> Any:
+def put(run: TrainState, kept: Mapping[str, Mapping[str, Any]]) -> TrainState:
     """Returns the run with the weights and state of `take`; all other fields are unchanged."""
     return run.replace(
         model=replace_weights(run.model, kept["weights"]), state=filled(run.state, kept["state"])
