@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax
 
 from fkeras.engine import Context, Input, Layer, Output, Spec, as_specs, option, subkey
+from fkeras.engine.config.field_types import Converted
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.core.wrapper import wrapped_layer
 
@@ -48,7 +50,7 @@ class Pipeline(Layer):
 
     keras_form: ClassVar[KerasForm] = KerasForm(training_default=True)
 
-    layers: tuple[Layer, ...] = option(convert=_layers)
+    layers: Converted[Sequence[Layer], tuple[Layer, ...]] = option(convert=_layers)
 
     @property
     def supports_masking(self) -> bool:

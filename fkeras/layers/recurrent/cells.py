@@ -8,12 +8,13 @@ may declare `output_is_state = True` if its output is its first new state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
 
 from fkeras.engine import Context, Layer, Output, Spec, option, subkey
+from fkeras.engine.config.field_types import Converted
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.states import zero_states
@@ -116,7 +117,7 @@ class StackedRNNCells(Layer):
 
     keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
 
-    cells: tuple[Layer, ...] = option(convert=_cells)
+    cells: Converted[Sequence[Layer], tuple[Layer, ...]] = option(convert=_cells)
 
     @property
     def built(self) -> bool:

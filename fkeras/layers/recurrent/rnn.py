@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import jax
 
 from fkeras.engine import Context, Layer, Spec, option, subkey
+from fkeras.engine.config.field_types import Converted
 from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.cells import (
@@ -60,7 +61,7 @@ class RNN(Recurrent):
         Array([[4., 4., 4.]], dtype=float32)
     """
 
-    cell: Layer = option(convert=_cell)
+    cell: Converted[Layer | Sequence[Layer], Layer] = option(convert=_cell)
 
     @property
     def built(self) -> bool:
