@@ -12,6 +12,7 @@ from tests.support.quick_flags import QUICK
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("FKERAS_TRACEBACK_FILTERING", "off")  # a failed test shows all frames
 # the tests compile thousands of small programs; eight devices: tests use the first unless they ask for more
 os.environ.setdefault("XLA_FLAGS", f"{QUICK} --xla_force_host_platform_device_count=8")
 

@@ -389,3 +389,24 @@ assert_type(Affine(4, use_bias=False)(fk.Input((3,))), fk.KerasTensor)
 assert_type(Counted()(fk.Input((3,))), fk.KerasTensor)
 assert_type(Block(3, activation="tanh")(fk.Input((3,))), fk.KerasTensor)
 print(Affine(units=4).build(key, (None, 3))(jnp.ones((1, 3))).shape)
+
+layers.Pipeline([layers.Rescaling(2.0), layers.RandomFlip()])
+layers.RNN([layers.GRUCell(2), layers.GRUCell(3)])
+assert_type(layers.StackedRNNCells([layers.GRUCell(2)]).cells, tuple[fk.Layer, ...])
+
+
+class Indexed:
+    """A source with a length and batches by number."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        if index >= 2:
+            raise IndexError(index)
+        return np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
+
+
+indexed_model = fk.Sequential([fk.Input((3,)), layers.Dense(1)])
+indexed_trainer = fk.Trainer("adam", "mse")
+indexed_trainer.fit(indexed_trainer.init(indexed_model, key), Indexed(), verbose=0).history

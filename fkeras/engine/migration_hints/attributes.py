@@ -93,7 +93,7 @@ def rejected_field_assignment(value: Any, name: str) -> str:
         >>> print(rejected_field_assignment(fk.losses.MeanSquaredError(), "total"))
         MeanSquaredError: is a value, so 'total' cannot be set. Declare a field in the class: `total: object = fk.option(default=None)`; the fields are the arguments of the constructor.
     """
-    where, bases = _where(value), {base.__name__ for base in type(value).__mro__}
+    where, bases = type(value).__name__, {base.__name__ for base in type(value).__mro__}
     start = f"{where}: is a value, so {name!r} cannot be set."
     if name in {f.name for f in dataclasses.fields(value)}:
         if "BaseOptimizer" in bases:

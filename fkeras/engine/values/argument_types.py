@@ -80,7 +80,23 @@ Arrays: TypeAlias = (
 )
 #: one batch of a source: `x`, `(x, y)`, `(x, y, sample_weight)`, or any tree for an objective
 Batch: TypeAlias = _Array | tuple[Any, ...] | list[Any] | Mapping[str, Any]
+
+
+class IndexedBatches(Protocol):
+    """A source with a length and batches by number, which no `__iter__` makes iterable for checkers.
+
+    Example:
+        >>> source: IndexedBatches = [(0, 1)]
+        >>> len(source)
+        1
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Batch: ...
+
+
 #: a source of batches: an iterable, a loader, or a function of the step number
-Batches: TypeAlias = Iterable[Batch] | Callable[[int], Batch]
+Batches: TypeAlias = Iterable[Batch] | IndexedBatches | Callable[[int], Batch]
 #: the data of a training: arrays, or a source of batches
 Data: TypeAlias = Arrays | Batches

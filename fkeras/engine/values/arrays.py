@@ -16,6 +16,7 @@ import numpy as np
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.annotations import Leaf
+from fkeras.engine.values.tables import column_problem
 
 # dtypes that JAX takes unchanged: the fast path for calls on single rows
 TAKEN = frozenset(
@@ -120,6 +121,9 @@ def _is_number(dtype: np.dtype) -> bool:
 
 def _reject_dtype(value: Leaf, dtype: np.dtype, where: str) -> None:
     expected = "real numbers" if dtype.kind == "c" else "numbers"
+    column = None if isinstance(value, np.ndarray | np.generic) else column_problem(value)
+    if column is not None:
+        raise TypeError(f"{where}: expected {expected}, received {column}")
     remedy = next((text for kinds, text in _REMEDIES if dtype.kind in kinds), _REMEDIES[0][1])
     kind = (
         ""

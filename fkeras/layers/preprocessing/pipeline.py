@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax
 
+from fkeras.engine.config.field_types import Converted
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.wrapper import wrapped_layer
 
@@ -47,7 +49,7 @@ class Pipeline(fk.Layer):
 
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=True)
 
-    layers: tuple[fk.Layer, ...] = fk.option(convert=_layers)
+    layers: Converted[Sequence[fk.Layer], tuple[fk.Layer, ...]] = fk.option(convert=_layers)
 
     @property
     def supports_masking(self) -> bool:

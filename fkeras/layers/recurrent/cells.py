@@ -8,11 +8,12 @@ may declare `output_is_state = True` if its output is its first new state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 import jax
 
+from fkeras.engine.config.field_types import Converted
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.states import zero_states
 
@@ -117,7 +118,7 @@ class StackedRNNCells(fk.Layer):
 
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("inputs", "states"))
 
-    cells: tuple[fk.Layer, ...] = fk.option(convert=_cells)
+    cells: Converted[Sequence[fk.Layer], tuple[fk.Layer, ...]] = fk.option(convert=_cells)
 
     @property
     def built(self) -> bool:

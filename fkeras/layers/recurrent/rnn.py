@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import jax
 
+from fkeras.engine.config.field_types import Converted
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.cells import (
@@ -59,7 +60,7 @@ class RNN(Recurrent):
         Array([[4., 4., 4.]], dtype=float32)
     """
 
-    cell: fk.Layer = fk.option(convert=_cell)
+    cell: Converted[fk.Layer | Sequence[fk.Layer], fk.Layer] = fk.option(convert=_cell)
 
     @property
     def built(self) -> bool:
