@@ -17,28 +17,19 @@ from fkeras.engine.config.namespaces import find
 from fkeras.engine.config.policy_maps import policy_at, policy_map
 from fkeras.engine.config.quantized_policy import quantization
 from fkeras.engine.config.rules import Rule
-from fkeras.engine.config.serialization import decode, deserialize, encode, lookup, serialize
+from fkeras.engine.config.serialization import decode as decode
+from fkeras.engine.config.serialization import deserialize as deserialize
+from fkeras.engine.config.serialization import encode as encode
+from fkeras.engine.config.serialization import lookup as lookup
+from fkeras.engine.config.serialization import serialize as serialize
 from fkeras.engine.messages.docstrings import complete_docstring
-from fkeras.engine.messages.errors import add_note, suggest
+from fkeras.engine.messages.errors import add_note
+from fkeras.engine.messages.errors import suggest as suggest
 from fkeras.engine.messages.key_paths import add_key, within
 from fkeras.engine.migration_hints.arguments import unknown_argument
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.migration_hints.keras_objects import check_no_keras_in
 from fkeras.engine.values.frozen import freeze_value
-
-__all__ = (
-    "Configurable",
-    "configuration",
-    "decode",
-    "deserialize",
-    "encode",
-    "from_configuration",
-    "lookup",
-    "make_dataclass",
-    "option",
-    "serialize",
-    "suggest",
-)
 
 _CONVERT = "fkeras.convert"
 # immutable types, which need no freezing; most fields hold one of them

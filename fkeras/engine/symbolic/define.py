@@ -10,28 +10,11 @@ import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.op_types import ListOp, PairOp, TreeOp, TupleOp
-from fkeras.engine.symbolic.operation import (
-    Op,
-    Parameters,
-    Unary,
-    binary,
-    described,
-    to_array,
-    unary,
-)
-
-__all__ = (
-    "binary",
-    "described",
-    "elementwise",
-    "few",
-    "float_unary",
-    "op",
-    "to_array",
-    "to_floats",
-    "tree_op",
-    "unary",
-)
+from fkeras.engine.symbolic.operation import Op, Parameters, Unary
+from fkeras.engine.symbolic.operation import binary as binary
+from fkeras.engine.symbolic.operation import described as described
+from fkeras.engine.symbolic.operation import to_array as to_array
+from fkeras.engine.symbolic.operation import unary as unary
 
 # Python loops are unrolled: each iteration, and each part of a result, is a step of the program.
 # Larger programs take minutes to compile.
