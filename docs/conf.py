@@ -10,7 +10,7 @@ DOCS = pathlib.Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(DOCS / "extensions"))
 
-from address import read_address
+from address import archive, read_address
 
 _address = read_address()
 
@@ -29,6 +29,7 @@ extensions = [
     "mathml",
     "migration_table",
     "reference",
+    "synonyms",
 ]
 exclude_patterns = ["build", "README.md", "extensions"]
 # A role {py:obj} on a page must name an object of the reference. Signatures may name other objects:
@@ -39,9 +40,10 @@ nitpick_ignore_regex = [("py:(?!obj).*", ".*")]
 # pages ---------------------------------------------------------------------------------------------
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist", "substitution"]
 myst_heading_anchors = 3
+# a link in a substitution must be complete: MyST replaces no variables inside of link targets
 myst_substitutions = {
-    "repository": _address.repository,
-    "requirement": f"`{_address.requirement()}`",
+    "repository": f"[repository]({_address.repository})" if _address.settled else "repository",
+    "archive": f"`{archive()}`",
 }
 myst_links_external_new_tab = False
 
@@ -100,6 +102,7 @@ smartquotes = False
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(DOCS / "static" / "search.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 import tomllib
 
 DOCS = pathlib.Path(__file__).resolve().parents[1]
@@ -20,8 +21,8 @@ class Address:
 
     @property
     def settled(self) -> bool:
-        """Whether the address exists: names of owners have no underscore."""
-        return "_" not in self.owner
+        """Whether the address exists."""
+        return bool(self.owner)
 
     @property
     def repository(self) -> str:
@@ -47,10 +48,27 @@ class Address:
         )
 
     def requirement(self, extras: str = "") -> str:
-        """Returns what pip installs, such as `fkeras[files] @ git+https://...`."""
-        return f"fkeras{f'[{extras}]' if extras else ''} @ git+{self.repository}"
+        """Returns what pip installs in Colab, such as `fkeras[files] @ git+https://...`.
+
+        Without an address, pip installs the source archive that a user uploads to the runtime.
+        """
+        source = f"git+{self.repository}" if self.settled else f"file:///content/{archive()}"
+        return f"fkeras{f'[{extras}]' if extras else ''} @ {source}"
+
+    def install_command(self, extras: str = "") -> str:
+        """Returns the command of pip; without an address it installs a clone, the folder "."."""
+        if self.settled:
+            return f'pip install "{self.requirement(extras)}"'
+        return f'pip install ".[{extras}]"' if extras else "pip install ."
 
 
 def read_address() -> Address:
     """Reads `docs/address.toml`."""
     return Address(**tomllib.loads((DOCS / "address.toml").read_text()))
+
+
+def archive() -> str:
+    """Returns the file name of the source archive, such as "fkeras-0.1.0.tar.gz"."""
+    source = (ROOT / "fkeras" / "__init__.py").read_text()
+    version = re.search(r'^__version__ = "(.+)"$', source, re.M)
+    return f"fkeras-{version[1]}.tar.gz"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 _SECTION = re.compile(r"^([A-Z][\w ]*):$")
 _ENTRY = re.compile(r"^(\*{0,2}[\w. ,]+?): (.*)$")
@@ -16,11 +16,12 @@ _TITLES = {"Args": "Arguments", "Call": "Arguments of the call"}
 _LISTS = ("Args", "Attributes", "Call", "Raises", "Fields", "Methods")
 
 
-def to_rst(lines: Sequence[str]) -> list[str]:
+def to_rst(lines: Sequence[str], types: Mapping[str, str] | None = None) -> list[str]:
     """Returns a docstring as reStructuredText.
 
     Args:
         lines: the lines of the docstring, without its indentation.
+        types: the types of the arguments, which follow their names.
     """
     title, body = "", []
     written: list[str] = []
@@ -29,7 +30,7 @@ def to_rst(lines: Sequence[str]) -> list[str]:
         if match is None:
             body.append(line)
             continue
-        written.extend(_section(title, body))
+        written.extend(_section(title, body, types or {}))
         title, body = match[1], []
     return written
 
@@ -44,6 +45,22 @@ def section(docstring: str | None, title: str) -> str:
     text = f"{inspect.cleandoc(docstring or '')}\n"
     match = re.search(rf"^{title}:\n((?:(?: {{4}}.*)?\n)+)", text, re.M)
     return " ".join(match[1].split()) if match else ""
+
+
+def entries(docstring: str, title: str) -> dict[str, str]:
+    """Returns the entries of a section by name, each text in one line."""
+    text = f"{inspect.cleandoc(docstring)}\n"
+    match = re.search(rf"^{title}:\n((?:(?: {{4}}.*)?\n)+)", text, re.M)
+    found: dict[str, str] = {}
+    name = ""
+    for line in (match[1] if match else "").splitlines():
+        entry = _ENTRY.match(line.strip()) if line.startswith("    ") and line[4:5] != " " else None
+        if entry:
+            name = entry[1]
+            found[name] = entry[2]
+        elif name:
+            found[name] += f" {line.strip()}"
+    return found
 
 
 def escape(text: str) -> str:
@@ -62,19 +79,33 @@ def _separator(parts: list[str], place: int) -> str:
     return "\\ " if re.match(r"[\w]", parts[place + 1]) else ""
 
 
-def _section(title: str, body: list[str]) -> Iterator[str]:
+def with_entries(lines: Sequence[str], entries: Sequence[str]) -> list[str]:
+    """Returns a docstring with further entries in its section "Args"; it may lack the section."""
+    lines = list(lines)
+    if "Args:" not in lines:
+        titles = [number for number, line in enumerate(lines) if _SECTION.match(line)]
+        start = titles[0] if titles else len(lines)
+        return [*lines[:start], "Args:", *entries, "", *lines[start:]]
+    start = lines.index("Args:") + 1
+    end = start
+    while end < len(lines) and lines[end].startswith(" "):
+        end += 1
+    return [*lines[:end], *entries, *lines[end:]]
+
+
+def _section(title: str, body: list[str], types: Mapping[str, str]) -> Iterator[str]:
     if title:
         indented = [line for line in body if line.strip()]
         indent = min((len(line) - len(line.lstrip()) for line in indented), default=0)
         body = [line[indent:] for line in body]
         yield from (f".. rubric:: {_TITLES.get(title, title)}", "")
     if title in _LISTS:
-        yield from _entries(body)
+        yield from _entries(body, types)
     else:
         yield from _text(body)
 
 
-def _entries(body: list[str]) -> Iterator[str]:
+def _entries(body: list[str], types: Mapping[str, str]) -> Iterator[str]:
     """Yields a list with one item for each entry; lines with more indentation continue an entry."""
     items: list[str] = []
     for line in body:
@@ -86,7 +117,12 @@ def _entries(body: list[str]) -> Iterator[str]:
             items.append(line.strip())
     for item in items:
         match = _ENTRY.match(item)
-        yield f"- **{escape(match[1])}**: {escape(match[2])}" if match else f"- {escape(item)}"
+        if match is None:
+            yield f"- {escape(item)}"
+            continue
+        # autodoc's text of a type is in italics too
+        shown = f" (*{escape(types[match[1]])}*)" if match[1] in types else ""
+        yield f"- **{escape(match[1])}**{shown}: {escape(match[2])}"
     yield ""
 
 

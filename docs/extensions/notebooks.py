@@ -16,17 +16,21 @@ from collections.abc import Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from address import DOCS, ROOT, Address, read_address
+import header
+from address import DOCS, ROOT, Address, archive, read_address
 
 FOLDERS = ("getting_started", "tutorials")
 NOTEBOOKS = ROOT / "notebooks"
 _CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.M | re.S)
 _NOTE = re.compile(r"^:::\{(note|tip|warning)\}\n(.*?)^:::$", re.M | re.S)
-_LINK = re.compile(r"\]\(((?:\.\./)?[\w/]+)\.md(#[\w-]+)?\)")
+_LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)?[\w/]+)\.md(#[\w-]+)?\)")
 _ROLE = re.compile(r"\{[\w:-]+\}`~?([^`<]+?)(?:\s*<[^>`]*>)?`")
+# the comment for notebooks without a public address
+_UPLOAD = """
+# in Colab, first upload {archive} to the runtime: the folder at the left, then the arrow"""
 # the versions of all installed packages are constraints, so pip changes no installed package
 _INSTALL = """\
-# installs fkeras, and changes none of the installed packages
+# installs fkeras, and changes none of the installed packages{note}
 !pip list --format=freeze > /tmp/installed.txt
 %pip install -q -c /tmp/installed.txt "{requirement}"
 
@@ -54,7 +58,7 @@ def notebook(page: pathlib.Path) -> str:
         ValueError: for a directive that a notebook cannot show.
     """
     address = read_address()
-    cells = [_code(_INSTALL.format(requirement=address.requirement(extras(page))))]
+    cells = [_code(first_cell(extras(page)))]
     text = page.read_text().partition("\n---\n")[2]
     position = 0
     for match in _CELL.finditer(text):
@@ -62,10 +66,10 @@ def notebook(page: pathlib.Path) -> str:
         cells.append(_code(_without_options(match[1])))
         position = match.end()
     cells.extend(_markdown(text[position:], page, address))
-    # the badge stands under the title
-    badge = f"[![Open in Colab](../docs/static/colab.svg)]({address.colab(_relative(page))})"
-    title = cells[1]["source"]
-    title[1:1] = ["\n", f"{badge}\n", *(["\n"] if len(title) > 1 else [])]
+    if address.settled:  # the badge stands under the title
+        badge = f"[![Open in Colab](../docs/static/colab.svg)]({address.colab(_relative(page))})"
+        title = cells[1]["source"]
+        title[1:1] = ["\n", f"{badge}\n", *(["\n"] if len(title) > 1 else [])]
     content = {
         "cells": [{"id": f"cell-{number}", **cell} for number, cell in enumerate(cells)],
         "metadata": {
@@ -78,11 +82,16 @@ def notebook(page: pathlib.Path) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
+def first_cell(names: str = "") -> str:
+    """Returns the first cell of a notebook, which installs fkeras with these extras."""
+    address = read_address()
+    note = "" if address.settled else _UPLOAD.format(archive=archive())
+    return _INSTALL.format(note=note, requirement=address.requirement(names))
+
+
 def extras(page: pathlib.Path) -> str:
     """Returns the extras of fkeras that a page needs, from the line `extras:` of its header."""
-    header = page.read_text().partition("\n---\n")[0]
-    match = re.search(r"^\s*extras: *([\w, -]+)$", header, re.M)
-    return match[1].replace(" ", "") if match else ""
+    return header.option(page, "extras").replace(" ", "")
 
 
 def _relative(page: pathlib.Path) -> str:
@@ -97,8 +106,9 @@ def _markdown(text: str, page: pathlib.Path, address: Address) -> Iterator[dict]
     folder = page.parent.relative_to(DOCS).as_posix()
 
     def link(match: re.Match) -> str:
-        target = match[1].removeprefix("../") if match[1][:3] == "../" else f"{folder}/{match[1]}"
-        return f"]({address.page(target)}{match[2] or ''})"
+        text, page, anchor = match.groups(default="")
+        target = page.removeprefix("../") if page.startswith("../") else f"{folder}/{page}"
+        return f"[{text}]({address.page(target)}{anchor})" if address.settled else text
 
     def quote(match: re.Match) -> str:
         lines = f"**{match[1].capitalize()}**\n\n{match[2]}".rstrip().splitlines()

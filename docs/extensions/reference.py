@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import docstrings
@@ -19,6 +19,7 @@ from address import DOCS, ROOT
 sys.path.insert(0, str(ROOT))
 
 import fkeras as fk
+from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
 ONLY_HERE = ("Float8Dense", "QuantizedDense", "QuantizedEmbedding")
@@ -117,12 +118,26 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 def _convert(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    types = argument_types(value)
     if what == "class" and isinstance(value, type) and issubclass(value, fk.Layer):
         # the record shows the first line as its first row
         rest = lines[lines.index("") :] if "" in lines else []
-        lines[:] = [*_record(value), *docstrings.to_rst(rest)]
+        rest = docstrings.with_entries(rest, _common_arguments(value, rest))
+        lines[:] = [*_record(value), *docstrings.to_rst(rest, types)]
     else:
-        lines[:] = docstrings.to_rst(lines)
+        lines[:] = docstrings.to_rst(lines, types)
+
+
+def _common_arguments(layer: type[fk.Layer], lines: list[str]) -> list[str]:
+    """Returns the entries of the arguments of all layers that a docstring leaves out."""
+    fields = [field.name for field in dataclasses.fields(layer) if field.init]
+    section = docstrings.entries(inspect.getdoc(fk.Layer) or "", "Args")
+    written = docstrings.entries("\n".join(lines), "Args")
+    return [
+        f"    {name}: {text}"
+        for name, text in section.items()
+        if name in fields and name not in written
+    ]
 
 
 def namespace(path: str) -> Any:
@@ -212,8 +227,23 @@ def _pages() -> Iterator[tuple[str, str]]:
             continue
         own = places.get(file, [])
         text = text or (inspect.getdoc(namespace(path)) or "").partition("\n\n")[0]
-        lines = [f"# {title}", "", text, "", *_table(path, own, ids), *_texts(own)]
+        inner = [name for name, space, *_ in NAMESPACES if path and space.startswith(f"{path}.")]
+        lines = [
+            f"# {title}",
+            "",
+            text,
+            "",
+            *_toctree(inner),
+            *_table(path, own, ids),
+            *_texts(own),
+        ]
         yield file, "\n".join(lines)
+
+
+def _toctree(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    return ["```{toctree}", ":maxdepth: 1", ":hidden:", "", *names, "```", ""]
 
 
 def _full(path: str, name: str) -> str:
@@ -275,8 +305,7 @@ def _layers_page(places: dict[str, list[str]]) -> str:
         "The letters of shapes: `b` batch, `t` time, `s` second time axis, `h w`",
     ]
     lines += ["image, `c` channels, `f` filters, `d` features, `u` units.", ""]
-    lines += ["```{toctree}", ":maxdepth: 1", ":hidden:", ""]
-    lines += [f"layers_{family.replace('.', '_')}" for family in FAMILIES] + ["```", ""]
+    lines += _toctree([f"layers_{family.replace('.', '_')}" for family in FAMILIES])
     aliases = _aliases()
     for family, title in FAMILIES.items():
         page = f"layers_{family.replace('.', '_')}"

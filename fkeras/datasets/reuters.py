@@ -43,18 +43,8 @@ def load_data(
     The file stores its lists as pickles, which are read without running code of the file.
 
     Args:
-        path: path of the file, or its name in Keras's folder (`~/.keras/datasets`).
-        num_words: numbers from this limit on are unknown words; None for the largest number in the
-            data, which is then unknown, as in Keras. The numbers include `index_from`.
-        skip_top: numbers below this limit, those of the most frequent words, are unknown words.
-        maxlen: sequences of this length or longer are left out; None for all sequences.
         test_split: fraction of the rows for the test.
-        seed: seed of the shuffling.
-        start_char: number at the start of each sequence; None for no number.
-        oov_char: number that replaces unknown words; None to remove unknown words.
-        index_from: offset of the word numbers: smaller numbers stand for padding, start and unknown
-            words.
-        download: whether to download a missing file; its checksum is verified.
+        Other arguments: those of `imdb.load_data`.
 
     Returns:
         `((x_train, y_train), (x_test, y_test))`: arrays of lists of word numbers, and class numbers

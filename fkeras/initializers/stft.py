@@ -41,9 +41,6 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
             "bartlett", "triang", "cosine" or "bohman".
         periodic: whether the window is periodic: the point after the last equals the first point.
 
-    Raises:
-        ValueError: for another name.
-
     Example:
         >>> window_values("hann", 5).round(2).tolist()
         [0.0, 0.5, 1.0, 0.5, 0.0]

@@ -5,23 +5,18 @@ Keras has no public names for them and finds them by their place in its sources,
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
-from fkeras import initializers
-from fkeras.engine import Context, Layer, Output, align, option, weight
-from fkeras.engine.config.converters import integer, probability, real
-from fkeras.engine.config.field_types import Integer, Real
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.tree.axes import AxisNames
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.merging.elementwise import check_list
 from fkeras.nn.noise import dropout
 
 __all__ = ("CustomScaleLayer", "LayerScale", "StochasticDepth")
 
 
-class StochasticDepth(Layer):
+class StochasticDepth(fk.Layer):
     """Zeroes whole examples at random in training; computes nothing in inference.
 
     The other examples are divided by `1 - drop_path_rate`. Before a residual sum, a zeroed example
@@ -46,19 +41,19 @@ class StochasticDepth(Layer):
         Huang et al., 2016, Deep networks with stochastic depth, https://arxiv.org/abs/1603.09382
     """
 
-    drop_path_rate: Real = option(convert=probability)
+    drop_path_rate: fk.Real = fk.option(convert=fk.probability)
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
-    _keras_form: ClassVar[KerasForm] = KerasForm(training_default=None)
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=None)
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         if not context.training or self.drop_path_rate == 0:
-            return Output(x)
+            return fk.Output(x)
         noise_shape = (None, *(1,) * (x.ndim - 1))
-        return Output(dropout(context.key, x, self.drop_path_rate, noise_shape))
+        return fk.Output(dropout(context.key, x, self.drop_path_rate, noise_shape))
 
 
-class LayerScale(Layer):
+class LayerScale(fk.Layer):
     """Multiplies each channel by a factor that is learned.
 
     Args:
@@ -80,29 +75,29 @@ class LayerScale(Layer):
         Touvron et al., 2021, Going deeper with image transformers, https://arxiv.org/abs/2103.17239
     """
 
-    init_values: Real = option(convert=real())
-    projection_dim: Integer = option(convert=integer(minimum=1))
-    gamma: jax.Array = weight(axes="c")
+    init_values: fk.Real = fk.option(convert=fk.real())
+    projection_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    gamma: jax.Array = fk.weight(axes="c")
 
     @property
-    def axis_names(self) -> AxisNames:
-        return AxisNames()
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames()
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
 
     @property
-    def gamma_initializer(self) -> initializers.Initializer:
+    def gamma_initializer(self) -> fk.initializers.Initializer:
         """Initial value of the factors."""
-        return initializers.Constant(self.init_values)
+        return fk.initializers.Constant(self.init_values)
 
-    def build(self, key: jax.Array, x: Any) -> LayerScale:
+    def build(self, key: jax.Array, x: fk.Tree) -> LayerScale:
         return self.with_weights(key, gamma=(self.projection_dim,))
 
     def call(self, x: jax.Array) -> jax.Array:
-        return x * align(self.gamma, x.ndim)
+        return x * fk.align(self.gamma, x.ndim)
 
 
-class CustomScaleLayer(Layer):
+class CustomScaleLayer(fk.Layer):
     """Computes `a + scale * b` of a list of two tensors: a residual sum.
 
     Args:
@@ -120,10 +115,10 @@ class CustomScaleLayer(Layer):
         Array([1.5, 1.5], dtype=float32)
     """
 
-    scale: Real = option(convert=real())
+    scale: fk.Real = fk.option(convert=fk.real())
 
     keras_module: ClassVar[str] = "keras.src.applications.inception_resnet_v2"
 
-    def call(self, *inputs: Any) -> jax.Array:
+    def call(self, *inputs: fk.Tree) -> jax.Array:
         x, branch = check_list(self._where, inputs, 2)
         return x + branch * self.scale

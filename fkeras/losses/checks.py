@@ -23,9 +23,6 @@ def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any
             "values", and integers must be 0 or 1; "one_hot", as "values", and class numbers are
             rejected with a hint.
         shape: the predictions' shape; a size that is not an integer is unknown.
-
-    Raises:
-        ValueError: if the targets are invalid; names the row or the shapes, and a fix.
     """
     if kind == "any":
         return
@@ -61,9 +58,6 @@ def check_labels(
 
     Args:
         y_true: class numbers of the predictions' shape, the class axis dropped or of size 1.
-
-    Raises:
-        ValueError: if the targets are invalid; names the row or the shapes, and a fix.
     """
     check_finite(where, y_true)
     axis = axis % len(shape)

@@ -13,7 +13,7 @@ from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import floats
-from fkeras.nn.numerics.extremes import largest
+from fkeras.nn.cpu.extremes import largest
 
 
 def _signs(y_true: jax.Array) -> jax.Array:

@@ -65,10 +65,6 @@ def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = Non
 def kind_of_classes(y_true: HasShape, y_pred: HasShape) -> str:
     """Returns how targets and predictions of these shapes encode classes.
 
-    Args:
-        y_true: an object with the targets' `shape`.
-        y_pred: an object with the predictions' `shape`.
-
     Returns:
         "binary" for predictions of one unit, "sparse" for class numbers, else "categorical".
 

@@ -71,11 +71,7 @@ def align_pair(y_true: Numbers, y_pred: Numbers) -> tuple[jax.Array, jax.Array]:
 
 
 def require_axis(y_pred: jax.Array) -> jax.Array:
-    """Returns the predictions unchanged after a check that they are not a scalar.
-
-    Raises:
-        ValueError: if `y_pred` is a scalar.
-    """
+    """Returns the predictions unchanged after a check that they are not a scalar."""
     if y_pred.ndim == 0:
         raise ValueError(
             "y_pred: expected predictions of shape (b, ...), received a scalar. Pass a number for "
@@ -104,9 +100,6 @@ def align_weight(weight: jax.Array, values: jax.Array, what: str) -> jax.Array:
     Args:
         weight: shape (b,), (b, t), ... or a scalar.
         values: the losses to weigh, (b, ...); a scalar loss accepts any weight.
-
-    Raises:
-        ValueError: if the shapes do not fit.
     """
     if values.ndim == 0 or weight.ndim == 0:
         return weight
@@ -153,8 +146,6 @@ def total(
 
     Args:
         values: losses, (b, ...).
-        reduction: a reduction of `REDUCTIONS` to a scalar.
-        sample_weight: weights that broadcast to `values`.
         mask: booleans that broadcast to `values`; False removes a loss from the mean.
 
     Returns:

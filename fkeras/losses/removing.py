@@ -10,7 +10,6 @@ sample weights start there.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +39,9 @@ def removed(sample_weight: Numbers | None, mask: Numbers | None) -> jax.Array | 
     return _trailing(weightless, rank) | _trailing(masked, rank)
 
 
-def broken(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> jax.Array | None:
+def broken(
+    gone: jax.Array, arrays: tuple[jax.Array, ...], axes: int | tuple[int, ...] = ()
+) -> jax.Array | None:
     """Returns a mask of the removed samples for which any array holds NaN or infinity.
 
     Args:
@@ -73,7 +74,7 @@ def broken(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> ja
     return gone & ~finite
 
 
-def spread(gone: jax.Array, array: jax.Array, axes: Any = ()) -> jax.Array | None:
+def spread(gone: jax.Array, array: jax.Array, axes: int | tuple[int, ...] = ()) -> jax.Array | None:
     """Returns `gone` with as many axes as `array`, or None if the shapes do not fit.
 
     Example:
@@ -94,13 +95,12 @@ def spread(gone: jax.Array, array: jax.Array, axes: Any = ()) -> jax.Array | Non
     )
 
 
-def hold(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> tuple[jax.Array, ...]:
+def hold(
+    gone: jax.Array, arrays: tuple[jax.Array, ...], axes: int | tuple[int, ...] = ()
+) -> tuple[jax.Array, ...]:
     """Returns the arrays with stopped gradients for removed samples that hold NaN or infinity.
 
-    Args:
-        gone: as for `broken`.
-        arrays: as for `broken`.
-        axes: as for `broken`.
+    The arguments are those of `broken`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -141,10 +141,6 @@ def fill(gone: jax.Array, arrays: tuple[jax.Array, ...]) -> tuple[jax.Array, ...
 def finite_where_removed(values: jax.Array, gone: jax.Array | None) -> jax.Array:
     """Returns the values with 0 where a value is removed and not finite.
 
-    Args:
-        values: losses, (b, ...).
-        gone: booleans that broadcast to the values, or None.
-
     Example:
         >>> import jax.numpy as jnp
         >>> finite_where_removed(jnp.array([jnp.nan, 1.0]), jnp.array([True, False]))
@@ -155,7 +151,9 @@ def finite_where_removed(values: jax.Array, gone: jax.Array | None) -> jax.Array
     return jnp.where(gone & ~jnp.isfinite(values), jnp.zeros_like(values), values)
 
 
-def _constant(removed_nonfinite: jax.Array, array: jax.Array, axes: Any) -> jax.Array:
+def _constant(
+    removed_nonfinite: jax.Array, array: jax.Array, axes: int | tuple[int, ...]
+) -> jax.Array:
     if not jnp.issubdtype(array.dtype, jnp.inexact):
         return array
     # only these entries: finite samples keep their gradient even with weight 0
@@ -178,12 +176,12 @@ def _trailing(array: jax.Array, rank: int) -> jax.Array:
     return jnp.reshape(array, (*array.shape, *(1,) * (rank - array.ndim)))
 
 
-def _places(rank: int, axes: Any) -> tuple[int, ...]:
+def _places(rank: int, axes: int | tuple[int, ...]) -> tuple[int, ...]:
     axis_list = axes if isinstance(axes, tuple | list) else (axes,)
     return tuple(a % rank for a in axis_list if -rank <= a < rank)
 
 
-def _last(array: jax.Array, axes: Any) -> jax.Array:
+def _last(array: jax.Array, axes: int | tuple[int, ...]) -> jax.Array:
     """Returns the array with the given axes moved to the end."""
     axis_indices = _places(array.ndim, axes)
     return jnp.moveaxis(array, axis_indices, range(array.ndim - len(axis_indices), array.ndim))

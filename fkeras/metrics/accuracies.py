@@ -25,10 +25,6 @@ from fkeras.nn.numerics.indices import valid_indices
 def accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     """Returns 1 where y_true equals y_pred, else 0.
 
-    Args:
-        y_true: targets, (b, ...).
-        y_pred: predictions of the same kind, (b, ...).
-
     Returns:
         Zeros and ones, float32, as all functions of this module.
 

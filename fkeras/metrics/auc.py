@@ -18,15 +18,14 @@ from fkeras.engine.config.converters import (
     several,
     text,
 )
-from fkeras.engine.config.field_types import DTypeName, Integer, OptionalInteger, OptionalReals
-from fkeras.engine.values.argument_types import HasShape, Numbers
+from fkeras.engine.config.field_types import Integer, OptionalInteger, OptionalReals
+from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.metrics import exact
 from fkeras.metrics.confusion import COUNTS, add_counts, count, decisions
-from fkeras.metrics.metric import Metric, State
+from fkeras.metrics.metric import Batch, BatchMetric, State
 
 # an empty list leaves the thresholds below 0 and above 1, which `AUC` adds
 _thresholds = several(probability, "a list of numbers from 0 to 1", least=0, optional=True)
@@ -74,7 +73,7 @@ def curve_points(state: State, curve: str) -> tuple[jax.Array, jax.Array]:
     return jnp.maximum(recall_gain, 0.0), precision_gain
 
 
-class AUC(Metric):
+class AUC(BatchMetric):
     """Area under the ROC, precision-recall or precision-recall-gain curve.
 
     See `Metric` for `name` and `dtype`.
@@ -117,7 +116,6 @@ class AUC(Metric):
         convert=choice("interpolation", "majoring", "minoring"),
     )
     name: str | None = option(default="auc", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
     thresholds: OptionalReals = option(default=None, convert=_thresholds, kw_only=True)
     multi_label: bool = option(default=False, convert=boolean, kw_only=True)
     num_labels: OptionalInteger = option(
@@ -161,19 +159,10 @@ class AUC(Metric):
             shape += (labels,)
         return exact.zeros(COUNTS, shape, self.dtype)
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        y_pred = as_operand(y_pred, "y_pred").astype(self.dtype)
+    def _add(self, state: State, batch: Batch) -> State:
+        y_pred = as_operand(batch.y_pred, "y_pred").astype(self.dtype)
         y_pred = jax.nn.sigmoid(y_pred) if self.from_logits else y_pred
-        labels, scores, weights = decisions(
-            self.label, y_true, y_pred, sample_weight, mask, self.dtype
-        )
+        labels, scores, weights = decisions(self, batch._replace(y_pred=y_pred))
         if not self.multi_label:
             if self.label_weights is not None:
                 # one area for all labels: weight the decisions, not the areas as in `result`

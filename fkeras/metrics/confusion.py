@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +11,12 @@ import numpy as np
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import either, integer, probability, several, text
-from fkeras.engine.config.field_types import DTypeName, OptionalInteger, OptionalReals
-from fkeras.engine.values.argument_types import HasShape, Numbers
+from fkeras.engine.config.field_types import OptionalInteger, OptionalReals
+from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, divide_no_nan
 from fkeras.metrics import exact
-from fkeras.metrics.metric import Metric, State, weighted
+from fkeras.metrics.metric import Batch, BatchMetric, Metric, State, weighted
 from fkeras.nn.numerics.axes import format_shape
 
 # score of the classes that `top_k` excludes, and the threshold of `top_k` alone: the score is not
@@ -55,25 +54,18 @@ def check_selection(
 
 
 def decisions(
-    where: str,
-    y_true: Numbers,
-    y_pred: Any,
-    sample_weight: Numbers | None,
-    mask: Numbers | None,
-    dtype: str,
-    top_k: int | None = None,
-    class_id: int | None = None,
+    metric: Metric, batch: Batch, top_k: int | None = None, class_id: int | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns labels (0 or 1), scores and weights of one shape; masked entries have weight 0.
 
     Args:
-        y_true: targets; every target except 0 is positive.
+        batch: every target except 0 is positive.
         top_k: number of the largest scores along the last axis that may be positive; None for all.
         Other arguments: those of `Precision`.
     """
-    y_true, y_pred = align_pair(y_true, y_pred)
-    check_selection(where, y_pred, top_k, class_id)
-    labels, scores = (y_true != 0).astype(dtype), y_pred.astype(dtype)
+    y_true, y_pred = align_pair(batch.y_true, batch.y_pred)
+    check_selection(metric.label, y_pred, top_k, class_id)
+    labels, scores = (y_true != 0).astype(metric.dtype), y_pred.astype(metric.dtype)
     if top_k is not None:
         top_classes = jax.lax.top_k(scores, top_k)[1]
         in_top_k = jnp.any(jax.nn.one_hot(top_classes, scores.shape[-1], dtype=bool), axis=-2)
@@ -81,7 +73,7 @@ def decisions(
     if class_id is not None:
         labels, scores = (y[..., class_id : class_id + 1] for y in (labels, scores))
     # after the selection of a class: the weights take the shape of the selected scores
-    _, weights = weighted(scores, sample_weight, mask)
+    _, weights = weighted(scores, batch.sample_weight, batch.mask)
     return labels, scores, weights
 
 
@@ -131,7 +123,6 @@ def add_counts(
     Args:
         state: counts by name; a subset of `COUNTS`.
         found: labels, scores and weights from `decisions`.
-        thresholds: thresholds in ascending order.
     """
     for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in found)):
         counts = count(labels, scores, weights, thresholds)
@@ -144,13 +135,16 @@ check_thresholds = either(
 )
 
 
-def _listed(thresholds: Any, top_k: int | None) -> tuple[float, ...]:
+def as_thresholds(
+    thresholds: float | tuple[float, ...] | None, top_k: int | None = None
+) -> tuple[float, ...]:
+    """Returns thresholds as a tuple: by default 0.5, or with `top_k` the lowest score."""
     if thresholds is None:
         return (0.5,) if top_k is None else (LOWEST,)
     return thresholds if isinstance(thresholds, tuple) else (thresholds,)
 
 
-class _Share(Metric):
+class _Share(BatchMetric):
     """Share of true positives in the sum of true positives and another count.
 
     Args of the family:
@@ -170,33 +164,15 @@ class _Share(Metric):
     thresholds: OptionalReals = option(default=None, convert=check_thresholds)
     top_k: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
     class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
-    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: HasShape | None = None) -> State:
         check_selection(self.label, y_pred, self.top_k, self.class_id)
-        shape = (len(_listed(self.thresholds, self.top_k)),)
+        shape = (len(as_thresholds(self.thresholds, self.top_k)),)
         return exact.zeros(["true_positives", self.other_count], shape, self.dtype)
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        batch = decisions(
-            self.label,
-            y_true,
-            y_pred,
-            sample_weight,
-            mask,
-            self.dtype,
-            self.top_k,
-            self.class_id,
-        )
-        return add_counts(state, batch, _listed(self.thresholds, self.top_k))
+    def _add(self, state: State, batch: Batch) -> State:
+        found = decisions(self, batch, self.top_k, self.class_id)
+        return add_counts(state, found, as_thresholds(self.thresholds, self.top_k))
 
     def result(self, state: State) -> jax.Array:
         true_positives = state["true_positives"]

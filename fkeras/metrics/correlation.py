@@ -9,14 +9,13 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import axes, choice, integer, text
-from fkeras.engine.config.field_types import Axes, DTypeName, Integer
+from fkeras.engine.config.field_types import Axes, Integer
 from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.losses.regression import EPSILON, floats
 from fkeras.metrics import exact
-from fkeras.metrics.metric import MeanMetric, Metric, State, weighted
+from fkeras.metrics.metric import Batch, BatchMetric, MeanMetric, State, weighted
 
 
 def _centred(y: jax.Array, axis: int | Sequence[int]) -> jax.Array:
@@ -134,7 +133,7 @@ class ConcordanceCorrelation(MeanMetric):
         return concordance_correlation(y_true, y_pred, self.axis)
 
 
-class R2Score(Metric):
+class R2Score(BatchMetric):
     """R2 score: 1 - sum((y_true - y_pred)**2) / sum((y_true - mean(y_true))**2).
 
     Targets and predictions are (b, d). The score of an output with constant targets is 0. See
@@ -165,7 +164,6 @@ class R2Score(Metric):
     )
     num_regressors: Integer = option(default=0, convert=integer(minimum=0))
     name: str | None = option(default="r2_score", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: HasShape | None = None) -> State:
         if y_pred is None or len(y_pred.shape) != 2:
@@ -178,21 +176,15 @@ class R2Score(Metric):
         output_sums = exact.zeros(sums, (y_pred.shape[-1],), self.dtype)
         return output_sums | exact.zeros(["num_samples"], (), self.dtype)
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        y_true, y_pred = (y.astype(self.dtype) for y in floats(y_true, y_pred))
+    def _add(self, state: State, batch: Batch) -> State:
+        pair = floats(batch.y_true, batch.y_pred)
+        y_true, y_pred = (y.astype(self.dtype) for y in pair)
         if y_pred.shape[1:] != state["sum"].shape or y_true.shape != y_pred.shape:
             raise ValueError(
                 f"{self.label}: expected targets and predictions (b, {state['sum'].shape[0]}), "
                 f"received shapes {y_true.shape} and {y_pred.shape}. Reshape them to two axes."
             )
-        products, weights = weighted(y_true, sample_weight, mask)
+        products, weights = weighted(y_true, batch.sample_weight, batch.mask)
         # removed samples may hold NaN, so select in both products
         residuals = jnp.where(weights == 0, 0.0, jnp.square(y_true - y_pred) * weights)
         parts = {

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
-from fkeras.engine.config.field_types import DTypeName, OptionalReals
-from fkeras.engine.values.argument_types import HasShape, Numbers
+from fkeras.engine.config.field_types import OptionalReals
+from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
-from fkeras.metrics.confusion import check_thresholds, count, decisions
-from fkeras.metrics.metric import Metric, State
+from fkeras.metrics.confusion import as_thresholds, check_thresholds, count, decisions
+from fkeras.metrics.metric import Batch, BatchMetric, State
 
 
-def _listed(thresholds: Any) -> tuple[float, ...]:
-    if thresholds is None:
-        return (0.5,)
-    return thresholds if isinstance(thresholds, tuple) else (thresholds,)
-
-
-class _Count(Metric):
+class _Count(BatchMetric):
     """Base class of metrics with one sum for each threshold.
 
     Args of the family:
@@ -39,28 +32,20 @@ class _Count(Metric):
     kind: ClassVar[str]
 
     thresholds: OptionalReals = option(default=None, convert=check_thresholds)
-    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     @property
     def all_thresholds(self) -> tuple[float, ...]:
         """Thresholds as a tuple; (0.5,) by default."""
-        return _listed(self.thresholds)
+        return as_thresholds(self.thresholds)
 
     def init(self, y_pred: HasShape | None = None) -> State:
         return exact.zeros(["accumulator"], (len(self.all_thresholds),), self.dtype)
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        batch = decisions(self.label, y_true, y_pred, sample_weight, mask, self.dtype)
+    def _add(self, state: State, batch: Batch) -> State:
         # float32 counts each chunk exactly; `exact.add` keeps the sum of the chunks exact
-        for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in batch)):
+        for labels, scores, weights in exact.chunks(
+            *(y.reshape(-1) for y in decisions(self, batch))
+        ):
             counts = count(labels, scores, weights, self.all_thresholds)
             state = exact.add(state, {"accumulator": counts[self.kind]})
         return state

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 State = dict[str, jax.Array]
 Pair = tuple[jax.Array, Any]
@@ -30,7 +31,7 @@ _PLAIN_SIZE = 1 << 20
 _CHUNK_SIZE = 1 << 10
 
 
-def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: Any) -> State:
+def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: DTypeLike | None) -> State:
     """Returns the initial state of sums of floats or integers, as `dtype` selects.
 
     Example:
@@ -44,7 +45,7 @@ def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: Any) -> State:
     return state
 
 
-def counts(names: Iterable[str], dtype: Any) -> State:
+def counts(names: Iterable[str], dtype: DTypeLike | None) -> State:
     """Returns the initial state of sums of weights: integer parts in int32, fractions in `dtype`.
 
     Example:
@@ -184,11 +185,8 @@ def chunks(*arrays: jax.Array, max_size: int = 1 << 23) -> Iterator[tuple[jax.Ar
         yield tuple(array[start : start + rows] for array in arrays)
 
 
-def _split_integer(number: Any, dtype: Any) -> Pair:
+def _split_integer(number: int | jax.Array, dtype: DTypeLike) -> Pair:
     """Splits an integer into a pair of floats (rounded integer, rest), for sums of floats.
-
-    Args:
-        number: a Python int or an int32 array.
 
     Example:
         >>> [float(part) for part in _split_integer(2**24 + 1, "float32")]
@@ -203,12 +201,12 @@ def _split_integer(number: Any, dtype: Any) -> Pair:
     return high, (number - high.astype(number.dtype)).astype(dtype)
 
 
-def _bits(dtype: Any) -> int:
+def _bits(dtype: DTypeLike) -> int:
     # one bit for the sign, one for the carry of an addition
     return jnp.iinfo(dtype).bits - 2
 
 
-def _is_integer(array: Any) -> bool:
+def _is_integer(array: int | jax.Array | np.ndarray) -> bool:
     return isinstance(array, int) or jnp.issubdtype(array.dtype, jnp.integer)
 
 

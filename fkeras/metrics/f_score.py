@@ -2,92 +2,99 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import choice, real, text
-from fkeras.engine.config.field_types import DTypeName, OptionalReal, Real
-from fkeras.engine.values.argument_types import HasShape, Numbers
+from fkeras.engine.config.field_types import OptionalReal, Real
+from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
-from fkeras.metrics.metric import Metric, State, weighted
+from fkeras.metrics.metric import Batch, BatchMetric, State, weighted
 
 # Keras's epsilon in the denominators: a class without samples has a score of 0
 _EPSILON = 1e-7
 _NAMES = ("true_positives", "false_positives", "false_negatives", "intermediate_weights")
 
 
-def _init(metric: Metric, average: str | None, y_pred: Any) -> State:
-    if average != "micro" and y_pred is None:
-        raise ValueError(
-            f"{metric.label}: unknown number of classes. Pass predictions or their specs, "
-            "metric.init(y_pred), or use average='micro'."
-        )
-    shape = () if average == "micro" else (y_pred.shape[-1],)
-    return exact.zeros(_NAMES, shape, metric.dtype)
+class _FScore(BatchMetric):
+    """Base class of the F scores: weighted counts of each class.
 
+    Targets and predictions are (b, classes).
 
-def _update(
-    metric: Metric,
-    state: State,
-    y_true: Numbers,
-    y_pred: Any,
-    weight: Any,
-    mask: Numbers | None,
-    threshold: Any,
-) -> State:
-    true = as_operand(y_true, "y_true").astype(metric.dtype)
-    pred = as_operand(y_pred, "y_pred").astype(metric.dtype)
-    if threshold is None:
-        # as in Keras: a row of zeros predicts no class, and ties predict several
-        predicted = (pred >= jnp.max(pred, axis=-1, keepdims=True)) & (jnp.abs(pred) > 1e-9)
-    else:
-        predicted = pred > threshold
-    predicted = predicted.astype(metric.dtype)
-    _, weights = weighted(pred, weight, mask)
-    # counts of a class reduce all axes but the last; "micro" pools the classes too
-    axes = None if state["true_positives"].ndim == 0 else tuple(range(pred.ndim - 1))
-    # in the order of `_NAMES`; the last part is the support of each class
-    parts = (predicted * true, predicted * (1.0 - true), (1.0 - predicted) * true, true)
-    return exact.add(
-        state,
-        {
-            # NaN * 0 is NaN: removed entries may hold NaN
-            name: jnp.sum(jnp.where(weights == 0, 0.0, part * weights), axis=axes)
-            for name, part in zip(_NAMES, parts, strict=True)
-        },
-    )
-
-
-def _result(state: State, average: str | None, beta: float) -> jax.Array:
-    tp, fp, fn, support = (state[name] for name in _NAMES)
-    # the formula keeps Keras's order of operations, so that results agree in float32
-    precision, recall = tp / (tp + fp + _EPSILON), tp / (tp + fn + _EPSILON)
-    score = precision * recall / (beta**2 * precision + recall + _EPSILON) * (1.0 + beta**2)
-    if average == "weighted":
-        return jnp.sum(score * (support / (jnp.sum(support) + _EPSILON)))
-    return score if average is None else jnp.mean(score)
-
-
-class FBetaScore(Metric):
-    """F-beta score: (1 + beta**2) * precision * recall / (beta**2 * precision + recall).
-
-    Targets and predictions are (b, classes). See `Metric` for `name` and `dtype`.
-
-    Args:
+    Args of the family:
         average: None for one score per class; "micro" for one score of the pooled counts; "macro"
             for the mean of the classes; "weighted" for their mean weighted by class frequency.
-        beta: weight of recall relative to precision.
         threshold: score above which a class is predicted; None to predict the largest score.
+        Other arguments: those of `Metric`.
 
-    Raises:
+    Raises of the family:
         ValueError: if `average` is unknown, `beta` is not above 0, or `threshold` is outside of
             (0, 1]; in `init`, if `y_pred` is missing and `average` is not "micro".
+    """
+
+    average: str | None = option(
+        default=None, convert=choice("micro", "macro", "weighted", optional=True)
+    )
+
+    @property
+    def _rule(self) -> tuple[float, float | None]:
+        """The weight of recall, and the threshold."""
+        raise NotImplementedError
+
+    def init(self, y_pred: HasShape | None = None) -> State:
+        if self.average != "micro" and y_pred is None:
+            raise ValueError(
+                f"{self.label}: unknown number of classes. Pass predictions or their specs, "
+                "metric.init(y_pred), or use average='micro'."
+            )
+        shape = () if self.average == "micro" or y_pred is None else (y_pred.shape[-1],)
+        return exact.zeros(_NAMES, shape, self.dtype)
+
+    def _add(self, state: State, batch: Batch) -> State:
+        true = as_operand(batch.y_true, "y_true").astype(self.dtype)
+        pred = as_operand(batch.y_pred, "y_pred").astype(self.dtype)
+        _, threshold = self._rule
+        if threshold is None:
+            # as in Keras: a row of zeros predicts no class, and ties predict several
+            predicted = (pred >= jnp.max(pred, axis=-1, keepdims=True)) & (jnp.abs(pred) > 1e-9)
+        else:
+            predicted = pred > threshold
+        predicted = predicted.astype(self.dtype)
+        _, weights = weighted(pred, batch.sample_weight, batch.mask)
+        # counts of a class reduce all axes but the last; "micro" pools the classes too
+        axes = None if state["true_positives"].ndim == 0 else tuple(range(pred.ndim - 1))
+        # in the order of `_NAMES`; the last part is the support of each class
+        parts = (predicted * true, predicted * (1.0 - true), (1.0 - predicted) * true, true)
+        return exact.add(
+            state,
+            {
+                # NaN * 0 is NaN: removed entries may hold NaN
+                name: jnp.sum(jnp.where(weights == 0, 0.0, part * weights), axis=axes)
+                for name, part in zip(_NAMES, parts, strict=True)
+            },
+        )
+
+    def result(self, state: State) -> jax.Array:
+        tp, fp, fn, support = (state[name] for name in _NAMES)
+        beta, _ = self._rule
+        # the formula keeps Keras's order of operations, so that results agree in float32
+        precision, recall = tp / (tp + fp + _EPSILON), tp / (tp + fn + _EPSILON)
+        score = precision * recall / (beta**2 * precision + recall + _EPSILON) * (1.0 + beta**2)
+        if self.average == "weighted":
+            return jnp.sum(score * (support / (jnp.sum(support) + _EPSILON)))
+        return score if self.average is None else jnp.mean(score)
+
+
+class FBetaScore(_FScore):
+    """F-beta score: (1 + beta**2) * precision * recall / (beta**2 * precision + recall).
+
+    Targets and predictions are (b, classes).
+
+    Args:
+        beta: weight of recall relative to precision.
 
     Example:
         >>> import fkeras as fk
@@ -97,40 +104,19 @@ class FBetaScore(Metric):
         Array(0.8333, dtype=float32)
     """
 
-    average: str | None = option(
-        default=None, convert=choice("micro", "macro", "weighted", optional=True)
-    )
     beta: Real = option(default=1.0, convert=real(above=0))
     threshold: OptionalReal = option(default=None, convert=real(above=0, maximum=1, optional=True))
     name: str | None = option(default="fbeta_score", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
-    def init(self, y_pred: HasShape | None = None) -> State:
-        return _init(self, self.average, y_pred)
-
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        return _update(self, state, y_true, y_pred, sample_weight, mask, self.threshold)
-
-    def result(self, state: State) -> jax.Array:
-        return _result(state, self.average, self.beta)
+    @property
+    def _rule(self) -> tuple[float, float | None]:
+        return self.beta, self.threshold
 
 
-class F1Score(Metric):
+class F1Score(_FScore):
     """F1 score: 2 * precision * recall / (precision + recall).
 
-    Targets and predictions are (b, classes). See `Metric` for `name` and `dtype`.
-
-    Args:
-        average: None for one score per class; "micro" for one score of the pooled counts; "macro"
-            for the mean of the classes; "weighted" for their mean weighted by class frequency.
-        threshold: score above which a class is predicted; None to predict the largest score.
+    Targets and predictions are (b, classes).
 
     Raises:
         ValueError: if `average` is unknown, or `threshold` is outside of (0, 1]; in `init`, if
@@ -144,28 +130,12 @@ class F1Score(Metric):
         Array(0.5, dtype=float32)
     """
 
-    average: str | None = option(
-        default=None, convert=choice("micro", "macro", "weighted", optional=True)
-    )
     threshold: OptionalReal = option(default=None, convert=real(above=0, maximum=1, optional=True))
     name: str | None = option(default="f1_score", convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
-    def init(self, y_pred: HasShape | None = None) -> State:
-        return _init(self, self.average, y_pred)
-
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        return _update(self, state, y_true, y_pred, sample_weight, mask, self.threshold)
-
-    def result(self, state: State) -> jax.Array:
-        return _result(state, self.average, 1.0)
+    @property
+    def _rule(self) -> tuple[float, float | None]:
+        return 1.0, self.threshold
 
 
 METRICS = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +75,7 @@ class Metric(Configurable):
     name: str | None = option(default=None, convert=text(optional=True))
     dtype: DTypeName = option(default="float32", convert=dtype_name)
 
-    def init(self, y_pred: Any = None) -> State:
+    def init(self, y_pred: HasShape | None = None) -> State:
         """Returns the initial state.
 
         Args:
@@ -84,7 +84,12 @@ class Metric(Configurable):
         raise NotImplementedError(_unwritten(self, "init(y_pred=None)"))
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
     ) -> State:
         """Returns the state after a batch.
 
@@ -116,6 +121,45 @@ class Metric(Configurable):
 def _unwritten(metric: Metric, method: str) -> str:
     name = type(metric).__name__
     return f"{name}: missing method {method}. Define it in class {name}."
+
+
+class Batch(NamedTuple):
+    """The arguments of `update` for one batch.
+
+    Attributes:
+        y_true: targets.
+        y_pred: predictions.
+        sample_weight: weights, or None.
+        mask: booleans, or None; False removes a value.
+    """
+
+    y_true: Numbers
+    y_pred: Numbers
+    sample_weight: Numbers | None = None
+    mask: Numbers | None = None
+
+
+class BatchMetric(Metric):
+    """Base class of metrics with options before `name` and `dtype`, which are keywords.
+
+    Subclasses implement `_add`, the update for a `Batch`.
+    """
+
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+
+    def update(
+        self,
+        state: State,
+        y_true: Numbers,
+        y_pred: Numbers,
+        sample_weight: Numbers | None = None,
+        mask: Numbers | None = None,
+    ) -> State:
+        return self._add(state, Batch(y_true, y_pred, sample_weight, mask))
+
+    def _add(self, state: State, batch: Batch) -> State:
+        raise NotImplementedError
 
 
 class Sum(Metric):
@@ -281,7 +325,7 @@ class MeanMetric(Metric):
     def result(self, state: State) -> jax.Array:
         return mean_of(state)
 
-    def _cast(self, y: Any) -> jax.Array:
+    def _cast(self, y: Numbers) -> jax.Array:
         y = as_operand(y, "y_true or y_pred")
         # class numbers stay integers: a float dtype rounds large ones
         return y.astype(self.dtype) if jnp.issubdtype(y.dtype, jnp.floating) else y

@@ -83,7 +83,9 @@ def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = Non
     return MeanMetricWrapper(metric, name=name)
 
 
-def resolve(identifier: Any, y_true: HasShape, y_pred: HasShape, loss: Any = None) -> Metric:
+def resolve(
+    identifier: Named | None, y_true: HasShape, y_pred: HasShape, loss: object = None
+) -> Metric:
     """Returns the metric for an identifier; "accuracy" and "crossentropy" select by the shapes.
 
     They select the binary metric for predictions of one unit, the sparse metric for class numbers,

@@ -9,14 +9,13 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, probability, text
-from fkeras.engine.config.field_types import DTypeName, Integer, OptionalInteger, Real
-from fkeras.engine.values.argument_types import HasShape, Numbers
+from fkeras.engine.config.field_types import Integer, OptionalInteger, Real
+from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import named
-from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.metrics import exact
 from fkeras.metrics.confusion import COUNTS, add_counts, check_selection, decisions
-from fkeras.metrics.metric import Metric, State
+from fkeras.metrics.metric import Batch, BatchMetric, State
 
 
 def best_under(constrained: jax.Array, dependent: jax.Array, least: float) -> jax.Array:
@@ -49,7 +48,7 @@ def precision(state: State) -> jax.Array:
     return divide_no_nan(true_positives, true_positives + state["false_positives"])
 
 
-class _OperatingPoint(Metric):
+class _OperatingPoint(BatchMetric):
     """Base class of metrics with confusion counts at evenly spaced thresholds.
 
     Args of the family:
@@ -60,9 +59,6 @@ class _OperatingPoint(Metric):
     Raises of the family:
         ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
     """
-
-    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
-    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     @property
     def _counting(self) -> tuple[int, int | None]:
@@ -85,18 +81,9 @@ class _OperatingPoint(Metric):
         check_selection(self.label, y_pred, class_id=class_id)
         return exact.zeros(COUNTS, (number,), self.dtype)
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        batch_decisions = decisions(
-            self.label, y_true, y_pred, sample_weight, mask, self.dtype, class_id=self._counting[1]
-        )
-        return add_counts(state, batch_decisions, self.all_thresholds)
+    def _add(self, state: State, batch: Batch) -> State:
+        found = decisions(self, batch, class_id=self._counting[1])
+        return add_counts(state, found, self.all_thresholds)
 
 
 class SensitivityAtSpecificity(_OperatingPoint):

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
+from jax.typing import DTypeLike
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, real, several, text
@@ -24,7 +25,7 @@ from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import merge_weights
 from fkeras.metrics import exact
-from fkeras.metrics.metric import Metric, State
+from fkeras.metrics.metric import Batch, BatchMetric, Metric, State
 from fkeras.nn.numerics.axes import format_shape
 
 _EPSILON = 1e-7
@@ -33,7 +34,7 @@ _classes = integer(minimum=1, maximum=1 << 20)
 _TABLE = "total_confusion_matrix"
 
 
-def _counter(dtype: Any) -> str:
+def _counter(dtype: DTypeLike | None) -> str:
     """Returns the dtype of the counts; int32 for None, since float32 is exact only up to 2**24."""
     name = "int32" if dtype is None or dtype == "int" else dtype_name(dtype)
     return name
@@ -77,47 +78,6 @@ def mean_overlap(table: jax.Array, classes: Sequence[int]) -> jax.Array:
     return jnp.sum(shares) / (jnp.sum(occurs.astype("float32")) + _EPSILON)
 
 
-def _add(
-    metric: Metric,
-    state: State,
-    labels: jax.Array,
-    predicted: jax.Array,
-    sample_weight: Numbers | None,
-    mask: Numbers | None,
-    classes: int,
-    ignore_class: int | None = None,
-) -> State:
-    """Returns the state after the pairs of true and predicted classes of a batch."""
-    if predicted.size != labels.size:
-        raise ValueError(
-            f"{metric.label}: expected one class number for each target and each prediction, received "
-            f"targets {format_shape(labels.shape)} and predictions {format_shape(predicted.shape)}. For "
-            "scores write sparse_y_pred=False, for one-hot targets sparse_y_true=False."
-        )
-    # only one of the two may have a last axis of size 1
-    predicted = predicted.reshape(labels.shape)
-    counts_integers = jnp.issubdtype(jnp.dtype(metric.dtype), jnp.integer)
-    if sample_weight is not None:
-        sample_weight = as_operand(sample_weight, "sample_weight")
-        # Keras truncates fractional weights to integers without an error
-        if counts_integers and jnp.issubdtype(sample_weight.dtype, jnp.floating):
-            raise ValueError(
-                f"{metric.label}: expected integer sample weights, since the counts have dtype "
-                f"{metric.dtype}, received {sample_weight.dtype}. Create the metric with "
-                "dtype='float32' for fractional weights."
-            )
-    ones = jnp.ones(labels.shape, metric.dtype)
-    weight, merged_mask = merge_weights(ones, sample_weight, mask)
-    weights = ones if weight is None else ones * weight
-    if merged_mask is not None:
-        weights = jnp.where(merged_mask, weights, jnp.zeros_like(weights))
-    if ignore_class is not None:
-        weights = jnp.where(labels == ignore_class, jnp.zeros_like(weights), weights)
-    table = confusion_table(labels, predicted, weights, classes)
-    _check_numbers(metric, labels, predicted, weights, classes)
-    return exact.add(state, {_TABLE: table})
-
-
 def _check_numbers(
     metric: Metric, labels: jax.Array, predicted: jax.Array, weights: jax.Array, classes: int
 ) -> None:
@@ -133,7 +93,7 @@ def _check_numbers(
             )
 
 
-class _Overlap(Metric):
+class _Overlap(BatchMetric):
     """Base class of the IoU metrics: a confusion matrix as the state."""
 
     dtype: OptionalDTypeName = option(default=None, convert=_counter, kw_only=True)
@@ -145,6 +105,45 @@ class _Overlap(Metric):
 
     def init(self, y_pred: HasShape | None = None) -> State:
         return exact.zeros([_TABLE], (self._number, self._number), self.dtype)
+
+    def _count(
+        self,
+        state: State,
+        labels: jax.Array,
+        predicted: jax.Array,
+        batch: Batch,
+        ignore_class: int | None = None,
+    ) -> State:
+        """Returns the state after the pairs of true and predicted classes of a batch."""
+        if predicted.size != labels.size:
+            raise ValueError(
+                f"{self.label}: expected one class number for each target and each prediction, received "
+                f"targets {format_shape(labels.shape)} and predictions {format_shape(predicted.shape)}. For "
+                "scores write sparse_y_pred=False, for one-hot targets sparse_y_true=False."
+            )
+        # only one of the two may have a last axis of size 1
+        predicted = predicted.reshape(labels.shape)
+        counts_integers = jnp.issubdtype(jnp.dtype(self.dtype), jnp.integer)
+        sample_weight = batch.sample_weight
+        if sample_weight is not None:
+            sample_weight = as_operand(sample_weight, "sample_weight")
+            # Keras truncates fractional weights to integers without an error
+            if counts_integers and jnp.issubdtype(sample_weight.dtype, jnp.floating):
+                raise ValueError(
+                    f"{self.label}: expected integer sample weights, since the counts have dtype "
+                    f"{self.dtype}, received {sample_weight.dtype}. Create the metric with "
+                    "dtype='float32' for fractional weights."
+                )
+        ones = jnp.ones(labels.shape, self.dtype)
+        weight, merged_mask = merge_weights(ones, sample_weight, batch.mask)
+        weights = ones if weight is None else ones * weight
+        if merged_mask is not None:
+            weights = jnp.where(merged_mask, weights, jnp.zeros_like(weights))
+        if ignore_class is not None:
+            weights = jnp.where(labels == ignore_class, jnp.zeros_like(weights), weights)
+        table = confusion_table(labels, predicted, weights, self._number)
+        _check_numbers(self, labels, predicted, weights, self._number)
+        return exact.add(state, {_TABLE: table})
 
     def result(self, state: State) -> jax.Array:
         table = exact.as_float(state, _TABLE)
@@ -165,7 +164,6 @@ class _ClassOverlap(_Overlap):
         Other arguments: those of `Metric`.
     """
 
-    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
     num_classes: Integer = option(convert=_classes)
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
@@ -187,19 +185,10 @@ class _ClassOverlap(_Overlap):
             self._check_scores(y_pred.shape)
         return super().init(y_pred)
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
-        labels = self._class_numbers(y_true, self._sparse_targets)
-        predicted = self._class_numbers(y_pred, self.sparse_y_pred)
-        return _add(
-            self, state, labels, predicted, sample_weight, mask, self.num_classes, self.ignore_class
-        )
+    def _add(self, state: State, batch: Batch) -> State:
+        labels = self._class_numbers(batch.y_true, self._sparse_targets)
+        predicted = self._class_numbers(batch.y_pred, self.sparse_y_pred)
+        return self._count(state, labels, predicted, batch, self.ignore_class)
 
     def _class_numbers(self, y: Numbers, sparse: bool) -> jax.Array:
         y = as_operand(y, "y_true or y_pred")
@@ -219,7 +208,7 @@ class _ClassOverlap(_Overlap):
             )
 
 
-def _check_ids(metric: Any) -> None:
+def _check_ids(metric: IoU | OneHotIoU) -> None:
     invalid_ids = [c for c in metric.target_class_ids if not 0 <= c < metric.num_classes]
     if invalid_ids:
         raise ValueError(
@@ -297,20 +286,12 @@ class BinaryIoU(_Overlap):
     def _number(self) -> int:
         return 2
 
-    def update(
-        self,
-        state: State,
-        y_true: Numbers,
-        y_pred: Numbers,
-        sample_weight: Numbers | None = None,
-        mask: Numbers | None = None,
-    ) -> State:
+    def _add(self, state: State, batch: Batch) -> State:
         # as in Keras: a score equal to the threshold is positive here, unlike in `Precision`
-        predicted = (as_operand(y_pred, "y_pred").astype("float32") >= self.threshold).astype(
-            "int32"
-        )
-        labels = as_operand(y_true, "y_true").astype("int32")
-        return _add(self, state, labels, predicted, sample_weight, mask, 2)
+        scores = as_operand(batch.y_pred, "y_pred").astype("float32")
+        predicted = (scores >= self.threshold).astype("int32")
+        labels = as_operand(batch.y_true, "y_true").astype("int32")
+        return self._count(state, labels, predicted, batch)
 
 
 class MeanIoU(_ClassOverlap):

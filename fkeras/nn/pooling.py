@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fkeras.nn.cpu.extremes import largest
 from fkeras.nn.cpu.forms import compute
 from fkeras.nn.cpu.pooling import MaxPool, SumPool
 from fkeras.nn.numerics.axes import align, spatial_axes
-from fkeras.nn.numerics.extremes import largest
 
 # resource limit: more windows than this and than cells exhaust memory
 _WINDOWS = 1 << 14

@@ -16,11 +16,6 @@ from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import moving_mean, power, root, zeros
 
 
-def _adam_slots(weight: jax.Array, amsgrad: bool) -> dict[str, jax.Array]:
-    slots = {"momentum": zeros(weight), "velocity": zeros(weight)}
-    return slots | {"velocity_hat": zeros(weight)} if amsgrad else slots
-
-
 def adam_rate(rate: jax.Array, count: jax.Array, beta_1: float, beta_2: float) -> jax.Array:
     """Returns the learning rate with Adam's bias correction for moving means that start at 0."""
     return rate * jnp.sqrt(1.0 - power(beta_2, count)) / (1.0 - power(beta_1, count))
@@ -38,7 +33,6 @@ def adam_step(
 
     Args:
         alpha: the learning rate with bias correction, from `adam_rate`.
-        epsilon: the number that keeps the divisor above 0.
 
     Returns:
         `(delta, slots)`: the update of the weight and the new state.
@@ -52,18 +46,47 @@ def adam_step(
     return -alpha * m / (root(v) + epsilon), new_slots
 
 
-class Adam(Optimizer):
-    """Adam: w -= rate * sqrt(1 - beta_2**t) / (1 - beta_1**t) * m / (sqrt(v) + epsilon).
+class _Moments(Optimizer):
+    """Base class of optimizers with moving means of the gradient.
 
-    m and v are moving means of the gradient and the squared gradient. The further arguments are
-    those of `Optimizer`.
-
-    Args:
+    Args of the family:
         learning_rate: a number, a schedule, or a function of the step.
         beta_1: the decay rate of the mean gradient.
         beta_2: the decay rate of the mean squared gradient.
         epsilon: the number that keeps the divisor above 0.
+        Other arguments: those of `Optimizer`.
+    """
+
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    beta_1: Real = option(default=0.9, convert=probability)
+    beta_2: Real = option(default=0.999, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
+
+
+class _Adam(_Moments):
+    """Base class of Adam with and without weight decay.
+
+    Args of the family:
         amsgrad: whether v is replaced by the maximum of all v so far (AMSGrad).
+    """
+
+    amsgrad: bool = option(default=False, convert=boolean)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        slots = {"momentum": zeros(weight), "velocity": zeros(weight)}
+        return slots | {"velocity_hat": zeros(weight)} if self.amsgrad else slots
+
+    def prepare(self, rate, count):
+        return adam_rate(rate, count, self.beta_1, self.beta_2)
+
+    def step(self, gradient, weight, slots, rate, count):
+        return adam_step(gradient, slots, rate, self.beta_1, self.beta_2, self.epsilon)
+
+
+class Adam(_Adam):
+    """Adam: w -= rate * sqrt(1 - beta_2**t) / (1 - beta_1**t) * m / (sqrt(v) + epsilon).
+
+    m and v are moving means of the gradient and the squared gradient.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -76,30 +99,12 @@ class Adam(Optimizer):
         Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
     """
 
-    learning_rate: LearningRate = option(default=0.001, convert=rate)
-    beta_1: Real = option(default=0.9, convert=probability)
-    beta_2: Real = option(default=0.999, convert=probability)
-    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
-    amsgrad: bool = option(default=False, convert=boolean)
 
-    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
-        return _adam_slots(weight, self.amsgrad)
-
-    def prepare(self, rate, count):
-        return adam_rate(rate, count, self.beta_1, self.beta_2)
-
-    def step(self, gradient, weight, slots, rate, count):
-        return adam_step(gradient, slots, rate, self.beta_1, self.beta_2, self.epsilon)
-
-
-class AdamW(Optimizer):
+class AdamW(_Adam):
     """`Adam` with decoupled weight decay: w -= rate * weight_decay * w before each step.
-
-    The further arguments are those of `Optimizer`.
 
     Args:
         weight_decay: the decay of the weights per step, as a factor of the learning rate.
-        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -113,31 +118,14 @@ class AdamW(Optimizer):
         https://arxiv.org/abs/1711.05101
     """
 
-    learning_rate: LearningRate = option(default=0.001, convert=rate)
     weight_decay: Real = option(default=0.004, convert=real(minimum=0))
-    beta_1: Real = option(default=0.9, convert=probability)
-    beta_2: Real = option(default=0.999, convert=probability)
-    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
-    amsgrad: bool = option(default=False, convert=boolean)
-
-    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
-        return _adam_slots(weight, self.amsgrad)
-
-    def prepare(self, rate, count):
-        return adam_rate(rate, count, self.beta_1, self.beta_2)
-
-    def step(self, gradient, weight, slots, rate, count):
-        return adam_step(gradient, slots, rate, self.beta_1, self.beta_2, self.epsilon)
 
 
-class Adamax(Optimizer):
+class Adamax(_Moments):
     """Adamax: w -= rate / (1 - beta_1**t) * m / (u + epsilon), u = max(beta_2 * u, |g|).
-
-    The further arguments are those of `Optimizer`.
 
     Args:
         beta_2: the decay rate of the maximum u.
-        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -149,11 +137,6 @@ class Adamax(Optimizer):
     References:
         Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
     """
-
-    learning_rate: LearningRate = option(default=0.001, convert=rate)
-    beta_1: Real = option(default=0.9, convert=probability)
-    beta_2: Real = option(default=0.999, convert=probability)
-    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "norm": zeros(weight)}
@@ -168,14 +151,11 @@ class Adamax(Optimizer):
         return -rate * m / (correction * (u + self.epsilon)), {"momentum": m, "norm": u}
 
 
-class Nadam(Optimizer):
+class Nadam(_Moments):
     """`Adam` with Nesterov momentum and a beta_1 that increases from step to step.
-
-    The further arguments are those of `Optimizer`.
 
     Args:
         beta_1: the final decay rate of the mean gradient.
-        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -188,11 +168,6 @@ class Nadam(Optimizer):
         Dozat 2016, Incorporating Nesterov Momentum into Adam,
         https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ
     """
-
-    learning_rate: LearningRate = option(default=0.001, convert=rate)
-    beta_1: Real = option(default=0.9, convert=probability)
-    beta_2: Real = option(default=0.999, convert=probability)
-    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         # the product of all betas so far; equal for all weights, but slots exist per weight only
@@ -217,13 +192,8 @@ class Nadam(Optimizer):
         return delta, {"momentum": m, "velocity": v, "product": product}
 
 
-class Lamb(Optimizer):
+class Lamb(_Moments):
     """`Adam`'s direction, scaled to the Euclidean norm of each weight.
-
-    The further arguments are those of `Optimizer`.
-
-    Args:
-        Arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -238,10 +208,6 @@ class Lamb(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: LearningRate = option(default=0.001, convert=rate)
-    beta_1: Real = option(default=0.9, convert=probability)
-    beta_2: Real = option(default=0.999, convert=probability)
-    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "velocity": zeros(weight)}

@@ -19,14 +19,12 @@ from fkeras.optimizers.updates.numeric import quotient, root, zeros
 class RMSprop(Optimizer):
     """RMSprop: w -= rate * g / sqrt(v + epsilon), where v is a moving mean of the squared gradient.
 
-    The further arguments are those of `Optimizer`.
-
     Args:
         rho: the decay rate of the mean squared gradient.
         momentum: the share of the last update in the next update.
         centered: whether to subtract the square of the mean gradient from v, which gives an
             estimate of the variance.
-        Other arguments: those of `Adam`.
+        Other arguments: those of `Adam` and `Optimizer`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -68,11 +66,9 @@ class RMSprop(Optimizer):
 class Adagrad(Optimizer):
     """Adagrad: w -= rate * g / sqrt(s + epsilon), where s is the sum of all squared gradients.
 
-    The further arguments are those of `Optimizer`.
-
     Args:
         initial_accumulator_value: the initial value of s.
-        Other arguments: those of `Adam`.
+        Other arguments: those of `Adam` and `Optimizer`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -101,12 +97,10 @@ class Adagrad(Optimizer):
 class Adadelta(Optimizer):
     """Adadelta: w -= rate * g * rms(past updates) / rms(gradients), with moving mean squares.
 
-    The further arguments are those of `Optimizer`.
-
     Args:
         learning_rate: a number, a schedule, or a function of the step; the paper has the rate 1.
         rho: the decay rate of both means.
-        Other arguments: those of `Adam`.
+        Other arguments: those of `Adam` and `Optimizer`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -143,8 +137,6 @@ def _rms(x: jax.Array) -> jax.Array:
 class Adafactor(Optimizer):
     """Adam without momentum, with a factored mean square: a row and a column for each matrix.
 
-    The further arguments are those of `Optimizer`.
-
     Args:
         beta_2_decay: the exponent of the mean square's decay rate 1 - t**beta_2_decay in step t.
         epsilon_1: the number added to squared gradients.
@@ -152,7 +144,7 @@ class Adafactor(Optimizer):
         clip_threshold: the upper bound of an update's root mean square.
         relative_step: accepted for Keras's configurations, without an effect: the learning rate is
             at most 1 / sqrt(t) in both cases.
-        Other arguments: those of `Adam`.
+        Other arguments: those of `Adam` and `Optimizer`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

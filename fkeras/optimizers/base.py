@@ -56,7 +56,7 @@ class BaseOptimizer(Configurable):
         """
         return self
 
-    def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
+    def scale_loss(self, loss: jax.Array, opt_state: optax.OptState) -> jax.Array:
         """Returns the scaled loss to differentiate; `update` divides the gradients by the factor.
 
         Args:
@@ -71,7 +71,7 @@ class BaseOptimizer(Configurable):
         """
         return loss
 
-    def finalize(self, opt_state: Any, weights: Any) -> Any:
+    def finalize(self, opt_state: optax.OptState, weights: optax.Params) -> Any:
         """Returns the final weights of a training: their moving average, if the state has one.
 
         Args:
@@ -120,13 +120,15 @@ class BaseOptimizer(Configurable):
         """
         yield from ()
 
-    def _init(self, weights: Any) -> Any:
+    def _init(self, weights: optax.Params) -> Any:
         raise NotImplementedError(
             f"{type(self).__name__}: an optimizer needs its own slots and step. Subclass "
             "fk.optimizers.Optimizer."
         )
 
-    def _update(self, gradients: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
+    def _update(
+        self, gradients: optax.Updates, state: optax.OptState, weights: optax.Params | None = None
+    ) -> tuple[Any, Any]:
         raise NotImplementedError(
             f"{type(self).__name__}: an optimizer needs its own slots and step. Subclass "
             "fk.optimizers.Optimizer."
@@ -139,7 +141,7 @@ def scaled(loss: jax.Array, factor: Any) -> jax.Array:
     return loss.astype(dtype) * (factor.astype(dtype) if hasattr(factor, "astype") else factor)
 
 
-def check_has_config(where: str, optimizer: Any) -> None:
+def check_has_config(where: str, optimizer: object) -> None:
     """Raises TypeError for an optax transformation, which has no configuration to save."""
     if not isinstance(optimizer, BaseOptimizer):
         raise TypeError(

@@ -17,12 +17,10 @@ from fkeras.optimizers.updates.numeric import zeros
 class SGD(Optimizer):
     """Gradient descent: w -= rate * g; with momentum m = momentum * m - rate * g and w += m.
 
-    The further arguments are those of `Optimizer`.
-
     Args:
         momentum: the share of the last update in the next update.
         nesterov: whether to use Nesterov momentum: w += momentum * m - rate * g.
-        Other arguments: those of `Adam`.
+        Other arguments: those of `Adam` and `Optimizer`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -51,8 +49,6 @@ class SGD(Optimizer):
 
 class Lion(Optimizer):
     """Lion: w -= rate * sign(beta_1 * m + (1 - beta_1) * g); m = beta_2 * m + (1 - beta_2) * g.
-
-    The further arguments are those of `Optimizer`.
 
     Args:
         learning_rate: a number, a schedule, or a function of the step; smaller than Adam's.

@@ -19,8 +19,6 @@ from fkeras.optimizers.updates.numeric import zeros
 class Ftrl(Optimizer):
     """Follow the regularized leader: the minimizer of all linearized past losses and penalties.
 
-    The further arguments are those of `Optimizer`.
-
     Args:
         learning_rate_power: the exponent of the sum of squared gradients in the learning rate; 0
             for a constant rate.
@@ -30,7 +28,7 @@ class Ftrl(Optimizer):
         l2_shrinkage_regularization_strength: the L2 penalty on the current weights, added to the
             gradient.
         beta: a further L2 penalty, divided by the learning rate.
-        Other arguments: those of `Adam`.
+        Other arguments: those of `Adam` and `Optimizer`.
 
     Raises:
         ValueError: for a `learning_rate_power` above 0, or a negative initial value or penalty.

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fkeras.engine.config.configurable import from_configuration, option
 from fkeras.engine.config.converters import integer, real, text
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
-from fkeras.optimizers.naming import get, transformation
+from fkeras.optimizers.naming import Identifier, get, transformation
 from fkeras.optimizers.updates.numeric import working_dtype
 
 # options of the inner optimizer that older Keras files write here, always with these values
@@ -51,7 +52,7 @@ class LossScaleState(NamedTuple):
     inner: Any
 
 
-def _inner(value: Any) -> Any:
+def _inner(value: Identifier) -> Any:
     optimizer: Any = get(value)
     if optimizer is None or isinstance(optimizer, LossScaleOptimizer):
         raise TypeError(
@@ -111,7 +112,7 @@ class LossScaleOptimizer(BaseOptimizer):
         if isinstance(self.inner_optimizer, BaseOptimizer):
             yield from self.inner_optimizer.idle_names(paths)
 
-    def finalize(self, opt_state: LossScaleState, weights: Any) -> Any:
+    def finalize(self, opt_state: LossScaleState, weights: optax.Params) -> Any:
         inner = self.inner_optimizer
         return (
             inner.finalize(opt_state.inner, weights)
@@ -119,7 +120,7 @@ class LossScaleOptimizer(BaseOptimizer):
             else weights
         )
 
-    def _init(self, weights: Any) -> LossScaleState:
+    def _init(self, weights: optax.Params) -> LossScaleState:
         return LossScaleState(
             scale=jnp.asarray(self.initial_scale, "float32"),
             step_counter=jnp.zeros((), "int32"),
@@ -127,7 +128,7 @@ class LossScaleOptimizer(BaseOptimizer):
         )
 
     def _update(
-        self, gradients: Any, state: LossScaleState, weights: Any = None
+        self, gradients: optax.Updates, state: LossScaleState, weights: optax.Params | None = None
     ) -> tuple[Any, LossScaleState]:
         inner = transformation(self.inner_optimizer)
         gradients = jax.tree.map(jnp.asarray, gradients)
@@ -144,7 +145,7 @@ class LossScaleOptimizer(BaseOptimizer):
             dtype = working_dtype(gradient)
             return gradient.astype(dtype) / state.scale.astype(dtype)
 
-        def move(gradients: Any) -> tuple[Any, LossScaleState]:
+        def move(gradients: optax.Updates) -> tuple[Any, LossScaleState]:
             deltas, new_inner = inner.update(
                 jax.tree.map(unscaled, gradients), state.inner, weights
             )
@@ -154,7 +155,7 @@ class LossScaleOptimizer(BaseOptimizer):
             counter = jnp.where(grows, jnp.zeros_like(state.step_counter), state.step_counter + 1)
             return deltas, LossScaleState(scale, counter, new_inner)
 
-        def skip(gradients: Any) -> tuple[Any, LossScaleState]:
+        def skip(gradients: optax.Updates) -> tuple[Any, LossScaleState]:
             deltas = jax.tree.map(lambda _, w: jnp.zeros_like(w), gradients, like)
             # the inner state is unchanged, so skipped updates do not advance a schedule
             counter = jnp.zeros_like(state.step_counter)

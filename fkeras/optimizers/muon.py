@@ -44,7 +44,7 @@ def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Ar
     # singular values of at most 1, where the iteration converges; 1e-7 is for a zero matrix
     x = x / (root(jnp.sum(jnp.square(x))) + 1e-7)
 
-    def step(_: Any, x: jax.Array) -> jax.Array:
+    def step(_: int, x: jax.Array) -> jax.Array:
         square = x @ x.T
         return a * x + (b * square + c * square @ square) @ x
 
@@ -52,7 +52,7 @@ def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Ar
     return x.T if tall else x
 
 
-def _expressions(value: Any) -> tuple[str, ...]:
+def _expressions(value: object) -> tuple[str, ...]:
     patterns = words(value)
     for pattern in patterns:
         try:
@@ -69,8 +69,7 @@ class Muon(Optimizer):
     """Muon: w -= rate * sqrt(longer side) * rms_rate * orthogonal(m), with a momentum m.
 
     AdamW trains embeddings, weights that are not matrices, and weights that match
-    `exclude_layers`, which should name the output layer. The further arguments are those of
-    `Optimizer`.
+    `exclude_layers`, which should name the output layer.
 
     Args:
         adam_beta_1: the decay rate of AdamW's mean gradient.
@@ -88,7 +87,7 @@ class Muon(Optimizer):
         ns_steps: the number of iterations in `orthogonal`.
         nesterov: whether to use Nesterov momentum.
         rms_rate: the root mean square of a step's entries; None for orthogonal steps.
-        Other arguments: those of `Adam`.
+        Other arguments: those of `Adam` and `Optimizer`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -141,7 +140,9 @@ class Muon(Optimizer):
         # `step` has no path, so a slot "velocity" marks the weights of AdamW
         return slots | {"velocity": zeros(weight)} if self._is_adams(path, weight) else slots
 
-    def decay_at(self, path: str, weight: jax.Array, rate: jax.Array, decay: Any) -> Any:
+    def decay_at(
+        self, path: str, weight: jax.Array, rate: jax.Array, decay: jax.Array | None
+    ) -> Any:
         if self._is_adams(path, weight):
             decay = None if self.adam_weight_decay is None else rate * self.adam_weight_decay
         return super().decay_at(path, weight, rate, decay)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 import optax
 
 from fkeras.engine.config.configurable import lookup
+from fkeras.engine.config.field_types import Named
 from fkeras.engine.values.registry import by_name
 from fkeras.optimizers import adam, adaptive, descent, ftrl, muon, schedule_free
 from fkeras.optimizers.base import BaseOptimizer
 from fkeras.optimizers.optimizer import Optimizer
+
+#: what `get` accepts: a name, a configuration, a class, an optimizer, or a transformation of optax
+Identifier: TypeAlias = Named | BaseOptimizer | optax.GradientTransformation | None
 
 NAMES: Mapping[str, type[Optimizer]] = by_name(
     descent.OPTIMIZERS,
@@ -24,7 +28,7 @@ NAMES: Mapping[str, type[Optimizer]] = by_name(
 
 
 def get(
-    identifier: Any, custom_objects: Mapping[str, Any] | None = None
+    identifier: Identifier, custom_objects: Mapping[str, Any] | None = None
 ) -> BaseOptimizer | optax.GradientTransformation | None:
     """Returns the optimizer for a name, an object or a configuration; None for None.
 
@@ -53,11 +57,13 @@ def get(
     )
 
 
-def _is_transformation(value: Any) -> bool:
+def _is_transformation(value: object) -> TypeGuard[optax.GradientTransformation]:
     return callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
 
 
-def transformation(identifier: Any) -> optax.GradientTransformation:
+def transformation(
+    identifier: Identifier,
+) -> optax.GradientTransformation:
     """Returns the optax transformation for an identifier: the pure functions `init` and `update`.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
+import optax
 
 from fkeras.engine.config.configurable import from_configuration, option
 from fkeras.engine.config.converters import boolean, integer, probability, real, text
@@ -153,7 +154,9 @@ class Optimizer(BaseOptimizer):
             "Define a method that returns (delta, slots)."
         )
 
-    def decay_at(self, path: str, weight: jax.Array, rate: jax.Array, decay: Any) -> Any:
+    def decay_at(
+        self, path: str, weight: jax.Array, rate: jax.Array, decay: jax.Array | None
+    ) -> Any:
         """Returns the share of a weight that weight decay subtracts, a scalar; None for no decay.
 
         Args:
@@ -178,19 +181,19 @@ class Optimizer(BaseOptimizer):
         decay = None if self.weight_decay is None else 0.0
         return dataclasses.replace(self, learning_rate=rate, weight_decay=decay, name=None)
 
-    def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
+    def scale_loss(self, loss: jax.Array, opt_state: optax.OptState) -> jax.Array:
         return loss if self.loss_scale_factor is None else scaled(loss, self.loss_scale_factor)
 
-    def finalize(self, opt_state: Any, weights: Any) -> Any:
+    def finalize(self, opt_state: OptimizerState, weights: optax.Params) -> Any:
         if not self.use_ema:
             return weights
         return averaged(type(self).__name__, opt_state.slots[AVERAGE], weights)
 
-    def _init(self, weights: Any) -> OptimizerState:
+    def _init(self, weights: optax.Params) -> OptimizerState:
         return walk.init(self, weights)
 
     def _update(
-        self, gradients: Any, state: OptimizerState, weights: Any = None
+        self, gradients: optax.Updates, state: OptimizerState, weights: optax.Params | None = None
     ) -> tuple[Any, OptimizerState]:
         return walk.update(self, gradients, state, weights)
 

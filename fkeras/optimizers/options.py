@@ -13,7 +13,7 @@ _number = real(minimum=0)
 _function = function()
 
 
-def rate(value: Any) -> Any:
+def rate(value: object) -> Any:
     """Converts a learning rate: a number of 0 or more, or a function of the step."""
     if isinstance(value, Mapping):  # a configuration of Keras
         value = schedules.deserialize(value)
@@ -27,7 +27,7 @@ def rate(value: Any) -> Any:
     return value
 
 
-def words(value: Any) -> tuple[str, ...]:
+def words(value: object) -> tuple[str, ...]:
     """Converts names or patterns of weights, a string, several strings or None, to a tuple."""
     value = (value,) if isinstance(value, str) else value
     if value is None:

@@ -20,12 +20,12 @@ class ScheduleFreeAdamW(Optimizer):
     """z -= rate * g / (sqrt(v_hat) + epsilon); w = (1 - beta_1) * z + beta_1 * mean of all z.
 
     The learning rate needs no schedule. The model holds w, where gradients are computed; as in
-    Keras, evaluation uses w too. The further arguments are those of `Optimizer`.
+    Keras, evaluation uses w too.
 
     Args:
         beta_1: the share of the mean in w, above 0.
         warmup_steps: the number of steps in which the learning rate rises linearly from 0.
-        Other arguments: those of `Adam`.
+        Other arguments: those of `Adam` and `Optimizer`.
 
     Raises:
         ValueError: for a `beta_1` of 0.

@@ -58,7 +58,7 @@ class LearningRateSchedule(Configurable):
         SGD(Halving(10))
     """
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: Number) -> Any:
         """Returns the learning rate for a step number, counted from 0."""
         raise NotImplementedError(
             f"{type(self).__name__}: missing method __call__(step). Define a method that returns "
@@ -311,7 +311,9 @@ _NAMES: Mapping[str, type[LearningRateSchedule]] = types.MappingProxyType(
 )
 
 
-def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(
+    config: Mapping[str, Any] | str, custom_objects: Mapping[str, Any] | None = None
+) -> Any:
     """Creates the schedule that `config`, written by `serialize` or Keras 3, describes.
 
     Args:
@@ -325,9 +327,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         >>> deserialize(serialize(CosineDecay(0.1, 10)))
         CosineDecay(0.1, 10)
     """
-    schedule_class = (
-        _NAMES.get(str(config.get("class_name"))) if isinstance(config, Mapping) else None
-    )
-    if schedule_class is None or schedule_class.__name__ in (custom_objects or ()):
+    name = str(config.get("class_name")) if isinstance(config, Mapping) else ""
+    if name not in _NAMES or name in (custom_objects or ()) or not isinstance(config, Mapping):
         return configurable.deserialize(config, custom_objects)
-    return schedule_class.from_config(dict(config.get("config") or {}), custom_objects)
+    return _NAMES[name].from_config(dict(config.get("config") or {}), custom_objects)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import jax
+import numpy as np
+
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import axes, choice, integer, real, several
 from fkeras.engine.config.field_types import DTypeName, OptionalSizes, Real
@@ -13,7 +16,7 @@ from fkeras.quantizers.codes import abs_max_quantize
 _codes = several(integer(minimum=-128, maximum=127), "two integers from -128 to 127")
 
 
-def _range(value: Any) -> tuple[int, ...]:
+def _range(value: object) -> tuple[int, ...]:
     pair = _codes(value)
     if len(pair) != 2 or pair[0] >= pair[1]:
         raise ValueError(
@@ -32,7 +35,7 @@ def _range(value: Any) -> tuple[int, ...]:
 _some_axes = axes(optional=True, hint="With None the layer chooses.")
 
 
-def _axes(value: Any) -> tuple[int, ...] | None:
+def _axes(value: object) -> tuple[int, ...] | None:
     channel_axes = _some_axes(value)
     return (channel_axes,) if isinstance(channel_axes, int) else channel_axes
 
@@ -66,7 +69,9 @@ class AbsMaxQuantizer(Configurable):
     epsilon: Real = option(default=1e-7, convert=real(above=0, below=1))
     output_dtype: DTypeName = option(default="int8", convert=_int8)
 
-    def __call__(self, x: Any, axis: Any = None) -> tuple[Any, Any]:
+    def __call__(
+        self, x: jax.Array | np.ndarray, axis: int | tuple[int, ...] | None = None
+    ) -> tuple[Any, Any]:
         """Returns the codes, and the scale with size 1 along the axes."""
         axis = self.axis if axis is None else axis
         axis = -1 if axis is None else axis

@@ -16,7 +16,7 @@ from jax.core import Tracer
 _EPSILON = 1e-7
 
 
-def _array_module(x: Any) -> tuple[Any, Any]:
+def _array_module(x: object) -> tuple[Any, Any]:
     """Returns `jnp` for a traced `x`, else NumPy, and `x` as an array of that module."""
     if isinstance(x, Tracer):
         return jnp, x
@@ -24,7 +24,7 @@ def _array_module(x: Any) -> tuple[Any, Any]:
 
 
 def abs_max_quantize(
-    x: Any,
+    x: jax.Array | np.ndarray,
     axis: int | tuple[int, ...],
     value_range: tuple[int, int] = (-127, 127),
     dtype: str = "int8",
@@ -57,7 +57,7 @@ def abs_max_quantize(
 
 
 def abs_max_quantize_grouped_with_zero_point(
-    x: Any,
+    x: jax.Array | np.ndarray,
     block_size: int,
     value_range: tuple[int, int] = (-8, 7),
     dtype: str = "int8",
@@ -127,7 +127,7 @@ def dequantize_groups(
     return (codes.astype(scale.dtype) - zero) * scale
 
 
-def pack_int4(codes: Any, axis: int = 0) -> Any:
+def pack_int4(codes: jax.Array | np.ndarray, axis: int = 0) -> Any:
     """Packs pairs of 4-bit codes along an axis into bytes, the first code in the low half.
 
     Args:
@@ -151,7 +151,7 @@ def pack_int4(codes: Any, axis: int = 0) -> Any:
     return xp.moveaxis(packed.view(codes.dtype), 0, axis)
 
 
-def unpack_int4(packed: Any, size: int, axis: int = 0) -> Any:
+def unpack_int4(packed: jax.Array | np.ndarray, size: int, axis: int = 0) -> Any:
     """Unpacks the codes that `pack_int4` packed.
 
     Args:

@@ -19,7 +19,7 @@ _GROUP = integer(
 _LONGEST_HISTORY = 1 << 20
 
 
-def _quantizer(value: Any) -> AbsMaxQuantizer | None:
+def _quantizer(value: object) -> AbsMaxQuantizer | None:
     if value is not None and not isinstance(value, AbsMaxQuantizer):
         raise ValueError(
             f"expected a quantizer or None, received {describe_value(value)}. Pass "
@@ -89,7 +89,7 @@ class Int8QuantizationConfig(QuantizationConfig):
         return self.weight_quantizer or AbsMaxQuantizer()
 
 
-def _quantizer_or_default(value: Any, default: bool) -> AbsMaxQuantizer | None:
+def _quantizer_or_default(value: object, default: bool) -> AbsMaxQuantizer | None:
     if isinstance(value, str) and value == "default":
         return AbsMaxQuantizer() if default else None
     return _quantizer(value)
@@ -103,7 +103,7 @@ _size = integer(
 )
 
 
-def _block(value: Any) -> int | None:
+def _block(value: object) -> int | None:
     size = _size(value)
     return None if size == -1 else size
 
@@ -161,7 +161,9 @@ class Int4QuantizationConfig(QuantizationConfig):
         return f"int4/{-1 if self.block_size is None else self.block_size}"
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
         # older files have no key `block_size`, and their weights have no blocks
         return super().from_config({"block_size": None, **config}, custom_objects)
 
@@ -208,7 +210,9 @@ class _Calibrated(QuantizationConfig):
         return {"dataset": None, "tokenizer": None, **super().get_config()}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
         ignored_keys = ("dataset", "tokenizer", "quantization_layer_structure")
         options = {key: value for key, value in config.items() if key not in ignored_keys}
         return super().from_config(options, custom_objects)
@@ -308,7 +312,7 @@ def policy_config(policy: Mapping[str, Any]) -> QuantizationConfig:
     return quantization_config
 
 
-def get(value: Any) -> QuantizationConfig:
+def get(value: QuantizationConfig | Mapping[str, Any] | str | None) -> QuantizationConfig:
     """Returns the quantization configuration for a mode; a configuration is returned unchanged.
 
     Args:

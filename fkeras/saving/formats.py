@@ -72,12 +72,7 @@ class Models(NamedTuple):
 
 
 def weight_format(path: str, limits: Limits) -> Format:
-    """Returns the format of a weight file. The content, not the name, determines the format.
-
-    Raises:
-        FileNotFoundError: for a missing file.
-        FileError: for a file without weights.
-    """
+    """Returns the format of a weight file. The content, not the name, determines the format."""
     head = _head(path)
     for row in FORMATS:
         if row.recognises(head, limits):
@@ -90,12 +85,7 @@ def weight_format(path: str, limits: Limits) -> Format:
 
 
 def model_format(path: str) -> Models:
-    """Returns the readers of a file with a whole model, by the first bytes of the file.
-
-    Raises:
-        FileNotFoundError: for a missing file.
-        FileError: for a file without a model.
-    """
+    """Returns the readers of a file with a whole model, by the first bytes of the file."""
     head = _head(path)
     for row in FORMATS:
         if row.models is not None and head.start.startswith(row.models.signature):
@@ -118,7 +108,7 @@ def _read_hdf5(
     layout: Layout | None,
 ) -> Any:
     with open_store(path, path, limits=limits) as store:
-        return legacy.load(store, path, custom_objects, limits, layout)
+        return legacy.load(store, path, custom_objects, limits, layout)[:2]
 
 
 def _read_hdf5_training(
@@ -126,15 +116,6 @@ def _read_hdf5_training(
 ) -> tuple[Trainer, TrainState]:
     with open_store(path, path, limits=limits) as store:
         return legacy.load_training(store, path, custom_objects, limits)
-
-
-def _read_keras(
-    path: str,
-    custom_objects: Mapping[str, Any] | None,
-    limits: Limits | None,
-    layout: Layout | None,
-) -> Any:
-    return keras_file.read(path, custom_objects, limits, layout=layout)
 
 
 def _write_hdf5(path: str, model: Layer, state: Mapping[str, Any]) -> None:
@@ -187,7 +168,7 @@ FORMATS = (
         suffixes=(".npz",),
         write_weights=_write_npz,
         # "PK" alone: a damaged archive gets the message of the archive reader
-        models=Models(b"PK", _read_keras, read_training),
+        models=Models(b"PK", keras_file.read, read_training),
     ),
     Format(recognises=lists_shards, open_weights=open_shards),
 )

@@ -23,9 +23,9 @@ from fkeras.saving.containers.limits import Limits
 from fkeras.saving.formats import WRITERS, weight_format
 from fkeras.saving.legacy import legacy_source
 from fkeras.saving.weights.filling import abstract_build
-from fkeras.saving.weights.finite import is_finite, warn_not_finite
-from fkeras.saving.weights.placing import Transfer, as_layout
+from fkeras.saving.weights.placing import Key, Transfer, as_layout, with_arrays
 from fkeras.saving.weights.weight_paths import Place, copied_groups, places, with_copies
+from fkeras.saving.weights.weight_reading import Skips
 from fkeras.saving.weights.weight_source import Source, Stored, fits
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
@@ -123,17 +123,16 @@ def load_weights(
         )
     loaded = {name: array for (kind, name), array in arrays.items() if kind == "weight"}
     model = replace_weights(shapes, loaded)
-    states = {name: array for (kind, name), array in arrays.items() if kind == "state"}
-    missing = any(p.kind == "state" and p.name not in states for p in model_places)
+    missing = any(p.kind == "state" and ("state", p.name) not in arrays for p in model_places)
     # the given state serves for entries that the file lacks; else the initial state, computed only
     # if some entry is missing
     base = state if state is not None else model.init_state() if missing else state_shapes
-    state = _with_arrays(base, states, "")
+    state = with_arrays(base, arrays)
     # entries that the file lacks are still on the default device
     return (model, state) if layout is None else layout.apply(model, state)
 
 
-def _shapes(model: Any, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
+def _shapes(model: Layer, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
     """Returns the model and its state, or shapes of both for a model that is not built."""
     if not isinstance(model, Layer):
         check_not_keras(model, "load_weights")
@@ -172,14 +171,10 @@ def _check_patterns(patterns: Sequence[str], model_places: Sequence[Place], sour
 
 
 def _matched(
-    model: Layer, model_places: Sequence[Place], source: Source, skips: Any, copies: Sequence
-) -> dict[tuple[str, str], tuple[Place, Stored]]:
-    """Returns the stored array of each place that is not skipped.
-
-    Raises:
-        FileError: for any difference; the error lists missing, unexpected and mismatched arrays.
-    """
-    matches: dict[tuple[str, str], tuple[Place, Stored]] = {}
+    model: Layer, model_places: Sequence[Place], source: Source, skips: Skips, copies: Sequence
+) -> dict[Key, tuple[Place, Stored]]:
+    """Returns the stored array of each place that is not skipped."""
+    matches: dict[Key, tuple[Place, Stored]] = {}
     used: set[str] = set()
     missing, mismatched = [], []
     for place in model_places:
@@ -242,26 +237,14 @@ def _difference(
     )
 
 
-def _read(matches: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
+def _read(matches: Mapping[Key, tuple[Place, Stored]], source: Source) -> dict[Key, jax.Array]:
     """Returns the arrays on the device, with the dtypes and shardings of the replaced arrays."""
-    transfer, nonfinite_names = Transfer(), []
+    transfer = Transfer(source.file)
     for key, (place, stored) in matches.items():
         with reading(source.file, source.member, place.name.rpartition("/")[0] or None):
             array = npz.viewed(stored.read(), place.value.dtype)
-        if not is_finite(array):
-            nonfinite_names.append(place.name)
-        transfer.add(key, array.astype(place.value.dtype, copy=False), place.value)
-    warn_not_finite(nonfinite_names, source.file)
+        transfer.add(key, array, place.value)
     return transfer.arrays()
-
-
-def _with_arrays(state: Mapping[str, Any], arrays: Mapping[str, Any], at: str) -> dict[str, Any]:
-    updated = {}
-    for key, value in state.items():
-        path = f"{at}/{key}" if at else key
-        nested = isinstance(value, Mapping)
-        updated[key] = _with_arrays(value, arrays, path) if nested else arrays.get(path, value)
-    return updated
 
 
 def save_weights(
@@ -315,7 +298,7 @@ def save_weights(
     write(path, model, state)
 
 
-def _check(model: Any, state: Any) -> None:
+def _check(model: Layer, state: Mapping[str, Any] | None) -> None:
     if not isinstance(model, Layer):
         check_not_keras(model, "save_weights")
         raise TypeError(

@@ -22,7 +22,7 @@ from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, sources
 from fkeras.training.loop import batch_loops, fitting, predicting, pure, starting
 from fkeras.training.loop.agreement import compare_call
-from fkeras.training.loop.rescue import Current
+from fkeras.training.loop.rescue import Rescue
 from fkeras.training.processes.calls import together
 from fkeras.training.records.history import Fitted
 from fkeras.training.records.progress import Progress
@@ -360,7 +360,7 @@ class Trainer(Configurable):
         the event are called again.
         """
         # Entered before the checks: from the first line on, every exception carries the run.
-        with Current(run) as current, together(self.mesh, "Trainer.fit") as group:
+        with Rescue(run) as journal, together(self.mesh, "Trainer.fit") as group:
             checks.check_run(run, "fit")
             checks.check_alive(run, "fit")
             options = fitting.Options(
@@ -387,7 +387,7 @@ class Trainer(Configurable):
                 held,
                 hooks.check_callbacks(callbacks),
                 options,
-                current,
+                journal,
                 group,
             )
             return Fitted(run, history)

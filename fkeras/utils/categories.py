@@ -71,11 +71,11 @@ def to_categorical(x: Numbers, num_classes: int | None = None) -> Any:
     return vectors.reshape(*ids.shape, count)
 
 
-def _without_unit_axis(ids: Any) -> Any:
+def _without_unit_axis(ids: np.ndarray | jax.Array) -> Any:
     return ids.reshape(ids.shape[:-1]) if ids.ndim > 1 and ids.shape[-1] == 1 else ids
 
 
-def _read_class_numbers(x: Any) -> np.ndarray:
+def _read_class_numbers(x: Numbers) -> np.ndarray:
     try:
         array = np.asarray(x)
     except ValueError:  # nested lists of different lengths: the dtype check below reports them
@@ -136,7 +136,7 @@ def normalize(x: Numbers, axis: int = -1, order: float = 2) -> Any:
     return array / xp.where(norm == 0, xp.ones_like(norm), norm)
 
 
-def _read_numbers(x: Any) -> np.ndarray:
+def _read_numbers(x: Numbers) -> np.ndarray:
     try:
         array = np.asarray(x)
     except ValueError:  # nested lists of different lengths: the dtype check below reports them

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import Any
 
 from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine.config.converters import boolean, choice, integer
 from fkeras.engine.network.draw import Details, to_dot, to_mermaid
 from fkeras.engine.network.network import Network
+from fkeras.engine.values.argument_types import FilePath
 
 # formats written without another program, and formats that Graphviz draws
 _TEXT_FORMATS = ("dot", "gv", "mmd")
@@ -93,7 +93,7 @@ def model_to_dot(
 
 def plot_model(
     model: Network,
-    to_file: Any = "model.png",
+    to_file: FilePath = "model.png",
     show_shapes: bool = False,
     show_dtype: bool = False,
     show_layer_names: bool = True,
@@ -114,15 +114,7 @@ def plot_model(
     Args:
         model: a model with a graph.
         to_file: path of the file.
-        show_shapes: whether to show output shapes.
-        show_dtype: whether to show output dtypes.
-        show_layer_names: whether to show the names of the layers.
-        rankdir: direction of the arrows, as in `model_to_dot`.
-        expand_nested: whether to draw the layers of nested models.
-        dpi: resolution in dots per inch.
-        show_layer_activations: whether to show activation functions.
-        show_trainable: whether to show which layers are trainable.
-        splines: shape of the arrows, as in `model_to_dot`.
+        Other arguments: those of `model_to_dot`.
 
     Returns:
         The path of the file.

@@ -7,6 +7,7 @@ import os
 import pathlib
 import types
 import warnings
+from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,11 +39,7 @@ _FILTER = choice("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 
 
 def pillow(where: str) -> Any:
-    """Imports and returns Pillow's module `PIL.Image`.
-
-    Raises:
-        ImportError: if Pillow is missing; the message gives the command that installs Pillow.
-    """
+    """Imports and returns Pillow's module `PIL.Image`."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -53,7 +50,7 @@ def pillow(where: str) -> Any:
 def load_img(
     path: FilePath | IO[bytes],
     color_mode: str = "rgb",
-    target_size: Any = None,
+    target_size: Sequence[int] | None = None,
     interpolation: str = "nearest",
     keep_aspect_ratio: bool = False,
 ) -> Image.Image:
@@ -97,10 +94,6 @@ def read_image(path: FilePath | IO[bytes], color_mode: str, where: str) -> Image
 
     Args:
         path: the path, or an open binary file.
-        color_mode: "rgb", "rgba" or "grayscale".
-
-    Raises:
-        ValueError: for a file in a format that is not in `FORMATS`.
     """
     module = pillow(where)
     source = path if hasattr(path, "read") else _checked_path(path, where)
@@ -125,7 +118,7 @@ def _display_name(path: Any) -> str:
     return type(path).__name__ if hasattr(path, "read") else os.fsdecode(os.fspath(path))
 
 
-def _checked_path(path: Any, where: str) -> str:
+def _checked_path(path: object, where: str) -> str:
     if not isinstance(path, str | bytes | os.PathLike):
         raise TypeError(
             f"{where}: expected a path or an open binary file, received {describe_value(path)}. "
@@ -144,7 +137,7 @@ def _center_box(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, in
 
 
 def img_to_array(
-    img: Any, data_format: str | None = None, dtype: DTypeLike | None = None
+    img: Image.Image | Numbers, data_format: str | None = None, dtype: DTypeLike | None = None
 ) -> np.ndarray:
     """Converts an image of Pillow to an array.
 
@@ -309,7 +302,7 @@ def save_img(
         file.write(data.getvalue())
 
 
-def _dtype(where: str, dtype: Any) -> str:
+def _dtype(where: str, dtype: DTypeLike | None) -> str:
     name = "float32" if dtype is None else dtype_name(dtype)
     if name is None:
         raise ValueError(

@@ -21,7 +21,7 @@ def pad_sequences(
     dtype: DTypeLike = "int32",
     padding: str = "pre",
     truncating: str = "pre",
-    value: Any = 0.0,
+    value: float | str = 0.0,
 ) -> np.ndarray:
     """Pads or truncates sequences to one length.
 
@@ -85,7 +85,7 @@ def pad_sequences(
     return padded
 
 
-def _check_dtype(dtype: Any, value: Any) -> np.dtype:
+def _check_dtype(dtype: DTypeLike, value: float | str) -> np.dtype:
     try:
         element_dtype = np.dtype(dtype)
     except TypeError:
@@ -100,7 +100,7 @@ def _check_dtype(dtype: Any, value: Any) -> np.dtype:
     return element_dtype
 
 
-def _as_arrays(sequences: Any) -> list[np.ndarray]:
+def _as_arrays(sequences: Sequence[Any]) -> list[np.ndarray]:
     if isinstance(sequences, str | bytes | dict) or not hasattr(sequences, "__len__"):
         raise ValueError(
             "pad_sequences: expected a list of sequences, received "

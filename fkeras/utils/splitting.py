@@ -80,13 +80,13 @@ def _grain_part(dataset: Any, ids: list[int], shuffle: bool) -> Any:
     return type(dataset).source(ids).map(lambda index: dataset[index])
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     # a list of numbers is one array; a list of arrays or lists is a structure of several arrays
     is_flat_list = isinstance(value, list) and not any(hasattr(item, "__len__") for item in value)
     return (is_flat_list and bool(value)) or not isinstance(value, dict | list | tuple)
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(value: object) -> Any:
     if isinstance(value, jax.Array):
         return value
     array = np.asarray(value)
@@ -108,7 +108,7 @@ def _sample_count(arrays: Any) -> int:
     return counts[0]
 
 
-def _part_sizes(left: Any, right: Any, total: int) -> tuple[int, int]:
+def _part_sizes(left: float | None, right: float | None, total: int) -> tuple[int, int]:
     left = _SIZE.check("split_dataset: left_size", left)
     right = _SIZE.check("split_dataset: right_size", right)
     if left is None and right is None:

@@ -49,9 +49,17 @@ def _module(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def _runs(tree):
+    """Nodes of a file but for those below `if TYPE_CHECKING`, which only type checkers read."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from _runs(node)
+
+
 def _imports(tree):
-    """Modules of the package that a file imports."""
-    for node in ast.walk(tree):
+    """Modules of the package that a file imports at run time."""
+    for node in _runs(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             if node.module.split(".")[0] == "fkeras":
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)

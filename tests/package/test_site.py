@@ -3,7 +3,8 @@
 The build of the site (`.ci/run`) executes the pages; it needs the extra `docs`.
 """
 
-import fnmatch
+import dataclasses
+import inspect
 import json
 import re
 import sys
@@ -19,6 +20,8 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "extensions"))
 
 import address  # noqa: E402
+import argument_types  # noqa: E402
+import badges  # noqa: E402
 import docstrings  # noqa: E402
 import local_content  # noqa: E402
 import reference  # noqa: E402
@@ -65,13 +68,17 @@ def test_links_between_pages_lead_to_pages():
             assert exists, f"{page.relative_to(ROOT)}: {target}"
 
 
-def test_the_pages_of_the_reference_are_in_its_table_of_contents():
+def test_the_pages_of_the_reference_are_in_one_table_of_contents():
     (block,) = TOCTREE.findall((DOCS / "reference" / "index.md").read_text())
-    patterns = [line for line in block.splitlines() if line.startswith("api/")]
-    for name, *_ in reference.NAMESPACES:
-        assert any(fnmatch.fnmatch(f"api/{name}", pattern) for pattern in patterns), name
-    # the pages of families are in the table of contents of api/layers.md
-    assert not any(fnmatch.fnmatch("api/layers_core", pattern) for pattern in patterns)
+    listed = [line.removeprefix("api/") for line in block.splitlines() if line.startswith("api/")]
+    pages = dict(reference._pages())
+    for text in pages.values():
+        # the pages of families, and of namespaces inside of a namespace, are folded in the sidebar
+        listed += [
+            line for block in TOCTREE.findall(text) for line in block.split() if line in pages
+        ]
+    assert sorted(listed) == sorted(pages)
+    assert "layers_core" in listed and "applications_vgg16" in listed
 
 
 @pytest.mark.parametrize("page", notebooks.pages(), ids=lambda page: page.stem)
@@ -88,40 +95,68 @@ def test_each_notebook_belongs_to_one_page():
     assert sorted(path.stem for path in notebooks.NOTEBOOKS.iterdir()) == sorted(stems)
 
 
-def test_the_first_cell_installs_fkeras_and_keeps_the_installed_packages():
-    for path in notebooks.NOTEBOOKS.iterdir():
-        first, second, *_ = json.loads(path.read_text())["cells"]
+@pytest.fixture(params=["", "owner"])
+def home(request, monkeypatch):
+    """The address of the project, without and with an owner."""
+    value = dataclasses.replace(address.read_address(), owner=request.param)
+    for module in (address, badges, notebooks):
+        monkeypatch.setattr(module, "read_address", lambda: value)
+    return value
+
+
+def test_the_first_cell_installs_fkeras_and_keeps_the_installed_packages(home):
+    for page in notebooks.pages():
+        first, second, *_ = json.loads(notebooks.notebook(page))["cells"]
         source = "".join(first["source"])
         assert "pip list --format=freeze > /tmp/installed.txt" in source
         assert re.search(r"%pip install -q -c /tmp/installed\.txt \"fkeras(\[[\w,]+\])? @ ", source)
         assert "\nfk.utils.cache_programs()" in source
-        assert "colab.research.google.com" in "".join(second["source"])
+        # the badge needs an address; the upload needs the file name of the archive
+        badge = "colab.research.google.com" in "".join(second["source"])
+        assert badge == home.settled
+        assert (f"first upload {address.archive()}" in source) != home.settled
 
 
-def test_a_notebook_has_markdown_for_links_notes_and_roles(tmp_path, monkeypatch):
+def test_a_notebook_has_markdown_for_links_notes_and_roles(home, tmp_path, monkeypatch):
     folder = tmp_path / "tutorials"
     folder.mkdir()
-    for module in (notebooks, address):
-        monkeypatch.setattr(module, "DOCS", tmp_path)
+    monkeypatch.setattr(notebooks, "DOCS", tmp_path)
     page = folder / "page.md"
-    (tmp_path / "address.toml").write_text((DOCS / "address.toml").read_text())
     head = "---\nfkeras:\n  extras: files, train\n---\n\n# Title\n\n"
     page.write_text(
         head
         + "[a](../guides/a.md#b) [c](c.md) {py:obj}`fk <fkeras.fk>`\n\n:::{note}\nText.\n:::\n\n"
         "```{code-cell}\n:tags: [hide-input]\n\nx = 1\n```\n"
     )
-    install, text, code = json.loads(notebooks.notebook(page))["cells"]
-    assert "fkeras[files,train] @" in "".join(install["source"])
-    site = address.read_address().site
+    first, text, code = json.loads(notebooks.notebook(page))["cells"]
+    assert "fkeras[files,train] @" in "".join(first["source"])
+    links = "a c"  # without an address, the words of the links alone
+    if home.settled:
+        links = f"[a]({home.site}/guides/a.html#b) [c]({home.site}/tutorials/c.html)"
     written = "".join(text["source"])
-    assert f"[a]({site}/guides/a.html#b) [c]({site}/tutorials/c.html) `fk`" in written
+    assert f"{links} `fk`" in written
     assert "> **Note**\n>\n> Text." in written
     assert code["source"] == ["x = 1"]
     page.write_text(head + "```{toctree}\na\n```\n")
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
     with pytest.raises(ValueError, match="shows no other directive"):
         notebooks.notebook(page)
+
+
+def test_pages_show_only_an_address_that_exists(home):
+    command, link = home.install_command("files"), badges._link("notebooks/digits.ipynb")
+    if home.settled:
+        assert command == 'pip install "fkeras[files] @ git+https://github.com/owner/fkeras"'
+        assert "colab.research.google.com/github/owner/" in link
+    else:
+        assert command == 'pip install ".[files]"'
+        assert "{download}" in link and "http" not in link
+
+
+def test_nothing_shows_an_address_without_an_owner():
+    if not address.read_address().settled:
+        for path in notebooks.NOTEBOOKS.iterdir():
+            assert not re.search(r"github\.com/|github\.io", path.read_text()), path
 
 
 def test_the_public_address_is_stated_once():
@@ -133,7 +168,7 @@ def test_the_public_address_is_stated_once():
     texts = [p for p in files if p.suffix in (".md", ".py", ".toml", ".cff", ".yml", ".yaml")]
     for path in (*texts, *notebooks.NOTEBOOKS.iterdir()):
         if "build" not in path.parts and path.name != "test_site.py":
-            owners = {owner for owner in pattern.findall(path.read_text())}
+            owners = set(pattern.findall(path.read_text()))
             assert owners <= {home.owner}, f"{path}: the address is in docs/address.toml"
 
 
@@ -188,6 +223,25 @@ TEXTS = (
 def test_docstrings_become_restructured_text(text, part):
     lines = docstrings.to_rst(text.splitlines())
     assert "\n".join(part) in "\n".join(lines)
+
+
+def test_arguments_have_types():
+    texts = argument_types.argument_types(fk.layers.Conv2D)
+    assert texts["filters"] == "int"
+    assert texts["kernel_size"] == "int or sequence of int"
+    assert texts["activation"] == "str or dictionary or function or None"
+    assert argument_types.argument_types(fk.Trainer.fit)["epochs"] == "int"
+    # a type that only type checkers know is left out
+    assert argument_types.shown(argument_types.Any) == ""
+
+
+def test_layers_document_the_arguments_of_all_layers():
+    for layer in (fk.layers.Dense, fk.layers.LSTM, fk.layers.Flatten, fk.layers.Add):
+        lines = inspect.getdoc(layer).splitlines()
+        reference._convert(None, "class", "", layer, None, lines)
+        for name in ("name", "trainable", "dtype"):
+            assert sum(line.startswith(f"- **{name}** (*") for line in lines) == 1, (layer, name)
+        assert lines.count(".. rubric:: Arguments") == 1
 
 
 # (HTML or CSS, whether a browser loads content of another host)

@@ -95,7 +95,7 @@ def model_file(config, weights, version="2.3.1", backend="tensorflow", training=
 def load(data, **options):
     """`(model, state)` of the bytes of a file."""
     with open_store(data) as store:
-        return legacy.load(store, "m.h5", **options)
+        return legacy.load(store, "m.h5", **options)[:2]
 
 
 def load_training(data, **options):

@@ -118,10 +118,6 @@ def input_images(where: str, options: Options, sizes: Sizes) -> tuple[KerasTenso
     """Returns the symbolic images that the network processes, and the inputs of the model.
 
     The two differ if `input_tensor` was computed from other inputs.
-
-    Raises:
-        ValueError: for a shape that the architecture does not support.
-        TypeError: if `input_tensor` is not a symbolic tensor.
     """
     if options.input_tensor is None:
         x = Input(_input_shape(where, options, sizes))

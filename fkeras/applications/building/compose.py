@@ -26,7 +26,6 @@ class Files(NamedTuple):
     Args:
         template: path in the folder, with {} for the suffix.
         without_top: suffix of the file without the classifier.
-        folder: URL of the folder.
 
     Example:
         >>> Files("vgg16/vgg16_weights_tf_dim_ordering_tf_kernels{}.h5").url(False)[-19:]
@@ -49,8 +48,6 @@ class Plan(NamedTuple):
         function: name of the public function, also for messages.
         body: computes features from images.
         head: computes class scores or pooled features from the body's features.
-        files: URLs of Keras's files of weights.
-        sizes: supported image sizes.
     """
 
     function: str
@@ -63,13 +60,7 @@ class Plan(NamedTuple):
 def compose(
     plan: Plan, options: Options, default_name: Callable[[KerasTensor], str] | None = None
 ) -> Any:
-    """Composes the model; with a file of weights, returns `(model, state)`.
-
-    Raises:
-        ValueError: for arguments that the architecture does not support.
-        FileNotFoundError: for a missing file of weights.
-        FileError: for a file with other weights.
-    """
+    """Composes the model; with a file of weights, returns `(model, state)`."""
     # before the check of `include_top`, which may still have another type
     url = plan.files.url(options.include_top is not False)
     options = check_options(plan.function, options, url)
@@ -88,7 +79,6 @@ def global_pooling(
     """Pools each channel over the image, as the option `pooling` selects: "avg", "max" or None.
 
     Args:
-        x: features (b, h, w, c).
         use_names: whether the layers have the names "avg_pool" and "max_pool" in Keras.
     """
     if options.pooling is None:
@@ -113,7 +103,6 @@ def dense_head(
     """Classifies the channel means by one dense layer; without the classifier, only pools.
 
     Args:
-        x: features (b, h, w, c).
         name_average: whether the pooling layer before the classifier has the name "avg_pool" in Keras.
         name_pooling: whether the pooling layers without a classifier have names in Keras.
         dropout: dropout rate before the dense layer; 0 for no dropout layer.

@@ -62,8 +62,6 @@ class Document(NamedTuple):
         title: name of the architecture, after "Composes".
         reference: authors, year, title and URL of the paper.
         images: the pixels that the model expects, after "The model expects".
-        shape: shape of the images in the example.
-        extra: descriptions of additional arguments.
     """
 
     title: str
@@ -79,9 +77,6 @@ PREPROCESSED = "images from its module's `preprocess_input`, which scales pixels
 
 def docstring(function: str, document: Document, names: tuple[str, ...], sizes: Sizes) -> str:
     """Returns the docstring of an architecture.
-
-    Args:
-        names: names of the arguments, in order.
 
     Example:
         >>> docstring("Net", Document("Net", "Net, 2020.", RAW), ("name",), Sizes(224))[:13]

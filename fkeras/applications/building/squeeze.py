@@ -14,12 +14,7 @@ _DENSE_KERNEL = initializers.VarianceScaling(1.0 / 3.0, "fan_out", "uniform")
 
 
 def conv(x: KerasTensor, filters: int, size: int, name: str, **options: Any) -> KerasTensor:
-    """Convolves without bias; the padding is "same" by default.
-
-    Args:
-        x: features (b, h, w, c).
-        options: further arguments of `Conv2D`.
-    """
+    """Convolves without bias; the padding is "same" by default."""
     options = {"padding": "same", **options}
     layer = layers.Conv2D(
         filters, size, use_bias=False, kernel_initializer=KERNEL, name=name, **options
@@ -28,21 +23,13 @@ def conv(x: KerasTensor, filters: int, size: int, name: str, **options: Any) -> 
 
 
 def bn_swish(x: KerasTensor, prefix: str, momentum: float) -> KerasTensor:
-    """Applies batch normalization and swish.
-
-    Args:
-        x: features (b, h, w, c).
-    """
+    """Applies batch normalization and swish."""
     x = layers.BatchNormalization(axis=3, momentum=momentum, name=f"{prefix}bn")(x)
     return layers.Activation("swish", name=f"{prefix}activation")(x)
 
 
 def squeeze_excite(x: KerasTensor, filters: int, bottleneck: int, prefix: str) -> KerasTensor:
-    """Squeeze-and-excitation: scales each channel by a factor computed from all channel means.
-
-    Args:
-        x: features (b, h, w, filters).
-    """
+    """Squeeze-and-excitation: scales each channel by a factor computed from all channel means."""
     factors = layers.GlobalAveragePooling2D(name=f"{prefix}se_squeeze")(x)
     factors = layers.Reshape((1, 1, filters), name=f"{prefix}se_reshape")(factors)
     for width, activation, part in (

@@ -26,9 +26,6 @@ def strided_padding(x: KerasTensor, size: int) -> tuple[tuple[int, int], tuple[i
     padding="valid" then has the same positions as TensorFlow's padding="same". An unknown size counts
     as even, as in Keras.
 
-    Args:
-        x: images (b, h, w, c).
-
     Example:
         >>> import fkeras as fk
         >>> strided_padding(fk.Input((8, 7, 3)), 5)

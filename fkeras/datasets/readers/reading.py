@@ -37,10 +37,6 @@ def read_npz(path: str, names: tuple[str, ...]) -> tuple[np.ndarray, ...]:
 
     Args:
         names: names of the arrays, inputs and targets alternately: (x, y) or (x, y, x, y).
-
-    Raises:
-        FileError: for a missing array, for a damaged file, for inputs and targets of different
-            lengths, and for pickles of other objects.
     """
     with open_archive(path, _LIMITS) as archive:
         arrays = tuple(_read_member(path, name, archive.read(f"{name}.npy")) for name in names)
@@ -101,11 +97,7 @@ def _has_object_dtype(data: bytes) -> bool:
 
 
 def read_idx(path: str) -> np.ndarray:
-    """Reads a compressed IDX file of unsigned bytes, the format of MNIST.
-
-    Raises:
-        FileError: for a file in another format, and for a size that contradicts the header.
-    """
+    """Reads a compressed IDX file of unsigned bytes, the format of MNIST."""
     with open_regular(path) as source:
         data = _decompress(source, path)
     # header: two zeros, the element type, the number of axes, and 4 bytes for the size of each axis
@@ -146,11 +138,7 @@ def _decompress(source: Any, path: str) -> bytes:
 
 
 def read_json(path: str) -> dict[str, int]:
-    """Reads a JSON object from words to numbers.
-
-    Raises:
-        FileError: for other JSON values, and for a damaged file.
-    """
+    """Reads a JSON object from words to numbers."""
     with open_regular(path) as source:
         value = strict_json.parse(source.read(_LIMITS.config_bytes + 1), path, limits=_LIMITS)
     if not isinstance(value, dict) or not all(type(n) is int for n in value.values()):
@@ -167,15 +155,8 @@ def read_pickles(path: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
 
     The archive is read in memory. No file is written, so a member's name such as `../train` is harmless.
 
-    Args:
-        path: path of the archive or folder.
-        names: names of the files without their folder.
-
     Returns:
         The dictionaries in the order of `names`.
-
-    Raises:
-        FileError: for a missing or damaged file, and for pickles of other objects.
     """
     files = _folder_files(path, names) if os.path.isdir(path) else _archive_files(path, names)
     dictionaries = {}
@@ -239,9 +220,6 @@ def images_and_labels(batch: dict[str, Any], key: str, path: str) -> Pair:
 
     Args:
         batch: the dictionary in a pickle; "data" has 1,024 red, green and blue bytes for each image.
-
-    Raises:
-        FileError: for other contents of the dictionary.
     """
     data: Any = batch.get("data")
     labels: Any = batch.get(key)

@@ -38,11 +38,7 @@ def split(
 
 
 def check_test_split(where: str, test_split: float) -> float:
-    """Checks and returns the fraction of the test rows.
-
-    Args:
-        test_split: a number from 0, below 1.
-    """
+    """Checks and returns the fraction of the test rows."""
     return _SPLIT.check(f"{where}: test_split", test_split)
 
 
@@ -50,14 +46,7 @@ class WordRules:
     """Keras's rules for sequences of word numbers: start, offset, unknown words, maximum length.
 
     Args:
-        where: name of the public function, for messages.
-        num_words: numbers from this limit on are unknown words; None for the largest number.
-        skip_top: numbers below this limit are unknown words.
-        maxlen: sequences of this length or longer are left out; None for all sequences.
-        seed: seed of the shuffling.
-        start_char: number at the start of each sequence; None for no number.
-        oov_char: number that replaces unknown words; None to remove unknown words.
-        index_from: offset that is added to each word number.
+        Other arguments: those of `imdb.load_data`.
     """
 
     def __init__(

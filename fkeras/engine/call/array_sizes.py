@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+
+from fkeras.engine.values.annotations import ClosedJaxpr, Jaxpr, Leaf
 
 # numbers of an unknown size such as "2*d1 + 3", but not those of names
 _NUMBER = re.compile(r"(?<!\w)\d+")
 
 
-def largest_array(program: Any) -> tuple[int, tuple]:
+def largest_array(program: ClosedJaxpr) -> tuple[int, tuple]:
     """Returns the number of bytes and the shape of the largest array in a program.
 
     A window of a pooling counts as an array. An unknown size counts as 1, and an expression such as
@@ -27,7 +28,7 @@ def largest_array(program: Any) -> tuple[int, tuple]:
     return max(_sizes(program), key=lambda pair: pair[0], default=(0, ()))
 
 
-def _sizes(program: Any) -> Iterator[tuple[int, tuple]]:
+def _sizes(program: Jaxpr | ClosedJaxpr) -> Iterator[tuple[int, tuple]]:
     for variable in program.invars:
         yield _size(variable.aval)
     for equation in program.eqns:
@@ -40,7 +41,7 @@ def _sizes(program: Any) -> Iterator[tuple[int, tuple]]:
                     yield from _sizes(inner)
 
 
-def _size(array: Any, window: tuple = ()) -> tuple[int, tuple]:
+def _size(array: Leaf, window: tuple = ()) -> tuple[int, tuple]:
     size = getattr(getattr(array, "dtype", None), "itemsize", 1)
     shape = tuple(getattr(array, "shape", ()))
     return max(((size * _count(dims), dims) for dims in (shape, tuple(window))), key=lambda p: p[0])

@@ -10,6 +10,7 @@ import jax
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.tree.walk import is_layer
+from fkeras.engine.values.annotations import Layer, Leaf, Tree
 from fkeras.engine.values.random import ShapeKey, check_key
 from fkeras.engine.values.spec import as_specs, canonical_dtype
 
@@ -25,7 +26,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
     if kind == "init_state":
 
         @functools.wraps(hook)
-        def init_state(self: Any, *specs: Any) -> dict[str, Any]:
+        def init_state(self: Layer, *specs: Tree) -> dict[str, Any]:
             inputs = tuple(None if s is None else as_specs(s) for s in specs)
             try:
                 return hook(self, *inputs)
@@ -36,7 +37,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
         return init_state
 
     @functools.wraps(hook)
-    def build(self: Any, key: Any, *specs: Any) -> Any:
+    def build(self: Layer, key: jax.Array, *specs: Tree) -> Any:
         check_key(key, f"{self._where}: build")
         inputs = tuple(None if s is None else as_specs(s) for s in specs)
         if inputs:  # before weights depend on the inputs
@@ -58,7 +59,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
     return build
 
 
-def _explain_missing_shapes(layer: Any, call: str, specs: tuple, error: TypeError) -> None:
+def _explain_missing_shapes(layer: Layer, call: str, specs: tuple, error: TypeError) -> None:
     """Raises if `build` or `init_state` failed because the call has no specs."""
     # other errors are the author's
     if not specs and "positional argument" in str(error):
@@ -69,7 +70,7 @@ def _explain_missing_shapes(layer: Any, call: str, specs: tuple, error: TypeErro
         ) from None
 
 
-def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dict[str, Any]]:
+def build_shapes(layer: Layer, *specs: Tree, state: bool = False) -> tuple[Any, dict[str, Any]]:
     """Returns `(layer, state)` from `build` and `init_state`, with shapes instead of arrays.
 
     Args:
@@ -84,7 +85,7 @@ def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dic
     # a side effect of the trace, since a traced function cannot return ShapeDtypeStructs
     shapes: list[Any] = []
 
-    def build(layer: Any, key: Any) -> None:
+    def build(layer: Layer, key: Any) -> None:
         built = layer.build(key, *specs)
         state_arrays = built.init_state(*specs) if state else {}
         shapes[:] = [jax.tree.map(_struct, (built, state_arrays))]
@@ -96,5 +97,5 @@ def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dic
     return shapes[0]
 
 
-def _struct(array: Any) -> jax.ShapeDtypeStruct:
+def _struct(array: Leaf) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, jax.numpy.dtype(canonical_dtype(array.dtype)))

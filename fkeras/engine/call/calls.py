@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -26,13 +26,14 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree import donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
+from fkeras.engine.values.annotations import Layer, Leaf, Option, SomeLayer, Tree
 from fkeras.engine.values.arrays import TAKEN, as_array, is_array_like
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.random import check_key
 from fkeras.engine.values.spec import as_spec, as_specs
 
 
-def run(layer: Any, context: Context, /, *inputs: Any, **options: Any) -> Output:
+def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> Output:
     """One call of a built layer on arrays: checks and casts the inputs, checks the output.
 
     `Context.run` calls this function as a method of the layer.
@@ -91,7 +92,7 @@ def run(layer: Any, context: Context, /, *inputs: Any, **options: Any) -> Output
 
 
 def _incomplete_updates(
-    layer: Any, state: Mapping[str, Any], updates: Mapping[str, Any]
+    layer: Layer, state: Mapping[str, Any], updates: Mapping[str, Any]
 ) -> FKerasError:
     missing = [name for name in state if name not in updates]
     unknown = [name for name in updates if name not in state]
@@ -107,14 +108,14 @@ def _incomplete_updates(
     )
 
 
-def _activity_loss(regularizer: Any, y: jax.Array) -> jax.Array:
+def _activity_loss(regularizer: Callable[[jax.Array], jax.Array], y: jax.Array) -> jax.Array:
     loss = regularizer(y)
     if y.ndim == 0:
         return loss
     return loss / jnp.asarray(y.shape[0]).astype(loss.dtype)
 
 
-def cast_own_weights(layer: Any, dtype: str) -> Any:
+def cast_own_weights(layer: SomeLayer, dtype: str) -> SomeLayer:
     """The layer with its own weights in `dtype`, except weights with a declared dtype."""
     skeleton, leaves = skeleton_of(layer), leaves_of(layer)
     own_weights = [
@@ -124,7 +125,7 @@ def cast_own_weights(layer: Any, dtype: str) -> Any:
     return skeleton.join((*own_weights, *leaves[skeleton.own :]))
 
 
-def _require_state(layer: Any, inputs: tuple) -> None:
+def _require_state(layer: Layer, inputs: tuple) -> None:
     expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
     if not expected:
         return
@@ -136,7 +137,7 @@ def _require_state(layer: Any, inputs: tuple) -> None:
     )
 
 
-def _check_state_keys(layer: Any, context: Context, inputs: tuple) -> None:
+def _check_state_keys(layer: Layer, context: Context, inputs: tuple) -> None:
     """Raises for a state with missing or unexpected entries; called after a KeyError."""
     if not layer.stateful:
         return
@@ -150,7 +151,7 @@ def _check_state_keys(layer: Any, context: Context, inputs: tuple) -> None:
         ) from None
 
 
-def _check_optional(layer: Any, inputs: tuple, error: Exception) -> None:
+def _check_optional(layer: Layer, inputs: tuple, error: Exception) -> None:
     """Raises if a call may have failed because an optional input of the model was None."""
     missing = any(x is None for x in jax.tree.leaves(inputs, is_leaf=lambda x: x is None))
     # None is a valid argument of operations, such as a missing bound of a slice
@@ -163,11 +164,11 @@ def _check_optional(layer: Any, inputs: tuple, error: Exception) -> None:
         ) from error
 
 
-def _spec_tree(tree: Any) -> Any:
+def _spec_tree(tree: Tree) -> Any:
     return as_specs(tree) if tree is not None else None
 
 
-def describe_state(state: Any, limit: int = 6) -> str:
+def describe_state(state: Tree, limit: int = 6) -> str:
     """The keys and shapes of a nested state as text, at most `limit` entries per level."""
     if not isinstance(state, Mapping):
         return str(as_spec(state))
@@ -177,7 +178,12 @@ def describe_state(state: Any, limit: int = 6) -> str:
 
 
 def is_plain(
-    layer: Any, inputs: tuple, state: Any, key: Any, mask: Any, options: Mapping[str, Any]
+    layer: Layer,
+    inputs: tuple,
+    state: Mapping[str, Any] | None,
+    key: Leaf,
+    mask: Tree,
+    options: Mapping[str, Any],
 ) -> bool:
     """Whether a call needs no check or conversion of its arguments before it is compiled.
 
@@ -202,25 +208,25 @@ def is_plain(
     return layer.__dict__["_plain"]
 
 
-def _is_concrete(value: Any) -> bool:
+def _is_concrete(value: object) -> bool:
     if type(value) is np.ndarray:
         return value.dtype in TAKEN
     return isinstance(value, jax.Array) and not isinstance(value, Tracer)
 
 
-def _holds_arrays(layer: Any) -> bool:
+def _holds_arrays(layer: Layer) -> bool:
     leaves = [leaf for leaf in leaves_of(layer) if leaf is not None]
     concrete = all(is_array(leaf) and not isinstance(leaf, Tracer) for leaf in leaves)
     return concrete and layer.built and not layer._reads_strings and not layer._makes_strings
 
 
 def apply(
-    layer: Any,
+    layer: Layer,
     inputs: tuple,
     state: Mapping[str, Any] | None,
     training: bool,
-    key: Any,
-    mask: Any,
+    key: jax.Array | None,
+    mask: Tree,
     options: dict[str, Any],
     plain: bool,
 ) -> Output:
@@ -271,7 +277,7 @@ def _compiled(static: tuple, arguments: tuple) -> Output:
     return _apply(layer, inputs, state, training, key, mask, options)
 
 
-def value_and_updates(layer: Any, inputs: tuple, training: bool) -> tuple[Any, Any]:
+def value_and_updates(layer: Layer, inputs: tuple, training: bool) -> tuple[Any, Any]:
     """Value and updates of a plain call without state and key.
 
     The call of a layer needs no more of the `Output`, and JAX takes 4 microseconds of a dispatch to
@@ -285,12 +291,12 @@ def value_and_updates(layer: Any, inputs: tuple, training: bool) -> tuple[Any, A
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _compiled_value(training: bool, layer: Any, *inputs: Any) -> tuple[Any, Any]:
+def _compiled_value(training: bool, layer: Layer, *inputs: Tree) -> tuple[Any, Any]:
     out = _apply(layer, inputs, None, training, None, None, {})
     return out.value, out.updates
 
 
-def lost_updates(layer: Any, updates: Mapping[str, Any]) -> ValueError:
+def lost_updates(layer: Layer, updates: Mapping[str, Any]) -> ValueError:
     """The error of a call that returns a value alone although the state changed."""
     return ValueError(
         f"{layer._where}: this call changes state ({describe_state(updates)}), and the layer's value "
@@ -300,7 +306,13 @@ def lost_updates(layer: Any, updates: Mapping[str, Any]) -> ValueError:
 
 
 def _apply(
-    layer: Any, inputs: tuple, state: Any, training: bool, key: Any, mask: Any, options: dict
+    layer: Layer,
+    inputs: tuple,
+    state: Mapping[str, Any] | None,
+    training: bool,
+    key: jax.Array | None,
+    mask: Tree,
+    options: dict,
 ) -> Output:
     if mask is not None and not layer._masks_inputs(mask):
         options, mask = {**options, "mask": mask}, None
@@ -312,10 +324,10 @@ def _apply(
     return out
 
 
-def _as_arrays(layer: Any, tree: Any) -> Any:
+def _as_arrays(layer: Layer, tree: Tree) -> Any:
     """The inputs as arrays that JAX accepts; complex numbers are valid for single layers."""
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> Any:
         if is_array(value) or is_array_like(value):
             return as_array(value, layer._where, complex_numbers=True)
         check_not_keras(value, layer._where)
@@ -327,16 +339,18 @@ def _as_arrays(layer: Any, tree: Any) -> Any:
     return jax.tree.map(convert, tree)
 
 
-def _as_options(layer: Any, tree: Any) -> Any:
+def _as_options(layer: Layer, tree: Tree) -> Any:
     """Options or masks with arrays that JAX accepts; other values stay unchanged."""
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> Any:
         return as_array(value, layer._where) if is_array_like(value) else value
 
     return jax.tree.map(convert, tree)
 
 
-def _check_call(layer: Any, state: Any, training: Any, key: Any) -> None:
+def _check_call(
+    layer: Layer, state: Mapping[str, Any] | None, training: object, key: jax.Array | None
+) -> None:
     if state is not None and not isinstance(state, Mapping):
         raise TypeError(
             f"{layer._where}: expected state as a dictionary, received {type(state).__name__}. "

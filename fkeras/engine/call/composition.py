@@ -20,6 +20,7 @@ from jax.core import Tracer
 from fkeras.engine.call.inference import infer
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.values.annotations import Layer
 from fkeras.engine.values.frozen import is_array
 
 
@@ -36,7 +37,7 @@ def compose(call: Callable[..., Any], inputs: tuple) -> Any:
     return call(*inputs)
 
 
-def tensor_class(layer: Any, inputs: tuple, options: dict[str, Any]) -> type | None:
+def tensor_class(layer: Layer, inputs: tuple, options: dict[str, Any]) -> type | None:
     """The class of the symbolic tensors that a call on constants returns; None if the call computes.
 
     During a composition, calls of layers with weights, state, random numbers or training behaviour
@@ -59,7 +60,7 @@ def tensor_class(layer: Any, inputs: tuple, options: dict[str, Any]) -> type | N
     )
 
 
-def _is_constant_function(layer: Any) -> bool:
+def _is_constant_function(layer: Layer) -> bool:
     """Whether a call on constants is a constant: the layer has no weights, state or randomness."""
     if layer._reads_strings or layer._makes_strings:
         return True

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 
+from fkeras.engine.values.annotations import Layer, Leaf, Option, Tree
 from fkeras.engine.values.random import fold_in
 
 _SAME: Any = object()
@@ -52,8 +53,8 @@ class Context:
         self,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
-        key: Any = None,
-        mask: Any = None,
+        key: Leaf = None,
+        mask: Tree = None,
         where: str = "",
     ):
         self.state = {} if state is None else state
@@ -72,10 +73,10 @@ class Context:
         return self.mask if self._step_mask is _SAME else self._step_mask
 
     @step_mask.setter
-    def step_mask(self, mask: Any) -> None:
+    def step_mask(self, mask: Tree) -> None:
         self._step_mask = mask
 
-    def detach_masks(self, *arrays: Any) -> None:
+    def detach_masks(self, *arrays: Leaf) -> None:
         """Detaches the masks of arrays under Keras 3's mask rule; no effect under other rules."""
         if self.attached is not None:
             for array in arrays:
@@ -110,7 +111,7 @@ class Context:
             self._key = source
         return self._key
 
-    def run(self, layer: Any, *inputs: Any, **options: Any) -> Output:
+    def run(self, layer: Layer, *inputs: Tree, **options: Option) -> Output:
         """Calls a layer in this context, inside the `forward` of another layer.
 
         Args:
@@ -130,7 +131,7 @@ class Context:
         if self.around is None:
             return layer._checked_forward(self, *inputs, **options)
 
-        def compute(layer: Any, inputs: tuple) -> Output:
+        def compute(layer: Layer, inputs: tuple) -> Output:
             return layer._checked_forward(self, *inputs, **options)
 
         return self.around(self.where, layer, inputs, compute)
@@ -140,10 +141,10 @@ class Context:
         name: str,
         index: int = 0,
         *,
-        state: Any = _SAME,
+        state: Tree = _SAME,
         training: Any = _SAME,
-        mask: Any = None,
-        salt: Any = None,
+        mask: Tree = None,
+        salt: Leaf = None,
     ) -> Context:
         """The context of call number `index` of the child `name`, with the child's state and key.
 

@@ -8,24 +8,76 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import jax
+import numpy as np
 from jax import core, errors
 
 from fkeras.engine.call.array_sizes import largest_array
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask, mask_leaves
+from fkeras.engine.call.network_inputs import check_shape, match_inputs
 from fkeras.engine.call.signature import Effects, RecordedCall, Signature
-from fkeras.engine.call.string_probes import probe
 from fkeras.engine.messages.errors import FKerasError, add_note
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Layer, Leaf, Network, Tree
 from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, as_structs, name_axis
-from fkeras.engine.values.structure import fill_arrays
+from fkeras.engine.values.structure import fill_arrays, fill_tensors
 from fkeras.nn.numerics.axes import format_shape
+
+_TEXTS = ("", "a b c")
+
+
+def probe(
+    layer: Layer, args: Tree, specs: tuple[Spec, ...], sizes: tuple[int, int]
+) -> list[Output]:
+    """The outputs of a layer that reads or makes strings, for two sizes of the unknown axes.
+
+    Raises:
+        FKerasError: for strings at a layer that reads no strings.
+    """
+    if any(spec.dtype == STRING for spec in specs) and not layer._reads_strings:
+        raise FKerasError(
+            f"{layer._where}: expected numbers, received strings. Convert them with "
+            "TextVectorization, StringLookup, Hashing or HashedCrossing.",
+            layer=layer._where,
+        )
+    if getattr(layer, "graph", None) is not None:
+        return [_output_specs(cast("Network", layer), structure.fill(args, specs))] * 2
+    outputs = []
+    # two texts of different lengths show which axes of the output depend on the text
+    for size, text in zip(sizes, _TEXTS, strict=True):
+        arrays = [_array(spec, size, text) for spec in specs]
+        outputs.append(layer.apply(*fill_tensors(args, arrays)))
+    return outputs
+
+
+def _array(spec: Spec, size: int, text: str) -> np.ndarray:
+    shape = [size if isinstance(dim, str) else dim for dim in spec.dims]
+    return np.full(shape, text if spec.dtype == STRING else np.zeros((), spec.dtype))
+
+
+def _output_specs(network: Network, args: tuple) -> Output:
+    """The `Output` of a network as specs, with the sizes of these inputs."""
+    graph = network.graph
+    for slot, spec in zip(graph.input_slots, match_inputs(network, args), strict=True):
+        check_shape(network, slot, spec)
+    slots = network.bound_specs(args)
+    masks = [graph.masks[slot] for slot in graph.output_slots]
+    metrics = {name: None for effects in graph.effects for name in effects.metrics}
+    return Output(
+        structure.fill(graph.outputs, slots),
+        updates={"some": None} if any(effects.updates for effects in graph.effects) else {},
+        losses=tuple(None for effects in graph.effects for _ in range(effects.losses)),
+        metrics=metrics,
+        mask=structure.fill(graph.outputs, graph.masks) if any(masks) else None,
+    )
+
 
 Inference = tuple[Signature, Effects]
 
@@ -38,7 +90,7 @@ _Inconclusive: type[Exception] = getattr(_home, "InconclusiveDimensionOperation"
 
 
 def infer(
-    layer: Any,
+    layer: Layer,
     call: RecordedCall,
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
@@ -93,11 +145,11 @@ def _infer(
         skeleton = skeleton_of(layer)
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
 
-    def compute(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> tuple:
+    def compute(key: Leaf, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> tuple:
         layer = skeleton.join(leaves)
         return run_call(layer, call, shapes, key, tensors, tensor_masks), weight_losses(layer)
 
-    def evaluate(substitute: Any) -> tuple[Output, tuple, int]:
+    def evaluate(substitute: Callable[[list[Spec | None]], Sequence]) -> tuple[Output, tuple, int]:
         substitutes = substitute([*weights, *specs, *masks])
         num_weights, num_tensors = len(weights), len(specs)
         arguments = (
@@ -127,7 +179,7 @@ def _infer(
 
 
 def run_call(
-    layer: Any, call: RecordedCall, shapes: tuple, key: Any, tensors: tuple, masks: tuple
+    layer: Layer, call: RecordedCall, shapes: tuple, key: Leaf, tensors: tuple, masks: tuple
 ) -> Output:
     """Computes a recorded call.
 
@@ -172,7 +224,7 @@ def _describe(
     )
 
 
-def _checked_size(layer: Any, program: Any) -> int:
+def _checked_size(layer: Layer, program: Any) -> int:
     """Returns the bytes of the largest array in a layer's program; rejects more than 2**63 - 1."""
     size, shape = largest_array(program)
     if size >= 2**63:
@@ -183,7 +235,7 @@ def _checked_size(layer: Any, program: Any) -> int:
     return size
 
 
-def _common(a: Any, b: Any, inputs: tuple[Spec, ...]) -> Spec | None:
+def _common(a: Tree, b: Tree, inputs: tuple[Spec, ...]) -> Spec | None:
     """The spec of an output or mask that was inferred for two sizes of the unknown axes."""
     if a is None:
         return None

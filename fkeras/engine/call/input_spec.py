@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jax.typing import DTypeLike
 
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import boolean, dtype_name, integer, several, text
 from fkeras.engine.config.field_types import OptionalDTypeName, OptionalInteger, OptionalShape
 from fkeras.engine.messages.errors import InputSpecError, describe_value
+from fkeras.engine.values.annotations import Layer
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import STRING, Spec, as_spec, canonical_dtype
 
@@ -31,7 +33,7 @@ def _axes(axes: Any) -> dict[int, int | None]:
     return {_axis(axis): _size(size) for axis, size in pairs}
 
 
-def _dtype(dtype: Any) -> str | None:
+def _dtype(dtype: DTypeLike) -> str | None:
     is_name = dtype is None or dtype == STRING or dtype_name(dtype) is not None
     if not is_name and not isinstance(dtype, np.dtype):
         raise ValueError(f"expected the name of a dtype, received {describe_value(dtype)}.")
@@ -88,7 +90,7 @@ class InputSpec(Configurable):
                 )
 
 
-def check_inputs(layer: Any, inputs: tuple, call: int | None = None) -> None:
+def check_inputs(layer: Layer, inputs: tuple, call: int | None = None) -> None:
     """Checks the inputs of one call against the layer's `input_spec`.
 
     Args:

@@ -38,6 +38,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Context, Layer, Leaf, Tree
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.structure import Branch, Ref
 
@@ -66,24 +67,26 @@ class AttachedMasks:
         for array, mask in zip(arrays, masks, strict=True):
             self.attach(array, mask)
 
-    def attach(self, array: Any, mask: Any) -> None:
+    def attach(self, array: Leaf, mask: Tree) -> None:
         """Attaches a mask to an array instead of its previous mask; None detaches."""
         if mask is None:
             self._masks.pop(id(array), None)
         else:
             self._masks[id(array)] = (array, mask)
 
-    def of_array(self, array: Any) -> Any:
+    def of_array(self, array: Leaf) -> Any:
         """The mask of an array, or None."""
         entry = self._masks.get(id(array))
         return None if entry is None else entry[1]
 
-    def of(self, tree: Any) -> Any:
+    def of(self, tree: Tree) -> Any:
         """The masks of a tree of arrays in the same structure; None if no array has a mask."""
         masks = jax.tree.map(self.of_array, tree)
         return masks if jax.tree.leaves(masks) else None
 
-    def receive(self, layer: Any, context: Any, inputs: tuple, options: Mapping[str, Any]) -> bool:
+    def receive(
+        self, layer: Layer, context: Context, inputs: tuple, options: Mapping[str, Any]
+    ) -> bool:
         """Decides which mask a layer computes with: an explicit mask, or the masks of its inputs.
 
         An explicit mask reaches layers without mask support too, since Keras's `call` receives it.
@@ -101,14 +104,14 @@ class AttachedMasks:
             context.step_mask = None
         return True
 
-    def follow(self, old: Any, new: Any) -> None:
+    def follow(self, old: Tree, new: Tree) -> None:
         """Attaches the masks of the arrays in `old` to the arrays in `new`, cast from them."""
         pairs = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
         for old_array, new_array in pairs:
             if new_array is not old_array and self.of_array(old_array) is not None:
                 self.attach(new_array, self.of_array(old_array))
 
-    def separate(self, value: Any, mask: Any) -> Any:
+    def separate(self, value: Tree, mask: Tree) -> Any:
         """The outputs of a call that follows another rule, with the masks that the call computed.
 
         Copies an output that has another mask: the array may be an input too, whose mask must stay.
@@ -120,7 +123,7 @@ class AttachedMasks:
                 self.attach(outputs[index], computed)
         return jax.tree.unflatten(treedef, outputs)
 
-    def complete(self, value: Any, mask: Any) -> Any:
+    def complete(self, value: Tree, mask: Tree) -> Any:
         """Attaches computed masks to those outputs of a call that have no mask yet.
 
         Returns:
@@ -133,14 +136,14 @@ class AttachedMasks:
         return self.of(value)
 
 
-def _with_masks(value: Any, mask: Any) -> tuple[list[Any], Any, list[Any]]:
+def _with_masks(value: Tree, mask: Tree) -> tuple[list[Any], Any, list[Any]]:
     """Returns outputs, their structure, and the mask of each output."""
     outputs, treedef = jax.tree.flatten(value)
     return outputs, treedef, [None] * len(outputs) if mask is None else treedef.flatten_up_to(mask)
 
 
 def call_mask(
-    layer: Any, rule: str, args: Branch, options: dict[str, Any], mask_of: Callable[[int], Any]
+    layer: Layer, rule: str, args: Branch, options: dict[str, Any], mask_of: Callable[[int], Any]
 ) -> Any:
     """The mask that a call in a graph passes on to its layer.
 
@@ -161,7 +164,7 @@ def masks_of(args: Branch, mask_of: Callable[[int], Any]) -> Any:
     return None if not jax.tree.leaves(trees) else trees[0] if len(trees) == 1 else trees
 
 
-def mask_leaves(value: Any, mask: Any) -> list[Any]:
+def mask_leaves(value: Tree, mask: Tree) -> list[Any]:
     """The mask (or None) of each output in the frozen tree `value`; a single mask counts for all.
 
     Raises:
@@ -182,7 +185,7 @@ def mask_leaves(value: Any, mask: Any) -> list[Any]:
     return leaves
 
 
-def with_output_masks(layer: Any, out: Any) -> Any:
+def with_output_masks(layer: Layer, out: Any) -> Any:
     """The `Output` with its mask in the structure of the value; None if no output has a mask.
 
     Raises:
@@ -200,7 +203,7 @@ def with_output_masks(layer: Any, out: Any) -> Any:
     return dataclasses.replace(out, mask=structure.fill(template, masks))
 
 
-def take_mask(layer: Any, options: dict[str, Any]) -> tuple[bool, Any]:
+def take_mask(layer: Layer, options: dict[str, Any]) -> tuple[bool, Any]:
     """`(explicit, mask)`: whether the options hold a mask for the inputs, and that mask, removed.
 
     An argument `mask` with another meaning, such as that of `dot_product_attention`, stays an option.
@@ -210,7 +213,7 @@ def take_mask(layer: Any, options: dict[str, Any]) -> tuple[bool, Any]:
     return False, None
 
 
-def check_support(layer: Any, mask: Any) -> None:
+def check_support(layer: Layer, mask: Tree) -> None:
     """Raises FKerasError for a mask that reaches a layer without mask support."""
     if mask is not None and not layer.supports_masking:
         raise FKerasError(
@@ -221,7 +224,7 @@ def check_support(layer: Any, mask: Any) -> None:
         )
 
 
-def loses(layer: Any, mask: Any) -> bool:
+def loses(layer: Layer, mask: Tree) -> bool:
     """Whether Keras drops this mask, or tree of masks, before it calls the layer."""
     if mask is None:
         return False

@@ -13,13 +13,14 @@ from jax.core import Tracer
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Graph, Network, Tree
 from fkeras.engine.values.arrays import is_array_like, read_array
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import STRING, Spec, as_spec
 from fkeras.engine.values.structure import Branch, Ref
 
 
-def match_inputs(network: Any, arguments: tuple, noun: str = "inputs") -> list[Any]:
+def match_inputs(network: Network, arguments: tuple, noun: str = "inputs") -> list[Any]:
     """The inputs of a call in the order of the graph's inputs.
 
     Raises:
@@ -47,7 +48,7 @@ def match_inputs(network: Any, arguments: tuple, noun: str = "inputs") -> list[A
     )
 
 
-def in_order(graph: Any, x: Any) -> list[Any] | None:
+def in_order(graph: Graph, x: Tree) -> list[Any] | None:
     """The arrays of `x` in the order of the graph's inputs; None for another structure.
 
     As in Keras, a list of one array serves a single input, and a dictionary by the names of the inputs
@@ -64,7 +65,7 @@ def in_order(graph: Any, x: Any) -> list[Any] | None:
     return structure.match(template, x)
 
 
-def _raise_keys(network: Any, names: Sequence[Any], tree: Mapping, noun: str) -> None:
+def _raise_keys(network: Network, names: Sequence[Any], tree: Mapping, noun: str) -> None:
     missing_keys = [k for k in names if k not in tree]
     unknown_keys = [k for k in tree if k not in names]
     hint = suggest(str(unknown_keys[0]), map(str, names)) if unknown_keys else ""
@@ -76,7 +77,7 @@ def _raise_keys(network: Any, names: Sequence[Any], tree: Mapping, noun: str) ->
     )
 
 
-def match_masks(network: Any, mask: Any) -> list[Any]:
+def match_masks(network: Network, mask: Tree) -> list[Any]:
     """The masks of a call's inputs in the order of the graph's inputs.
 
     Raises:
@@ -102,7 +103,7 @@ def match_masks(network: Any, mask: Any) -> list[Any]:
     return masks
 
 
-def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
+def check_input(network: Network, slot: int, value: Tree) -> jax.Array | None:
     """An input as the array that the graph takes; None for a missing optional input.
 
     Casts that lose no information happen silently: between floats, and from integers to floats.
@@ -114,7 +115,7 @@ def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
     name = network.graph.coords[slot].layer
     location = f"{network._where}, input {name!r}"
     if value is None:
-        if network.layers[name].optional:
+        if getattr(network.layers[name], "optional", False):
             return None
         raise FKerasError(
             f"{location}: expected an array of shape {spec}, received None. Pass an array, or declare "
@@ -147,12 +148,12 @@ def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
     return jnp.asarray(value, dtype=spec.dtype)
 
 
-def inputs_of(graph: Any, x: Any) -> tuple:
+def inputs_of(graph: Graph, x: Tree) -> tuple:
     """The arrays of `x` in the order of the graph's inputs; empty for another structure."""
     return tuple(in_order(graph, x) or ())
 
 
-def check_ranges(network: Any, x: Any, where: str) -> None:
+def check_ranges(network: Network, x: Tree, where: str) -> None:
     """Checks that integers fit the dtype of an integer input, since a cast would wrap them around.
 
     Args:
@@ -188,7 +189,7 @@ def check_ranges(network: Any, x: Any, where: str) -> None:
         )
 
 
-def check_shape(network: Any, slot: int, received: Spec) -> None:
+def check_shape(network: Network, slot: int, received: Spec) -> None:
     """Checks an input against the shape in the graph; raises FKerasError for another shape."""
     spec = network.graph.specs[slot]
     location = f"{network._where}, input {network.graph.coords[slot].layer!r}"

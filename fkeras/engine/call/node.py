@@ -20,6 +20,7 @@ from fkeras.engine.call.signature import Effects, RecordedCall, Signature, Signa
 from fkeras.engine.messages.errors import FKerasError, SymbolicValueError
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Layer, Option, Tree
 from fkeras.engine.values.argument_types import ArrayLike, Nested
 from fkeras.engine.values.frozen import ArrayConstant, freeze_value, is_array
 from fkeras.engine.values.private_jax import asked_by_an_operator
@@ -52,10 +53,10 @@ class Node(SignatureFields):
 
     def __init__(
         self,
-        layer: Any,
+        layer: Layer,
         signature: Signature,
         inputs: tuple = (),
-        resolved: Any = None,
+        resolved: Layer | None = None,
         location: str = "",
     ):
         set_field = object.__setattr__
@@ -104,7 +105,7 @@ class Node(SignatureFields):
         """Whether the call changes the layer's state in training."""
         return self.effects.updates
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("A Node cannot change. Call the layer again: that makes a new one.")
 
     def __repr__(self) -> str:
@@ -123,7 +124,7 @@ class SymbolicTensor:
         object.__setattr__(self, "node", node)
         object.__setattr__(self, "index", index)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
             f"A symbolic tensor cannot change, so {name!r} cannot be set. Record another call."
         )
@@ -160,7 +161,7 @@ class SymbolicTensor:
         def __getattr__(self, name: str) -> Any:
             raise MissingAttributeError(self, name)
 
-        def __setitem__(self, index: Any, value: Any) -> None:
+        def __setitem__(self, index: object, value: object) -> None:
             raise TypeError(
                 f"{self!r}: a symbolic tensor cannot change, so x[...] = value is not possible. Write "
                 "`x = fk.ops.slice_update(x, (0, 0), update)`, which returns a tensor with another "
@@ -179,7 +180,7 @@ class SymbolicTensor:
         def __int__(self) -> int:
             raise self._numbers_error("int(x)", "model(array) to compute numbers")
 
-        def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        def __array__(self, *args: Tree, **kwargs: Option) -> Any:
             raise self._numbers_error(
                 "a NumPy function", "fk.ops.name(x), or fk.ops.lift(function)(x)"
             )
@@ -209,7 +210,7 @@ SymbolicTree: TypeAlias = "SymbolicTensor | Sequence[SymbolicTree] | Mapping[str
 TensorLike: TypeAlias = Nested[ArrayLike | SymbolicTensor]
 
 
-def is_symbolic(value: Any) -> bool:
+def is_symbolic(value: object) -> bool:
     """Whether `value` is a symbolic tensor; False for arrays, tracers and all other values.
 
     Example:
@@ -220,14 +221,14 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, SymbolicTensor)
 
 
-def symbolic_arguments(inputs: tuple, options: Mapping[str, Any], mask: Any) -> bool:
+def symbolic_arguments(inputs: tuple, options: Mapping[str, Any], mask: Tree) -> bool:
     """Whether the arguments of a call contain a symbolic tensor."""
     leaves = jax.tree.leaves((inputs, dict(options), mask))
     return any(isinstance(leaf, SymbolicTensor) for leaf in leaves)
 
 
 def record(
-    layer: Any,
+    layer: Layer,
     args: tuple,
     options: dict,
     training: bool | None = None,
@@ -243,7 +244,7 @@ def record(
     """
     tensors: list[Any] = []
 
-    def place(value: Any) -> Any:
+    def place(value: object) -> Any:
         if isinstance(value, SymbolicTensor):
             tensors.append(value)
             return Ref(len(tensors) - 1)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.key_paths import within
+from fkeras.engine.values.annotations import Json, Kind
 
 # a sentinel, since None is a valid default: a key without a default is required
 MISSING = object()
@@ -32,7 +33,7 @@ def _type_name(kind: type) -> str:
     return next((type_word for base, type_word in _WORDS if issubclass(kind, base)), kind.__name__)
 
 
-def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+def _fits(value: Json, kinds: tuple[type, ...]) -> bool:
     # Python's bool is an int; JSON keeps the two apart, and True for a size is an error in the file
     if isinstance(value, bool):
         return bool in kinds
@@ -43,7 +44,11 @@ def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def expect(
-    value: Any, kind: Any, noun: str, layer: str | None = None, make_error: MakeError | None = None
+    value: Json,
+    kind: Kind,
+    noun: str,
+    layer: str | None = None,
+    make_error: MakeError | None = None,
 ) -> Any:
     """Returns `value` if its type is one of the expected types.
 
@@ -68,9 +73,9 @@ def expect(
 
 
 def entry(
-    config: Any,
+    config: Json,
     key: str,
-    kind: Any,
+    kind: Kind,
     layer: str | None = None,
     default: Any = MISSING,
     make_error: MakeError | None = None,
@@ -110,7 +115,7 @@ def _of_layer(layer: str | None) -> MakeError:
 
 
 @contextlib.contextmanager
-def naming(layer: Any) -> Iterator[None]:
+def naming(layer: str | None) -> Iterator[None]:
     """Sets the attribute `layer` of exceptions from the block, unless they already have a layer.
 
     Example:
@@ -130,7 +135,7 @@ def naming(layer: Any) -> Iterator[None]:
         raise
 
 
-def name_of(item: Any) -> str | None:
+def name_of(item: Json) -> str | None:
     """Returns the layer name in an entry of a configuration's list of layers, or None."""
     if not isinstance(item, Mapping):
         return None

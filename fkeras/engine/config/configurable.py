@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 from fkeras.engine.config.namespaces import find
-from fkeras.engine.config.policy_maps import policy_at, policy_map
-from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.config.policy_maps import policy_at, policy_map, quantization
 from fkeras.engine.config.rules import Rule
 from fkeras.engine.config.serialization import decode as decode
 from fkeras.engine.config.serialization import deserialize as deserialize
@@ -29,6 +28,7 @@ from fkeras.engine.messages.key_paths import add_key, within
 from fkeras.engine.migration_hints.arguments import unknown_argument
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.migration_hints.keras_objects import check_no_keras_in
+from fkeras.engine.values.annotations import Field
 from fkeras.engine.values.frozen import freeze_value
 
 _CONVERT = "fkeras.convert"
@@ -42,8 +42,8 @@ _LONGEST_TUPLE = 16
 
 
 def option(
-    *positional: Any,
-    default: Any = dataclasses.MISSING,
+    *positional: Field,
+    default: Field = dataclasses.MISSING,
     convert: Callable[[Any], Any] | None = None,
     kw_only: bool = False,
 ) -> Any:
@@ -74,7 +74,7 @@ def option(
     )
 
 
-def make_dataclass(cls: type) -> None:
+def make_dataclass(cls: Any) -> None:
     """Turns `cls` into a dataclass whose constructor reports misspelt arguments with a suggestion.
 
     `dataclasses` generates and compiles source code for the methods of each class. One shared
@@ -87,7 +87,7 @@ def make_dataclass(cls: type) -> None:
         cls.__init__ = _Constructor(cls)
 
 
-def _construct(self: Any, *args: Any, **kwargs: Any) -> None:
+def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
     fields = [f for f in dataclasses.fields(self) if f.init]
     positional = [f.name for f in fields if not f.kw_only]
     cls = type(self).__name__
@@ -139,10 +139,10 @@ class _Constructor:
     def __init__(self, cls: type):
         self.cls = cls
 
-    def __get__(self, instance: Any, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> Any:
         return self if instance is None else types.MethodType(_construct, instance)
 
-    def __call__(self, instance: Any, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, instance: Configurable, *args: Field, **kwargs: Field) -> None:
         _construct(instance, *args, **kwargs)
 
     @property
@@ -182,7 +182,7 @@ def _default(owner: str, field: dataclasses.Field) -> Any:
     return convert_value(owner, field, field.default)
 
 
-def convert_value(owner: str, field: dataclasses.Field, value: Any) -> Any:
+def convert_value(owner: str, field: dataclasses.Field, value: Field) -> Any:
     """Returns a field's value, converted and frozen; errors name the class and the field."""
     convert = field.metadata.get(_CONVERT)
     try:
@@ -263,7 +263,7 @@ def from_configuration(
     return cls(**arguments)
 
 
-def _decode_field(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+def _decode_field(value: Field, custom_objects: Mapping[str, Any] | None) -> Any:
     if isinstance(value, str) and custom_objects and value in custom_objects:
         return custom_objects[value]
     return decode(value, custom_objects)
@@ -295,7 +295,7 @@ class Configurable(DeclaresFields):
     def __post_init__(self) -> None:
         convert_fields(self)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Field) -> None:
         raise dataclasses.FrozenInstanceError(
             f"{type(self).__name__}: is a value, so {name!r} cannot be set. Make a copy: "
             f"dataclasses.replace(value, {name}=...)."
@@ -372,7 +372,7 @@ def describe(obj: Any, omitted: Collection[str] = ()) -> str:
     return f"{type(obj).__name__}({', '.join(arguments)})"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Field) -> str:
     """Returns a value as text; a long tuple, such as a vocabulary, without its middle."""
     if type(value) is not tuple or len(value) <= _LONGEST_TUPLE:
         return repr(value)

@@ -14,9 +14,10 @@ import jax
 import numpy as np
 
 from fkeras.engine.config.rules import REJECTED, Rule, scalar
+from fkeras.engine.values.annotations import Field
 
 
-def _boolean(value: Any) -> Any:
+def _boolean(value: Field) -> Any:
     if value is True or value is False:
         return value
     value = scalar(value)
@@ -49,7 +50,7 @@ def integer(
     low = -math.inf if minimum is None else minimum
     high = math.inf if maximum is None else maximum
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         if type(value) is not int:
             value = scalar(value)
             # bool is an Integral in Python, and units=True is always a mistake
@@ -110,7 +111,7 @@ def real(
         1.0
     """
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         if type(value) is not float:
             value = scalar(value)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -149,7 +150,7 @@ def choice(*words: str, optional: bool = False, hint: str = "") -> Rule:
     """
     spellings = {word.lower(): word for word in words}
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         return spellings.get(value.lower(), REJECTED) if isinstance(value, str) else REJECTED
 
     quoted = [repr(word) for word in words]
@@ -165,7 +166,7 @@ def text(*, empty: bool = False, optional: bool = False, hint: str = "") -> Rule
         'loss'
     """
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         # str(): np.str_ is a subclass of str, and configurations hold plain Python values
         return str(value) if isinstance(value, str) and (value or empty) else REJECTED
 
@@ -173,7 +174,7 @@ def text(*, empty: bool = False, optional: bool = False, hint: str = "") -> Rule
     return Rule("text", expected, parse, optional=optional, limits=(empty,), hint=hint)
 
 
-def _items(value: Any) -> tuple | None:
+def _items(value: Field) -> tuple | None:
     """Returns the items of a list, tuple or one-dimensional array as a tuple, otherwise None."""
     if isinstance(value, list | tuple):
         return tuple(value)
@@ -183,7 +184,7 @@ def _items(value: Any) -> tuple | None:
     return tuple(array) if isinstance(array, np.ndarray) and array.ndim == 1 else None
 
 
-def _parse_items(rule: Rule, value: Any) -> Any:
+def _parse_items(rule: Rule, value: Field) -> Any:
     items = _items(value)
     if items is None:
         return REJECTED
@@ -200,7 +201,7 @@ def sizes(count: int, *, minimum: int = 1, optional: bool = False, hint: str = "
     """
     item = integer(minimum=minimum)
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         size = item.parse(value)
         if size is not REJECTED:
             return (size,) * count
@@ -226,7 +227,7 @@ def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
     """
     item = integer()
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         result = item.parse(value)
         if result is REJECTED:
             result = _parse_items(item, value)
@@ -254,7 +255,7 @@ def axis_or_axes(*, hint: str = "") -> Callable[[Any], int | tuple[int, ...]]:
     """
     rule = axes(hint=hint)
 
-    def convert(value: Any) -> int | tuple[int, ...]:
+    def convert(value: Field) -> int | tuple[int, ...]:
         result = rule(value)
         return result[0] if isinstance(result, tuple) and len(result) == 1 else result
 
@@ -275,7 +276,7 @@ def several(
         (1.0, 2.0)
     """
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         result = _parse_items(item, value)
         if result is REJECTED and single:
             element = item.parse(value)
@@ -293,7 +294,7 @@ def numeric(*, infinite: bool = False, optional: bool = False, hint: str = "") -
         [[1, 2], [3, 4]]
     """
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         if isinstance(value, bool):
             return REJECTED
         value = scalar(value)
@@ -323,7 +324,7 @@ def function(*, optional: bool = False, hint: str = "") -> Rule:
         2.0
     """
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         return value if callable(value) and not isinstance(value, type) else REJECTED
 
     return Rule("function", "a function", parse, optional=optional, hint=hint)
@@ -337,7 +338,7 @@ def either(*rules: Rule, optional: bool = False, hint: str = "") -> Rule:
         100
     """
 
-    def parse(value: Any) -> Any:
+    def parse(value: Field) -> Any:
         for rule in rules:
             if rule.accepts(value):
                 return rule(value)
@@ -347,7 +348,7 @@ def either(*rules: Rule, optional: bool = False, hint: str = "") -> Rule:
     return Rule("either", expected, parse, optional=optional, limits=rules, hint=hint)
 
 
-def dtype_name(value: Any) -> str | None:
+def dtype_name(value: Field) -> str | None:
     """Returns the name of a numeric or boolean dtype, or None for any other value.
 
     Example:
@@ -369,6 +370,6 @@ def dtype_name(value: Any) -> str | None:
 _data_format = choice("channels_last", "channels_first", optional=True)
 
 
-def data_format_name(value: Any) -> str:
+def data_format_name(value: Field) -> str:
     """Converts "channels_last", "channels_first" or None; None means "channels_last"."""
     return _data_format(value) or "channels_last"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def plain_name(name: Any) -> str | None:
+def plain_name(name: object) -> str | None:
     """Returns the part of a registered name after the package; None for any other name.
 
     Example:
@@ -34,7 +34,7 @@ class CustomObjects(dict):
         (True, True)
     """
 
-    def __missing__(self, name: Any) -> Any:
+    def __missing__(self, name: object) -> Any:
         plain = plain_name(name)
         if plain is None or not dict.__contains__(self, plain):
             raise KeyError(name)
@@ -46,14 +46,14 @@ class CustomObjects(dict):
         plain = plain_name(name)
         return plain is not None and dict.__contains__(self, plain)
 
-    def get(self, name: Any, default: Any = None) -> Any:
+    def get(self, name: object, default: Any = None) -> Any:
         """Returns the object for a name, or `default`."""
         # dict.get ignores __missing__
         return self[name] if name in self else default  # noqa: SIM401
 
 
 def custom_object(
-    custom_objects: Mapping[str, Any] | None, name: str, registered: Any = None
+    custom_objects: Mapping[str, Any] | None, name: str, registered: str | None = None
 ) -> tuple[Any, ...]:
     """Returns `(object,)` for a file's `name` and `registered` name, or `()` for unknown names.
 
@@ -80,7 +80,7 @@ def registered_object(custom_objects: Mapping[str, Any] | None, name: str) -> tu
     return (objects[0],) if len(objects) == 1 else ()
 
 
-def custom_code(name: Any, example: str = "your_object") -> str:
+def custom_code(name: object, example: str = "your_object") -> str:
     """Returns the `custom_objects` argument that resolves a name, as Python code for a message.
 
     Example:

@@ -96,10 +96,10 @@ def public(name: str, home: str) -> Any:
 
 
 def find(
-    name: Any,
-    module: Any,
+    name: str,
+    module: str | None,
     custom_objects: Mapping[str, Any] | None = None,
-    registered: Any = None,
+    registered: str | None = None,
 ) -> Any:
     """Returns the class or function that a file refers to by name and module.
 

@@ -10,15 +10,16 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import dtype_name
-from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.config.policy_maps import quantization
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.values.annotations import Field, Tree
 from fkeras.engine.values.spec import STRING
 
 NAMES = ("float32", "bfloat16", "float16", "float64", "mixed_bfloat16", "mixed_float16")
 _INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
-def _policy_name(name: Any) -> str:
+def _policy_name(name: str) -> str:
     policy_name = name if isinstance(name, str) else dtype_name(name)
     if policy_name not in (*NAMES, *_INTEGERS, STRING):
         hint = suggest(name, NAMES) if isinstance(name, str) else ""
@@ -49,7 +50,9 @@ class DTypePolicy(Configurable):
     name: str = option(convert=_policy_name)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> DTypePolicy:
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> DTypePolicy:
         """Creates a policy from Keras's configuration of a policy or of a uniform policy map.
 
         Raises:
@@ -89,7 +92,7 @@ class DTypePolicy(Configurable):
         return self.name.removeprefix("mixed_")
 
 
-def get_policy(value: Any) -> DTypePolicy:
+def get_policy(value: Field) -> DTypePolicy:
     """Converts a name, a dtype, a policy or Keras's JSON form to a policy; None is float32."""
     policy = any_policy(value)
     if policy.name == STRING:
@@ -100,7 +103,7 @@ def get_policy(value: Any) -> DTypePolicy:
     return policy
 
 
-def any_policy(value: Any) -> DTypePolicy:
+def any_policy(value: Field) -> DTypePolicy:
     """Converts like `get_policy`, and also accepts the dtype "string" of inputs."""
     if value is None:
         return DTypePolicy("float32")
@@ -114,10 +117,10 @@ def any_policy(value: Any) -> DTypePolicy:
     return DTypePolicy(value)
 
 
-def cast_floats(tree: Any, dtype: str) -> Any:
+def cast_floats(tree: Tree, dtype: str) -> Any:
     """Casts the floating-point arrays of a tree to `dtype`; other leaves are unchanged."""
 
-    def cast(value: Any) -> Any:
+    def cast(value: Field) -> Any:
         # integers and booleans keep their dtype: token ids above 256 are not exact in bfloat16
         kind = getattr(value, "dtype", None)
         if kind is None or not jnp.issubdtype(kind, jnp.floating) or kind == dtype:

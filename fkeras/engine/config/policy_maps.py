@@ -1,4 +1,4 @@
-"""Keras's maps of dtype policies by layer path, resolved to the policy of one layer."""
+"""Keras's dtype policies in JSON form: quantized policies, and maps of policies by layer path."""
 
 from __future__ import annotations
 
@@ -6,13 +6,40 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine.values.annotations import Json
 from fkeras.engine.values.pattern_cost import trials
+
+# separates mode and source policy: "int8_from_float32"
+_FROM = "_from_"
+
+
+def quantization(dtype: Json) -> Mapping[str, Any] | None:
+    """Returns `mode` and `source_name` of a quantized dtype policy; None for any other dtype.
+
+    Args:
+        dtype: a name, or a policy as JSON data.
+
+    Example:
+        >>> quantization("int8_from_mixed_bfloat16")
+        {'mode': 'int8', 'source_name': 'mixed_bfloat16'}
+        >>> quantization("float32")
+    """
+    if isinstance(dtype, Mapping):
+        config = dtype.get("config", dtype)
+        if not isinstance(config, Mapping):
+            return quantization(config)
+        return config if "mode" in config else quantization(config.get("name"))
+    if isinstance(dtype, str) and _FROM in dtype:
+        mode, _, source = dtype.partition(_FROM)
+        return {"mode": mode, "source_name": source}
+    return None
+
 
 # resource limit: the steps of `re` for matching all patterns of a map, from a file, with one path
 _MOST_TRIALS = 1e6
 
 
-def policy_map(dtype: Any) -> Mapping[str, Any] | None:
+def policy_map(dtype: Json) -> Mapping[str, Any] | None:
     """Returns the configuration of a DTypePolicyMap in JSON data; None for any other dtype.
 
     Example:
@@ -24,7 +51,7 @@ def policy_map(dtype: Any) -> Mapping[str, Any] | None:
     return inner if isinstance(inner, Mapping) and "policy_map" in inner else None
 
 
-def policy_at(dtype: Any, path: Any) -> Any:
+def policy_at(dtype: Json, path: str | None) -> Any:
     """Returns the dtype policy for the layer at `path` from a dtype in JSON form.
 
     The order of precedence: the entry whose key equals the path, the single entry whose regular

@@ -15,6 +15,7 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.values.annotations import Field
 
 # parsers return this for a value that the rule does not accept
 REJECTED: Any = object()
@@ -60,7 +61,7 @@ class Rule:
         self.hint = f" {hint}" if hint else ""
         self.parse = parse
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: Field) -> Any:
         if value is None and self.optional:
             return None
         result = self.parse(value)
@@ -71,7 +72,7 @@ class Rule:
             )
         return result
 
-    def check(self, where: str, value: Any) -> Any:
+    def check(self, where: str, value: Field) -> Any:
         """Converts an argument of a function; `where` names the function and the argument.
 
         Example:
@@ -84,7 +85,7 @@ class Rule:
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: Field) -> bool:
         """Returns whether the rule accepts a value.
 
         Example:
@@ -98,7 +99,7 @@ class Rule:
         return f"<{self.kind} rule: {self.expected}>"
 
 
-def _advice(rule: Rule, value: Any) -> str:
+def _advice(rule: Rule, value: Field) -> str:
     """Returns advice for a misspelt word, or for a number or boolean written as a string."""
     if not isinstance(value, str):
         return ""
@@ -118,7 +119,7 @@ def _advice(rule: Rule, value: Any) -> str:
     return ""
 
 
-def scalar(value: Any) -> Any:
+def scalar(value: Field) -> Any:
     """Converts a NumPy scalar or a zero-dimensional array to a Python scalar.
 
     Other values are returned unchanged.

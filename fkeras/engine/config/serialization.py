@@ -21,6 +21,7 @@ from fkeras.engine.config.namespaces import find
 from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.values.annotations import Field, Json
 from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
 
 _PACKAGE = "fkeras"
@@ -46,7 +47,7 @@ def keras_module(cls: type) -> str | None:
     return f"keras.{parts[1]}"
 
 
-def encode(value: Any, where: str = "") -> Any:
+def encode(value: Json, where: str = "") -> Any:
     """Converts a configuration value to JSON data.
 
     Raises:
@@ -129,7 +130,7 @@ def serialize(obj: Any) -> Any:
     }
 
 
-def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Json, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Creates the object that `config`, written by `serialize` or Keras 3, describes.
 
     Args:
@@ -189,7 +190,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         return cls.from_config(dict(inner or {}), custom_objects=custom_objects)
 
 
-def _numbers(data: Any) -> np.ndarray:
+def _numbers(data: Json) -> np.ndarray:
     """Converts an array that a configuration stores as nested lists to a NumPy array."""
     dtype = entry(data, "dtype", str)
     # an allow-list: "S1000000000" would allocate far more than the file's size
@@ -215,7 +216,7 @@ def resolve(
     return find(name, module, custom_objects, registered)
 
 
-def decode(value: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def decode(value: Json, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Converts JSON data from `encode` back, creating the objects that the data describes."""
     if isinstance(value, Mapping):
         if "class_name" in value and "config" in value:
@@ -235,7 +236,7 @@ def decode(value: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
 
 
 def lookup(
-    identifier: Any,
+    identifier: Field,
     kind: str,
     names: Mapping[str, Any],
     custom_objects: Mapping[str, Any] | None = None,
@@ -284,7 +285,7 @@ def lookup(
     )
 
 
-def _may_be(value: Any, kind: str) -> bool:
+def _may_be(value: Json, kind: str) -> bool:
     """Returns whether an object may be used as a `kind`, that is, has no other kind."""
     family = keras_module(type(value))
     if family not in _FAMILIES:

@@ -12,12 +12,13 @@ from fkeras.engine.call.signature import RecordedCall
 from fkeras.engine.costs.counting import Costs, count_jaxpr
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Leaf, Network
 from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, name_axis
 
 _BATCH = name_axis(0)
 
 
-def call_costs(network: Any, number: int) -> Costs | None:
+def call_costs(network: Network, number: int) -> Costs | None:
     """Returns the operations of one call of a graph in inference.
 
     Args:
@@ -34,7 +35,7 @@ def call_costs(network: Any, number: int) -> Costs | None:
     return None if costs is None or costs.unknown else costs
 
 
-def call_program(network: Any, number: int) -> Any:
+def call_program(network: Network, number: int) -> Any:
     """Returns the jaxpr of one call of a graph in inference, for one sample.
 
     Args:
@@ -75,7 +76,7 @@ def _program(
     tensors, tensor_masks = _single(specs), _single(masks)
     shapes = structure.fill(recorded.args, tuple(map(as_spec, tensors)))
 
-    def value(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Any:
+    def value(key: Leaf, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Any:
         layer = skeleton.join(leaves)
         return run_call(layer, recorded, shapes, key, tensors, tensor_masks).value
 

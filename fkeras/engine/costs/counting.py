@@ -7,12 +7,13 @@ also cheaper than the analysis, for which JAX lowers the program first.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 
 from fkeras.engine.costs.rules import primitive_count
+from fkeras.engine.values.annotations import Jaxpr, JaxprEqn, Tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Costs:
         return Costs(self.flops * times, self.transcendentals * times, self.unknown)
 
 
-def count_operations(function: Callable[..., Any], *arguments: Any) -> Costs:
+def count_operations(function: Callable[..., Any], *arguments: Tree) -> Costs:
     """Returns the operations of one call of a function.
 
     A `scan` counts its body for each step, and a condition its most expensive branch. The body of a
@@ -62,7 +63,7 @@ def count_operations(function: Callable[..., Any], *arguments: Any) -> Costs:
     return count_jaxpr(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 
-def count_jaxpr(jaxpr: Any) -> Costs:
+def count_jaxpr(jaxpr: Jaxpr) -> Costs:
     """Returns the operations of a jaxpr with known sizes.
 
     Args:
@@ -78,7 +79,7 @@ def count_jaxpr(jaxpr: Any) -> Costs:
     return total
 
 
-def _equation_costs(equation: Any) -> Costs:
+def _equation_costs(equation: JaxprEqn) -> Costs:
     name, params = equation.primitive.name, equation.params
     if name == "scan":
         return count_jaxpr(params["jaxpr"].jaxpr) * params["length"]
@@ -96,7 +97,7 @@ def _equation_costs(equation: Any) -> Costs:
     return count_jaxpr(inner[0]) if inner else Costs(unknown=frozenset({name}))
 
 
-def _inner_jaxprs(params: Any) -> Iterator[Any]:
+def _inner_jaxprs(params: Mapping[str, Any]) -> Iterator[Any]:
     for value in params.values():
         jaxpr = getattr(value, "jaxpr", value)
         if hasattr(jaxpr, "eqns"):

@@ -10,7 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+from jax.core import ShapedArray
+
+from fkeras.engine.values.annotations import JaxprEqn
 
 _FREE = (
     *("reshape", "broadcast_in_dim", "transpose", "slice", "concatenate", "pad", "gather", "copy"),
@@ -80,27 +84,28 @@ class Count(NamedTuple):
     transcendentals: float = 0.0
 
 
-def size(aval: Any) -> int:
+def size(aval: ShapedArray) -> int:
     """Returns the number of elements of an array's shape."""
     return math.prod(aval.shape)
 
 
-def primitive_count(equation: Any) -> Count | None:
+def primitive_count(equation: JaxprEqn) -> Count | None:
     """Returns the operations of an equation of a jaxpr; None for a primitive without a rule."""
     name = equation.primitive.name
     rule = _RULES.get(name)
     if rule is None:
         return None
-    inputs = [variable.aval for variable in equation.invars]
-    outputs = [variable.aval for variable in equation.outvars]
+    inputs: Shapes = [variable.aval for variable in equation.invars]
+    outputs: Shapes = [variable.aval for variable in equation.outvars]
     return rule(inputs, outputs, equation.params)
 
 
-Rule = Callable[[Sequence[Any], Sequence[Any], Mapping[str, Any]], Count]
+Shapes: TypeAlias = Sequence[Any]
+Rule = Callable[[Shapes, Shapes, Mapping[str, Any]], Count]
 
 
 def _per_element(flops: float, transcendentals: float = 0.0) -> Rule:
-    def rule(inputs: Any, outputs: Any, params: Any) -> Count:
+    def rule(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
         elements = size(outputs[0])
         return Count(flops * elements, transcendentals * elements)
 
@@ -108,32 +113,32 @@ def _per_element(flops: float, transcendentals: float = 0.0) -> Rule:
 
 
 def _reduction(cost: float) -> Rule:
-    def rule(inputs: Any, outputs: Any, params: Any) -> Count:
+    def rule(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
         return Count(cost * (size(inputs[0]) - size(outputs[0])))
 
     return rule
 
 
-def _cumulative(inputs: Any, outputs: Any, params: Any) -> Count:
+def _cumulative(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     return Count(size(outputs[0]))
 
 
-def _scatter(inputs: Any, outputs: Any, params: Any) -> Count:
+def _scatter(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     return Count(size(inputs[-1]))
 
 
-def _integer_power(inputs: Any, outputs: Any, params: Any) -> Count:
+def _integer_power(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     exponent = abs(params["y"])
     multiplications = exponent.bit_length() - 1 + exponent.bit_count() - 1 if exponent else 0
     return Count((multiplications + (params["y"] < 0)) * size(outputs[0]))
 
 
-def _dot(inputs: Any, outputs: Any, params: Any) -> Count:
+def _dot(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     (contracted, _), _ = params["dimension_numbers"]
     return Count(2 * size(outputs[0]) * math.prod(inputs[0].shape[axis] for axis in contracted))
 
 
-def _convolution(inputs: Any, outputs: Any, params: Any) -> Count:
+def _convolution(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     lhs, rhs, out = inputs[0].shape, inputs[1].shape, outputs[0].shape
     numbers = params["dimension_numbers"]
     batch, features = out[numbers.out_spec[0]], out[numbers.out_spec[1]]
@@ -175,31 +180,31 @@ def _valid_products(
     return count
 
 
-def _window(inputs: Any, outputs: Any, params: Any) -> Count:
+def _window(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     return Count(size(outputs[0]) * (math.prod(params["window_dimensions"]) - 1))
 
 
-def _select_and_scatter(inputs: Any, outputs: Any, params: Any) -> Count:
+def _select_and_scatter(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     # the source's elements search their windows and are added
     return Count(size(inputs[0]) * math.prod(params["window_dimensions"]))
 
 
-def _sort(inputs: Any, outputs: Any, params: Any) -> Count:
+def _sort(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     elements = size(inputs[0])
     return Count(elements * math.ceil(math.log2(max(elements, 2))))
 
 
-def _fft(inputs: Any, outputs: Any, params: Any) -> Count:
+def _fft(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     length = math.prod(params["fft_lengths"])
     transforms = max(size(inputs[0]), size(outputs[0])) / max(length, 1)
     return Count(4 * transforms * length * math.log2(max(length, 2)))
 
 
-def _cholesky(inputs: Any, outputs: Any, params: Any) -> Count:
+def _cholesky(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     return Count(size(inputs[0]) * inputs[0].shape[-1] / 3)
 
 
-def _triangular_solve(inputs: Any, outputs: Any, params: Any) -> Count:
+def _triangular_solve(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     return Count(size(inputs[1]) * inputs[0].shape[-1])
 
 

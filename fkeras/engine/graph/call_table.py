@@ -18,6 +18,7 @@ from fkeras.engine.graph.repeats import Step, steps_with_repeats
 from fkeras.engine.graph.running_order import running_order
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Skeleton, Template, Tree
 from fkeras.engine.values.spec import STRING, Spec
 from fkeras.engine.values.structure import Ref
 
@@ -71,7 +72,7 @@ class Call(SignatureFields):
         """Frozen dictionary of the arguments by name, `Ref(slot)` for tensors."""
         return self._with_slots(self.signature.options)
 
-    def _with_slots(self, template: Any) -> Any:
+    def _with_slots(self, template: Template) -> Any:
         if template is None:
             return None
         return structure.renumber(template, self.inputs)
@@ -242,7 +243,7 @@ class CallTable:
             )
         return self.first_slots[number] + tensor
 
-    def call_specs(self, number: int, specs: Any = None) -> tuple:
+    def call_specs(self, number: int, specs: Tree = None) -> tuple:
         """Returns the specs of a call's positional arguments, in their structure.
 
         Args:
@@ -266,6 +267,11 @@ class CallTable:
         """Returns `(call, output)` for a slot: number of the call, index of the output."""
         coord = self.coords[slot]
         return self.calls_of[coord.layer][coord.node], coord.tensor
+
+    def shape_of(self, layer: str) -> tuple[Skeleton, tuple | None]:
+        """Returns the static half of a bound layer, and its leaves as shapes if the layer is built."""
+        assert self.shapes is not None
+        return self.shapes[layer]
 
     @functools.cached_property
     def run_order(self) -> tuple[int, ...]:

@@ -23,12 +23,13 @@ from fkeras.engine.messages.errors import DisconnectedGraphError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.symbolic.input import InputLayer, is_input
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Layer, SymbolicTensor, Tree
 from fkeras.engine.values.naming import snake_case
 
 Key = tuple[int, int]
 
 
-def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, LayerDict]:
+def close(inputs: Tree, outputs: Tree, where: str = "Model") -> tuple[Graph, LayerDict]:
     """Returns the graph that computes `outputs` from `inputs`, and its layers by name.
 
     Args:
@@ -70,7 +71,7 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Layer
         first_slot[node] = total
         total += len(node.outputs)
 
-    def slot(tensor: Any) -> int:
+    def slot(tensor: SymbolicTensor) -> int:
         start = starts.get((id(tensor.node), tensor.index))
         return first_slot[start] if start is not None else first_slot[tensor.node] + tensor.index
 
@@ -98,7 +99,7 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Layer
     return graph.bind(layers), LayerDict(layers)
 
 
-def _numbered(tree: Any, noun: str, where: str) -> tuple[Any, list]:
+def _numbered(tree: Tree, noun: str, where: str) -> tuple[Any, list]:
     template, tensors = structure.number(tree)
     if not tensors:
         raise ValueError(
@@ -187,7 +188,7 @@ def _raise_disconnected(node: Node, consumer: Node | None, layers: Mapping, wher
     )
 
 
-def _label(layer: Any) -> str:
+def _label(layer: Layer) -> str:
     return repr(layer.name) if layer.name else f"an unnamed {type(layer).__name__}"
 
 

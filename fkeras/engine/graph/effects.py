@@ -15,6 +15,7 @@ from fkeras.engine.call.signature import Effects
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
+from fkeras.engine.values.annotations import Graph
 from fkeras.engine.values.spec import Spec, as_spec
 
 #: by layer name: the static half of a layer and the spec of each of its leaves. No arrays: a graph is
@@ -27,7 +28,7 @@ def shapes_of_layers(layers: Mapping[str, Any]) -> Shapes:
     return {name: (skeleton_of(layer), _specs(layer)) for name, layer in layers.items()}
 
 
-def _specs(layer: Any) -> tuple[Spec | None, ...] | None:
+def _specs(layer: Layer) -> tuple[Spec | None, ...] | None:
     leaves = leaves_of(layer)
     # labels and other values that jax.tree.map put in the places of arrays
     if not all(leaf is None or hasattr(leaf, "shape") for leaf in leaves):
@@ -35,7 +36,7 @@ def _specs(layer: Any) -> tuple[Spec | None, ...] | None:
     return tuple(None if leaf is None else as_spec(leaf) for leaf in leaves)
 
 
-def effects_of(graph: Any) -> tuple[Effects, ...]:
+def effects_of(graph: Graph) -> tuple[Effects, ...]:
     """Returns the effects of each call of a graph; see `Graph.effects`.
 
     Raises:
@@ -49,11 +50,11 @@ def effects_of(graph: Any) -> tuple[Effects, ...]:
     return tuple(_effects(graph, number) for number in range(len(graph.calls)))
 
 
-def _effects(graph: Any, number: int) -> Effects:
+def _effects(graph: Graph, number: int) -> Effects:
     call = graph.calls[number]
     if call.is_input:
         return Effects()
-    skeleton, leaves = graph.shapes[call.layer]
+    skeleton, leaves = graph.shape_of(call.layer)
     no_weights = (None,) * len(skeleton.names)
     layer = skeleton.join(no_weights)._unbuilt() if leaves is None else skeleton.join(leaves)
     if not _may_have_effects(layer):
@@ -61,7 +62,7 @@ def _effects(graph: Any, number: int) -> Effects:
     return infer(layer, call.signature.recorded, *graph.input_specs(number))[1]
 
 
-def _may_have_effects(layer: Any) -> bool:
+def _may_have_effects(layer: Layer) -> bool:
     """Returns whether a layer may have effects; other layers need no tracing."""
     if type(layer).forward is not Layer.forward or skeleton_of(layer).children:
         return True

@@ -49,7 +49,7 @@ class Graph(CallTable):
         }
 
     @functools.cached_property
-    def layers_by_depth(self) -> Mapping[int, tuple[str, ...]]:
+    def layers_by_depth(self) -> dict[int, tuple[str, ...]]:
         """The names of the layers at each depth, that of their deepest call."""
         deepest = {
             name: max(self.depths[n] for n in numbers)

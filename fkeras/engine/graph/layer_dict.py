@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.migration_hints.hints import hints
+from fkeras.engine.values.annotations import Option, Tree
 from fkeras.engine.values.frozen import FrozenDict
 
 
@@ -41,7 +42,7 @@ class LayerName(str):
             f"{_loop()}."
         )
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         remedy = _loop()
         if name == "trainable":
             remedy = f"`model = fk.freeze(model, {str(self)!r})`, or fk.unfreeze"
@@ -50,7 +51,7 @@ class LayerName(str):
             f"are values. Write {remedy}."
         )
 
-    def __call__(self, *inputs: Any, **options: Any) -> Any:
+    def __call__(self, *inputs: Tree, **options: Option) -> Any:
         raise TypeError(
             f"{str(self)!r} cannot be called: a loop over model.layers gives names. Write {_loop()}."
         )
@@ -138,7 +139,7 @@ class LayerDict(FrozenDict[Layer]):
     def __contains__(self, key: object) -> bool:
         return key in self._items
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: object, default: Any = None) -> Any:
         return self._items.get(key, default)
 
     def __iter__(self) -> Iterator[str]:
@@ -158,7 +159,7 @@ class LayerDict(FrozenDict[Layer]):
 
     if not TYPE_CHECKING:  # a type checker reports both without these explanations
 
-        def __setitem__(self, key: Any, value: Any) -> None:
+        def __setitem__(self, key: object, value: object) -> None:
             raise TypeError(
                 "model.layers cannot change: a model is a value. Make a copy with another layer: "
                 f"{hints('model.layers')['model.layers[0] = other'].replace('{name}', repr(key))}."

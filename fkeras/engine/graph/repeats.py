@@ -25,6 +25,7 @@ import numpy as np
 
 from fkeras.engine.tree.skeleton import Skeleton
 from fkeras.engine.tree.walk import layers_in
+from fkeras.engine.values.annotations import CallTable
 from fkeras.engine.values.spec import STRING
 
 # limits on the search in graphs where no stretch can run as a loop
@@ -65,7 +66,7 @@ class Repeat:
         return (len(self.blocks) - 1) * len(self.blocks[0]) + inner
 
 
-def steps_with_repeats(graph: Any) -> tuple[Step, ...]:
+def steps_with_repeats(graph: CallTable) -> tuple[Step, ...]:
     """Returns the calls of a graph in running order, with its repeated blocks as `Repeat`.
 
     Args:
@@ -87,7 +88,7 @@ def steps_with_repeats(graph: Any) -> tuple[Step, ...]:
 class _Search:
     """Searches the running order of one graph; a position is an index of the running order."""
 
-    def __init__(self, graph: Any):
+    def __init__(self, graph: CallTable):
         self.graph = graph
         self.order: tuple[int, ...] = graph.run_order
         self.labels = _labels(graph)
@@ -275,7 +276,12 @@ class _Blocks:
         return kind, (call, index)
 
     def _add(
-        self, key: Any, slot: int, first_slot: int, origin: tuple[str, Any], wiring: dict
+        self,
+        key: tuple[int, int],
+        slot: int,
+        first_slot: int,
+        origin: tuple[str, Any],
+        wiring: dict,
     ) -> bool:
         """Adds the wiring of the second block; returns whether the first block may stand before it."""
         kind, place = origin
@@ -301,8 +307,8 @@ class _Blocks:
 
         Parallel branches are no chain: a loop would compute one branch after the other.
         """
-        shapes = self.search.graph.shapes
-        has_inner_layers = any(shapes[names[0]][0].children for names in self._names())
+        skeletons = (self.search.graph.shape_of(names[0])[0] for names in self._names())
+        has_inner_layers = any(skeleton.children for skeleton in skeletons)
         return bool(self.carried) and (self.rank[0] > 1 or has_inner_layers)
 
     def is_consistent(self) -> bool:
@@ -369,13 +375,13 @@ def _runs(flags: np.ndarray) -> Iterable[tuple[int, int]]:
     return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
-def _labels(graph: Any) -> np.ndarray:
+def _labels(graph: CallTable) -> np.ndarray:
     """Returns a number for each call in running order: equal for equal calls of equal layers."""
     numbers: dict[Any, int] = {}
     labels = []
     for number in graph.run_order:
         call = graph.calls[number]
-        skeleton, leaves = graph.shapes[call.layer]
+        skeleton, leaves = graph.shape_of(call.layer)
         key: Any = (call.signature, skeleton.derive(_without_name), leaves)
         specs = (*call.outputs, *(graph.specs[slot] for slot in call.inputs))
         if any(spec.dtype == STRING for spec in specs):
@@ -396,6 +402,6 @@ def _without_name(skeleton: Skeleton) -> Any:
     return skeleton.cls, static, skeleton.weights, children
 
 
-def _is_stateful(graph: Any, name: str) -> bool:
-    skeleton, leaves = graph.shapes[name]
+def _is_stateful(graph: CallTable, name: str) -> bool:
+    skeleton, leaves = graph.shape_of(name)
     return skeleton.join(leaves or (None,) * len(skeleton.names)).stateful

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fkeras.engine.call.mask_rules import STRICT
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import CallTable
 
 
-def running_order(graph: Any) -> tuple[int, ...]:
+def running_order(graph: CallTable) -> tuple[int, ...]:
     """Returns the numbers of the calls of a graph in running order, without inputs.
 
     The deepest calls run first. A shared layer with state updates the state call by call, so the

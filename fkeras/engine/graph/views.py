@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fkeras.engine.graph.call_table import Coord
 from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.values.annotations import Tree
 from fkeras.engine.values.spec import Spec
 
 
@@ -157,7 +158,7 @@ class LayerView:
             )
         return values[0]
 
-    def get_losses_for(self, inputs: Any) -> tuple[str, ...]:
+    def get_losses_for(self, inputs: Tree) -> tuple[str, ...]:
         """Returns the sources of losses for these inputs, with one entry for each loss.
 
         Args:
@@ -173,7 +174,7 @@ class LayerView:
             for _ in range(self.graph.effects[n].losses)
         )
 
-    def get_updates_for(self, inputs: Any) -> tuple[str, ...]:
+    def get_updates_for(self, inputs: Tree) -> tuple[str, ...]:
         """Returns the calls on exactly these inputs that change the layer's state in training.
 
         Args:
@@ -182,7 +183,7 @@ class LayerView:
         calls = () if inputs is None else self._calls_on(inputs)
         return tuple(self.graph.node_key(n) for n in calls if self.graph.effects[n].updates)
 
-    def _calls_on(self, inputs: Any) -> list[int]:
+    def _calls_on(self, inputs: Tree) -> list[int]:
         is_single = isinstance(inputs, Coord | GraphTensor)
         tensors = [inputs] if is_single else list(inputs)
         slots = tuple(

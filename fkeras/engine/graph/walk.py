@@ -18,6 +18,7 @@ from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.repeats import Repeat, Step
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Tree
 from fkeras.engine.values.structure import Ref
 
 #: `(number, call) -> value`: the outputs of a call in the structure of `Call.value`
@@ -81,7 +82,7 @@ def run_steps(
             put_outputs(graph, slots, number, value)
 
 
-def put_outputs(graph: Graph, slots: list[Any], number: int, value: Any) -> None:
+def put_outputs(graph: Graph, slots: list[Any], number: int, value: Tree) -> None:
     """Puts the outputs of a call into their slots.
 
     Args:

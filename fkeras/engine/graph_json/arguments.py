@@ -17,6 +17,7 @@ from fkeras.engine.config.config_checks import expect
 from fkeras.engine.config.serialization import decode, encode
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.key_paths import within
+from fkeras.engine.values.annotations import Json, Kind, Template, Tree
 from fkeras.engine.values.structure import Branch, Ref
 
 Path = tuple[str | int, ...]
@@ -26,7 +27,7 @@ MAX_DEPTH = 64
 
 
 def write_tree(
-    template: Any, tensor: Callable[[int], Any], where: str, path: Path, containers: list
+    template: Template, tensor: Callable[[int], Any], where: str, path: Path, containers: list
 ) -> Any:
     """Returns a template as JSON data.
 
@@ -58,7 +59,7 @@ def write_tree(
     ]
 
 
-def read_kinds(containers: Any, where: str) -> Kinds:
+def read_kinds(containers: Json, where: str) -> Kinds:
     """Returns the kinds that `write_tree` listed, by path."""
     kinds: dict[Path, str] = {}
     for entry in checked_value(containers, list, where, "containers"):
@@ -90,7 +91,7 @@ class TreeReader:
     kinds: Kinds
     custom_objects: Mapping[str, Any] | None
 
-    def read(self, tree: Any, path: Path) -> Any:
+    def read(self, tree: Tree, path: Path) -> Any:
         """Returns the argument for a tree of JSON data."""
         if isinstance(tree, list | tuple):
             values = [self._part(v, (*path, i)) for i, v in enumerate(tree)]
@@ -109,11 +110,11 @@ class TreeReader:
                 return tuple(self._part(v, (*path, i)) for i, v in enumerate(items))
         return self._special(kind, tree)
 
-    def _part(self, tree: Any, path: Path) -> Any:
+    def _part(self, tree: Tree, path: Path) -> Any:
         with within(path[-1]):
             return self.read(tree, path)
 
-    def _special(self, kind: Any, tree: Mapping) -> Any:
+    def _special(self, kind: str, tree: Mapping) -> Any:
         config = tree["config"]
         if kind == "__ellipsis__":
             return ...
@@ -158,7 +159,7 @@ class TreeReader:
             ) from None
 
 
-def histories(tree: Any, where: str) -> list[Any]:
+def histories(tree: Tree, where: str) -> list[Any]:
     """Returns the histories of all tensors in a tree of JSON data, from left to right."""
     tensors: list[Any] = []
     # a stack instead of recursion: a file decides the depth
@@ -187,7 +188,7 @@ def history_of(tree: Mapping, where: str) -> tuple[str, int, int]:
     return checked_history(history, where, "'keras_history' in the 'config' of a tensor")
 
 
-def checked_history(history: Any, where: str, noun: str = "a tensor") -> tuple[str, int, int]:
+def checked_history(history: Json, where: str, noun: str = "a tensor") -> tuple[str, int, int]:
     """Returns `(layer, call, output)` after a check of the types.
 
     Raises:
@@ -203,7 +204,7 @@ def checked_history(history: Any, where: str, noun: str = "a tensor") -> tuple[s
     )
 
 
-def checked_value(value: Any, kind: Any, where: str, key: str) -> Any:
+def checked_value(value: Json, kind: Kind, where: str, key: str) -> Any:
     """Returns the value of a key of the configuration, if the value has the right type.
 
     Args:
@@ -225,7 +226,7 @@ def checked_value(value: Any, kind: Any, where: str, key: str) -> Any:
         return expect(value, kind, repr(key), make_error=make_error)
 
 
-def shown(value: Any) -> str:
+def shown(value: Json) -> str:
     """Returns a value as text for a message, truncated."""
     text = "null" if value is None else f"{type(value).__name__} {value!r:.60}"
     return text

@@ -15,6 +15,7 @@ from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.symbolic.operation_forms import OperationForm, operation_form
+from fkeras.engine.values.annotations import Json
 
 _OPERATIONS = ("keras.src.ops.", "keras.ops.")
 # classes that Keras saves as operations and that are layers here
@@ -49,7 +50,7 @@ class Item:
         return 1 if isinstance(self.layer, InputLayer) else len(self.nodes)
 
 
-def read_items(config: Mapping, custom_objects: Any) -> dict[str, Item]:
+def read_items(config: Mapping, custom_objects: Mapping[str, Any] | None) -> dict[str, Item]:
     """Returns the layers of a model's configuration by name.
 
     Raises:
@@ -66,7 +67,7 @@ def read_items(config: Mapping, custom_objects: Any) -> dict[str, Item]:
     return items
 
 
-def _name(data: Any, where: str, items: Mapping[str, Item]) -> str:
+def _name(data: Json, where: str, items: Mapping[str, Item]) -> str:
     """Returns the name of the layer in an entry of "layers"."""
     if not isinstance(data, Mapping):
         raise FKerasError(
@@ -88,7 +89,7 @@ def _name(data: Any, where: str, items: Mapping[str, Item]) -> str:
     return name
 
 
-def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
+def _read_item(name: str, data: Mapping, custom_objects: Mapping[str, Any] | None) -> Item:
     where = repr(name)
     nodes = tuple(checked_value(data.get("inbound_nodes", []), list, where, "inbound_nodes"))
     module = data.get("module")
@@ -135,7 +136,7 @@ def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
     return Item(name, layer, nodes)
 
 
-def _read_input(config: Any, where: str) -> dict[str, Any]:
+def _read_input(config: Json, where: str) -> dict[str, Any]:
     """Returns the configuration of an input; older versions have the shape under another key."""
     config = dict(checked_value(config, Mapping, where, "config"))
     if config.get("batch_shape") is None and "batch_input_shape" in config:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.symbolic.operation_forms import OperationForm
+from fkeras.engine.values.annotations import Json
 from fkeras.engine.values.structure import Branch
 
 Layout = tuple[tuple[str, ...], tuple[str, ...]]
@@ -109,7 +110,7 @@ def joined(
     fixed: Mapping[str, Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    layout: Any,
+    layout: Json,
     where: str,
 ) -> tuple[list, dict[str, Any]]:
     """Returns `(args, options)` of the call to record, from a call in Keras's form.
@@ -150,7 +151,7 @@ def joined(
     return positional, {name: values[name] for name in second}
 
 
-def _checked(form: OperationForm, order: Sequence[str], layout: Any, where: str) -> Layout:
+def _checked(form: OperationForm, order: Sequence[str], layout: Json, where: str) -> Layout:
     name_lists: list[Any] = layout if isinstance(layout, list) and len(layout) == 2 else [None]
     if all(
         isinstance(names, list) and all(isinstance(n, str) for n in names) for names in name_lists

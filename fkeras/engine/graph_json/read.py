@@ -34,6 +34,7 @@ from fkeras.engine.messages.errors import FKerasError, describe_value, suggest
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.symbolic.operators import KerasTensor, _to_entry
+from fkeras.engine.values.annotations import Json, Layer
 from fkeras.engine.values.frozen import is_array
 
 Call = tuple[str, int]
@@ -76,7 +77,7 @@ def graph_from_config(
 
 
 def _record_calls(
-    items: Mapping[str, Item], custom_objects: Any, mask_rule: str
+    items: Mapping[str, Item], custom_objects: Mapping[str, Any] | None, mask_rule: str
 ) -> dict[tuple, Any]:
     """Returns the tensors by layer, call and output."""
     tensors: dict[tuple, Any] = {}
@@ -121,7 +122,7 @@ def _within_call(item: Item, index: int) -> Iterator[None]:
         yield
 
 
-def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set[Call]:
+def _needed(item: Item, index: int, node: Json, items: Mapping[str, Item]) -> set[Call]:
     """Returns the calls whose outputs a call takes."""
     where = f"{item.name!r}, call {index}"
     node = checked_value(node, Mapping, where, "inbound_nodes")
@@ -149,7 +150,13 @@ def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set
     return producers
 
 
-def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any, mask_rule: str) -> Any:
+def _record(
+    item: Item,
+    index: int,
+    tensors: Mapping,
+    custom_objects: Mapping[str, Any] | None,
+    mask_rule: str,
+) -> Any:
     """Records one call and returns its outputs."""
     where, node, layer = f"{item.name!r}, call {index}", item.nodes[index], item.layer
     kinds = read_kinds(node.get("containers", []), where)
@@ -213,7 +220,7 @@ def _tensor(history: tuple[str, int, int], tensors: Mapping, where: str) -> Any:
     return tensors[history]
 
 
-def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool | None:
+def _pin(layer: Layer, node: Mapping, kwargs: dict[str, Any], where: str) -> bool | None:
     """Returns the value to which a call pins `training`; None for a call without a pin.
 
     Keras writes the layer's default for a call without a pin.
@@ -233,7 +240,7 @@ def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool 
 
 
 def _read_mask(
-    layer: Any, node: Mapping, kwargs: dict[str, Any], mask_rule: str, where: str
+    layer: Layer, node: Mapping, kwargs: dict[str, Any], mask_rule: str, where: str
 ) -> str:
     """Returns the mask rule of a call, and removes `mask` from `kwargs` unless the mask is explicit.
 
@@ -249,7 +256,7 @@ def _read_mask(
     return check_rule(node[KEY], where) if KEY in node else mask_rule
 
 
-def _by_position(layer: Any, args: list, kwargs: dict[str, Any]) -> None:
+def _by_position(layer: Layer, args: list, kwargs: dict[str, Any]) -> None:
     """Moves inputs passed by name to their positions, and options passed by position to their names."""
     input_names, option_names = layer._keras_form.input_names, layer._keras_form.option_names
     count = len(input_names)
@@ -284,7 +291,7 @@ def _entries(args: list, kwargs: dict[str, Any], where: str) -> list:
     return [x, *(_to_entry(e) for e in (key if isinstance(key, list | tuple) else [key]))]
 
 
-def _flat(value: Any) -> list[Any]:
+def _flat(value: Json) -> list[Any]:
     """Returns the leaves of a tree in Keras's order: dictionaries by sorted keys."""
     if isinstance(value, Mapping):
         return [t for key in sorted(value, key=str) for t in _flat(value[key])]
@@ -310,7 +317,7 @@ def _raise_cycle(missing: Mapping[Call, set[Call]]) -> None:
 # -- inputs and outputs ---------------------------------------------------------------------------
 
 
-def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
+def _read_ends(tree: Json, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
     where = f"The model's {path[0]}"
     # before the recursion, whose depth a file decides
     if len(path) > MAX_DEPTH:
@@ -345,6 +352,6 @@ def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: 
     return tuple(values) if kinds.get(path) == "tuple" else values
 
 
-def _end_part(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
+def _end_part(tree: Json, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
     with within(path[-1]):
         return _read_ends(tree, path, items, tensors, kinds)

@@ -10,6 +10,7 @@ from typing import Any
 
 from fkeras.engine.call.mask_rules import KERAS, RULES, STRICT
 from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.values.annotations import Json
 from fkeras.engine.values.config_walk import mappings
 
 #: the key of a rule in configurations of networks and of calls; Keras ignores the key
@@ -20,7 +21,7 @@ _NO_LAYERS = ("build_config", "compile_config")
 _NETWORKS = ("Functional", "Sequential", "Model")
 
 
-def check_rule(rule: Any, where: str) -> str:
+def check_rule(rule: Json, where: str) -> str:
     """Returns the rule of a configuration.
 
     Raises:
@@ -34,7 +35,7 @@ def check_rule(rule: Any, where: str) -> str:
     return rule
 
 
-def read_rule(config: Mapping[str, Any], custom: Any, where: str) -> tuple[str, Mapping[str, Any]]:
+def read_rule(config: Mapping[str, Any], custom: Json, where: str) -> tuple[str, Mapping[str, Any]]:
     """`(rule, config)`: the rule of a network's calls, and the configuration with rules inside.
 
     A configuration without a rule comes from Keras 3. If the network can make masks or calls a layer
@@ -57,7 +58,7 @@ def written_rule(config: Mapping[str, Any], rule: str) -> dict[str, str]:
     return {KEY: rule} if rule != STRICT or _rules_differ(config, _is_foreign) else {}
 
 
-def with_rule(config: Any, rule: str) -> Any:
+def with_rule(config: Json, rule: str) -> Any:
     """The configuration of a model, with this rule for every network that has none.
 
     Example:
@@ -86,7 +87,7 @@ def with_rule(config: Any, rule: str) -> Any:
     return root[0]
 
 
-def makes_masks(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
+def makes_masks(config: Json, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
     """Whether a model may have masks: from a layer that makes masks, or from an explicit mask.
 
     Args:
@@ -95,7 +96,7 @@ def makes_masks(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> b
     return any(_makes_masks(item, is_maker) for item in mappings(config, _NO_LAYERS))
 
 
-def _rules_differ(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
+def _rules_differ(config: Json, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
     """Whether the rules may differ: with masks, or by the order of the calls of a shared layer."""
     return any(
         _makes_masks(item, is_maker) or _is_shared(item) for item in mappings(config, _NO_LAYERS)
@@ -124,6 +125,6 @@ def _is_foreign(item: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_given(mask: Any) -> bool:
+def _is_given(mask: Json) -> bool:
     """Whether at least one mask is present; files hold None for a missing mask."""
     return any(map(_is_given, mask)) if isinstance(mask, list) else mask is not None

@@ -25,11 +25,12 @@ from fkeras.engine.graph_json.operation_calls import SplitCall, split
 from fkeras.engine.graph_json.rule_keys import KEY, written_rule
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.symbolic.operation_forms import OperationForm, operation_form
+from fkeras.engine.values.annotations import Call, Graph, Json, Layer, Network
 from fkeras.engine.values.frozen import ArrayConstant
 from fkeras.engine.values.structure import Branch, Ref, leaves, visits
 
 
-def graph_config(network: Any) -> dict[str, Any]:
+def graph_config(network: Network) -> dict[str, Any]:
     """Returns the layers, calls, inputs and outputs of a network as JSON data."""
     graph, rule = network.graph, main_rule(network.graph)
     layers = [_layer_config(network, name, rule) for name in graph.layers]
@@ -45,30 +46,30 @@ def graph_config(network: Any) -> dict[str, Any]:
     return {**config, **written_rule(config, rule)}
 
 
-def main_rule(graph: Any) -> str:
+def main_rule(graph: Graph) -> str:
     """Returns the mask rule of most calls, which becomes the rule of the model."""
     rules = [call.mask_rule for call in graph.calls if not call.is_input]
     return max(RULES, key=rules.count)
 
 
-def starts_at_one(layer: Any) -> bool:
+def starts_at_one(layer: Layer) -> bool:
     """Returns whether `output_layers` counts the calls of a layer from 1, as Keras does for models."""
     return layer._keras_form.class_name == "Functional"
 
 
-def _end(network: Any, slot: int) -> list[Any]:
+def _end(network: Network, slot: int) -> list[Any]:
     name, node, tensor = _history(network.graph, slot)
     return [name, node + 1 if starts_at_one(network.layers[name]) else node, tensor]
 
 
-def _history(graph: Any, slot: int) -> list[Any]:
+def _history(graph: Graph, slot: int) -> list[Any]:
     """Returns the layer, call and output of a tensor; Keras counts outputs by sorted keys."""
     coord = graph.coords[slot]
     value = graph.calls[graph.calls_of[coord.layer][coord.node]].value
     return [coord.layer, coord.node, visits(value).index(coord.tensor)]
 
 
-def _layer_config(network: Any, name: str, rule: str) -> dict[str, Any]:
+def _layer_config(network: Network, name: str, rule: str) -> dict[str, Any]:
     graph, layer = network.graph, network.layers[name]
     calls = [graph.calls[n] for n in graph.calls_of[name] if not graph.calls[n].is_input]
     if isinstance(layer, Operation) and layer.op.builtin:
@@ -85,18 +86,18 @@ def _layer_config(network: Any, name: str, rule: str) -> dict[str, Any]:
 
 
 def _node_config(
-    graph: Any,
-    layer: Any,
+    graph: Graph,
+    layer: Layer,
     where: str,
     args: tuple,
     options: dict[str, Any],
-    call: Any,
+    call: Call,
     fixed: Mapping[str, Any],
 ) -> dict[str, Any]:
     containers: list = []
     extra_entries: dict[str, Any] = {}
 
-    def write(value: Any, *path: str | int) -> Any:
+    def write(value: Json, *path: str | int) -> Any:
         location = f"{where}, option {path[1]!r}" if path[0] == "kwargs" else where
         return write_tree(value, lambda slot: _tensor(graph, slot), location, path, containers)
 
@@ -120,12 +121,12 @@ def _node_config(
     return {**node, "containers": containers} if containers else node
 
 
-def _rule_entry(call: Any, rule: str) -> dict[str, str]:
+def _rule_entry(call: Call, rule: str) -> dict[str, str]:
     """Returns the entry for a mask rule that differs from the model's rule."""
     return {} if call.mask_rule == rule else {KEY: call.mask_rule}
 
 
-def _tensor(graph: Any, slot: int) -> dict[str, Any]:
+def _tensor(graph: Graph, slot: int) -> dict[str, Any]:
     spec = graph.specs[slot]
     return {
         "class_name": "__keras_tensor__",
@@ -138,7 +139,7 @@ def _tensor(graph: Any, slot: int) -> dict[str, Any]:
 
 
 def _operation_config(
-    graph: Any, layer: Operation, name: str, calls: list, rule: str
+    graph: Graph, layer: Operation, name: str, calls: list, rule: str
 ) -> dict[str, Any] | None:
     """Returns an operation in Keras's form; None for calls that Keras's form cannot hold."""
     if layer.op.name == "getitem":
@@ -183,7 +184,7 @@ def _operation_config(
     return item if layer.trainable else {**item, "trainable": False}
 
 
-def _split_getitem(call: Any) -> SplitCall | None:
+def _split_getitem(call: Call) -> SplitCall | None:
     """Returns a call of `x[...]` with the entries in one list, as in Keras."""
     if not call.args.children or call.options.keys:
         return None
@@ -191,7 +192,7 @@ def _split_getitem(call: Any) -> SplitCall | None:
     return SplitCall({}, (x, Branch("list", (), tuple(map(_key, entries)))), {}, None)
 
 
-def _key(entry: Any) -> Any:
+def _key(entry: Json) -> Any:
     """Returns an entry of a key in Keras's form; graphs hold slices as dictionaries."""
     if not isinstance(entry, Branch) or entry.kind != "dict":
         return entry

@@ -50,6 +50,7 @@ from fkeras.engine.tree.skeleton import (
 )
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.weights import make_weights, reset_carries
+from fkeras.engine.values.annotations import Field, Option, Skeleton, Tree
 from fkeras.engine.values.frozen import freeze_value
 from fkeras.engine.values.naming import checked_name
 
@@ -110,7 +111,7 @@ class Layer(Traits, LayerTypes):
 
     if not TYPE_CHECKING:  # `LayerTypes` declares both
 
-        def build(self, key: jax.Array, *specs: Any) -> Self:
+        def build(self, key: jax.Array, *specs: Tree) -> Self:
             """Returns a copy of the layer that holds weights.
 
             Args:
@@ -119,18 +120,18 @@ class Layer(Traits, LayerTypes):
             """
             return self
 
-        def init_state(self, *specs: Any) -> dict[str, Any]:
+        def init_state(self, *specs: Tree) -> dict[str, Any]:
             """Returns the state before the first call; `{}` for a layer without state."""
             return {}
 
-    def call(self, *inputs: Any, **options: Any) -> Any:
+    def call(self, *inputs: Tree, **options: Option) -> Any:
         """Computes the output arrays; for layers without state, randomness or losses."""
         raise NotImplementedError(
             f"{self._where}: has neither `call` nor `forward`. Write `def call(self, x): ...`, "
             "which maps arrays to arrays."
         )
 
-    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+    def forward(self, context: Context, *inputs: Tree, **options: Option) -> Output:
         """Computes the `Output` of a call; passes on the mask of the input, the "and" of several masks."""
         mask = context.mask
         if isinstance(mask, list | tuple | dict):
@@ -159,12 +160,12 @@ class Layer(Traits, LayerTypes):
 
         def __call__(
             self,
-            *inputs: Any,
+            *inputs: Tree,
             state: Mapping[str, Any] | None = None,
             training: bool | None = None,
             key: jax.Array | None = None,
-            mask: Any = _NO_MASK,
-            **options: Any,
+            mask: Tree = _NO_MASK,
+            **options: Option,
         ) -> Any:
             """Computes the value of the layer on these inputs.
 
@@ -211,12 +212,12 @@ class Layer(Traits, LayerTypes):
 
     def apply(
         self,
-        *inputs: Any,
+        *inputs: Tree,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
         key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
+        mask: Tree = None,
+        **options: Option,
     ) -> Output:
         """Computes the `Output` of the layer on arrays: value, updates, losses, metrics and mask.
 
@@ -264,7 +265,7 @@ class Layer(Traits, LayerTypes):
         """Whether the layer may have state."""
         return type(self).init_state is not Layer.init_state
 
-    def replace(self, **fields: Any) -> Self:
+    def replace(self, **fields: Field) -> Self:
         """Returns a copy with other values in some fields, weights included.
 
         `trainable` reaches all layers inside; see `fkeras.engine.layer.trainable`.
@@ -309,7 +310,7 @@ class Layer(Traits, LayerTypes):
         children = map_children(self, lambda _, child: child._unbuilt())
         return self.replace(**weights, **children, _built=False)
 
-    def state_spec(self, *specs: Any) -> dict[str, Any]:
+    def state_spec(self, *specs: Tree) -> dict[str, Any]:
         """Returns shapes and dtypes of the state, without allocating the state."""
         return jax.eval_shape(lambda: self.init_state(*specs))
 
@@ -388,7 +389,7 @@ class Layer(Traits, LayerTypes):
         # without caches, and through `Skeleton.join`, which runs no constructor
         return (_join, (skeleton_of(self), leaves_of(self)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise dataclasses.FrozenInstanceError(rejected_assignment(self, name, value))
 
     def __delattr__(self, name: str) -> None:
@@ -409,7 +410,7 @@ class Layer(Traits, LayerTypes):
             raise MissingAttributeError(self, name)
 
 
-def _join(skeleton: Any, leaves: tuple) -> Any:
+def _join(skeleton: Skeleton, leaves: tuple) -> Layer:
     return skeleton.join(leaves)
 
 

@@ -16,6 +16,7 @@ import jax
 from fkeras.engine.call.node import SymbolicTensor
 from fkeras.engine.config.configurable import option
 from fkeras.engine.tree.weights import weight
+from fkeras.engine.values.annotations import Option, Tree
 
 #: the class of the symbolic inputs, which is the class of the outputs: `KerasTensor` is defined
 #: above layers
@@ -46,15 +47,15 @@ class LayerTypes:
             self,
             inputs: Tensor | Sequence[Tensor] | Mapping[str, Tensor] | Sequence[Sequence[Tensor]],
             /,
-            *more: Any,
+            *more: Tree,
             training: bool | None = None,
-            mask: Any = None,
-            **options: Any,
+            mask: Tree = None,
+            **options: Option,
         ) -> Tensor: ...
 
         @overload
         def __call__(
-            self, first: Any, second: Tensor, /, *more: Any, mask: Any = None, **options: Any
+            self, first: Tree, second: Tensor, /, *more: Tree, mask: Tree = None, **options: Option
         ) -> Tensor: ...
 
         # A layer may return a list or a dictionary of arrays. `jax.Array` stands for these too:
@@ -62,21 +63,21 @@ class LayerTypes:
         @overload
         def __call__(
             self,
-            *inputs: Any,
+            *inputs: Tree,
             state: Mapping[str, Any] | None = None,
             training: bool | None = None,
             key: jax.Array | None = None,
-            mask: Any = None,
-            **options: Any,
+            mask: Tree = None,
+            **options: Option,
         ) -> jax.Array: ...
 
-        def __call__(self, *inputs: Any, **options: Any) -> Any: ...
+        def __call__(self, *inputs: Tree, **options: Option) -> Any: ...
 
         # Subclasses name the specs that they need. A type checker accepts each of these overrides
         # only for a signature with `*args: Any` and `**kwargs: Any`.
-        def build(self, key: jax.Array, *specs: Any, **named: Any) -> Self: ...
+        def build(self, key: jax.Array, *specs: Tree, **named: Tree) -> Self: ...
 
-        def init_state(self, *specs: Any, **named: Any) -> dict[str, Any]: ...
+        def init_state(self, *specs: Tree, **named: Tree) -> dict[str, Any]: ...
 
         # optax annotates parameters as arrays and as nested iterables and mappings of arrays. This
         # declaration makes a layer an iterable; at run time only a Sequential is one.

@@ -25,9 +25,10 @@ from typing import Any
 
 from fkeras.engine.tree.sublayers import map_children
 from fkeras.engine.tree.walk import layers_in, map_layers
+from fkeras.engine.values.annotations import Layer
 
 
-def pass_on_trainable(layer: Any, explicit: Container[str] = ()) -> None:
+def pass_on_trainable(layer: Layer, explicit: Container[str] = ()) -> None:
     """Gives the layers inside a new layer its flag; called while the layer is under construction.
 
     Args:
@@ -41,7 +42,7 @@ def pass_on_trainable(layer: Any, explicit: Container[str] = ()) -> None:
             layer.__dict__[name] = map_layers(value, lambda _, child: child.replace(trainable=flag))
 
 
-def set_trainable(layer: Any, trainable: bool) -> Any:
+def set_trainable(layer: Layer, trainable: bool) -> Any:
     """The layer with this flag on the layer itself and on all layers inside.
 
     Example:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable
-from typing import Any
 
 # resource limits of the comparison: difflib takes minutes for thousands of long names from a file
 _WORD, _WORDS = 80, 2000
@@ -109,7 +108,7 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
     return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
-def describe_value(value: Any) -> str:
+def describe_value(value: object) -> str:
     """Returns a value and its type as text for an error message; long values are truncated.
 
     Example:

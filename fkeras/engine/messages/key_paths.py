@@ -30,18 +30,20 @@ class within:  # noqa: N801  (a context manager, named as `contextlib.suppress` 
 
     __slots__ = ("_key",)
 
-    def __init__(self, key: Any):
+    def __init__(self, key: object):
         self._key = key
 
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         if isinstance(error, Exception):
             add_key(error, self._key)
 
 
-def add_key(error: Exception, *keys: Any) -> None:
+def add_key(error: Exception, *keys: object) -> None:
     """Prepends keys to the key path of an exception."""
     with contextlib.suppress(AttributeError):  # an exception class with __slots__
         error.keys = (*keys, *getattr(error, "keys", ()))  # type: ignore[attr-defined]

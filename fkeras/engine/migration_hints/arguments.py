@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.migration_hints.hints import hints
@@ -61,7 +61,7 @@ def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return explained
 
 
-def check_path_first(path: Any, where: str, call: str) -> None:
+def check_path_first(path: object, where: str, call: str) -> None:
     """Rejects a model passed as the path, as in Keras's `save_model(model, path)`.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.migration_hints.hints import hints
@@ -20,6 +20,9 @@ _NOUNS = (
     ("Layer", "layer"),
 )
 
+if TYPE_CHECKING:
+    from fkeras.engine.layer.layer import Layer
+
 
 class MissingAttributeError(AttributeError):
     """A missing attribute of a layer, model or other value; builds its message lazily.
@@ -34,7 +37,7 @@ class MissingAttributeError(AttributeError):
         return missing_attribute(*self.args)
 
 
-def missing_attribute(value: Any, name: str) -> str:
+def missing_attribute(value: object, name: str) -> str:
     """Returns the error message for a missing attribute.
 
     Args:
@@ -69,7 +72,7 @@ def missing_attribute(value: Any, name: str) -> str:
     return f"{where}: has no attribute {name!r}.{suggest(name, names)}"
 
 
-def _where(value: Any) -> str:
+def _where(value: object) -> str:
     cls = type(value).__name__
     # not getattr: a missing name would raise another MissingAttributeError
     name = value.__dict__.get("name") if hasattr(value, "__dict__") else None
@@ -80,7 +83,7 @@ def _public(module: str) -> Any:
     return getattr(sys.modules.get(module), "__all__", ())
 
 
-def rejected_assignment(layer: Any, name: str, value: Any = None) -> str:
+def rejected_assignment(layer: Layer, name: str, value: object = None) -> str:
     """Returns the error message for the assignment `layer.name = value`.
 
     Example:

@@ -6,7 +6,10 @@ otherwise be ignored without an error.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fkeras.engine.layer.layer import Layer
 
 _MODEL = """\
 {where}: fk.Model.__init__ expected inputs and outputs, received none. A subclass of fk.Model has \
@@ -31,7 +34,7 @@ _COMPOSED = (
 )
 
 
-def model_without_graph(model: Any) -> str:
+def model_without_graph(model: Layer) -> str:
     """Returns the error message for a model constructed without inputs and outputs.
 
     Example:
@@ -96,7 +99,7 @@ def check_class(cls: type, composes: bool) -> None:
             )
 
 
-def _parameters(method: Any) -> tuple[str, ...]:
+def _parameters(method: object) -> tuple[str, ...]:
     """Returns the parameter names of a plain method, including `self`.
 
     Only the checks of this module read signatures: the engine's calls never depend on them.

@@ -33,7 +33,7 @@ _KINDS = (
 _FUNCTION_HOMES = ("activations", "losses", "metrics", "initializers", "ops")
 
 
-def is_from_keras(value: Any) -> bool:
+def is_from_keras(value: object) -> bool:
     """Returns whether a value is an object, class or function of Keras, or of a Keras subclass.
 
     Example:
@@ -52,20 +52,20 @@ def _keras_is_imported() -> bool:
     return "keras" in sys.modules or "tf_keras" in sys.modules or "keras_core" in sys.modules
 
 
-def _from_keras(value: Any) -> bool:
+def _from_keras(value: object) -> bool:
     return str(getattr(value, "__module__", "")).partition(".")[0] in _PACKAGES
 
 
-def _keras_classes(value: Any) -> tuple[type, ...]:
+def _keras_classes(value: object) -> tuple[type, ...]:
     cls = value if isinstance(value, type) else type(value)
     return tuple(base for base in cls.__mro__ if _from_keras(base))
 
 
-def _is_function(value: Any) -> bool:
+def _is_function(value: object) -> bool:
     return callable(value) and not isinstance(value, type) and _from_keras(value)
 
 
-def conversion(value: Any) -> str | None:
+def conversion(value: object) -> str | None:
     """Returns the end of an error message for a Keras object, with the line that converts it.
 
     Returns:
@@ -109,7 +109,7 @@ def _replacement(name: str, namespace: str) -> str:
     return f"a name of `fk.{namespace}`" if namespace else "`fk.Model(inputs, outputs)`"
 
 
-def _callback(value: Any) -> str:
+def _callback(value: object) -> str:
     cls = value if isinstance(value, type) else type(value)
     callback_names = getattr(sys.modules.get("fkeras.training.callbacks"), "__all__", ())
     callback_name = next(

@@ -140,13 +140,13 @@ def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> N
             _check_hook(where, name, method, ("self", *_HOOKS[name]) if bound else _HOOKS[name])
 
 
-def _check_hook(where: str, name: str, method: Any, expected: Sequence[str]) -> None:
+def _check_hook(where: str, name: str, method: object, expected: Sequence[str]) -> None:
     code = getattr(method, "__code__", None)
     # properties and partials have no code object; a wrong signature fails at the call
     if code is None:
         return
     parameters = code.co_varnames[: code.co_argcount]
-    required = code.co_argcount - len(method.__defaults__ or ())
+    required = code.co_argcount - len(getattr(method, "__defaults__", None) or ())
     accepts_call = required <= len(expected) and (
         bool(code.co_flags & _VARIADIC) or len(parameters) >= len(expected)
     )

@@ -24,6 +24,7 @@ from fkeras.engine.migration_hints.classes import model_without_graph
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.tree.walk import layers_in, map_layers
+from fkeras.engine.values.annotations import Option, Tree
 from fkeras.engine.values.spec import Spec
 
 
@@ -96,14 +97,14 @@ class Model(Network):
     def default_name(self) -> str | None:
         return "functional" if type(self) is Model else None
 
-    def call(self, *inputs: Any, **options: Any) -> Any:
+    def call(self, *inputs: Tree, **options: Option) -> Any:
         """Composes layers on symbolic tensors; for subclasses to override."""
         raise NotImplementedError(
             f"{self._where}: has no `call`. A subclass of fk.Model writes `def call(self, x)`, "
             "which calls layers on the symbolic tensor x and returns the outputs."
         )
 
-    def _resolve(self, *specs: Any) -> Self:
+    def _resolve(self, *specs: Tree) -> Self:
         if self.graph is not None:
             return self
         # named after their fields, so that states and files do not depend on the order of calls
@@ -186,7 +187,7 @@ def _named_children(model: Model) -> dict[str, Any]:
     return {field: map_layers(value, named, field) for field, value in field_layers(model).items()}
 
 
-def symbolic_inputs(specs: Any) -> Any:
+def symbolic_inputs(specs: Tree) -> Any:
     """A symbolic tensor for each spec in a tree."""
 
     def make(spec: Any) -> Any:

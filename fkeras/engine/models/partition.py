@@ -15,7 +15,7 @@ from fkeras.engine.tree.sublayers import sublayers
 Part = TypeVar("Part", bound=Layer)
 
 
-def require_layer(model: Any, call: str) -> None:
+def require_layer(model: object, call: str) -> None:
     """Raises a TypeError that names the function `call` for a value that is not a layer."""
     if not isinstance(model, Layer):
         check_not_keras(model, call)

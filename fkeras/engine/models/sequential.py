@@ -25,10 +25,11 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.models.model import symbolic_inputs
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer, is_input, needs_batch_size, symbolic
+from fkeras.engine.values.annotations import Tree
 from fkeras.engine.values.spec import Spec, name_axis
 
 
-def _is_listed(layers: Any) -> bool:
+def _is_listed(layers: object) -> bool:
     return isinstance(layers, Iterable) and not isinstance(layers, Mapping)
 
 
@@ -97,7 +98,7 @@ class Sequential(Network):
             set_field(self, "graph", graph)
             set_field(self, "layers", LayerDict(closed_layers, self.order))
 
-    def _close(self, x: Any) -> tuple:
+    def _close(self, x: Tree) -> tuple:
         """The graph that starts from the symbolic input `x`, and its layers."""
         start = x
         for index, name in enumerate(self.order):
@@ -110,7 +111,7 @@ class Sequential(Network):
                 )
         return close(start, x, self._where)
 
-    def _resolve(self, *specs: Any) -> Self:
+    def _resolve(self, *specs: Tree) -> Self:
         if self.graph is not None:
             return self
         if not self.order:
@@ -126,7 +127,7 @@ class Sequential(Network):
             )
         return self._start_from(symbolic_inputs([_named_axes(specs[0])])[0])
 
-    def _start_from(self, x: Any) -> Self:
+    def _start_from(self, x: Tree) -> Self:
         """The network with the graph that starts from the symbolic input `x`."""
         graph, layers = self._close(x)
         return self.replace(graph=graph, layers=LayerDict(layers, self.order))
@@ -246,7 +247,7 @@ def _with_input_dtype(entries: list[Any]) -> list[Any]:
     return [first, *entries[1:]]
 
 
-def _named_axes(spec: Any) -> Any:
+def _named_axes(spec: Tree) -> Any:
     """Returns the spec with names of axes in the place of computed sizes.
 
     The input of a nested Sequential is part of files, and Keras reads no computed sizes in files.
@@ -279,7 +280,7 @@ def _start(entries: list[Any]) -> tuple[Any, list[Any]]:
     return None, entries
 
 
-def _check_entry(entry: Any, where: str) -> None:
+def _check_entry(entry: object, where: str) -> None:
     if not isinstance(entry, Layer):
         check_not_keras(entry, where)
         hint = ""

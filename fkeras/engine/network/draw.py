@@ -6,9 +6,11 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import cast
 
 import jax
+
+from fkeras.engine.values.annotations import Graph, Network
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Details:
 
 
 def to_dot(
-    network: Any,
+    network: Network,
     *,
     shapes: bool = True,
     nested: bool = True,
@@ -66,7 +68,7 @@ def to_dot(
 
 
 def _dot_lines(
-    network: Any, path: str, details: Details, nested: bool, level: int
+    network: Network, path: str, details: Details, nested: bool, level: int
 ) -> Iterator[str]:
     pad = "  " * level
     graph = network._require_graph("A picture")
@@ -77,7 +79,7 @@ def _dot_lines(
             yield f"{pad}subgraph {_quote('cluster_' + full)} {{"
             yield f"{pad}  label={_quote(label)};"
             yield f"{pad}  {_quote(full)} [label={_quote('in/out')}, shape=point];"
-            yield from _dot_lines(layer, full, details, nested, level + 1)
+            yield from _dot_lines(cast("Network", layer), full, details, nested, level + 1)
             yield f"{pad}}}"
         else:
             yield f"{pad}{_quote(full)} [label={_quote(label)}];"
@@ -85,7 +87,7 @@ def _dot_lines(
         yield f"{pad}{_quote(_path(path, start))} -> {_quote(_path(path, end))};"
 
 
-def to_mermaid(network: Any, *, shapes: bool = True, nested: bool = True) -> str:
+def to_mermaid(network: Network, *, shapes: bool = True, nested: bool = True) -> str:
     """Returns the graph in Mermaid's language, which Markdown viewers draw.
 
     Args:
@@ -106,7 +108,7 @@ def to_mermaid(network: Any, *, shapes: bool = True, nested: bool = True) -> str
 
 
 def _mermaid_lines(
-    network: Any, path: str, shapes: bool, nested: bool, level: int
+    network: Network, path: str, shapes: bool, nested: bool, level: int
 ) -> Iterator[str]:
     pad = "  " * level
     graph = network._require_graph("A picture")
@@ -115,7 +117,7 @@ def _mermaid_lines(
         label = _label(network, name, Details(shapes)).replace("\n", "<br/>").replace('"', "&quot;")
         if nested and getattr(layer, "graph", None) is not None:
             yield f'{pad}subgraph {_identifier(full)}["{label}"]'
-            yield from _mermaid_lines(layer, full, shapes, nested, level + 1)
+            yield from _mermaid_lines(cast("Network", layer), full, shapes, nested, level + 1)
             yield f"{pad}end"
         else:
             yield f'{pad}{_identifier(full)}["{label}"]'
@@ -127,7 +129,7 @@ def _path(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _label(network: Any, name: str, details: Details) -> str:
+def _label(network: Network, name: str, details: Details) -> str:
     layer, graph = network.layers[name], network.graph
     lines = [name] if details.names else []
     lines.append(type(layer).__name__)
@@ -144,7 +146,7 @@ def _label(network: Any, name: str, details: Details) -> str:
     return "\n".join(lines)
 
 
-def _edges(graph: Any) -> Iterator[tuple[str, str]]:
+def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
     return ((graph.coords[slot].layer, call.layer) for call in graph.calls for slot in call.inputs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fkeras.engine.call.context import Context, Output
@@ -13,6 +13,7 @@ from fkeras.engine.graph.repeats import Repeat, Step
 from fkeras.engine.graph.walk import new_slots, put_outputs, run_steps
 from fkeras.engine.network.scanning import scan_blocks
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Layer, Leaf, Network, Tree
 from fkeras.engine.values.structure import fill_arrays
 
 
@@ -27,10 +28,11 @@ class Execution:
         inputs: the inputs as they were passed.
     """
 
-    def __init__(self, network: Any, context: Context, inputs: tuple):
+    def __init__(self, network: Network, context: Context, inputs: tuple):
         graph = network.graph
         self.network, self.graph, self.context = network, graph, context
-        self.layers, self.state = network.layers, context.state
+        self.layers: Mapping[str, Layer] = network.layers
+        self.state = context.state
         # for calls in a loop: the integers that derive the keys of the calls
         self.salts: dict[int, Any] = {}
         arrays = match_inputs(network, inputs)
@@ -112,7 +114,7 @@ class Execution:
         """Returns the array of a slot and its mask."""
         return self.slots[slot], self.mask_of(slot)
 
-    def put(self, slot: int, array: Any, mask: Any) -> None:
+    def put(self, slot: int, array: Leaf, mask: Tree) -> None:
         """Puts an array and its mask into a slot."""
         self.slots[slot] = array
         if self.attached is None:

@@ -9,7 +9,7 @@ compiled part.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jax.core import Tracer
@@ -21,6 +21,7 @@ from fkeras.engine.graph.walk import new_slots, put_outputs, run_calls
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Graph, Leaf, Network, SymbolicTensor, Tree
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import STRING, Spec, as_dims, as_spec
 from fkeras.engine.values.structure import Ref, fill_tensors
@@ -28,28 +29,28 @@ from fkeras.engine.values.structure import Ref, fill_tensors
 Make = Callable[[Any, Any, str | None], Any]
 
 
-def on_host(network: Any) -> bool:
+def on_host(network: Network) -> bool:
     """Returns whether every call of a network takes strings, so the device has nothing to compute."""
     return all(_runs_on_host(network, call) for call in network.graph.calls)
 
 
-def _runs_on_host(network: Any, call: Call) -> bool:
+def _runs_on_host(network: Network, call: Call) -> bool:
     """Returns whether a call, or an input, is entirely on the host."""
     if call.is_input:
         return True
     layer = network.layers[call.layer]
-    is_whole = getattr(layer, "graph", None) is None or on_host(layer)
+    is_whole = getattr(layer, "graph", None) is None or on_host(cast("Network", layer))
     return is_whole and _takes_strings(network.graph, call)
 
 
-def _takes_strings(graph: Any, call: Call) -> bool:
+def _takes_strings(graph: Graph, call: Call) -> bool:
     return any(graph.specs[slot].dtype == STRING for slot in call.inputs)
 
 
 # -- the cut --------------------------------------------------------------------------------------
 
 
-def split(network: Any, make: Make) -> tuple[Any, Any]:
+def split(network: Network, make: Make) -> tuple[Any, Any]:
     """Returns `(host, device)`: two networks of which the second takes the outputs of the first.
 
     A single array is passed directly, several arrays in a dictionary by the names of the layers and
@@ -63,7 +64,7 @@ def split(network: Any, make: Make) -> tuple[Any, Any]:
     return splitter.halves(outputs)
 
 
-def split_after(network: Any, make: Make) -> tuple[Any, Any]:
+def split_after(network: Network, make: Make) -> tuple[Any, Any]:
     """Returns `(front, after)`: two networks of which the second makes the returned strings.
 
     Raises:
@@ -121,9 +122,11 @@ class _Cut:
         taken: names that a tensor at the border cannot have.
     """
 
-    def __init__(self, network: Any, make: Make):
+    def __init__(self, network: Network, make: Make):
         self.network, self.graph, self.make = network, network.graph, make
-        inputs = [symbolic(network.layers[name]) for name in self.graph.input_names]
+        inputs = [
+            symbolic(cast(InputLayer, network.layers[name])) for name in self.graph.input_names
+        ]
         self.host = new_slots(self.graph, inputs)
         # an input of strings exists on the host only
         on_device = [None if tensor.dtype == STRING else tensor for tensor in inputs]
@@ -165,18 +168,18 @@ class _Cut:
     def _layer(self, call: Call) -> Any:
         return self.network.layers[call.layer]
 
-    def _pass_tree(self, name: str, tree: Any) -> Any:
+    def _pass_tree(self, name: str, tree: Tree) -> Any:
         """Returns inputs of the device for the tensors that the host returns."""
         template, tensors = structure.number(tree)
         return structure.fill(template, [self._pass(name, tensor) for tensor in tensors])
 
-    def _pass(self, name: str, tensor: Any) -> Any:
+    def _pass(self, name: str, tensor: SymbolicTensor) -> Any:
         input_name = _free(name, self.border.keys() | self.taken)
         device_input = symbolic(InputLayer(tensor.spec.dims, dtype=tensor.dtype, name=input_name))
         self.border[input_name] = (tensor, device_input)
         return device_input
 
-    def halves(self, outputs: Any) -> tuple[Any, Any]:
+    def halves(self, outputs: Tree) -> tuple[Any, Any]:
         graph, network = self.graph, self.network
         if any(self.device[slot] is None for slot in graph.output_slots):
             raise FKerasError(
@@ -208,7 +211,9 @@ def _free(name: str, used_names: Container[str]) -> str:
 # -- running --------------------------------------------------------------------------------------
 
 
-def read_inputs(network: Any, inputs: tuple, mask: Any, options: Mapping[str, Any]) -> list[Any]:
+def read_inputs(
+    network: Network, inputs: tuple, mask: Tree, options: Mapping[str, Any]
+) -> list[Any]:
     """Returns the inputs of a call in the order of the graph's inputs, with strings as NumPy arrays.
 
     Args:
@@ -239,7 +244,7 @@ def read_inputs(network: Any, inputs: tuple, mask: Any, options: Mapping[str, An
     return arrays
 
 
-def run_on_host(network: Any, arrays: list[Any]) -> Any:
+def run_on_host(network: Network, arrays: list[Any]) -> Any:
     """Computes the value of a network whose calls all run on the host.
 
     Args:
@@ -255,21 +260,21 @@ def run_on_host(network: Any, arrays: list[Any]) -> Any:
     return run_calls(graph, slots, compute)
 
 
-def _on_host(tree: Any) -> Any:
+def _on_host(tree: Tree) -> Any:
     template, leaves = structure.number(tree)
     kept_types = (Tracer,)  # a layer of strings rejects tracers with its own message
     leaves = [leaf if isinstance(leaf, kept_types) else np.asarray(leaf) for leaf in leaves]
     return structure.fill(template, leaves)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: Leaf) -> bool:
     """Returns whether a value is a text or nested lists of texts."""
     while isinstance(value, list | tuple) and value:
         value = value[0]
     return isinstance(value, str | bytes)
 
 
-def _as_text(value: Any, location: str) -> np.ndarray:
+def _as_text(value: Leaf, location: str) -> np.ndarray:
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype.kind not in "OSUT":
         raise FKerasError(

@@ -6,17 +6,17 @@ The drawing is SVG text, which needs no other program and no script of a noteboo
 from __future__ import annotations
 
 import html
-from typing import Any
 
 from fkeras.engine.messages.html import html_table
 from fkeras.engine.network.summary import HEADINGS, NUMBERS, table
+from fkeras.engine.values.annotations import Network
 
 # a drawing of more layers would be too large for the output of a cell
 _MOST_DRAWN = 200
 _CHARACTER, _HEIGHT, _ROW, _SPACE = 7.2, 36, 62, 18
 
 
-def network_html(network: Any) -> str:
+def network_html(network: Network) -> str:
     """Returns the summary of a network and a drawing of its graph as HTML.
 
     Args:
@@ -35,7 +35,7 @@ def network_html(network: Any) -> str:
     return "\n".join(parts)
 
 
-def _drawing(network: Any) -> str:
+def _drawing(network: Network) -> str:
     graph = network.graph
     if len(graph.layers) > _MOST_DRAWN:
         return (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Self, overload
 
 import jax
@@ -26,12 +27,16 @@ from fkeras.engine.network.host_split import on_host, read_inputs, run_on_host, 
 from fkeras.engine.network.html import network_html
 from fkeras.engine.network.summary import summary
 from fkeras.engine.network.text import network_text
-from fkeras.engine.network.tracing import uses_training
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.tree.weights import subkey
 from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Field, Leaf, Option, Tree
 from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import Spec, as_spec, evaluate
+from fkeras.engine.values.spec import Spec, as_probes, as_spec, evaluate
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+# for axes of unknown size, where a program is traced
+_SIZE = 32
 
 
 class Network(Layer):
@@ -73,7 +78,7 @@ class Network(Layer):
         object.__setattr__(self, "graph", None)
         object.__setattr__(self, "layers", LayerDict())
 
-    def replace(self, **fields: Any) -> Self:
+    def replace(self, **fields: Field) -> Self:
         copy = super().replace(**fields)
         if "layers" in fields:
             copy.__dict__["layers"] = LayerDict(copy.__dict__["layers"], copy._listed())
@@ -109,7 +114,7 @@ class Network(Layer):
     def stateful(self) -> bool:
         return self.graph is None or any(layer.stateful for layer in self.layers.values())
 
-    def build(self, key: jax.Array, *specs: Any) -> Self:
+    def build(self, key: jax.Array, *specs: Tree) -> Self:
         """Returns a copy whose layers all hold weights; built layers keep their weights.
 
         The key of each layer derives from its name, so adding a layer changes no other weights.
@@ -142,7 +147,7 @@ class Network(Layer):
         specs = self.graph.call_specs(self.graph.call_number(name))
         return self.layers[name].build(subkey(key, name), *specs)
 
-    def init_state(self, *specs: Any) -> dict[str, Any]:
+    def init_state(self, *specs: Tree) -> dict[str, Any]:
         """Returns the state of every layer with state, by the layer's name.
 
         Args:
@@ -176,12 +181,12 @@ class Network(Layer):
 
     def apply(
         self,
-        *inputs: Any,
+        *inputs: Tree,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
         key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
+        mask: Tree = None,
+        **options: Option,
     ) -> Output:
         """Computes the `Output` of the network; calls that take or return strings run on the host."""
         call = super().apply
@@ -208,13 +213,13 @@ class Network(Layer):
             check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self._where)
         return call(*inputs, **arguments)
 
-    def _halves(self, split_network: Any) -> tuple[Network, Network]:
+    def _halves(self, split_network: Callable) -> tuple[Network, Network]:
         """Returns the parts for host and device, made once for each network object."""
         if "_cut" not in self.__dict__:
             self.__dict__["_cut"] = split_network(self, _network)
         return self.__dict__["_cut"]
 
-    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+    def forward(self, context: Context, *inputs: Tree, **options: Option) -> Output:
         if options:
             names = ", ".join(options)
             raise TypeError(
@@ -336,16 +341,35 @@ class Network(Layer):
         return network_html(self)
 
 
-def _network(inputs: Any, outputs: Any, name: str | None) -> Network:
+def _network(inputs: Tree, outputs: Tree, name: str | None) -> Network:
     network = Network(name=name)
     graph, layers = close(inputs, outputs, network._where)
     return network.replace(graph=graph, layers=layers)
 
 
-def _bind(dim: Any, values: Mapping[str, int]) -> Any:
+def _bind(dim: int | str, values: Mapping[str, int]) -> Any:
     if isinstance(dim, int):
         return dim
     try:
         return evaluate(dim, values)
     except KeyError:
         return dim
+
+
+def uses_training(network: Network) -> bool:
+    """Returns whether a training call and an inference call compute different programs."""
+    graph = network.graph
+    slots = graph.input_slots
+    specs = dict(zip(slots, as_probes([graph.specs[s] for s in slots], _SIZE), strict=True))
+    inputs = structure.fill(graph.inputs, specs)
+
+    def program(training: bool) -> str:
+        def compute(key: Leaf, x: Leaf) -> Any:
+            built = network.build(key)
+            state = built.init_state(x)
+            return built.apply(x, state=state, training=training, key=key)
+
+        # a printed program contains the addresses of functions, which differ between two traces
+        return _ADDRESS.sub("", str(jax.make_jaxpr(compute)(jax.random.key(0), inputs)))
+
+    return program(True) != program(False)

@@ -20,13 +20,14 @@ from fkeras.engine.call.context import call_salt
 from fkeras.engine.call.mask_rules import AttachedMasks
 from fkeras.engine.graph.repeats import Repeat
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.values.annotations import Execution, Tree
 
 
 class _DifferentBlocksError(Exception):
     """Blocks that are equal in the graph and differ in this call, in masks for example."""
 
 
-def scan_blocks(execution: Any, repeat: Repeat) -> None:
+def scan_blocks(execution: Execution, repeat: Repeat) -> None:
     """Computes repeated blocks: fills their slots and collects their updates and losses.
 
     Blocks that differ in this call (in the dtype of their weights, in their state, in the masks that
@@ -44,7 +45,7 @@ def scan_blocks(execution: Any, repeat: Repeat) -> None:
         _run_apart(execution, repeat, stacked)
 
 
-def _scan(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
+def _scan(execution: Execution, repeat: Repeat, stacked: frozenset) -> None:
     template = repeat.blocks[1]
     separate_layers = [names for names in repeat.layers if len(set(names)) > 1]
     xs = {
@@ -102,7 +103,7 @@ def _scan(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
         execution.put(execution.graph.output_slots_of(last_numbers[number])[output], *entry)
 
 
-def _run_apart(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
+def _run_apart(execution: Execution, repeat: Repeat, stacked: frozenset) -> None:
     """Computes the blocks one after the other."""
     layers, state = dict(execution.layers), dict(execution.state)
     for names in stacked:
@@ -121,7 +122,7 @@ def _run_apart(execution: Any, repeat: Repeat, stacked: frozenset) -> None:
             execution.updates[names[1]] = _stack(updates)
 
 
-def _block_execution(execution: Any, x: dict) -> Any:
+def _block_execution(execution: Execution, x: dict) -> Any:
     """Returns an execution for one block, with the layers, states and keys of the block."""
     block = copy.copy(execution)
     block.context = copy.copy(execution.context)
@@ -141,25 +142,25 @@ def _block_execution(execution: Any, x: dict) -> Any:
     return block
 
 
-def _weights(execution: Any, names: tuple[str, ...], stacked: frozenset) -> Any:
+def _weights(execution: Execution, names: tuple[str, ...], stacked: frozenset) -> Any:
     """Returns the stacked leaves of equal layers."""
     if names in stacked:
         return leaves_of(execution.layers[names[1]])
     return _stack([leaves_of(execution.layers[name]) for name in names])
 
 
-def _states(execution: Any, names: tuple[str, ...], stacked: frozenset) -> Any:
+def _states(execution: Execution, names: tuple[str, ...], stacked: frozenset) -> Any:
     """Returns the stacked states of equal layers."""
     if names in stacked:
         return _state(execution, names[1])
     return _stack([_state(execution, name) for name in names])
 
 
-def _state(execution: Any, name: str) -> Any:
+def _state(execution: Execution, name: str) -> Any:
     return execution.updates.get(name, execution.state.get(name, {}))
 
 
-def _salts(execution: Any, repeat: Repeat) -> dict[int, Any]:
+def _salts(execution: Execution, repeat: Repeat) -> dict[int, Any]:
     """Returns for each call of the template the numbers that derive the keys in all blocks."""
     salts = {}
     for number, numbers in zip(repeat.blocks[1], zip(*repeat.blocks, strict=True), strict=True):
@@ -170,7 +171,7 @@ def _salts(execution: Any, repeat: Repeat) -> dict[int, Any]:
     return salts
 
 
-def _salt(execution: Any, number: int) -> Any:
+def _salt(execution: Execution, number: int) -> Any:
     if number in execution.salts:
         return execution.salts[number]
     graph = execution.graph
@@ -178,7 +179,7 @@ def _salt(execution: Any, number: int) -> Any:
     return zlib.crc32(salt.encode())
 
 
-def _at(tree: Any, index: int) -> Any:
+def _at(tree: Tree, index: int) -> Any:
     return jax.tree.map(lambda stack: stack[index], tree)
 
 
@@ -188,6 +189,6 @@ def _stack(trees: list) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def _shapes(tree: Any) -> Any:
+def _shapes(tree: Tree) -> Any:
     leaves, treedef = jax.tree.flatten(tree)
     return treedef, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]

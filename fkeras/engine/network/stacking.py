@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.tree.weights import own_weights
+from fkeras.engine.values.annotations import Array, Layer, Node, Tree
 from fkeras.engine.values.frozen import FrozenDict
 
 #: the names of the layers around a network, from the outermost to the innermost
@@ -53,7 +54,7 @@ class Stacking:
         True
     """
 
-    def __init__(self, rolled: Any, model: Any = None):
+    def __init__(self, rolled: Network, model: Network | None = None):
         self.single: Skeleton = skeleton_of(rolled if model is None else model)
         self.layers: tuple[tuple[Names, Names], ...] = tuple(_stacked_layers(rolled, ()))
         self.stacked: Skeleton = skeleton_of(_without_blocks(rolled, self.layers, ()))
@@ -71,12 +72,12 @@ class Stacking:
             for index, path in enumerate(paths)
         }
 
-    def stack(self, model: Any) -> Any:
+    def stack(self, model: Network) -> Any:
         """Returns the model with stacked blocks."""
         leaves = dict(zip(self.single.names, leaves_of(model), strict=True))
         return self.stacked.join(tuple(self._stacked_leaf(leaves, p) for p in self.stacked.names))
 
-    def unstack(self, model: Any) -> Any:
+    def unstack(self, model: Network) -> Any:
         """Returns the model with single blocks, the inverse of `stack`."""
         leaves = dict(zip(self.stacked.names, leaves_of(model), strict=True))
         return self.single.join(tuple(self._single_leaf(leaves, p) for p in self.single.names))
@@ -93,7 +94,7 @@ class Stacking:
             state = _changed(state, network, functools.partial(_unstack_entries, names))
         return dict(state)
 
-    def stack_weights(self, tree: Any) -> Any:
+    def stack_weights(self, tree: Tree) -> Any:
         """Returns a tree in which every dictionary of weights by path has stacked blocks.
 
         Raises:
@@ -101,7 +102,7 @@ class Stacking:
                 with weights of different shapes.
         """
 
-        def change(node: Any) -> Any:
+        def change(node: Tree) -> Any:
             if not self._is_by_path(node, self.single):
                 return node
             paths = dict.fromkeys(self._stack_path(path) for path in node)
@@ -109,10 +110,10 @@ class Stacking:
 
         return jax.tree.map(change, tree, is_leaf=lambda node: self._is_by_path(node, self.single))
 
-    def unstack_weights(self, tree: Any) -> Any:
+    def unstack_weights(self, tree: Tree) -> Any:
         """Returns a tree in which every dictionary of weights by path has single blocks."""
 
-        def change(node: Any) -> Any:
+        def change(node: Tree) -> Any:
             if not self._is_by_path(node, self.stacked):
                 return node
             paths = [p for p in self.single.names if self._stack_path(p) in node]
@@ -127,7 +128,7 @@ class Stacking:
     def _stack_path(self, path: str) -> str:
         return self._template_of[path][0] if path in self._template_of else path
 
-    def _is_by_path(self, node: Any, skeleton: Skeleton) -> bool:
+    def _is_by_path(self, node: Node, skeleton: Skeleton) -> bool:
         return isinstance(node, dict) and bool(node) and node.keys() <= skeleton.places.keys()
 
     def _stacked_leaf(self, leaves: Mapping[str, Any], path: str) -> Any:
@@ -157,7 +158,7 @@ def _stacked_layers(model: Any, path: Names) -> Iterator[tuple[Names, Names]]:
             yield from _stacked_layers(layer, (*path, name))
 
 
-def _runs_graph(layer: Any) -> bool:
+def _runs_graph(layer: Layer) -> bool:
     # other classes may read the layers of single blocks in their own methods
     return (
         isinstance(layer, Network)
@@ -167,7 +168,7 @@ def _runs_graph(layer: Any) -> bool:
     )
 
 
-def _is_constrained(layer: Any) -> bool:
+def _is_constrained(layer: Layer) -> bool:
     # the projection of a weight, such as a norm over an axis, is not that of its stack
     return any(next(iter(own_weights(owner, "constraint")), None) for _, owner in sublayers(layer))
 
@@ -188,7 +189,7 @@ def _without_blocks(model: Any, layers: tuple, path: Names) -> Any:
     return model.replace(layers=FrozenDict(remaining))
 
 
-def _changed(state: Mapping[str, Any], path: Names, change: Any) -> dict[str, Any]:
+def _changed(state: Mapping[str, Any], path: Names, change: Callable) -> dict[str, Any]:
     """Returns the nested state with `change` applied to the entry of a network."""
     if not path:
         return change(state)
@@ -219,20 +220,20 @@ def _stacked(trees: list) -> Any:
     return jax.tree.map(_stack_arrays, *trees)
 
 
-def _specs(tree: Any) -> list:
+def _specs(tree: Tree) -> list:
     return [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in jax.tree.leaves(tree)]
 
 
-def _row_of_tree(tree: Any, index: int) -> Any:
+def _row_of_tree(tree: Tree, index: int) -> Any:
     return jax.tree.map(lambda stack: _row(stack, index), tree)
 
 
 # compiled once for each shape: outside of a program, each operation would be a program of its own
 @jax.jit
-def _stack_arrays(*arrays: Any) -> jax.Array:
+def _stack_arrays(*arrays: Array) -> jax.Array:
     return jnp.stack(arrays)
 
 
 @jax.jit
-def _row(stack: jax.Array, index: Any) -> jax.Array:
+def _row(stack: jax.Array, index: int) -> jax.Array:
     return jax.lax.dynamic_index_in_dim(stack, index, keepdims=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from fkeras.engine.costs.calls import call_costs
 from fkeras.engine.costs.counting import Costs
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.values.annotations import Layer, Network, Tree
 
 HEADINGS = ("Layer (type)", "Output shape", "Params", "State", "FLOPs", "Connected to")
 NUMBERS = (2, 3, 4)  # columns that are aligned to the right
@@ -35,7 +36,7 @@ class Table:
     totals: tuple[str, ...]
 
 
-def summary(network: Any, *, nested: bool = True) -> str:
+def summary(network: Network, *, nested: bool = True) -> str:
     """Returns a table with a row for each layer: shapes, parameters, state, FLOPs and connections.
 
     The table has at most 100 columns. Long texts continue in the next line and are never truncated.
@@ -60,7 +61,7 @@ def summary(network: Any, *, nested: bool = True) -> str:
     return "\n".join([*body, *contents.totals])
 
 
-def table(network: Any, *, nested: bool = True) -> Table:
+def table(network: Network, *, nested: bool = True) -> Table:
     """Returns the contents of a summary.
 
     Args:
@@ -108,7 +109,7 @@ def _wrapped(cell: str, width: int) -> list[str]:
     ) or [""]
 
 
-def _abstract(network: Any) -> Any:
+def _abstract(network: Network) -> Any:
     """Returns the network with shapes in the place of weights, without allocating weights."""
     if network.graph is None or network.built:
         return network
@@ -117,7 +118,7 @@ def _abstract(network: Any) -> Any:
     return jax.eval_shape(network.build, key)
 
 
-def _rows(network: Any, nested: bool, level: int) -> Iterator[tuple[str, ...]]:
+def _rows(network: Network, nested: bool, level: int) -> Iterator[tuple[str, ...]]:
     indent = "  " * level
     graph = network.graph
     state = {} if graph is None else network.state_spec()
@@ -141,10 +142,10 @@ def _rows(network: Any, nested: bool, level: int) -> Iterator[tuple[str, ...]]:
             connections,
         )
         if nested and hasattr(layer, "graph"):
-            yield from _rows(layer, nested, level + 1)
+            yield from _rows(cast("Network", layer), nested, level + 1)
 
 
-def layer_costs(network: Any, name: str) -> Costs | None:
+def layer_costs(network: Network, name: str) -> Costs | None:
     """Returns the operations of all calls of a layer; None if a call's operations are unknown."""
     graph = network.graph
     if graph is None:
@@ -172,16 +173,16 @@ def number_text(number: float) -> str:
     return f"{digits}{units[0]}"
 
 
-def _may_have_weights(layer: Any) -> bool:
+def _may_have_weights(layer: Layer) -> bool:
     skeleton = skeleton_of(layer)
     return bool(skeleton.weights or skeleton.children)
 
 
-def _count(leaves: Any) -> int:
+def _count(leaves: Tree) -> int:
     return sum(int(np.prod(leaf.shape)) for leaf in leaves if leaf is not None)
 
 
-def _bytes(leaves: Any) -> int:
+def _bytes(leaves: Tree) -> int:
     return sum(
         int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
         for leaf in leaves
@@ -198,7 +199,7 @@ def _size(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def _totals(network: Any, abstract: Any) -> list[str]:
+def _totals(network: Network, abstract: Network) -> list[str]:
     if abstract.graph is None:
         return ["Shapes need known inputs: build the network, or start with fk.Input."]
     leaves = leaves_of(abstract)
@@ -217,7 +218,7 @@ def _totals(network: Any, abstract: Any) -> list[str]:
     ]
 
 
-def _flops_line(network: Any) -> str:
+def _flops_line(network: Network) -> str:
     costs = {name: layer_costs(network, name) for name in network.graph.layers}
     total = number_text(sum(known.flops for known in costs.values() if known is not None))
     slots = network.graph.input_slots

@@ -103,6 +103,6 @@ def _is_bool(equation: Equation) -> bool:
     return equation.large.outvars[0].aval.dtype == bool
 
 
-def _is_exact(number: Any) -> bool:
+def _is_exact(number: float) -> bool:
     # other numbers would be rounded to the dtype of the program
     return math.isinf(number) or (abs(number) < 1 << 8 and number == int(number))

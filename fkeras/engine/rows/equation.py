@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine.values.annotations import Leaf
+
 # layouts and labels, which change no number
 _LABELS = ("sharding", "out_sharding", "name", "debug_info", "source_info")
 
@@ -72,7 +74,7 @@ class Equation:
         )
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: Leaf, b: Leaf) -> bool:
     if a is b:
         return True
     if hasattr(a, "eqns") or hasattr(a, "jaxpr"):

@@ -22,6 +22,7 @@ from fkeras.engine.rows.equation import Equation
 from fkeras.engine.rows.moves import MOVES, SOURCES
 from fkeras.engine.rows.reductions import REDUCTIONS
 from fkeras.engine.rows.values import MIXED, WHOLE, Value, joined
+from fkeras.engine.values.annotations import ClosedJaxpr, Tree
 
 _RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {**dict.fromkeys(ELEMENTWISE, elementwise), **MOVES, **REDUCTIONS}
@@ -62,7 +63,7 @@ class RowProgram:
     ordered: bool = True
     custom_gradients: bool = False
 
-    def results(self, large: Any, small: Any, values: Sequence[Value]) -> list[Value]:
+    def results(self, large: Tree, small: Tree, values: Sequence[Value]) -> list[Value]:
         """Returns the values of the outputs.
 
         Args:
@@ -74,7 +75,7 @@ class RowProgram:
         except _DifferentError:
             return [MIXED] * len(large.jaxpr.outvars)
 
-    def _run(self, large: Any, small: Any, values: Sequence[Value]) -> list[Value]:
+    def _run(self, large: Tree, small: Tree, values: Sequence[Value]) -> list[Value]:
         (jaxpr, consts), (other, other_consts) = _opened(large), _opened(small)
         same = len(jaxpr.eqns) == len(other.eqns) and len(consts) == len(other_consts)
         if not same or len(jaxpr.outvars) != len(other.outvars):
@@ -179,7 +180,7 @@ def _all_joined(values: Sequence[Value]) -> Value:
     return first
 
 
-def _opened(program: Any) -> tuple[Any, Sequence[Any]]:
+def _opened(program: ClosedJaxpr) -> tuple[Any, Sequence[Any]]:
     return (program.jaxpr, program.consts) if hasattr(program, "consts") else (program, ())
 
 
@@ -205,7 +206,7 @@ def _checked(value: Value, equation: Equation, number: int) -> Value:
     return value if differing == expected else MIXED
 
 
-def _constant(large: Any, small: Any) -> Value:
+def _constant(large: Tree, small: Tree) -> Value:
     """Returns the value of a constant of both programs."""
     if large is small and np.shape(large):
         return WHOLE

@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from fkeras.engine.rows.equation import Equation
 from fkeras.engine.rows.values import MIXED, WHOLE, Value, rows
 
 
-def _is_neutral(name: str, fill: Any, dtype: Any) -> bool:
+def _is_neutral(name: str, fill: float, dtype: DTypeLike) -> bool:
     """Returns whether a number in padded rows changes no result of a reduction."""
     if fill is None:
         return False

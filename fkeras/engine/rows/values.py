@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from fkeras.engine.values.annotations import Leaf
+
 
 @dataclasses.dataclass(frozen=True)
 class Value:
@@ -37,7 +39,7 @@ class Value:
         """Whether the array is equal in both programs."""
         return self.kind == "whole"
 
-    def moved(self, axis: int, fill: Any = None) -> Value:
+    def moved(self, axis: int, fill: Leaf = None) -> Value:
         """Returns the value of an array that has the rows along another axis."""
         return Value("rows", axis, self.fill if fill is None else fill)
 
@@ -46,7 +48,7 @@ WHOLE = Value("whole")
 MIXED = Value("mixed")
 
 
-def rows(axis: int, fill: Any = None) -> Value:
+def rows(axis: int, fill: Leaf = None) -> Value:
     """Returns the value of an array with rows along an axis."""
     return Value("rows", axis, fill)
 

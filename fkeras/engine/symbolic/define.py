@@ -2,19 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, overload
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypeAlias, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
-from fkeras.engine.symbolic.op_types import ListOp, PairOp, TreeOp, TupleOp
-from fkeras.engine.symbolic.operation import Op, Parameters, Unary
+from fkeras.engine.symbolic.operation import Op, Parameters, Rest, Unary
 from fkeras.engine.symbolic.operation import binary as binary
 from fkeras.engine.symbolic.operation import described as described
 from fkeras.engine.symbolic.operation import to_array as to_array
 from fkeras.engine.symbolic.operation import unary as unary
+from fkeras.engine.values.annotations import Option, Tree
+
+# `Op` declares that an operation returns a tensor for tensors, and an array for arrays. Type checkers
+# have no form for "the same structure, with tensors in place of arrays", so each structure is named with
+# the type of its tensors and the type of its arrays. At run time the classes are `Op`.
+if TYPE_CHECKING:
+    from fkeras.engine.symbolic.operators import KerasTensor
+
+    OfTensors = TypeVar("OfTensors")
+    OfArrays = TypeVar("OfArrays")
+
+    class StructureOp(Op[Parameters], Generic[Parameters, OfTensors, OfArrays]):
+        """The type of operations that return `OfTensors` for tensors, and `OfArrays` for arrays."""
+
+        @overload
+        def __call__(
+            self: StructureOp[Concatenate[Any, Rest], OfTensors, OfArrays],
+            x: KerasTensor | Sequence[KerasTensor],
+            /,
+            *args: Rest.args,
+            **kwargs: Rest.kwargs,
+        ) -> OfTensors: ...
+
+        @overload
+        def __call__(
+            self,
+            x: KerasTensor | Sequence[KerasTensor],
+            /,
+            *args: Tree,
+            name: str,
+            **kwargs: Option,
+        ) -> OfTensors: ...
+
+        @overload
+        def __call__(
+            self, *, x: KerasTensor | Sequence[KerasTensor], **kwargs: Option
+        ) -> OfTensors: ...
+
+        @overload
+        def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> OfArrays: ...
+
+        def __call__(self, *args: Tree, **kwargs: Option) -> Any: ...
+
+    #: operations that return two arrays
+    PairOp: TypeAlias = StructureOp[
+        Parameters, tuple[KerasTensor, KerasTensor], tuple[jax.Array, jax.Array]
+    ]
+    #: operations that return a tuple of arrays
+    TupleOp: TypeAlias = StructureOp[Parameters, tuple[KerasTensor, ...], tuple[jax.Array, ...]]
+    #: operations that return a list of arrays
+    ListOp: TypeAlias = StructureOp[Parameters, list[KerasTensor], list[jax.Array]]
+
+    class TreeOp(Op[Parameters]):
+        """The type of operations whose result has the structure of an argument or of a function's result."""
+
+        @overload
+        def __call__(self, *args: Tree, name: str, **kwargs: Option) -> Any: ...
+
+        @overload
+        def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Any: ...
+
+        def __call__(self, *args: Tree, **kwargs: Option) -> Any: ...
+
+else:
+    PairOp = TupleOp = ListOp = TreeOp = Op
+
 
 # Python loops are unrolled: each iteration, and each part of a result, is a step of the program.
 # Larger programs take minutes to compile.

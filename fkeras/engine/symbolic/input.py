@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.values.annotations import Json, SymbolicTensor, Tree
 from fkeras.engine.values.config_walk import mappings
 from fkeras.engine.values.spec import STRING, Dimension, Spec, as_dims, canonical_dtype, is_shape
 
@@ -27,7 +28,7 @@ _MOST = 2**60
 _batch_size = integer(minimum=0, optional=True)
 
 
-def _batch_shape(shape: Any) -> tuple:
+def _batch_shape(shape: Sequence[int | None]) -> tuple:
     sizes = shape if is_shape(shape) else (-1,)
     if any(isinstance(size, int | np.integer) and size < 0 for size in sizes):
         raise ValueError(
@@ -42,7 +43,7 @@ def _batch_shape(shape: Any) -> tuple:
     return as_dims(tuple(shape))
 
 
-def needs_batch_size(config: Any) -> bool:
+def needs_batch_size(config: Json) -> bool:
     """Returns whether a configuration has stateful layers, whose state has one row per sample.
 
     Example:
@@ -80,7 +81,7 @@ class InputLayer(Layer):
         """The spec of the input."""
         return Spec(self.batch_shape, self.dtype.name)
 
-    def call(self, x: Any) -> Any:
+    def call(self, x: Tree) -> Any:
         return x
 
     def get_config(self) -> dict[str, Any]:
@@ -91,7 +92,9 @@ class InputLayer(Layer):
         return {**super().get_config(), "batch_shape": shape}
 
     @classmethod
-    def from_config(cls, config: Any, custom_objects: Any = None) -> InputLayer:
+    def from_config(
+        cls, config: Json, custom_objects: Mapping[str, Any] | None = None
+    ) -> InputLayer:
         # keys of Keras without a meaning here
         ignored = ("sparse", "ragged", "trainable")
         options = {
@@ -157,7 +160,7 @@ def Input(  # noqa: N802  (Keras's name)
     return symbolic(layer)
 
 
-def _dtype_name(dtype: Any) -> str:
+def _dtype_name(dtype: DTypeLike | None) -> str:
     if _is_text(dtype):
         return STRING
     try:
@@ -168,7 +171,7 @@ def _dtype_name(dtype: Any) -> str:
         ) from None
 
 
-def _is_text(dtype: Any) -> bool:
+def _is_text(dtype: DTypeLike | None) -> bool:
     if str(dtype) == "string":  # TensorFlow's name
         return True
     # NumPy's kinds of text: objects, bytes, fixed-width strings, and the StringDType of NumPy 2
@@ -183,6 +186,6 @@ def symbolic(layer: InputLayer) -> KerasTensor:
     return KerasTensor(Node(layer, input_signature(layer.spec)), 0)
 
 
-def is_input(tensor: Any) -> bool:
+def is_input(tensor: SymbolicTensor) -> bool:
     """Returns whether a symbolic tensor comes from `fk.Input`."""
     return isinstance(tensor.node.layer, InputLayer)

@@ -21,6 +21,7 @@ from fkeras.engine.config.serialization import encode, resolve
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.layer_types import Tensor
 from fkeras.engine.symbolic.operation_forms import operation_form
+from fkeras.engine.values.annotations import Leaf, Option, Tree
 from fkeras.engine.values.arrays import as_argument
 from fkeras.engine.values.naming import snake_case
 
@@ -70,7 +71,7 @@ class Op(Generic[Parameters]):
     @overload
     def __call__(
         self: Op[Concatenate[Any, Any, Rest]],
-        x1: Any,
+        x1: TensorLike,
         x2: Tensor,
         /,
         *args: Rest.args,
@@ -80,8 +81,8 @@ class Op(Generic[Parameters]):
     @overload
     def __call__(
         self: Op[Concatenate[Any, Any, Any, Rest]],
-        x1: Any,
-        x2: Any,
+        x1: TensorLike,
+        x2: TensorLike,
         x3: Tensor,
         /,
         *args: Rest.args,
@@ -90,25 +91,25 @@ class Op(Generic[Parameters]):
 
     @overload
     def __call__(
-        self, x: Tensor | Sequence[Tensor], /, *args: Any, name: str, **kwargs: Any
+        self, x: Tensor | Sequence[Tensor], /, *args: Tree, name: str, **kwargs: Option
     ) -> Tensor: ...
 
     @overload
-    def __call__(self, *, x: Tensor | Sequence[Tensor], **kwargs: Any) -> Tensor: ...
+    def __call__(self, *, x: Tensor | Sequence[Tensor], **kwargs: Option) -> Tensor: ...
 
     @overload
-    def __call__(self, *, inputs: Tensor, **kwargs: Any) -> Tensor: ...
+    def __call__(self, *, inputs: Tensor, **kwargs: Option) -> Tensor: ...
 
     @overload
-    def __call__(self, *, images: Tensor, **kwargs: Any) -> Tensor: ...
+    def __call__(self, *, images: Tensor, **kwargs: Option) -> Tensor: ...
 
     @overload
-    def __call__(self, *args: Any, name: str, **kwargs: Any) -> Any: ...
+    def __call__(self, *args: Tree, name: str, **kwargs: Option) -> Any: ...
 
     @overload
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> jax.Array: ...
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Option) -> Any:
         name = kwargs.pop("name", None)  # of the node; without effect on arrays
         if symbolic_arguments(args, kwargs, None):
             return Operation(self, name=name)(*args, **kwargs)
@@ -137,7 +138,7 @@ if TYPE_CHECKING:
         @overload
         def __call__(self, x: TensorLike, *, name: str | None = None) -> jax.Array: ...
 
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def __call__(self, *args: Tree, **kwargs: Option) -> Any: ...
 
     class Binary(Op[...]):
         """The type of the operations of `binary`: functions of two arrays, `x1` and `x2`."""
@@ -157,7 +158,7 @@ if TYPE_CHECKING:
             self, x1: TensorLike, x2: TensorLike, *, name: str | None = None
         ) -> jax.Array: ...
 
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def __call__(self, *args: Tree, **kwargs: Option) -> Any: ...
 
 else:
     Unary = Binary = Op
@@ -171,7 +172,7 @@ def _builtin(name: str) -> Op:
     return BEHIND_FUNCTIONS[name] if name in BEHIND_FUNCTIONS else resolve(last, namespace)
 
 
-def _as_op(value: Any) -> Op:
+def _as_op(value: object) -> Op:
     if isinstance(value, Op):
         return value
     if isinstance(value, str):
@@ -204,7 +205,7 @@ class Operation(Layer):
         # Keras's operations drop masks
         return True
 
-    def _masks_inputs(self, mask: Any) -> bool:
+    def _masks_inputs(self, mask: Tree) -> bool:
         # mask=None is the mask of the inputs, unless the function has a parameter `mask`
         if mask is not None or not self.op.builtin:
             return False
@@ -223,7 +224,7 @@ class Operation(Layer):
     def default_name(self) -> str:
         return snake_case(self.op.name.rpartition(".")[2]) or "operation"
 
-    def call(self, *args: Any, **options: Any) -> Any:
+    def call(self, *args: Tree, **options: Option) -> Any:
         return self.op.function(*args, **options)
 
     def get_config(self) -> dict[str, Any]:
@@ -270,11 +271,11 @@ def lift(
     return Op(op_name, function, elementwise, builtin=False)
 
 
-def _count_elements(x: Any) -> Any:
+def _count_elements(x: Leaf) -> Any:
     return jnp.asarray(x.size, "int32")
 
 
-def _count_axes(x: Any) -> Any:
+def _count_axes(x: Leaf) -> Any:
     return jnp.asarray(x.ndim, "int32")
 
 

@@ -5,19 +5,21 @@ The operators' functions live here, below the package `fkeras.ops`, which export
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine.call.node import SymbolicTensor, TensorLike
-from fkeras.engine.symbolic.operation import Op, binary, unary
+from fkeras.engine.symbolic.operation import Binary, Op, binary, unary
+from fkeras.engine.values.annotations import Leaf, Option, Tree
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.numerics.slopes import power as _power
 
 
-def _getitem(x: Any, *entries: Any) -> Any:
+def _getitem(x: Leaf, *entries: Any) -> Any:
     """Indexes x by `entries`, the operation that `x[...]` of a symbolic tensor records.
 
     Args:
@@ -45,7 +47,7 @@ def _to_entry(entry: Any) -> Any:
     return {"ellipsis": True} if entry is Ellipsis else entry
 
 
-def _matmul(a: Any, b: Any) -> Any:
+def _matmul(a: Leaf, b: Leaf) -> Any:
     # as in Keras, int8 products are summed in int32, since sums in int8 overflow
     bytes_only = all(getattr(x, "dtype", None) == jnp.int8 for x in (a, b))
     return jnp.matmul(a, b, preferred_element_type="int32" if bytes_only else None)
@@ -175,6 +177,20 @@ _UFUNCS = MappingProxyType(
     }
 )
 
+Operator: TypeAlias = Callable[["KerasTensor", TensorLike], "KerasTensor"]
+
+
+def _operators(op: Binary) -> tuple[Operator, Operator]:
+    """Returns the methods of an operator: `tensor + other` and `other + tensor`."""
+
+    def operator(self: KerasTensor, other: TensorLike) -> KerasTensor:
+        return op(self, other)
+
+    def reflected(self: KerasTensor, other: TensorLike) -> KerasTensor:
+        return op(other, self)
+
+    return operator, reflected
+
 
 class KerasTensor(SymbolicTensor):
     """A symbolic value with operators: `x + y`, `x @ w`, `x[:, 0]` record nodes.
@@ -191,7 +207,9 @@ class KerasTensor(SymbolicTensor):
 
     __slots__ = ()
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Tree, **options: Option
+    ) -> Any:
         name = ufunc.__name__
         if name not in _UFUNCS or method != "__call__" or options:
             # methods such as np.add.reduce, and options such as `out`, have no symbolic form
@@ -201,53 +219,22 @@ class KerasTensor(SymbolicTensor):
             )
         return _UFUNCS[name](*inputs)
 
-    def __add__(self, other: TensorLike) -> KerasTensor:
-        return add(self, other)
-
-    def __radd__(self, other: TensorLike) -> KerasTensor:
-        return add(other, self)
-
-    def __sub__(self, other: TensorLike) -> KerasTensor:
-        return subtract(self, other)
-
-    def __rsub__(self, other: TensorLike) -> KerasTensor:
-        return subtract(other, self)
-
-    def __mul__(self, other: TensorLike) -> KerasTensor:
-        return multiply(self, other)
-
-    def __rmul__(self, other: TensorLike) -> KerasTensor:
-        return multiply(other, self)
-
-    def __truediv__(self, other: TensorLike) -> KerasTensor:
-        return true_divide(self, other)
-
-    def __rtruediv__(self, other: TensorLike) -> KerasTensor:
-        return true_divide(other, self)
-
-    def __floordiv__(self, other: TensorLike) -> KerasTensor:
-        return floor_divide(self, other)
-
-    def __rfloordiv__(self, other: TensorLike) -> KerasTensor:
-        return floor_divide(other, self)
-
-    def __mod__(self, other: TensorLike) -> KerasTensor:
-        return mod(self, other)
-
-    def __rmod__(self, other: TensorLike) -> KerasTensor:
-        return mod(other, self)
-
-    def __pow__(self, other: TensorLike) -> KerasTensor:
-        return power(self, other)
-
-    def __rpow__(self, other: TensorLike) -> KerasTensor:
-        return power(other, self)
-
-    def __matmul__(self, other: TensorLike) -> KerasTensor:
-        return matmul(self, other)
-
-    def __rmatmul__(self, other: TensorLike) -> KerasTensor:
-        return matmul(other, self)
+    __add__, __radd__ = _operators(add)
+    __sub__, __rsub__ = _operators(subtract)
+    __mul__, __rmul__ = _operators(multiply)
+    __truediv__, __rtruediv__ = _operators(true_divide)
+    __floordiv__, __rfloordiv__ = _operators(floor_divide)
+    __mod__, __rmod__ = _operators(mod)
+    __pow__, __rpow__ = _operators(power)
+    __matmul__, __rmatmul__ = _operators(matmul)
+    __and__, __rand__ = _operators(logical_and)
+    __or__, __ror__ = _operators(logical_or)
+    __xor__, __rxor__ = _operators(logical_xor)
+    # Python reflects a comparison to the opposite comparison
+    __lt__ = _operators(less)[0]
+    __le__ = _operators(less_equal)[0]
+    __gt__ = _operators(greater)[0]
+    __ge__ = _operators(greater_equal)[0]
 
     def __neg__(self) -> KerasTensor:
         return negative(self)
@@ -257,36 +244,6 @@ class KerasTensor(SymbolicTensor):
 
     def __invert__(self) -> KerasTensor:
         return logical_not(self)
-
-    def __and__(self, other: TensorLike) -> KerasTensor:
-        return logical_and(self, other)
-
-    def __rand__(self, other: TensorLike) -> KerasTensor:
-        return logical_and(other, self)
-
-    def __or__(self, other: TensorLike) -> KerasTensor:
-        return logical_or(self, other)
-
-    def __ror__(self, other: TensorLike) -> KerasTensor:
-        return logical_or(other, self)
-
-    def __xor__(self, other: TensorLike) -> KerasTensor:
-        return logical_xor(self, other)
-
-    def __rxor__(self, other: TensorLike) -> KerasTensor:
-        return logical_xor(other, self)
-
-    def __lt__(self, other: TensorLike) -> KerasTensor:
-        return less(self, other)
-
-    def __le__(self, other: TensorLike) -> KerasTensor:
-        return less_equal(self, other)
-
-    def __gt__(self, other: TensorLike) -> KerasTensor:
-        return greater(self, other)
-
-    def __ge__(self, other: TensorLike) -> KerasTensor:
-        return greater_equal(self, other)
 
     def __getitem__(self, index: Any) -> KerasTensor:
         entries = index if isinstance(index, tuple) else (index,)

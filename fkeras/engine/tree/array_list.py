@@ -14,6 +14,7 @@ from typing import Any, Literal
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import children
 from fkeras.engine.tree.walk import join_path
+from fkeras.engine.values.annotations import Layer
 
 Keys = tuple[str, ...]
 
@@ -44,7 +45,7 @@ class ArrayEntry:
         return join_path(*self.keys, self.name)
 
 
-def layer_arrays(layer: Any, state: Mapping[str, Any], keys: Keys = ()) -> list[ArrayEntry]:
+def layer_arrays(layer: Layer, state: Mapping[str, Any], keys: Keys = ()) -> list[ArrayEntry]:
     """Returns a layer's own weights, as declared, and its own state in the order of Keras's files.
 
     Args:
@@ -75,7 +76,7 @@ def layer_arrays(layer: Any, state: Mapping[str, Any], keys: Keys = ()) -> list[
 
 
 def arrays_of(
-    layer: Any, state: Mapping[str, Any], keys: Keys = ()
+    layer: Layer, state: Mapping[str, Any], keys: Keys = ()
 ) -> Iterator[tuple[Keys, Any, list[ArrayEntry]]]:
     """Yields `(keys, layer, arrays)` for a layer and each layer inside it, parents first.
 
@@ -94,7 +95,7 @@ def arrays_of(
         yield from arrays_of(child, state.get(name, {}), (*keys, name))
 
 
-def weights_by_path(layer: Any) -> dict[str, Any]:
+def weights_by_path(layer: Layer) -> dict[str, Any]:
     """Returns all leaves of a layer by path; None for a weight that the layer does not have.
 
     Example:
@@ -105,7 +106,7 @@ def weights_by_path(layer: Any) -> dict[str, Any]:
     return dict(zip(skeleton_of(layer).names, leaves_of(layer), strict=True))
 
 
-def replace_leaves(layer: Any, leaves: Mapping[str, Any]) -> Any:
+def replace_leaves(layer: Layer, leaves: Mapping[str, Any]) -> Any:
     """Returns the layer with other leaves in some places, by path.
 
     Example:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from fkeras.engine.tree.skeleton import WEIGHT, leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
+from fkeras.engine.values.annotations import Layer, Leaf
 from fkeras.engine.values.frozen import FrozenDict
 
 #: stands for an axis without a name
@@ -77,7 +77,7 @@ an axis without a name, received 'ii'.
         )
 
 
-def unnamed(array: Any) -> str:
+def unnamed(array: Leaf) -> str:
     """Returns the letters of a weight whose axes have no names; an array that is None has no axes.
 
     Example:
@@ -88,7 +88,7 @@ def unnamed(array: Any) -> str:
     return "" if array is None else UNNAMED * array.ndim
 
 
-def weight_letters(layer: Any) -> dict[str, str]:
+def weight_letters(layer: Layer) -> dict[str, str]:
     """Returns the letters of each weight that a layer names, by name or path.
 
     Example:
@@ -105,7 +105,7 @@ def weight_letters(layer: Any) -> dict[str, str]:
     return declared_letters | dict(layer.axis_names.weights)
 
 
-def weight_axis_roles(layer: Any) -> dict[str, tuple[str | None, ...]]:
+def weight_axis_roles(layer: Layer) -> dict[str, tuple[str | None, ...]]:
     """Returns the role of each axis of each weight inside a built layer, by the weight's path.
 
     A layer may also name the axes of weights inside its children, by their paths. The names by the

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 from jax.core import Tracer
 
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import leaves_of
+from fkeras.engine.values.annotations import Layer, Leaf, Tree
 
 SAVE_THE_NEW = "Save the value that the function returned."
 
@@ -30,7 +30,7 @@ class DonatedError(RuntimeError):
     """
 
 
-def gone_arrays(tree: Any) -> Iterator[str]:
+def gone_arrays(tree: Tree) -> Iterator[str]:
     """Yields the paths of the arrays in a tree that were donated or deleted.
 
     Example:
@@ -44,11 +44,11 @@ def gone_arrays(tree: Any) -> Iterator[str]:
                 yield "/".join(map(str, names))
 
 
-def _traced(leaf: Any) -> bool:
+def _traced(leaf: Leaf) -> bool:
     return isinstance(leaf, Tracer)
 
 
-def check_donated(tree: Any, where: str, remedy: str) -> None:
+def check_donated(tree: Tree, where: str, remedy: str) -> None:
     """Raises an error for a tree with a donated array.
 
     Args:
@@ -71,7 +71,7 @@ def check_donated(tree: Any, where: str, remedy: str) -> None:
         )
 
 
-def check_layer(layer: Any, error: Exception, others: Any = ()) -> None:
+def check_layer(layer: Layer, error: Exception, others: Tree = ()) -> None:
     """Replaces an error of JAX that is due to a donated array; returns for any other error.
 
     Raises:

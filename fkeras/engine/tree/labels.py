@@ -16,11 +16,12 @@ from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.walk import is_layer
+from fkeras.engine.values.annotations import Layer, Tree
 
 _KINDS = (str, bool, int, np.bool_)
 
 
-def holds_labels(layer: Any) -> bool:
+def holds_labels(layer: Layer) -> bool:
     """Returns whether the leaves of a layer are Python strings, booleans or integers.
 
     Example:
@@ -38,7 +39,7 @@ def holds_labels(layer: Any) -> bool:
     return type(first) in _KINDS
 
 
-def labels_for(layer: Any, weights: tuple) -> Any:
+def labels_for(layer: Layer, weights: tuple) -> Any:
     """Returns the labels of a layer in the structure of some weights.
 
     Args:
@@ -56,7 +57,7 @@ def labels_for(layer: Any, weights: tuple) -> Any:
         {'kernel': 'slow', 'bias': 'fast'}
     """
     by_path = weights_by_path(layer)
-    tree = weights[0] if len(weights) == 1 else None
+    tree: Tree = weights[0] if len(weights) == 1 else None
     if is_layer(tree):
         skeleton = skeleton_of(tree)
         _check(layer, skeleton.names, by_path)
@@ -77,7 +78,7 @@ def _is_empty(tree: Mapping) -> bool:
     return not tree
 
 
-def _check(layer: Any, names: tuple, by_path: Mapping[str, Any]) -> None:
+def _check(layer: Layer, names: tuple, by_path: Mapping[str, Any]) -> None:
     unknown = next((name for name in names if by_path.get(name) is None), None)
     if unknown is not None:
         raise FKerasError(

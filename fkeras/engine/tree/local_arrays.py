@@ -7,8 +7,10 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from fkeras.engine.values.annotations import Leaf
 
-def check_local(array: Any, where: str, name: str) -> Any:
+
+def check_local(array: Leaf, where: str, name: str) -> Any:
     """Returns an array that this process can read.
 
     Raises:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from jax.core import Tracer
 
 from fkeras.engine.tree.skeleton_difference import first_difference
 from fkeras.engine.tree.walk import layers_in, map_layers
+from fkeras.engine.values.annotations import Layer, Leaf
 
 WEIGHT = "fkeras.weight"
 CACHES = ("_cut", "_leaves", "_opened", "_plain", "_skeleton")
@@ -87,7 +88,7 @@ class Skeleton:
         """The field of children that adds nothing to paths."""
         return self.cls._transparent_field
 
-    def derive(self, function: Any) -> Any:
+    def derive(self, function: Callable) -> Any:
         """Returns `function(self)`, computed once for each skeleton object.
 
         The cache belongs to the object: a cache by value would compare all fields at each lookup.
@@ -159,7 +160,7 @@ class Skeleton:
         return map_layers(self.children[field], join)
 
 
-def same_leaf(a: Any, b: Any) -> bool:
+def same_leaf(a: Leaf, b: Leaf) -> bool:
     """Returns whether two leaves are equal arrays of one dtype, or both None.
 
     A tracer equals only itself.
@@ -182,7 +183,7 @@ def same_leaf(a: Any, b: Any) -> bool:
     return bool(np.array_equal(np.asarray(a), np.asarray(b)))
 
 
-def _same_tree(a: Any, b: Any) -> bool:
+def _same_tree(a: Leaf, b: Leaf) -> bool:
     a_structure, b_structure = jax.tree.structure(a), jax.tree.structure(b)
     if jax.tree_util.treedef_is_leaf(a_structure) or jax.tree_util.treedef_is_leaf(b_structure):
         return type(a) is type(b) and bool(a == b)
@@ -191,7 +192,7 @@ def _same_tree(a: Any, b: Any) -> bool:
     )
 
 
-def skeleton_of(layer: Any) -> Skeleton:
+def skeleton_of(layer: Layer) -> Skeleton:
     """Returns the static half of `layer`, computed once for each object."""
     # caching is safe, since layers are immutable
     cached = layer.__dict__.get("_skeleton")
@@ -216,11 +217,11 @@ def skeleton_of(layer: Any) -> Skeleton:
     return skeleton
 
 
-def _skeleton_at(_: str, layer: Any) -> Skeleton:
+def _skeleton_at(_: str, layer: Layer) -> Skeleton:
     return skeleton_of(layer)
 
 
-def leaves_of(layer: Any) -> tuple:
+def leaves_of(layer: Layer) -> tuple:
     """Returns the leaves of `layer`; None for a weight that the layer does not have."""
     cached = layer.__dict__.get("_leaves")
     if cached is not None:
@@ -235,7 +236,7 @@ def leaves_of(layer: Any) -> tuple:
     return layer.__dict__["_leaves"]
 
 
-def flatten(layer: Any) -> tuple[tuple, Skeleton]:
+def flatten(layer: Layer) -> tuple[tuple, Skeleton]:
     """Returns the leaves and the static half of a layer, for JAX."""
     attributes = layer.__dict__
     leaves, skeleton = attributes.get("_leaves"), attributes.get("_skeleton")
@@ -244,7 +245,7 @@ def flatten(layer: Any) -> tuple[tuple, Skeleton]:
     return leaves_of(layer), skeleton_of(layer)
 
 
-def flatten_with_keys(layer: Any) -> tuple[list, Skeleton]:
+def flatten_with_keys(layer: Layer) -> tuple[list, Skeleton]:
     """Returns the same as `flatten` with a key for each leaf."""
     skeleton = skeleton_of(layer)
     # one key with the whole path: layers are one level of the pytree
@@ -252,7 +253,7 @@ def flatten_with_keys(layer: Any) -> tuple[list, Skeleton]:
     return list(zip(keys, leaves_of(layer), strict=True)), skeleton
 
 
-def register(cls: Any) -> None:
+def register(cls: type) -> None:
     """Registers a layer class as a pytree and sets its `_weight_roles`."""
     options = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(cls) if WEIGHT in f.metadata}
     cls._weight_roles = WeightRoles(

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fkeras.engine.tree.walk import layers_in
+from fkeras.engine.values.annotations import Graph, Skeleton
 
 _WIDTH = 60
 # arguments before outputs: outputs differ as a consequence
 _CALL_FIELDS = ("layer", "args", "options", "training", "mask_rule", "value", "outputs", "masks")
 
 
-def first_difference(first: Any, second: Any, path: str = "") -> str | None:
+def first_difference(first: Skeleton, second: Skeleton, path: str = "") -> str | None:
     """Returns the first difference of two skeletons, described for `first`; None for equal ones.
 
     Args:
@@ -72,12 +73,12 @@ def _in_children(
     return None
 
 
-def _children(skeleton: Any) -> Iterator[tuple[str, Any]]:
+def _children(skeleton: Skeleton) -> Iterator[tuple[str, Any]]:
     for field, tree in skeleton.children.items():
         yield from layers_in(tree, "" if field == skeleton._transparent_field else field)
 
 
-def _in_graphs(first: Any, second: Any, where: str) -> str | None:
+def _in_graphs(first: Graph | None, second: Graph | None, where: str) -> str | None:
     if first == second:
         return None
     if first is None or second is None:
@@ -93,7 +94,7 @@ def _in_graphs(first: Any, second: Any, where: str) -> str | None:
     return f"{where}a graph with inputs {_short_repr(first.inputs)} and outputs {_short_repr(first.outputs)}"
 
 
-def _short_repr(value: Any) -> str:
+def _short_repr(value: object) -> str:
     text = getattr(value, "__name__", None) if callable(value) else None
     text = text if isinstance(text, str) else repr(value)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."

@@ -7,9 +7,10 @@ from typing import Any
 
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.walk import join_path, layers_in, map_layers
+from fkeras.engine.values.annotations import Layer
 
 
-def children(layer: Any) -> Iterator[tuple[str, Any]]:
+def children(layer: Layer) -> Iterator[tuple[str, Any]]:
     """Yields `(path, child)` for each layer in the fields of `layer`, in the order of its leaves.
 
     Example:
@@ -23,7 +24,7 @@ def children(layer: Any) -> Iterator[tuple[str, Any]]:
         yield from layers_in(getattr(layer, field), prefix)
 
 
-def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
+def sublayers(layer: Layer) -> Iterator[tuple[str, Any]]:
     """Yields `(path, layer)` for `layer`, whose path is "", and every layer inside, parents first.
 
     Example:
@@ -41,7 +42,7 @@ def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
         pending.extend(reversed(child_entries))
 
 
-def map_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> dict[str, Any]:
+def map_children(layer: Layer, change: Callable[[str, Any], Any], path: str = "") -> dict[str, Any]:
     """Returns the fields of children with each child replaced by `change(path, child)`.
 
     Example:
@@ -57,7 +58,7 @@ def map_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") 
     return fields
 
 
-def replace_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
+def replace_children(layer: Layer, change: Callable[[str, Any], Any], path: str = "") -> Any:
     """Returns the layer with each child replaced by `change(path, child)`.
 
     If `change` returns every child unchanged, the result is the layer itself.

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from fkeras.engine.values.annotations import Tree
 from fkeras.engine.values.frozen import FrozenDict
 
 
-def is_layer(value: Any) -> bool:
+def is_layer(value: Tree) -> bool:
     """Returns whether `value` is a layer.
 
     The test is by a class variable, because this package comes before the class `Layer`.
@@ -32,14 +33,14 @@ def join_path(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def entries(value: Any) -> Iterable[tuple[Any, Any]]:
+def entries(value: Tree) -> Iterable[tuple[Any, Any]]:
     """Returns the `(key, part)` pairs of a tuple or mapping; none for any other value."""
     if isinstance(value, tuple):
         return enumerate(value)
     return value.items() if isinstance(value, Mapping) else ()
 
 
-def layers_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def layers_in(value: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yields `(path, layer)` for each layer in the value of a field, but not the layers inside it.
 
     Args:
@@ -59,7 +60,7 @@ def layers_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from layers_in(item, f"{path}/{key}" if path else str(key))
 
 
-def map_layers(value: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
+def map_layers(value: Tree, change: Callable[[str, Any], Any], path: str = "") -> Any:
     """Returns the value of a field with each layer replaced by `change(path, layer)`.
 
     Args:

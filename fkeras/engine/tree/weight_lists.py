@@ -11,10 +11,11 @@ import numpy as np
 from fkeras.engine.tree.array_list import ArrayEntry, Keys, arrays_of, replace_leaves
 from fkeras.engine.tree.local_arrays import check_local
 from fkeras.engine.tree.walk import join_path
+from fkeras.engine.values.annotations import Layer
 from fkeras.engine.values.arrays import read_array
 
 
-def _in_keras_order(layer: Any, state: Mapping[str, Any]) -> list[ArrayEntry]:
+def _in_keras_order(layer: Layer, state: Mapping[str, Any]) -> list[ArrayEntry]:
     """Returns the arrays in Keras's order: trained weights of a layer, its other weights, its state."""
     layers = list(arrays_of(layer, state))
     entries: list[ArrayEntry] = []
@@ -37,7 +38,7 @@ def _in_keras_order(layer: Any, state: Mapping[str, Any]) -> list[ArrayEntry]:
     return entries
 
 
-def weight_order(layer: Any) -> list[str]:
+def weight_order(layer: Layer) -> list[str]:
     """Returns the paths of a built layer's weights in Keras's order, which may differ from its leaves.
 
     Example:
@@ -49,7 +50,7 @@ def weight_order(layer: Any) -> list[str]:
     return list(dict.fromkeys(array.path for array in _in_keras_order(layer, {})))
 
 
-def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
+def get_weights(layer: Layer, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
     """Returns the layer's weights and state as NumPy arrays in Keras's order.
 
     Without `state` the list has only the weights. The list omits the carries of stateful recurrent
@@ -65,7 +66,7 @@ def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.n
 
 
 def set_weights(
-    layer: Any, values: Sequence[Any], state: Mapping[str, Any] | None = None
+    layer: Layer, values: Sequence[Any], state: Mapping[str, Any] | None = None
 ) -> tuple[Any, dict[str, Any]]:
     """Returns `(layer, state)` with the arrays of `values`, in the order of `get_weights`.
 
@@ -114,7 +115,7 @@ def _replace_state(state: Mapping[str, Any], changes: Mapping[Keys, Any], keys: 
     }
 
 
-def _require_built(layer: Any, method: str) -> None:
+def _require_built(layer: Layer, method: str) -> None:
     if not layer.built:
         raise ValueError(
             f"{layer._where}: {method} needs a built layer, and this layer has no weights. Build it: "

@@ -18,6 +18,7 @@ from fkeras.engine.tree.axes import check_letters
 from fkeras.engine.tree.skeleton import WEIGHT
 from fkeras.engine.tree.sublayers import children, sublayers
 from fkeras.engine.tree.walk import join_path
+from fkeras.engine.values.annotations import Layer
 from fkeras.engine.values.random import ShapeKey, fold_in, shape_zeros
 
 # initializers index the axes with 32 bits
@@ -81,7 +82,7 @@ def subkey(key: jax.Array, name: str | int | jax.Array) -> jax.Array:
     return fold_in(key, name)
 
 
-def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[str, Any]:
+def make_weights(layer: Layer, key: jax.Array, shapes: Mapping[str, Any]) -> dict[str, Any]:
     """Returns an array for each declared weight in `shapes`; a shape of None makes no weight.
 
     Raises:
@@ -133,13 +134,13 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
     return arrays
 
 
-def _related(layer: Any, declared: Mapping, name: str, role: str) -> Any:
+def _related(layer: Layer, declared: Mapping, name: str, role: str) -> Any:
     # a field of the layer goes before the declaration, which holds for all layers of the class
     field_value = getattr(layer, f"{declared['prefix'] or name}_{role}", None)
     return field_value if field_value is not None else declared.get(role)
 
 
-def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
+def own_weights(layer: Layer, role: str) -> Iterator[tuple[str, Any, Any]]:
     """Yields `(name, array, object)` for each own weight with a regularizer or constraint.
 
     Args:
@@ -153,7 +154,7 @@ def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
                 yield field.name, value, role_object
 
 
-def reset_carries(layer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+def reset_carries(layer: Layer, state: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the state of `layer` with the carries inside reset by the layers that own them."""
     inner = {
         name: child.reset_state(state[name]) for name, child in children(layer) if name in state
@@ -161,7 +162,7 @@ def reset_carries(layer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, **inner}
 
 
-def weight_losses(layer: Any) -> tuple:
+def weight_losses(layer: Layer) -> tuple:
     """Returns the regularization losses of all trainable layers inside `layer`, itself included."""
     return tuple(
         regularizer(value)
@@ -171,7 +172,7 @@ def weight_losses(layer: Any) -> tuple:
     )
 
 
-def constrain(layer: Any) -> Any:
+def constrain(layer: Layer) -> Any:
     """Returns the layer with every trainable weight projected by its constraint.
 
     `Trainer` calls this function after each update.

@@ -17,6 +17,7 @@ import numpy as np
 
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.values.annotations import Leaf
 
 # dtypes that JAX takes unchanged: the fast path for calls on single rows
 TAKEN = frozenset(
@@ -58,7 +59,7 @@ def plain(array: np.ndarray, where: str) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def is_array_like(value: Any) -> bool:
+def is_array_like(value: Leaf) -> bool:
     """Returns whether `value` is an array or an object with a conversion to an array.
 
     Example:
@@ -68,7 +69,7 @@ def is_array_like(value: Any) -> bool:
     return any(hasattr(type(value), name) for name in _PROTOCOLS)
 
 
-def read_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
+def read_array(value: Leaf, where: str, complex_numbers: bool = False) -> Any:
     """Returns `value` as an array of numbers in its original dtype.
 
     JAX arrays, tracers included, and memory-mapped arrays come back unchanged. A memory-mapped array
@@ -119,7 +120,7 @@ def _is_number(dtype: np.dtype) -> bool:
     return dtype.kind in "biufc" or (dtype.kind == "V" and jnp.issubdtype(dtype, np.number))
 
 
-def _reject_dtype(value: Any, dtype: np.dtype, where: str) -> None:
+def _reject_dtype(value: Leaf, dtype: np.dtype, where: str) -> None:
     expected = "real numbers" if dtype.kind == "c" else "numbers"
     remedy = next((text for kinds, text in _REMEDIES if dtype.kind in kinds), _REMEDIES[0][1])
     kind = (
@@ -130,7 +131,7 @@ def _reject_dtype(value: Any, dtype: np.dtype, where: str) -> None:
     raise TypeError(f"{where}: expected {expected}, received an array of {dtype}{kind}. {remedy}")
 
 
-def _convert(value: Any, where: str) -> Any:
+def _convert(value: Leaf, where: str) -> Any:
     first: Exception | None = None
     for name, convert in zip(
         _PROTOCOLS, (np.asarray, np.asarray, jnp.asarray, _from_dlpack), strict=True
@@ -165,14 +166,14 @@ def _unbox_numbers(array: np.ndarray) -> np.ndarray:
     return np.array(values).reshape(array.shape)
 
 
-def _from_dlpack(value: Any) -> Any:
+def _from_dlpack(value: Leaf) -> Any:
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError):  # NumPy lacks the dtype or device
         return jnp.from_dlpack(value, copy=True)
 
 
-def as_argument(value: Any, where: str) -> Any:
+def as_argument(value: Leaf, where: str) -> Any:
     """Returns the argument of an operation; converts NumPy arrays that JAX would misread.
 
     JAX wraps integers of 64 bits modulo 2**32 and rejects the other byte order and `longdouble`.
@@ -202,7 +203,7 @@ def computed_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype.newbyteorder("=")))
 
 
-def check_fits(array: Any, where: str) -> None:
+def check_fits(array: Leaf, where: str) -> None:
     """Rejects integers that do not fit the dtype in which JAX computes.
 
     Raises:
@@ -227,7 +228,7 @@ def check_fits(array: Any, where: str) -> None:
     )
 
 
-def narrow(array: Any, where: str, checked: bool = False) -> Any:
+def narrow(array: Leaf, where: str, checked: bool = False) -> Any:
     """Returns the array in the dtype in which JAX computes, without a copy where possible.
 
     Args:
@@ -251,14 +252,14 @@ def narrow(array: Any, where: str, checked: bool = False) -> Any:
         return np.asarray(array) if dtype == target else np.asarray(array).astype(target)
 
 
-def as_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
+def as_array(value: Leaf, where: str, complex_numbers: bool = False) -> Any:
     """Applies `read_array`, then `narrow`."""
     if type(value) is np.ndarray and value.dtype in TAKEN:
         return value
     return narrow(read_array(value, where, complex_numbers), where)
 
 
-def as_operand(value: Any, where: str) -> jax.Array:
+def as_operand(value: Leaf, where: str) -> jax.Array:
     """Returns an array, a number or a list of numbers as a JAX array, for losses and metrics.
 
     Raises:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fkeras.engine.values.annotations import Json
+
 # most parts of a configuration have these types, and a check against Mapping is slow
 PLAIN = frozenset((bool, float, int, str, type(None)))
 
 
-def mappings(config: Any, skip: tuple[str, ...] = ()) -> Iterator[Mapping[str, Any]]:
+def mappings(config: Json, skip: tuple[str, ...] = ()) -> Iterator[Mapping[str, Any]]:
     """Yields every mapping in a configuration, in no particular order and without recursion.
 
     Example:

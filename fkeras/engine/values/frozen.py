@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.typing import DTypeLike
 
+from fkeras.engine.values.annotations import Leaf
 from fkeras.engine.values.arrays import plain
 
 Value = TypeVar("Value", covariant=True)
@@ -34,7 +36,7 @@ class FrozenDict(Mapping[str, Value]):
         object.__setattr__(self, "_items", dict(items))
         object.__setattr__(self, "_hash", None)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Leaf) -> None:
         raise AttributeError("A FrozenDict cannot change. Make a new mapping: {**old, key: value}.")
 
     def like(self, items: Mapping[str, Any]) -> FrozenDict[Any]:
@@ -83,14 +85,14 @@ class ArrayConstant:
 
     _hash: int | None
 
-    def __init__(self, array: Any):
+    def __init__(self, array: Leaf):
         # a copy: the caller may change the array later
         frozen = np.array(array if isinstance(array, jax.Array) else plain(array, "A constant"))
         frozen.setflags(write=False)
         object.__setattr__(self, "array", frozen)
         object.__setattr__(self, "_hash", None)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Leaf) -> None:
         raise AttributeError(
             "An ArrayConstant cannot change. Make another constant from the new array."
         )
@@ -103,7 +105,7 @@ class ArrayConstant:
     def dtype(self) -> np.dtype:
         return self.array.dtype
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.array, dtype)
 
     def __hash__(self) -> int:
@@ -130,12 +132,12 @@ class ArrayConstant:
         return (ArrayConstant, (self.array,))
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: Leaf) -> bool:
     """Returns whether `value` is a NumPy array, a JAX array or a tracer."""
     return isinstance(value, (jax.Array, np.ndarray, np.generic))
 
 
-def freeze_value(value: Any) -> Any:
+def freeze_value(value: Leaf) -> Any:
     """Returns the immutable form of a configuration value.
 
     Raises:

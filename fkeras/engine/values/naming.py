@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 
 def snake_case(name: str) -> str:
@@ -18,7 +17,7 @@ def snake_case(name: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
-def checked_name(name: Any) -> str | None:
+def checked_name(name: object) -> str | None:
     """Returns the name of a layer, or None.
 
     Raises:

@@ -10,12 +10,16 @@ from __future__ import annotations
 import functools
 import math
 import zlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.typing import DTypeLike
+
+from fkeras.engine.values.annotations import Leaf
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
@@ -25,7 +29,9 @@ _PIECE = 1 << 15
 _HALF = 23  # bits of a draw: an odd integer below 2**23 is exact in float32
 
 
-def _threefry(k0: Any, k1: Any, x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _threefry(
+    k0: np.uint32, k1: np.uint32, x0: np.ndarray, x1: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Computes Threefry-2x32 with 20 rounds in place, on arrays of uint32.
 
     References:
@@ -64,7 +70,7 @@ def _folded(words: tuple[int, int], number: int) -> tuple[int, int]:
     return x0, x1
 
 
-def _host_key(key: Any) -> tuple[np.uint32, np.uint32] | None:
+def _host_key(key: Leaf) -> tuple[np.uint32, np.uint32] | None:
     """Returns the two words of a concrete threefry key; None for any other key."""
     check_key(key)
     if isinstance(key, Tracer) or str(key.dtype) != "key<fry>" or key.shape != ():
@@ -91,7 +97,7 @@ class ShapeKey:
     shape = ()
 
 
-def shape_zeros(shape: Any, dtype: Any) -> np.ndarray:
+def shape_zeros(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
     """Returns zeros that take no memory: one element with strides of 0.
 
     Example:
@@ -101,7 +107,7 @@ def shape_zeros(shape: Any, dtype: Any) -> np.ndarray:
     return np.broadcast_to(np.zeros((), jnp.dtype(dtype)), tuple(map(int, shape)))
 
 
-def check_key(key: Any, where: str = "") -> None:
+def check_key(key: Leaf, where: str = "") -> None:
     """Rejects values other than one typed PRNG key; the message has the line to write.
 
     Raises:
@@ -130,7 +136,7 @@ def check_key(key: Any, where: str = "") -> None:
     raise TypeError(f"{start} a typed PRNG key, received {type(key).__name__}. Make a key: {code}.")
 
 
-def fold_in(key: Any, data: int | str | jax.Array) -> Any:
+def fold_in(key: Leaf, data: int | str | jax.Array) -> Any:
     """Returns the key that `data` derives from `key`; a name is folded in by its checksum.
 
     Args:
@@ -173,7 +179,7 @@ def _host_pieces(words: tuple[np.uint32, np.uint32], size: int) -> Any:
         yield slice(start, start + len(count)), np.bitwise_xor(x0, x1, out=x0)
 
 
-def host_bits(key_data: Any, numbers: tuple[int, ...], size: int) -> np.ndarray:
+def host_bits(key_data: Leaf, numbers: tuple[int, ...], size: int) -> np.ndarray:
     """Computes `jax.random.bits(key, (size,), "uint32")` on the host, without compilation.
 
     Args:
@@ -196,7 +202,7 @@ def host_bits(key_data: Any, numbers: tuple[int, ...], size: int) -> np.ndarray:
     return bits
 
 
-def _odd_integers(bits: Any, xp: Any) -> Any:
+def _odd_integers(bits: Leaf, xp: Any) -> Any:
     """Returns odd integers between -2**23 and 2**23, exact in float32.
 
     Odd integers exclude 0 and both ends, so the inverse error function stays finite.
@@ -206,7 +212,7 @@ def _odd_integers(bits: Any, xp: Any) -> Any:
 
 
 def uniform(
-    key: jax.Array, shape: tuple[int, ...], limit: float = 1.0, dtype: Any = "float32"
+    key: jax.Array, shape: tuple[int, ...], limit: float = 1.0, dtype: DTypeLike = "float32"
 ) -> jax.Array:
     """Draws samples from a uniform distribution over (-limit, limit), both ends excluded.
 
@@ -245,12 +251,12 @@ def _truncated_of(bits: jax.Array) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _piece(transform: Any, bits: jax.Array) -> jax.Array:
+def _piece(transform: Callable, bits: jax.Array) -> jax.Array:
     return transform(bits)
 
 
 def _transformed_samples(
-    key: jax.Array, shape: tuple[int, ...], transform: Any, dtype: Any
+    key: jax.Array, shape: tuple[int, ...], transform: Callable, dtype: DTypeLike
 ) -> jax.Array:
     words = _host_key(key)
     if words is None:
@@ -266,7 +272,7 @@ def _transformed_samples(
     return jax.device_put(out.reshape(shape).astype(jnp.dtype(dtype)))
 
 
-def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> jax.Array:
+def normal(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike = "float32") -> jax.Array:
     """Draws samples from the standard normal distribution.
 
     Example:
@@ -277,7 +283,9 @@ def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> ja
     return _transformed_samples(key, shape, _normal_of, dtype)
 
 
-def truncated_normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> jax.Array:
+def truncated_normal(
+    key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike = "float32"
+) -> jax.Array:
     """Draws samples from the standard normal distribution truncated at two standard deviations.
 
     Example:

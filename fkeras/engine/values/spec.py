@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
 
+from fkeras.engine.values.annotations import Leaf, Tree
 from fkeras.engine.values.dimensions import FUNCTION_NAMES, WORD, evaluate_expression
 from fkeras.engine.values.frozen import is_array
 
@@ -115,18 +116,18 @@ def as_dims(shape: Sequence[Any]) -> tuple[Dimension, ...]:
     return tuple(dims)
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: Leaf) -> bool:
     if value is None or (isinstance(value, int | np.integer) and not isinstance(value, bool)):
         return True
     return isinstance(value, str) or jax.export.is_symbolic_dim(value)
 
 
-def is_shape(value: Any) -> bool:
+def is_shape(value: Leaf) -> bool:
     """Returns whether `value` is a shape: a tuple or list of sizes, names and None."""
     return isinstance(value, tuple | list) and all(_is_size(v) for v in value)
 
 
-def as_spec(value: Any) -> Spec:
+def as_spec(value: Leaf) -> Spec:
     """Returns the spec of an array, `ShapeDtypeStruct`, symbolic tensor or shape (then float32).
 
     Example:
@@ -152,7 +153,7 @@ def as_spec(value: Any) -> Spec:
     )
 
 
-def as_specs(tree: Any) -> Any:
+def as_specs(tree: Tree) -> Any:
     """Applies `as_spec` to lists, tuples and dictionaries of specs; a tuple of sizes is one shape.
 
     Example:
@@ -166,7 +167,7 @@ def as_specs(tree: Any) -> Any:
     return as_spec(tree)
 
 
-def canonical_dtype(dtype: Any) -> str:
+def canonical_dtype(dtype: Leaf) -> str:
     """Returns the name of the dtype in which JAX computes: float32 for float64, unless x64 is enabled.
 
     The dtypes of NumPy's texts are "string".

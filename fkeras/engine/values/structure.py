@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.values.annotations import Template, Tree
 from fkeras.engine.values.frozen import ArrayConstant
 
 
@@ -39,7 +40,7 @@ class Branch:
     children: tuple
 
 
-def freeze(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+def freeze(tree: Tree, leaf: Callable[[Any], Any]) -> Any:
     """Returns the template of `tree`; each leaf is replaced by `leaf(value)`."""
     if isinstance(tree, Mapping):
         keys = tuple(tree)
@@ -52,7 +53,7 @@ def freeze(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     return leaf(tree)
 
 
-def thaw(template: Any, leaf: Callable[[Any], Any]) -> Any:
+def thaw(template: Template, leaf: Callable[[Any], Any]) -> Any:
     """Returns the tree of a template, the inverse of `freeze`; each leaf is replaced by `leaf(value)`."""
     if not isinstance(template, Branch):
         return leaf(template)
@@ -62,7 +63,7 @@ def thaw(template: Any, leaf: Callable[[Any], Any]) -> Any:
     return children if template.kind == "list" else tuple(children)
 
 
-def map_leaves(template: Any, leaf: Callable[[Any], Any]) -> Any:
+def map_leaves(template: Template, leaf: Callable[[Any], Any]) -> Any:
     """Returns a template of the same structure; each leaf is replaced by `leaf(value)`.
 
     Example:
@@ -75,7 +76,7 @@ def map_leaves(template: Any, leaf: Callable[[Any], Any]) -> Any:
     return Branch(template.kind, template.keys, children)
 
 
-def leaves(template: Any) -> Iterator[Any]:
+def leaves(template: Template) -> Iterator[Any]:
     """Yields the leaves of a template from left to right."""
     if isinstance(template, Branch):
         for child in template.children:
@@ -84,7 +85,7 @@ def leaves(template: Any) -> Iterator[Any]:
         yield template
 
 
-def visits(template: Any) -> list[int]:
+def visits(template: Template) -> list[int]:
     """Returns the numbers of a template's tensors in Keras's order: dictionaries by sorted keys.
 
     Keras's files number outputs and order layers in this order.
@@ -101,15 +102,17 @@ def visits(template: Any) -> list[int]:
     return [index for child in children for index in visits(child)]
 
 
-def fill(template: Any, values: Any) -> Any:
+def fill(template: Template, values: Any) -> Any:
     """Returns the tree of a template with `values[i]` in the place of each `Ref(i)`."""
     return thaw(template, lambda v: values[v.index] if isinstance(v, Ref) else v)
 
 
-def fill_arrays(template: Any, arrays: Any, constant: Callable[[Any], Any] = jnp.asarray) -> Any:
+def fill_arrays(
+    template: Template, arrays: Any, constant: Callable[[Any], Any] = jnp.asarray
+) -> Any:
     """Returns the arguments of a recorded call with arrays in the places of the tensors."""
 
-    def leaf(value: Any) -> Any:
+    def leaf(value: object) -> Any:
         if isinstance(value, Ref):
             return arrays[value.index]
         return constant(value.array) if isinstance(value, ArrayConstant) else value
@@ -117,12 +120,12 @@ def fill_arrays(template: Any, arrays: Any, constant: Callable[[Any], Any] = jnp
     return thaw(template, leaf)
 
 
-def fill_tensors(template: Any, tensors: Any) -> Any:
+def fill_tensors(template: Template, tensors: Any) -> Any:
     """Returns the arguments of a recorded call with symbolic tensors; constants stay NumPy arrays."""
     return fill_arrays(template, tensors, np.asarray)
 
 
-def renumber(template: Any, numbers: Sequence[int]) -> Any:
+def renumber(template: Template, numbers: Sequence[int]) -> Any:
     """Returns the template with `Ref(numbers[i])` in the place of each `Ref(i)`.
 
     Example:
@@ -134,11 +137,11 @@ def renumber(template: Any, numbers: Sequence[int]) -> Any:
     )
 
 
-def number(tree: Any) -> tuple[Any, list[Any]]:
+def number(tree: Tree) -> tuple[Any, list[Any]]:
     """Returns `(template, leaves)`: the template with numbered leaves; None is no leaf."""
     numbered: list[Any] = []
 
-    def place(value: Any) -> Any:
+    def place(value: object) -> Any:
         if value is None:
             return None
         numbered.append(value)
@@ -147,7 +150,7 @@ def number(tree: Any) -> tuple[Any, list[Any]]:
     return freeze(tree, place), numbered
 
 
-def match(template: Any, tree: Any) -> list[Any] | None:
+def match(template: Template, tree: Tree) -> list[Any] | None:
     """Returns the leaves of `tree` in the order of the template's references.
 
     Returns None if the structures differ; a list matches a tuple of the same length.
@@ -171,7 +174,7 @@ def match(template: Any, tree: Any) -> list[Any] | None:
     return matched_leaves
 
 
-def draw(template: Any, name: Callable[[int], str] = str) -> str:
+def draw(template: Template, name: Callable[[int], str] = str) -> str:
     """Returns a template as text, for messages: `[b, c]`, `{'left': b}`."""
     if not isinstance(template, Branch):
         return name(template.index) if isinstance(template, Ref) else repr(template)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, option, weight
-from fkeras.engine.config.converters import axes
-from fkeras.engine.config.field_types import Constraint, Initializer, OptionalSizes, Regularizer
-from fkeras.engine.tree.axes import AxisNames, unnamed
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.cpu.broadcasting import for_rows
 from fkeras.nn.numerics.axes import format_shape
 
@@ -36,17 +30,17 @@ def prelu(x: jax.Array, alpha: jax.Array) -> jax.Array:
     return jax.nn.relu(x) - for_rows(alpha, x) * jax.nn.relu(-x)
 
 
-_shared = axes(
+_shared = fk.axes(
     batch=False, optional=True, hint="For one slope per channel of an image give (1, 2)."
 )
 
 
-def _axes(value: Any) -> tuple[int, ...] | None:
+def _axes(value: fk.Field) -> tuple[int, ...] | None:
     shared_axes = _shared(value)
     return (shared_axes,) if isinstance(shared_axes, int) else shared_axes
 
 
-class PReLU(Layer):
+class PReLU(fk.Layer):
     """Computes x where x is positive, `alpha * x` elsewhere, with a learned `alpha`.
 
     Args:
@@ -76,31 +70,31 @@ class PReLU(Layer):
         He et al., 2015, Delving deep into rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    alpha_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    alpha_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    alpha_constraint: Constraint = option(default=None, convert=constraints.get)
-    shared_axes: OptionalSizes = option(default=None, convert=_axes)
+    alpha_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    alpha_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    alpha_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    shared_axes: fk.OptionalSizes = fk.option(default=None, convert=_axes)
 
-    alpha: jax.Array = weight()
+    alpha: jax.Array = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         # the axes of alpha are those of the input, of any number
-        return AxisNames(FrozenDict({"alpha": unnamed(self.alpha)}))
+        return fk.AxisNames(fk.FrozenDict({"alpha": fk.unnamed(self.alpha)}))
 
     supports_masking: ClassVar[bool] = True
 
     @property
-    def input_spec(self) -> InputSpec | None:
+    def input_spec(self) -> fk.InputSpec | None:
         if self.alpha is None:
             return None
         ndim = self.alpha.ndim + 1
         # alpha has no batch axis: axis a of the input is axis a - 1 of alpha
         shared = {a % ndim for a in self.shared_axes or ()}
         sizes = {a: self.alpha.shape[a - 1] for a in range(1, ndim) if a not in shared}
-        return InputSpec(ndim=ndim, axes=sizes)
+        return fk.InputSpec(ndim=ndim, axes=sizes)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         axes = self.shared_axes or ()
         if any(not -x.ndim < a < x.ndim for a in axes):
             raise ValueError(

@@ -8,16 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.config.converters import axes
-from fkeras.engine.config.field_types import Axes
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.values.frozen import is_array
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.softmax import masked_softmax
 
 
-class Softmax(Layer):
+class Softmax(fk.Layer):
     """Computes `exp(x) / sum(exp(x))` over `axis`, without masked entries.
 
     Masked entries give 0; a row whose entries are all masked gives 0. An array passed as `mask`
@@ -49,18 +45,18 @@ class Softmax(Layer):
         Array([[1., 0.]], dtype=float32)
     """
 
-    axis: Axes = option(default=-1, convert=axes())
+    axis: fk.Axes = fk.option(default=-1, convert=fk.axes())
 
     supports_masking: ClassVar[bool] = True
-    _keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(option_names=("mask",))
 
     if not TYPE_CHECKING:  # type checkers use the signatures of `Layer`
 
-        def __call__(self, *inputs: Any, **options: Any) -> Any:
+        def __call__(self, *inputs: fk.Tree, **options: fk.Option) -> Any:
             """Computes the softmax of the input, without the entries that `mask` excludes."""
             return super().__call__(*inputs, **self._complete_options(inputs, options))
 
-        def apply(self, *inputs: Any, **options: Any) -> Output:
+        def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
             """Returns the `Output` of the layer: the softmax and the mask."""
             return super().apply(*inputs, **self._complete_options(inputs, options))
 
@@ -74,7 +70,7 @@ class Softmax(Layer):
         x = inputs[0] if len(inputs) == 1 else None
         if (
             mask is None
-            or not is_array(mask)
+            or not fk.is_array(mask)
             or x is None
             or not hasattr(x, "shape")
             or np.ndim(mask) >= len(x.shape)
@@ -86,7 +82,7 @@ class Softmax(Layer):
         shape = (*(1,) * (len(x.shape) - mask.ndim), *mask.shape)
         return {**options, "mask": mask.reshape(shape)}
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
         if any(not -x.ndim <= a < x.ndim for a in axes):
             raise ValueError(
@@ -95,10 +91,10 @@ class Softmax(Layer):
             )
         mask = context.mask
         if mask is None:
-            return Output(masked_softmax(x, None, axes))
+            return fk.Output(masked_softmax(x, None, axes))
         # a mask of all axes (an attention mask) is not a time step mask for later layers
         is_step_mask = mask.ndim < x.ndim or mask.ndim < 3
-        return Output(
+        return fk.Output(
             masked_softmax(x, self._checked_mask(mask, x), axes),
             mask=mask if is_step_mask else None,
         )
@@ -119,7 +115,7 @@ class Softmax(Layer):
         return jnp.reshape(mask, shape)
 
 
-def _is_static(size: Any) -> bool:
+def _is_static(size: int) -> bool:
     return isinstance(size, int)
 
 

@@ -7,28 +7,24 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
-from fkeras.engine import Layer, Spec, option
-from fkeras.engine.config.converters import integer
-from fkeras.engine.config.field_types import Integer
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.projected import (
     PROJECTIONS,
     ProjectedAttention,
     projection,
     projection_options,
 )
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 
 _NAME = "GroupQueryAttention"
 
 
-class _Groups(Layer):
+class _Groups(fk.Layer):
     """Sizes of `GroupQueryAttention`, the first of its arguments."""
 
-    head_dim: Integer = option(convert=integer(minimum=1))
-    num_query_heads: Integer = option(convert=integer(minimum=1))
-    num_key_value_heads: Integer = option(convert=integer(minimum=1))
+    head_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    num_query_heads: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    num_key_value_heads: fk.Integer = fk.option(convert=fk.integer(minimum=1))
 
 
 class GroupQueryAttention(ProjectedAttention, _Groups):
@@ -69,13 +65,13 @@ class GroupQueryAttention(ProjectedAttention, _Groups):
     """
 
     # Keras's files store each projection under its private attribute
-    _keras_form: ClassVar[KerasForm] = dataclasses.replace(
+    _keras_form: ClassVar[fk.KerasForm] = dataclasses.replace(
         ProjectedAttention._keras_form,
-        groups=FrozenDict({name: f"_{name}" for name in PROJECTIONS}),
+        groups=fk.FrozenDict({name: f"_{name}" for name in PROJECTIONS}),
     )
 
     # fewer heads than devices are common for keys and values: their letter has a role of its own
-    kernel_axes: ClassVar[Mapping[str, str]] = FrozenDict(
+    kernel_axes: ClassVar[Mapping[str, str]] = fk.FrozenDict(
         {
             **dict.fromkeys(("query_dense", "gate_dense"), "dhk"),
             **dict.fromkeys(("key_dense", "value_dense"), "dgk"),
@@ -98,7 +94,7 @@ class GroupQueryAttention(ProjectedAttention, _Groups):
     def axes_of_attention(self, rank: int) -> tuple[int, ...]:
         return (1,)
 
-    def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
+    def projections(self, query: fk.Spec, value: fk.Spec, key: fk.Spec) -> Mapping[str, tuple]:
         if query.ndim != 3:
             raise ValueError(
                 f"{self._where}: expected a query of shape (b, t, d), received "
@@ -121,5 +117,5 @@ class GroupQueryAttention(ProjectedAttention, _Groups):
             value,
         )
         last = projection(4, 2, query.shape[-1:], name="attention_output", **options)
-        layers_and_inputs["output_dense"] = (last, Spec((*query.dims[:-1], *heads), query.dtype))
+        layers_and_inputs["output_dense"] = (last, fk.Spec((*query.dims[:-1], *heads), query.dtype))
         return layers_and_inputs

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from fkeras.engine import Layer, Spec, option
-from fkeras.engine.config.converters import axes, boolean, integer, probability, several
-from fkeras.engine.config.field_types import (
-    Integer,
-    OptionalInteger,
-    OptionalSizes,
-    Real,
-)
-from fkeras.layers.attention.projected import (
-    ProjectedAttention,
-    projection,
-    projection_options,
-)
+from fkeras.layers.attention.projected import ProjectedAttention, projection, projection_options
+from fkeras.layers.common import authoring as fk
 
 _NAME = "MultiHeadAttention"
 
 
-_output_shape = several(
-    integer(minimum=1),
+_output_shape = fk.several(
+    fk.integer(minimum=1),
     "positive sizes",
     single=True,
     optional=True,
@@ -32,29 +21,31 @@ _output_shape = several(
 )
 
 
-_axes = axes(
+_axes = fk.axes(
     batch=False,
     optional=True,
     hint="Axes lie between batch and features: 1 for the time of (b, t, d), or None for all.",
 )
 
 
-def _attention_axes(value: Any) -> tuple[int, ...] | None:
+def _attention_axes(value: fk.Field) -> tuple[int, ...] | None:
     axes_or_axis = _axes(value)
     return (axes_or_axis,) if isinstance(axes_or_axis, int) else axes_or_axis
 
 
-class _Sizes(Layer):
+class _Sizes(fk.Layer):
     """Sizes and axes of `MultiHeadAttention`, the first of its arguments."""
 
-    num_heads: Integer = option(convert=integer(minimum=1))
-    key_dim: Integer = option(convert=integer(minimum=1))
-    value_dim: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    num_heads: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    key_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    value_dim: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=1, optional=True)
+    )
     # also fields of `ProjectedAttention`: here only for their position
-    dropout: Real = option(default=0.0, convert=probability)
-    use_bias: bool = option(default=True, convert=boolean)
-    output_shape: OptionalSizes = option(default=None, convert=_output_shape)
-    attention_axes: OptionalSizes = option(default=None, convert=_attention_axes)
+    dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
+    use_bias: bool = fk.option(default=True, convert=fk.boolean)
+    output_shape: fk.OptionalSizes = fk.option(default=None, convert=_output_shape)
+    attention_axes: fk.OptionalSizes = fk.option(default=None, convert=_attention_axes)
 
 
 class MultiHeadAttention(ProjectedAttention, _Sizes):
@@ -117,7 +108,7 @@ class MultiHeadAttention(ProjectedAttention, _Sizes):
             )
         return tuple(a % rank for a in self.attention_axes)
 
-    def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
+    def projections(self, query: fk.Spec, value: fk.Spec, key: fk.Spec) -> Mapping[str, tuple]:
         options = projection_options(self)
         value_dim = self.key_dim if self.value_dim is None else self.value_dim
         inner = {**options, "activity_regularizer": self.activity_regularizer}
@@ -137,5 +128,8 @@ class MultiHeadAttention(ProjectedAttention, _Sizes):
         sizes = self.output_shape or query.shape[-1:]
         # the engine penalizes the activity of the layer, which is that of the last projection
         last = projection(rank + 1, 2, sizes, name="attention_output", **options)
-        layers_and_inputs["output_dense"] = (last, Spec((*query.dims[:-1], *values), query.dtype))
+        layers_and_inputs["output_dense"] = (
+            last,
+            fk.Spec((*query.dims[:-1], *values), query.dtype),
+        )
         return layers_and_inputs

@@ -5,28 +5,16 @@ from __future__ import annotations
 import dataclasses
 import string
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Context, Layer, Output, Spec, option, subkey
 from fkeras.engine.call.node import is_symbolic
-from fkeras.engine.config.converters import boolean, choice, either, integer, probability
-from fkeras.engine.config.field_types import (
-    Constraint,
-    Initializer,
-    OptionalInteger,
-    Real,
-    Regularizer,
-)
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.layer.layer_types import Tensor
-from fkeras.engine.tree.axes import AxisNames, weight_letters
-from fkeras.engine.values.frozen import FrozenDict
+from fkeras.layers.attention.attention import without_default_rows
 from fkeras.layers.attention.score_masks import score_mask
-from fkeras.layers.attention.scored import without_default_rows
+from fkeras.layers.common import authoring as fk
+from fkeras.layers.common.arguments import seeded_key
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.quantized.products import equation_of
@@ -40,10 +28,12 @@ from fkeras.nn.attention import attend, attend_with_weights, dot_product_attenti
 from fkeras.nn.noise import dropout
 from fkeras.nn.numerics.axes import format_shape
 
+Shaped = TypeVar("Shaped", jax.Array, fk.Spec)
+
 PROJECTIONS = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_dense")
 
 
-class ProjectedAttention(Layer):
+class ProjectedAttention(fk.Layer):
     """Projects query, key and value to heads, attends, and projects back.
 
     A subclass returns the projection layers from `projections`. The fields of its sizes come first in
@@ -82,35 +72,37 @@ class ProjectedAttention(Layer):
         use_causal_mask: whether step t attends only to the steps up to t.
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         input_names=("query", "value", "key"),
         option_names=("query_mask", "value_mask", "key_mask", "attention_mask"),
         training_default=None,
-        groups=FrozenDict({"gate_dense": "_gate_dense"}),
+        groups=fk.FrozenDict({"gate_dense": "_gate_dense"}),
     )
 
-    dropout: Real = option(default=0.0, convert=probability)
-    use_bias: bool = option(default=True, convert=boolean)
-    sliding_window: OptionalInteger = option(
-        default=None, convert=integer(minimum=1, optional=True)
+    dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
+    use_bias: bool = fk.option(default=True, convert=fk.boolean)
+    sliding_window: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=1, optional=True)
     )
-    flash_attention: bool | None = option(default=None, convert=either(boolean, optional=True))
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
-    use_gate: bool = option(default=False, convert=boolean)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    flash_attention: bool | None = fk.option(
+        default=None, convert=fk.either(fk.boolean, optional=True)
+    )
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    use_gate: bool = fk.option(default=False, convert=fk.boolean)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     #: configurations of `fk.quantizers` by field of the projection, or one for all projections
-    quantization: Any = option(default=None, convert=quantization_of, kw_only=True)
+    quantization: Any = fk.option(default=None, convert=quantization_of, kw_only=True)
     #: dtype policies of projections by field, where they differ from the layer's
-    projection_dtypes: Any = option(default=None, convert=dtypes_of, kw_only=True)
+    projection_dtypes: Any = fk.option(default=None, convert=dtypes_of, kw_only=True)
     #: result for queries that attend to no key: zeros, or Keras's result
-    empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
+    empty_rows: str = fk.option(default="zeros", convert=fk.choice("zeros", "keras"), kw_only=True)
 
     query_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
     key_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
@@ -119,7 +111,7 @@ class ProjectedAttention(Layer):
     output_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
 
     #: letters of the kernels: "d" features, "h" heads, "g" heads of keys and values, "k" in a head
-    kernel_axes: ClassVar[Mapping[str, str]] = FrozenDict(
+    kernel_axes: ClassVar[Mapping[str, str]] = fk.FrozenDict(
         dict.fromkeys(("query_dense", "key_dense", "gate_dense", "value_dense"), "dhk")
     )
     supports_masking: ClassVar[bool] = True
@@ -131,19 +123,19 @@ class ProjectedAttention(Layer):
         # one mode for all projections also names the gate, which may not exist
         if self.quantization and not self.use_gate:
             configs = {name: q for name, q in self.quantization.items() if name != "gate_dense"}
-            object.__setattr__(self, "quantization", FrozenDict(configs) or None)
+            object.__setattr__(self, "quantization", fk.FrozenDict(configs) or None)
         if self.flash_attention and self.dropout > 0:
             raise ValueError(
                 f"{self._where}: expected dropout=0 beside flash_attention=True, received "
                 f"{self.dropout}. The fused kernel has no dropout: turn off one of the two."
             )
 
-    def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
+    def projections(self, query: fk.Spec, value: fk.Spec, key: fk.Spec) -> Mapping[str, tuple]:
         """Returns for each child the unbuilt layer, and the shape to build it for."""
         raise NotImplementedError
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         letters_by_path = {}
         for name in PROJECTIONS:
             child = getattr(self, name)
@@ -154,10 +146,10 @@ class ProjectedAttention(Layer):
             letters = self.kernel_axes.get(name, "hk".ljust(len(equation.kernel) - 1, "_") + "d")
             # a quantized projection may have weights whose axes have no names
             renamed = str.maketrans(dict(zip(equation.kernel, letters, strict=True)))
-            for weight_name, axes in weight_letters(child).items():
+            for weight_name, axes in fk.weight_letters(child).items():
                 letters_by_path[f"{name}/{weight_name}"] = axes.translate(renamed)
-        roles = FrozenDict({"h": "heads", "g": "kv_heads"})
-        return AxisNames(FrozenDict(letters_by_path), roles, output="...d")
+        roles = fk.FrozenDict({"h": "heads", "g": "kv_heads"})
+        return fk.AxisNames(fk.FrozenDict(letters_by_path), roles, output="...d")
 
     def axes_of_attention(self, rank: int) -> tuple[int, ...]:
         """Returns the axes, of `rank` axes of an input, that attention runs over."""
@@ -168,16 +160,22 @@ class ProjectedAttention(Layer):
         """Factor of the scores."""
         raise NotImplementedError
 
-    def build(self, key: jax.Array, query: Any, value: Any = None, source: Any = None) -> Self:
-        self._check_inputs(query, value)
+    def build(
+        self,
+        key: jax.Array,
+        query: fk.Spec,
+        value: fk.Spec | None = None,
+        source: fk.Spec | None = None,
+    ) -> Self:
+        value = self._checked(query, value)
         projections = self.projections(query, value, value if source is None else source)
         children = {
-            name: self._coded(name, layer).build(subkey(key, name), shape)
+            name: self._coded(name, layer).build(fk.subkey(key, name), shape)
             for name, (layer, shape) in projections.items()
         }
         return self.replace(**children, _built=True)
 
-    def _coded(self, name: str, layer: EinsumDense) -> Layer:
+    def _coded(self, name: str, layer: EinsumDense) -> fk.Layer:
         # policy first: a quantized layer wraps the layer with its final dtype
         policy = (self.projection_dtypes or {}).get(name)
         layer = layer if policy is None else layer.replace(dtype=policy)
@@ -209,26 +207,26 @@ class ProjectedAttention(Layer):
     @overload
     def __call__(
         self,
-        query: Tensor,
-        value: Any = None,
-        key: Any = None,
-        *more: Any,
-        mask: Any = None,
-        **options: Any,
-    ) -> Tensor: ...
+        query: fk.Tensor,
+        value: fk.Field = None,
+        key: jax.Array | None = None,
+        *more: fk.Tree,
+        mask: fk.Tree = None,
+        **options: fk.Option,
+    ) -> fk.Tensor: ...
 
     @overload
     def __call__(
         self,
-        query: Any = None,
-        value: Any = None,
-        key: Any = None,
-        *more: Any,
-        mask: Any = None,
-        **options: Any,
+        query: fk.Tree = None,
+        value: fk.Field = None,
+        key: jax.Array | None = None,
+        *more: fk.Tree,
+        mask: fk.Tree = None,
+        **options: fk.Option,
     ) -> jax.Array: ...
 
-    def __call__(self, *inputs: Any, key: Any = None, **options: Any) -> Any:
+    def __call__(self, *inputs: fk.Tree, key: jax.Array | None = None, **options: fk.Option) -> Any:
         """Computes the value of the layer on query, value and an optional key.
 
         The tensors may come by name; a `key` that is a PRNG key is the key of the call.
@@ -236,54 +234,84 @@ class ProjectedAttention(Layer):
         inputs, key, options = _by_position(self._where, inputs, key, options)
         return super().__call__(*inputs, key=key, **options)
 
-    def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output:
+    def apply(
+        self, *inputs: fk.Tree, key: jax.Array | None = None, **options: fk.Option
+    ) -> fk.Output:
         """Returns the `Output` of the layer on query, value and an optional key."""
         inputs, key, options = _by_position(self._where, inputs, key, options)
         return super().apply(*inputs, key=key, **options)
 
     def forward(
         self,
-        context: Context,
+        context: fk.Context,
         query: jax.Array,
-        value: Any = None,
-        source: Any = None,
+        value: jax.Array | None = None,
+        source: jax.Array | None = None,
         *,
-        query_mask: Any = None,
-        value_mask: Any = None,
-        key_mask: Any = None,
-        attention_mask: Any = None,
+        query_mask: fk.Mask = None,
+        value_mask: fk.Mask = None,
+        key_mask: fk.Mask = None,
+        attention_mask: fk.Mask = None,
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
-    ) -> Output:
+    ) -> fk.Output:
         """Computes the `Output`; `source` is the tensor that Keras calls `key`, by default `value`."""
-        self._check_inputs(query, value)
+        value = self._checked(query, value)
         masks = self._input_masks(context, query_mask, value_mask, key_mask, source is not None)
         source = value if source is None else source
         if self.detaches_masks:
             context.detach_masks(query, value, source)
-        if self.flash_attention and return_attention_scores:
+        inputs = {"query_dense": query, "key_dense": source, "value_dense": value}
+        if self.gate_dense is not None:
+            inputs["gate_dense"] = query
+        projected = {name: self._project(context, name, x) for name, x in inputs.items()}
+        sizes = query.shape, value.shape
+        attended, scores = self._attend(
+            context,
+            projected,
+            sizes,
+            masks,
+            attention_mask,
+            return_attention_scores,
+            use_causal_mask,
+        )
+        if self.gate_dense is not None:
+            attended = attended * projected["gate_dense"].value
+        output = self._project(context, "output_dense", attended)
+        losses = tuple(loss for out in (*projected.values(), output) for loss in out.losses)
+        if return_attention_scores:
+            return fk.Output((output.value, scores), losses=losses, mask=(masks[0], None))
+        return fk.Output(output.value, losses=losses, mask=masks[0])
+
+    def _attend(
+        self,
+        context: fk.Context,
+        projected: Mapping[str, fk.Output],
+        sizes: tuple[tuple[int, ...], tuple[int, ...]],
+        masks: tuple[fk.Mask, fk.Mask, fk.Mask],
+        attention_mask: fk.Mask,
+        with_scores: bool,
+        is_causal: bool,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Returns the means of values for each head, and the attention weights where a path has them.
+
+        Args:
+            sizes: the shapes of query and value before their projection.
+        """
+        if self.flash_attention and with_scores:
             raise ValueError(
                 f"{self._where}: expected flash_attention=None or False where scores are returned, "
                 "received True. The fused kernel does not compute the scores: turn off one of the two."
             )
+        rank = len(sizes[0])
+        axes = self.axes_of_attention(rank)
         # Keras's rule for empty rows applies only here: its other paths give zero weights
-        is_plain = query.ndim == 3 and self.dropout == 0 and not return_attention_scores
-        axes = self.axes_of_attention(query.ndim)
-        mask = score_mask(
-            self._where,
-            query.shape,
-            value.shape,
-            axes,
-            masks,
-            attention_mask,
-            use_causal_mask and not is_plain,
-            self.sliding_window,
-        )
-        inputs = {"query_dense": query, "key_dense": source, "value_dense": value}
-        projected = [self._project(context, name, x) for name, x in inputs.items()]
-        q, k, v = self._of_one_dtype([out.value for out in projected])
-        drop = self._drop(context) if self.dropout > 0 and context.training else None
-        scores = None
+        is_plain = rank == 3 and self.dropout == 0 and not with_scores
+        # the fused kernel of the plain path applies the order of steps itself
+        order = is_causal and not is_plain, self.sliding_window
+        mask = score_mask(self._where, *sizes, axes, masks, attention_mask, *order)
+        heads = [projected[name].value for name in ("query_dense", "key_dense", "value_dense")]
+        q, k, v = self._of_one_dtype(heads)
         if is_plain:
             y = dot_product_attention(
                 q,
@@ -291,26 +319,24 @@ class ProjectedAttention(Layer):
                 v,
                 mask=mask,
                 scale=self.query_scale,
-                is_causal=use_causal_mask,
+                is_causal=is_causal,
                 flash_attention=self.flash_attention,
                 empty_rows=self.empty_rows,
             )
-        elif return_attention_scores or drop is not None:
-            y, scores = attend_with_weights(q, k, v, mask, None, self.query_scale, axes, drop)
-        else:
-            y = attend(q, k, v, mask, None, self.query_scale, axes)
-        if self.gate_dense is not None:
-            gate = self._project(context, "gate_dense", query)
-            y, projected = y * gate.value, [*projected, gate]
-        output = self._project(context, "output_dense", y)
-        losses = tuple(loss for out in (*projected, output) for loss in out.losses)
-        if return_attention_scores:
-            return Output((output.value, scores), losses=losses, mask=(masks[0], None))
-        return Output(output.value, losses=losses, mask=masks[0])
+            return y, None
+        drop = self._drop(context) if self.dropout > 0 and context.training else None
+        if with_scores or drop is not None:
+            return attend_with_weights(q, k, v, mask, None, self.query_scale, axes, drop)
+        return attend(q, k, v, mask, None, self.query_scale, axes), None
 
     def _input_masks(
-        self, context: Context, query_mask: Any, value_mask: Any, key_mask: Any, has_source: bool
-    ) -> tuple[Any, Any, Any]:
+        self,
+        context: fk.Context,
+        query_mask: fk.Mask,
+        value_mask: fk.Mask,
+        key_mask: fk.Mask,
+        has_source: bool,
+    ) -> tuple[fk.Mask, fk.Mask, fk.Mask]:
         """Returns the masks of query, value and key: explicit masks, else those of the inputs."""
         masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
         masks = (*masks, None, None)
@@ -330,14 +356,15 @@ class ProjectedAttention(Layer):
             common = jnp.result_type(*(array.dtype for array in arrays))
         return [array.astype(common) for array in arrays]
 
-    def _project(self, context: Context, name: str, x: jax.Array) -> Output:
+    def _project(self, context: fk.Context, name: str, x: jax.Array) -> fk.Output:
         return context.child(name).run(getattr(self, name), x)
 
-    def _drop(self, context: Context) -> Callable[[jax.Array], jax.Array]:
-        dropout_key = context.key if self.seed is None else subkey(context.key, self.seed)
+    def _drop(self, context: fk.Context) -> Callable[[jax.Array], jax.Array]:
+        dropout_key = seeded_key(context, self.seed)
         return lambda weights: dropout(dropout_key, weights, self.dropout)
 
-    def _check_inputs(self, query: Any, value: Any) -> None:
+    def _checked(self, query: Shaped, value: Shaped | None) -> Shaped:
+        """Returns the value, after the checks of the ranks."""
         if value is None:
             raise ValueError(
                 f"{self._where}: expected query and value, received one input. For self-attention "
@@ -349,9 +376,10 @@ class ProjectedAttention(Layer):
                 f"{self._where}: expected query and value of shapes (b, t, d) and (b, s, f), or "
                 f"both of one higher rank, received {shapes}. Add the missing axis, or reshape."
             )
+        return value
 
 
-def projection(rank: int, summed: int, sizes: Sequence[Any], **options: Any) -> EinsumDense:
+def projection(rank: int, summed: int, sizes: Sequence[Any], **options: fk.Option) -> EinsumDense:
     """Returns the layer that maps the last `summed` of `rank` axes to axes of `sizes`.
 
     Example:
@@ -376,17 +404,23 @@ def projection_options(layer: ProjectedAttention) -> dict[str, Any]:
     return {name: getattr(layer, name) for name in names}
 
 
-def _by_position(where: str, inputs: tuple, key: Any, options: dict) -> tuple:
-    """Returns `(inputs, PRNG key, options)` with named query, value and key as positions."""
+def _by_position(
+    where: str, inputs: tuple, named_key: fk.Leaf, options: Mapping[str, Any]
+) -> tuple[tuple, jax.Array | None, dict[str, Any]]:
+    """Returns `(inputs, PRNG key, options)` with named query, value and key as positions.
+
+    Args:
+        named_key: the argument `key` of a call: in Keras the third tensor, in JAX the PRNG key.
+    """
     options = dict(options)
     names = ("query", "value", "key")
     named = {name: options.pop(name) for name in names[:2] if name in options}
-    # `key` is Keras's name of the third tensor, and JAX's name of the PRNG key: the dtype decides
-    dtype = getattr(key, "dtype", None)
-    if key is not None and (
-        is_symbolic(key) or (dtype is not None and not jnp.issubdtype(dtype, jax.dtypes.prng_key))
-    ):
-        named["key"], key = key, None
+    # the dtype decides which of the two a key is
+    dtype = getattr(named_key, "dtype", None)
+    is_random = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    is_tensor = is_symbolic(named_key) or (dtype is not None and not is_random)
+    if is_tensor:
+        named["key"] = named_key
     # named tensors can become positional only without a gap in (query, value, key)
     for name in names[len(inputs) :]:
         if name not in named:
@@ -397,4 +431,4 @@ def _by_position(where: str, inputs: tuple, key: Any, options: dict) -> tuple:
             f"{where}: expected query, value and key once each, received {list(named)} by name "
             f"beside {len(inputs)} inputs. Write layer(query, value), or layer(query, value, key)."
         )
-    return inputs, key, options
+    return inputs, None if is_tensor else named_key, options

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.attention import both, causal_mask, window_mask
 from fkeras.nn.numerics.axes import format_shape
 
@@ -18,7 +19,7 @@ def score_mask(
     value: Sequence[Any],
     axes: tuple[int, ...],
     masks: tuple[Any, Any, Any],
-    attention_mask: Any,
+    attention_mask: fk.Mask,
     use_causal_mask: bool,
     sliding_window: int | None,
 ) -> jax.Array | None:
@@ -72,7 +73,7 @@ def _order(
     return jnp.reshape(mask, (*(1,) * (len(query) - 1), *mask.shape))
 
 
-def _padding(mask: Any, rank: int, axes: tuple[int, ...], of_keys: bool) -> jax.Array | None:
+def _padding(mask: fk.Tree, rank: int, axes: tuple[int, ...], of_keys: bool) -> jax.Array | None:
     """Reshapes the mask (b, t) of queries or (b, s) of keys to the axes of the scores."""
     if mask is None:
         return None
@@ -86,7 +87,7 @@ def _padding(mask: Any, rank: int, axes: tuple[int, ...], of_keys: bool) -> jax.
     )
 
 
-def _explicit(where: str, mask: Any, rank: int, attended: int) -> jax.Array | None:
+def _explicit(where: str, mask: fk.Tree, rank: int, attended: int) -> jax.Array | None:
     """Reshapes a mask (t, s), (b, t, s) or (b, heads, t, s) to the axes of the scores."""
     if mask is None:
         return None

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
-from fkeras.engine.config.converters import integer, several
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 
-noise_shape = several(
-    integer(minimum=1, optional=True),
+noise_shape = fk.several(
+    fk.integer(minimum=1, optional=True),
     "a tuple of positive sizes and None",
     optional=True,
     hint="For the same features at every step of (b, t, d): (None, 1, None).",
 )
 
 
-def drawn_shape(where: str, noise_shape: Any, shape: Any) -> tuple:
+def seeded_key(context: fk.Context, seed: int | None) -> jax.Array:
+    """Returns the key of a call with the `seed` of a layer folded in; None leaves the key alone.
+
+    The seed separates equal layers; the key of the call changes at every step.
+    """
+    return context.key if seed is None else fk.subkey(context.key, seed)
+
+
+def drawn_shape(where: str, noise_shape: fk.Tree, shape: fk.Tree) -> tuple:
     """Returns the shape of a draw for an input of `shape`: `noise_shape` with None replaced.
 
     Raises:
@@ -39,7 +47,7 @@ def drawn_shape(where: str, noise_shape: Any, shape: Any) -> tuple:
     return tuple(d if n is None else n for n, d in zip(noise_shape, shape, strict=True))
 
 
-def check_representable(where: str, dtype: Any, **arguments: Any) -> None:
+def check_representable(where: str, dtype: DTypeLike, **arguments: fk.Leaf) -> None:
     """Rejects numbers that are infinite in the dtype of the computation.
 
     Args:

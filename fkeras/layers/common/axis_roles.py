@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from fkeras.engine.values.frozen import FrozenDict
+from fkeras.layers.common import authoring as fk
 
 
 def hidden(inputs: str, outputs: str, sizes: Mapping[str, int]) -> Mapping[str, str]:
@@ -26,11 +26,11 @@ def hidden(inputs: str, outputs: str, sizes: Mapping[str, int]) -> Mapping[str, 
         {'h': 'hidden'}
     """
     if not sizes:
-        return FrozenDict()
+        return fk.FrozenDict()
     # compared in this order: entries, axes, and the outputs last, which win between equals
     sides = [(math.prod(sizes[n] for n in side), len(side), side) for side in (inputs, outputs)]
     wider_side = outputs if sides[1][:2] >= sides[0][:2] else inputs
-    return FrozenDict({wider_side[0]: "hidden"} if wider_side else {})
+    return fk.FrozenDict({wider_side[0]: "hidden"} if wider_side else {})
 
 
 def hidden_of(kernel: object, axes: str) -> Mapping[str, str]:

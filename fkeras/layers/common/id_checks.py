@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from fkeras.engine.values.arrays import is_array_like, read_array
+from fkeras.layers.common import authoring as fk
 
 
-def reject_fractions(ids: Any, where: str) -> None:
+def reject_fractions(ids: fk.Leaf, where: str) -> None:
     """Rejects ids with fractions; accepts traced arrays and values that are not arrays.
 
     Raises:
@@ -22,9 +20,9 @@ def reject_fractions(ids: Any, where: str) -> None:
         >>> reject_fractions(jnp.array([1.0, 2.0]), "embedding")
     """
     # a compiled program cannot raise an error for values; its result for fractions is NaN
-    if not is_array_like(ids) or isinstance(ids, Tracer):
+    if not fk.is_array_like(ids) or isinstance(ids, Tracer):
         return
-    ids = read_array(ids, where, complex_numbers=True)
+    ids = fk.read_array(ids, where, complex_numbers=True)
     if jnp.issubdtype(ids.dtype, jnp.complexfloating):
         raise TypeError(
             f"{where}: expected integer ids, received an array of {ids.dtype}. Pass integers: "

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fkeras.engine import InputSpec, Layer
+from fkeras.layers.common import authoring as fk
 
 
-class Spatial(Layer):
+class Spatial(fk.Layer):
     """Layer over `rank` axes between the batch and the channels."""
 
     rank: ClassVar[int]
 
     @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=self.rank + 2)
+    def input_spec(self) -> fk.InputSpec:
+        return fk.InputSpec(ndim=self.rank + 2)
 
 
 class OverSequences(Spatial):

@@ -9,21 +9,7 @@ from typing import Self
 
 import jax
 
-from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, option, weight
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer
-from fkeras.engine.config.field_types import (
-    Activation,
-    Constraint,
-    DataFormat,
-    Initializer,
-    Integer,
-    Regularizer,
-    Sizes,
-)
-from fkeras.engine.tree.axes import WHOLE, AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
 from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
@@ -38,7 +24,7 @@ from fkeras.layers.convolution.sliding import (
 from fkeras.nn.convolution import convolve
 from fkeras.nn.numerics.axes import channel_axis
 
-WHOLE_CHANNELS = FrozenDict({"i": WHOLE, "o": WHOLE})
+WHOLE_CHANNELS = fk.FrozenDict({"i": fk.WHOLE, "o": fk.WHOLE})
 
 
 class _Convolution(Spatial):
@@ -69,31 +55,31 @@ class _Convolution(Spatial):
             built for, or smaller than the kernel with padding "valid".
     """
 
-    filters: Integer = option(convert=integer(minimum=1))
-    kernel_size: Sizes = option()
-    strides: Sizes = option(default=1)
-    padding: str = option(default="valid", convert=choice("valid", "same"))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    dilation_rate: Sizes = option(default=1)
-    groups: Integer = option(default=1, convert=integer(minimum=1))
-    activation: Activation = option(default=None, convert=activations.get)
-    use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    filters: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    kernel_size: fk.Sizes = fk.option()
+    strides: fk.Sizes = fk.option(default=1)
+    padding: str = fk.option(default="valid", convert=fk.choice("valid", "same"))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    dilation_rate: fk.Sizes = fk.option(default=1)
+    groups: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
+    activation: fk.Activation = fk.option(default=None, convert=fk.activation)
+    use_bias: bool = fk.option(default=True, convert=fk.boolean)
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
 
-    kernel: jax.Array = weight()
-    bias: jax.Array | None = weight()
+    kernel: jax.Array = fk.weight()
+    bias: jax.Array | None = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         kernel = f"{window_letters(self.rank)}io"
-        return AxisNames(
-            FrozenDict({"kernel": kernel, "bias": "o"}),
+        return fk.AxisNames(
+            fk.FrozenDict({"kernel": kernel, "bias": "o"}),
             roles=hidden_of(self.kernel, kernel) if self.groups == 1 else WHOLE_CHANNELS,
             output=output_letters(self.data_format),
         )
@@ -111,14 +97,14 @@ class _Convolution(Spatial):
         check_steps(self._where, self.strides, self.dilation_rate)
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         axes = {}
         if self.kernel is not None:
             # axis -2 of a grouped kernel has the channels of one group only
             axes = {channel_axis(self.data_format): self.kernel.shape[-2] * self.groups}
-        return InputSpec(ndim=self.rank + 2, axes=axes)
+        return fk.InputSpec(ndim=self.rank + 2, axes=axes)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         axis = channel_axis(self.data_format)
         channels = known_channels(self._where, x, axis)
         if channels % self.groups:
@@ -163,7 +149,7 @@ class Conv1D(Windows1D, _Convolution):
         (1, 14, 8)
     """
 
-    padding: str = option(default="valid", convert=choice("valid", "same", "causal"))
+    padding: str = fk.option(default="valid", convert=fk.choice("valid", "same", "causal"))
 
 
 class Conv2D(Windows2D, _Convolution):

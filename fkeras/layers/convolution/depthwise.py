@@ -6,21 +6,7 @@ from typing import Self
 
 import jax
 
-from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, option, weight
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer
-from fkeras.engine.config.field_types import (
-    Activation,
-    Constraint,
-    DataFormat,
-    Initializer,
-    Integer,
-    Regularizer,
-    Sizes,
-)
-from fkeras.engine.tree.axes import WHOLE, AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import output_letters, window_letters
 from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
@@ -50,42 +36,44 @@ class _DepthwiseConvolution(Spatial):
             built for, or smaller than the kernel with padding "valid".
     """
 
-    kernel_size: Sizes = option()
-    strides: Sizes = option(default=1)
-    padding: str = option(default="valid", convert=choice("valid", "same"))
-    depth_multiplier: Integer = option(default=1, convert=integer(minimum=1))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    dilation_rate: Sizes = option(default=1)
-    activation: Activation = option(default=None, convert=activations.get)
-    use_bias: bool = option(default=True, convert=boolean)
-    depthwise_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    depthwise_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    depthwise_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    kernel_size: fk.Sizes = fk.option()
+    strides: fk.Sizes = fk.option(default=1)
+    padding: str = fk.option(default="valid", convert=fk.choice("valid", "same"))
+    depth_multiplier: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    dilation_rate: fk.Sizes = fk.option(default=1)
+    activation: fk.Activation = fk.option(default=None, convert=fk.activation)
+    use_bias: bool = fk.option(default=True, convert=fk.boolean)
+    depthwise_initializer: fk.Initializer = fk.option(
+        default="glorot_uniform", convert=fk.initializer
+    )
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    depthwise_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    depthwise_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
 
     # Keras names the weight `kernel`, but its options `depthwise_initializer` and so on
-    kernel: jax.Array = weight(prefix="depthwise")
-    bias: jax.Array | None = weight()
+    kernel: jax.Array = fk.weight(prefix="depthwise")
+    bias: jax.Array | None = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
-        return AxisNames(
-            FrozenDict({"kernel": f"{window_letters(self.rank)}cm", "bias": "o"}),
-            roles=FrozenDict(dict.fromkeys("cm", WHOLE)),
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames(
+            fk.FrozenDict({"kernel": f"{window_letters(self.rank)}cm", "bias": "o"}),
+            roles=fk.FrozenDict(dict.fromkeys("cm", fk.WHOLE)),
             output=output_letters(self.data_format),
         )
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         axes = {}
         if self.kernel is not None:
             axes = {channel_axis(self.data_format): self.kernel.shape[-2]}
-        return InputSpec(ndim=self.rank + 2, axes=axes)
+        return fk.InputSpec(ndim=self.rank + 2, axes=axes)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         channels = known_channels(self._where, x, channel_axis(self.data_format))
         bias = (channels * self.depth_multiplier,) if self.use_bias else None
         # Keras's layout; XLA's grouped convolution needs (..., 1, channels * depth_multiplier)

@@ -10,21 +10,7 @@ from typing import Self
 
 import jax
 
-from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, option, weight
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer
-from fkeras.engine.config.field_types import (
-    Activation,
-    Constraint,
-    DataFormat,
-    Initializer,
-    Integer,
-    Regularizer,
-    Sizes,
-)
-from fkeras.engine.tree.axes import WHOLE, AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
 from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
@@ -62,50 +48,56 @@ class _SeparableConvolution(Spatial):
         https://arxiv.org/abs/1610.02357
     """
 
-    filters: Integer = option(convert=integer(minimum=1))
-    kernel_size: Sizes = option()
-    strides: Sizes = option(default=1)
-    padding: str = option(default="valid", convert=choice("valid", "same"))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    dilation_rate: Sizes = option(default=1)
-    depth_multiplier: Integer = option(default=1, convert=integer(minimum=1))
-    activation: Activation = option(default=None, convert=activations.get)
-    use_bias: bool = option(default=True, convert=boolean)
-    depthwise_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    pointwise_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    depthwise_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    pointwise_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    depthwise_constraint: Constraint = option(default=None, convert=constraints.get)
-    pointwise_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    filters: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    kernel_size: fk.Sizes = fk.option()
+    strides: fk.Sizes = fk.option(default=1)
+    padding: str = fk.option(default="valid", convert=fk.choice("valid", "same"))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    dilation_rate: fk.Sizes = fk.option(default=1)
+    depth_multiplier: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
+    activation: fk.Activation = fk.option(default=None, convert=fk.activation)
+    use_bias: bool = fk.option(default=True, convert=fk.boolean)
+    depthwise_initializer: fk.Initializer = fk.option(
+        default="glorot_uniform", convert=fk.initializer
+    )
+    pointwise_initializer: fk.Initializer = fk.option(
+        default="glorot_uniform", convert=fk.initializer
+    )
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    depthwise_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    pointwise_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    depthwise_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    pointwise_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
 
     # Keras's options are `depthwise_initializer` and so on, without the word "kernel"
-    depthwise_kernel: jax.Array = weight(prefix="depthwise")
-    pointwise_kernel: jax.Array = weight(prefix="pointwise")
-    bias: jax.Array | None = weight()
+    depthwise_kernel: jax.Array = fk.weight(prefix="depthwise")
+    pointwise_kernel: jax.Array = fk.weight(prefix="pointwise")
+    bias: jax.Array | None = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         depthwise, pointwise = f"{window_letters(self.rank)}cm", f"{'_' * self.rank}io"
-        return AxisNames(
-            FrozenDict({"depthwise_kernel": depthwise, "pointwise_kernel": pointwise, "bias": "o"}),
-            roles=FrozenDict(
-                {**dict.fromkeys("cm", WHOLE), **hidden_of(self.pointwise_kernel, pointwise)}
+        return fk.AxisNames(
+            fk.FrozenDict(
+                {"depthwise_kernel": depthwise, "pointwise_kernel": pointwise, "bias": "o"}
+            ),
+            roles=fk.FrozenDict(
+                {**dict.fromkeys("cm", fk.WHOLE), **hidden_of(self.pointwise_kernel, pointwise)}
             ),
             output=output_letters(self.data_format),
         )
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         axes = {}
         if self.depthwise_kernel is not None:
             axes = {channel_axis(self.data_format): self.depthwise_kernel.shape[-2]}
-        return InputSpec(ndim=self.rank + 2, axes=axes)
+        return fk.InputSpec(ndim=self.rank + 2, axes=axes)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         channels = known_channels(self._where, x, channel_axis(self.data_format))
         # the pointwise step is a convolution with a window of one cell along each axis
         expanded_channels = channels * self.depth_multiplier

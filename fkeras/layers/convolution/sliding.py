@@ -7,9 +7,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import Spec, align, option
-from fkeras.engine.config.converters import sizes
-from fkeras.engine.config.field_types import Sizes
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes
 from fkeras.nn.numerics.axes import channel_axis, check_window
 
@@ -21,9 +19,9 @@ class Windows1D(OverSequences):
         kernel_size: length of the window.
     """
 
-    kernel_size: Sizes = option(convert=sizes(1))
-    strides: Sizes = option(default=1, convert=sizes(1))
-    dilation_rate: Sizes = option(default=1, convert=sizes(1))
+    kernel_size: fk.Sizes = fk.option(convert=fk.sizes(1))
+    strides: fk.Sizes = fk.option(default=1, convert=fk.sizes(1))
+    dilation_rate: fk.Sizes = fk.option(default=1, convert=fk.sizes(1))
 
 
 class Windows2D(OverImages):
@@ -33,9 +31,9 @@ class Windows2D(OverImages):
         kernel_size: height and width of the window; one integer sets both.
     """
 
-    kernel_size: Sizes = option(convert=sizes(2))
-    strides: Sizes = option(default=1, convert=sizes(2))
-    dilation_rate: Sizes = option(default=1, convert=sizes(2))
+    kernel_size: fk.Sizes = fk.option(convert=fk.sizes(2))
+    strides: fk.Sizes = fk.option(default=1, convert=fk.sizes(2))
+    dilation_rate: fk.Sizes = fk.option(default=1, convert=fk.sizes(2))
 
 
 class Windows3D(OverVolumes):
@@ -45,9 +43,9 @@ class Windows3D(OverVolumes):
         kernel_size: sizes of the window along the three axes; one integer sets all.
     """
 
-    kernel_size: Sizes = option(convert=sizes(3))
-    strides: Sizes = option(default=1, convert=sizes(3))
-    dilation_rate: Sizes = option(default=1, convert=sizes(3))
+    kernel_size: fk.Sizes = fk.option(convert=fk.sizes(3))
+    strides: fk.Sizes = fk.option(default=1, convert=fk.sizes(3))
+    dilation_rate: fk.Sizes = fk.option(default=1, convert=fk.sizes(3))
 
 
 def check_steps(where: str, strides: Sequence[int], dilation_rate: Sequence[int]) -> None:
@@ -64,7 +62,7 @@ def check_steps(where: str, strides: Sequence[int], dilation_rate: Sequence[int]
         )
 
 
-def known_channels(where: str, x: Spec, axis: int) -> int:
+def known_channels(where: str, x: fk.Spec, axis: int) -> int:
     """Returns the number of channels of an input; `where` names the layer.
 
     Raises:
@@ -79,7 +77,7 @@ def known_channels(where: str, x: Spec, axis: int) -> int:
     return channels
 
 
-def check_kernel_fits(layer: Any, x: Any) -> None:
+def check_kernel_fits(layer: Any, x: fk.Leaf) -> None:
     """Checks that the kernel of a layer with padding "valid" is not larger than the input.
 
     Raises:
@@ -97,5 +95,5 @@ def add_bias_and_activate(layer: Any, y: jax.Array) -> jax.Array:
     A layer without bias or without activation omits that step.
     """
     if layer.bias is not None:
-        y = y + align(layer.bias, y.ndim, channel_axis(layer.data_format))
+        y = y + fk.align(layer.bias, y.ndim, channel_axis(layer.data_format))
     return y if layer.activation is None else layer.activation(y)

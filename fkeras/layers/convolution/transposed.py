@@ -12,22 +12,7 @@ from typing import Self
 
 import jax
 
-from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, option, weight
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
-from fkeras.engine.config.field_types import (
-    Activation,
-    Constraint,
-    DataFormat,
-    Initializer,
-    Integer,
-    OptionalSizes,
-    Regularizer,
-    Sizes,
-)
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import hidden_of, output_letters, window_letters
 from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
@@ -62,31 +47,31 @@ class _TransposedConvolution(Spatial):
             built for.
     """
 
-    filters: Integer = option(convert=integer(minimum=1))
-    kernel_size: Sizes = option()
-    strides: Sizes = option(default=1)
-    padding: str = option(default="valid", convert=choice("valid", "same"))
-    output_padding: OptionalSizes = option(default=None)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    dilation_rate: Sizes = option(default=1)
-    activation: Activation = option(default=None, convert=activations.get)
-    use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    filters: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    kernel_size: fk.Sizes = fk.option()
+    strides: fk.Sizes = fk.option(default=1)
+    padding: str = fk.option(default="valid", convert=fk.choice("valid", "same"))
+    output_padding: fk.OptionalSizes = fk.option(default=None)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    dilation_rate: fk.Sizes = fk.option(default=1)
+    activation: fk.Activation = fk.option(default=None, convert=fk.activation)
+    use_bias: bool = fk.option(default=True, convert=fk.boolean)
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
 
-    kernel: jax.Array = weight()
-    bias: jax.Array | None = weight()
+    kernel: jax.Array = fk.weight()
+    bias: jax.Array | None = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         kernel = f"{window_letters(self.rank)}oi"
-        return AxisNames(
-            FrozenDict({"kernel": kernel, "bias": "o"}),
+        return fk.AxisNames(
+            fk.FrozenDict({"kernel": kernel, "bias": "o"}),
             roles=hidden_of(self.kernel, kernel),
             output=output_letters(self.data_format),
         )
@@ -105,14 +90,14 @@ class _TransposedConvolution(Spatial):
             )
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         axes = {}
         if self.kernel is not None:
             # filters come before channels: the kernel is that of the convolution it transposes
             axes = {channel_axis(self.data_format): self.kernel.shape[-1]}
-        return InputSpec(ndim=self.rank + 2, axes=axes)
+        return fk.InputSpec(ndim=self.rank + 2, axes=axes)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         channels = known_channels(self._where, x, channel_axis(self.data_format))
         # Keras's layout, which weight files store
         shape = (*self.kernel_size, self.filters, channels)
@@ -145,7 +130,9 @@ class Conv1DTranspose(Windows1D, _TransposedConvolution):
         (1, 16, 8)
     """
 
-    output_padding: OptionalSizes = option(default=None, convert=sizes(1, minimum=0, optional=True))
+    output_padding: fk.OptionalSizes = fk.option(
+        default=None, convert=fk.sizes(1, minimum=0, optional=True)
+    )
 
 
 class Conv2DTranspose(Windows2D, _TransposedConvolution):
@@ -162,7 +149,9 @@ class Conv2DTranspose(Windows2D, _TransposedConvolution):
         (1, 14, 14, 8)
     """
 
-    output_padding: OptionalSizes = option(default=None, convert=sizes(2, minimum=0, optional=True))
+    output_padding: fk.OptionalSizes = fk.option(
+        default=None, convert=fk.sizes(2, minimum=0, optional=True)
+    )
 
 
 class Conv3DTranspose(Windows3D, _TransposedConvolution):
@@ -179,7 +168,9 @@ class Conv3DTranspose(Windows3D, _TransposedConvolution):
         (1, 8, 8, 8, 8)
     """
 
-    output_padding: OptionalSizes = option(default=None, convert=sizes(3, minimum=0, optional=True))
+    output_padding: fk.OptionalSizes = fk.option(
+        default=None, convert=fk.sizes(3, minimum=0, optional=True)
+    )
 
 
 # Keras's aliases

@@ -7,19 +7,7 @@ from typing import ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, option, weight
-from fkeras.engine.config.converters import boolean, integer
-from fkeras.engine.config.field_types import (
-    Activation,
-    Constraint,
-    Initializer,
-    Integer,
-    Regularizer,
-)
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import hidden_of
 from fkeras.nn.cpu.broadcasting import for_rows
 
@@ -48,7 +36,7 @@ def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax
     return y if bias is None else y + for_rows(bias, y)
 
 
-class Dense(Layer):
+class Dense(fk.Layer):
     """Computes `activation(x @ kernel + bias)` over the last axis.
 
     Args:
@@ -78,38 +66,38 @@ class Dense(Layer):
         Array([[3., 3.]], dtype=float32)
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         training_default=None, quantized_as="QuantizedDense"
     )
 
-    units: Integer = option(convert=integer(minimum=1))
-    activation: Activation = option(default=None, convert=activations.get)
-    use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    units: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    activation: fk.Activation = fk.option(default=None, convert=fk.activation)
+    use_bias: bool = fk.option(default=True, convert=fk.boolean)
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    activity_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
 
-    kernel: jax.Array = weight(axes="io")
-    bias: jax.Array | None = weight(axes="o")
+    kernel: jax.Array = fk.weight(axes="io")
+    bias: jax.Array | None = fk.weight(axes="o")
 
     supports_masking: ClassVar[bool] = True
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         # the wider axis is hidden: see `hidden`
-        return AxisNames(roles=hidden_of(self.kernel, "io"), output="...o")
+        return fk.AxisNames(roles=hidden_of(self.kernel, "io"), output="...o")
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         # an unbuilt layer accepts any size; the kernel then fixes the size
         axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
-        return InputSpec(min_ndim=2, axes=axes)
+        return fk.InputSpec(min_ndim=2, axes=axes)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         bias = (self.units,) if self.use_bias else None
         return self.with_weights(key, kernel=(x.shape[-1], self.units), bias=bias)
 

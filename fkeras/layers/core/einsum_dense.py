@@ -13,14 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, option, weight
-from fkeras.engine.config.converters import integer, several, text
-from fkeras.engine.config.field_types import Activation, Constraint, Initializer, Regularizer, Shape
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import hidden
 from fkeras.nn.cpu.broadcasting import for_rows
 from fkeras.nn.numerics.axes import format_shape
@@ -31,13 +24,13 @@ _RIGHT = re.compile(r"([a-zA-Z]{2,})\.\.\.,([a-zA-Z]+)->([a-zA-Z]+)\.\.\.")
 _PLAIN = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
 # initializers whose scale depends on fan-in and fan-out: which kernel axes are inputs and outputs
 _SCALED = (
-    initializers.VarianceScaling,
-    initializers.GlorotUniform,
-    initializers.GlorotNormal,
-    initializers.HeUniform,
-    initializers.HeNormal,
-    initializers.LecunUniform,
-    initializers.LecunNormal,
+    fk.initializers.VarianceScaling,
+    fk.initializers.GlorotUniform,
+    fk.initializers.GlorotNormal,
+    fk.initializers.HeUniform,
+    fk.initializers.HeNormal,
+    fk.initializers.LecunUniform,
+    fk.initializers.LecunNormal,
 )
 
 
@@ -200,13 +193,13 @@ def add_bias(y: jax.Array, bias: jax.Array | None) -> jax.Array:
     return y if bias is None else y + for_rows(bias, y)
 
 
-def _equation(value: Any) -> str:
+def _equation(value: fk.Field) -> str:
     Equation.parse(value)
     return value
 
 
-_sizes = several(
-    integer(minimum=1, optional=True),
+_sizes = fk.several(
+    fk.integer(minimum=1, optional=True),
     "a positive size, or a tuple of sizes and None",
     single=True,
     least=0,
@@ -214,7 +207,7 @@ _sizes = several(
 )
 
 
-class EinsumDense(Layer):
+class EinsumDense(fk.Layer):
     """Computes `activation(einsum(equation, x, kernel) + bias)`.
 
     The letters between comma and arrow are the axes of the kernel. Kernel axes that also occur in
@@ -247,27 +240,29 @@ class EinsumDense(Layer):
         ((2, 5, 4), (3, 4), (4,))
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         training_default=None, quantized_as="QuantizedDense"
     )
 
-    equation: str = option(convert=_equation)
-    output_shape: Shape = option(convert=_sizes)
-    activation: Activation = option(default=None, convert=activations.get)
-    bias_axes: str | None = option(default=None, convert=text(optional=True))
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
+    equation: str = fk.option(convert=_equation)
+    output_shape: fk.Shape = fk.option(convert=_sizes)
+    activation: fk.Activation = fk.option(default=None, convert=fk.activation)
+    bias_axes: str | None = fk.option(default=None, convert=fk.text(optional=True))
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    activity_regularizer: fk.Regularizer = fk.option(
+        default=None, convert=fk.regularizer, kw_only=True
+    )
 
-    kernel: jax.Array = weight()
-    bias: jax.Array | None = weight()
+    kernel: jax.Array = fk.weight()
+    bias: jax.Array | None = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         equation = Equation.parse(self.equation)
         left, right = ("...", "") if equation.ellipsis == "left" else ("", "...")
         output = f"{left}{equation.output}{right if equation.ellipsis else ''}"
@@ -278,17 +273,17 @@ class EinsumDense(Layer):
             # an ellipsis on the right adds axes of size 1, which a built bias shows
             ndim = len(bias) if self.bias is None else self.bias.ndim
             letters_by_name["bias"] = bias.ljust(ndim, "_")
-        return AxisNames(FrozenDict(letters_by_name), self._axis_roles(equation), output)
+        return fk.AxisNames(fk.FrozenDict(letters_by_name), self._axis_roles(equation), output)
 
     def _axis_roles(self, equation: Equation) -> Mapping[str, str]:
         if self.kernel is None:
-            return FrozenDict()
+            return fk.FrozenDict()
         summed = "".join(n for n in equation.kernel if n not in equation.output)
         created = "".join(n for n in equation.kernel if n not in equation.input)
         # a kernel with a matrix for each index of an axis: a mixture of experts
         experts = {n: "experts" for n in equation.kernel if n not in summed + created}
         sizes = dict(zip(equation.kernel, self.kernel.shape, strict=True))
-        return FrozenDict({**hidden(summed, created, sizes), **experts})
+        return fk.FrozenDict({**hidden(summed, created, sizes), **experts})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -313,7 +308,7 @@ class EinsumDense(Layer):
         return True
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         equation = Equation.parse(self.equation)
         rank = len(equation.input)
         axes = {}
@@ -323,10 +318,10 @@ class EinsumDense(Layer):
             start = -rank if equation.ellipsis == "left" else 0
             axes = {start + i: sizes[n] for i, n in enumerate(equation.input) if n in sizes}
         if equation.ellipsis is None:
-            return InputSpec(ndim=rank, axes=axes)
-        return InputSpec(min_ndim=rank, axes=axes)
+            return fk.InputSpec(ndim=rank, axes=axes)
+        return fk.InputSpec(min_ndim=rank, axes=axes)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         equation = Equation.parse(self.equation)
         sizes = equation.sizes(x.shape, self.output_shape, self._where)
         kernel = tuple(sizes[letter] for letter in equation.kernel)

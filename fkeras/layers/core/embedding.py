@@ -8,14 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Context, Layer, Output, option, weight
-from fkeras.engine.config.converters import boolean, integer
-from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Regularizer
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.core.masking import both_masks
 from fkeras.nn.numerics.indices import unsigned_indices
@@ -46,7 +39,7 @@ def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
     return jnp.take(embeddings, ids, axis=0, mode="fill")
 
 
-class Embedding(Layer):
+class Embedding(fk.Layer):
     """Computes `embeddings[ids]`.
 
     Ids are integers of any dtype, or floats without a fraction. A call outside of jit rejects
@@ -81,37 +74,39 @@ class Embedding(Layer):
         ((1, 3, 4), Array([[ True,  True, False]], dtype=bool))
     """
 
-    input_dim: Integer = option(convert=integer(minimum=1))
-    output_dim: Integer = option(convert=integer(minimum=1))
-    embeddings_initializer: Initializer = option(default="uniform", convert=initializers.get)
-    embeddings_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    embeddings_constraint: Constraint = option(default=None, convert=constraints.get)
-    mask_zero: bool = option(default=False, convert=boolean)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
+    input_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    output_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    embeddings_initializer: fk.Initializer = fk.option(default="uniform", convert=fk.initializer)
+    embeddings_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    embeddings_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    mask_zero: bool = fk.option(default=False, convert=fk.boolean)
+    activity_regularizer: fk.Regularizer = fk.option(
+        default=None, convert=fk.regularizer, kw_only=True
+    )
 
-    embeddings: jax.Array = weight(axes="vd")
+    embeddings: jax.Array = fk.weight(axes="vd")
 
     supports_masking: ClassVar[bool] = True
-    _keras_form: ClassVar[KerasForm] = KerasForm(quantized_as="QuantizedEmbedding")
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(quantized_as="QuantizedEmbedding")
     # a cast of float ids to the compute dtype would change them: float16 is exact up to 2048 only
     _autocast: ClassVar[bool] = False
 
     @property
-    def axis_names(self) -> AxisNames:
-        return AxisNames(roles=FrozenDict({"v": "vocab"}), output="...d")
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames(roles=fk.FrozenDict({"v": "vocab"}), output="...d")
 
     @property
     def id_count(self) -> int:
         """The number of valid ids; `fit` and `predict` check their inputs against this number."""
         return self.input_dim
 
-    def apply(self, *inputs: Any, **options: Any) -> Output:
+    def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in inputs:
             reject_fractions(ids, self._where)
         return super().apply(*inputs, **options)
 
-    def build(self, key: jax.Array, ids: SpecLike) -> Self:
+    def build(self, key: jax.Array, ids: fk.SpecLike) -> Self:
         return self.with_weights(key, embeddings=(self.input_dim, self.output_dim))
 
     def compute_mask(self, ids: jax.Array) -> jax.Array | None:
@@ -122,7 +117,7 @@ class Embedding(Layer):
         # Keras's compute_mask ignores the mask of the input, and returns its own mask or None
         return True
 
-    def forward(self, context: Context, ids: jax.Array) -> Output:
+    def forward(self, context: fk.Context, ids: jax.Array) -> fk.Output:
         # cast the looked-up rows, not the table: the table may be far larger
         y = embed(ids, self.embeddings).astype(self.policy.compute_dtype)
-        return Output(y, mask=both_masks(context.mask, self.compute_mask(ids)))
+        return fk.Output(y, mask=both_masks(context.mask, self.compute_mask(ids)))

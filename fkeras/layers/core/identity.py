@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from fkeras.engine import Context, Layer, Output
+from fkeras.layers.common import authoring as fk
 
 
-class Identity(Layer):
+class Identity(fk.Layer):
     """Returns its input: an array, or a list or dictionary of arrays.
 
     Shapes:
@@ -21,5 +21,5 @@ class Identity(Layer):
 
     supports_masking: ClassVar[bool] = True
 
-    def forward(self, context: Context, x: Any) -> Output:
-        return Output(x, mask=context.mask)
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
+        return fk.Output(x, mask=context.mask)

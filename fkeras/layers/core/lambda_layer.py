@@ -9,15 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, option
-from fkeras.engine.config.converters import integer, several
 from fkeras.engine.config.custom_objects import custom_code
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.messages.errors import describe_value
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 
 
-def _function(value: Any) -> Callable:
+def _function(value: fk.Field) -> Callable:
     if isinstance(value, str):
         raise ValueError(
             f"expected a function, received its name {value!r}. Files store only a function's "
@@ -33,13 +30,13 @@ def _function(value: Any) -> Callable:
         )
     if not callable(value) or isinstance(value, type):
         raise TypeError(
-            f"expected a function of arrays, received {describe_value(value)}. For example: "
+            f"expected a function of arrays, received {fk.describe_value(value)}. For example: "
             "Lambda(jnp.square)."
         )
     return value
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: fk.Field) -> bool:
     """Returns whether a value of a configuration is Python bytecode, as Keras 2 or 3 writes it."""
     # Keras 3 writes {"class_name": "__lambda__", ...}; Keras 2 writes [code, defaults, closure]
     if isinstance(value, Mapping):
@@ -47,12 +44,12 @@ def _is_code(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 3 and isinstance(value[0], str)
 
 
-_sizes = several(
-    integer(minimum=0, optional=True), "a tuple of sizes and None", single=True, optional=True
+_sizes = fk.several(
+    fk.integer(minimum=0, optional=True), "a tuple of sizes and None", single=True, optional=True
 )
 
 
-def _output_shape(value: Any) -> tuple | None:
+def _output_shape(value: fk.Field) -> tuple | None:
     # Keras needs such a function for shapes that it cannot infer; jax.eval_shape infers all shapes
     if callable(value):
         raise TypeError(
@@ -62,28 +59,28 @@ def _output_shape(value: Any) -> tuple | None:
     return _sizes(value)
 
 
-def _arguments(value: Any) -> Mapping[str, Any]:
+def _arguments(value: fk.Field) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(
-            f"expected a dictionary of keyword arguments, received {describe_value(value)}."
+            f"expected a dictionary of keyword arguments, received {fk.describe_value(value)}."
         )
     return value or {}
 
 
-def _mask(value: Any) -> Any:
+def _mask(value: fk.Field) -> Any:
     if value is None or (callable(value) and not isinstance(value, type)):
         return value
-    array = value.array if isinstance(value, ArrayConstant) else value
+    array = value.array if isinstance(value, fk.ArrayConstant) else value
     if isinstance(array, list | tuple | np.ndarray | jax.Array):
         if np.asarray(array).dtype.kind in "bui":
             return value
     raise ValueError(
         f"expected a function (x, mask) -> mask, an array of booleans or None, received "
-        f"{describe_value(value)}."
+        f"{fk.describe_value(value)}."
     )
 
 
-class Lambda(Layer):
+class Lambda(fk.Layer):
     """Computes `function(x, **arguments)`.
 
     Departures from Keras: the function never receives `mask` or `training`, as Keras would inspect
@@ -112,22 +109,22 @@ class Lambda(Layer):
         Array([[2.]], dtype=float32)
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(training_default=None)
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=None)
 
-    function: Callable = option(convert=_function)
-    output_shape: tuple | None = option(default=None, convert=_output_shape)
-    mask: Any = option(default=None, convert=_mask)
-    arguments: Mapping[str, Any] = option(default=FrozenDict(), convert=_arguments)
+    function: Callable = fk.option(convert=_function)
+    output_shape: tuple | None = fk.option(default=None, convert=_output_shape)
+    mask: Any = fk.option(default=None, convert=_mask)
+    arguments: Mapping[str, Any] = fk.option(default=fk.FrozenDict(), convert=_arguments)
 
     @property
     def supports_masking(self) -> bool:
         """Whether inputs may carry a mask: only if `mask` defines the mask of the output."""
         return self.mask is not None
 
-    def forward(self, context: Context, x: Any) -> Output:
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         # options are hashable values, so arrays are stored wrapped: unwrap them for the function
         arguments = {
-            name: jnp.asarray(value.array) if isinstance(value, ArrayConstant) else value
+            name: jnp.asarray(value.array) if isinstance(value, fk.ArrayConstant) else value
             for name, value in self.arguments.items()
         }
         y = self.function(x, **arguments)
@@ -136,8 +133,8 @@ class Lambda(Layer):
         if callable(self.mask):
             mask = self.mask(x, context.mask)
         else:
-            mask = self.mask.array if isinstance(self.mask, ArrayConstant) else self.mask
-        return Output(y, mask=mask)
+            mask = self.mask.array if isinstance(self.mask, fk.ArrayConstant) else self.mask
+        return fk.Output(y, mask=mask)
 
     @classmethod
     def from_config(

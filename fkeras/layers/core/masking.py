@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.config.converters import real
-from fkeras.engine.config.field_types import Real
+from fkeras.layers.common import authoring as fk
 
 
 def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
@@ -47,7 +45,7 @@ def both_masks(earlier: jax.Array | None, later: jax.Array | None) -> jax.Array 
     return jnp.logical_and(earlier, later)
 
 
-class Masking(Layer):
+class Masking(fk.Layer):
     """Masks the steps whose features all equal `mask_value`, and sets these steps to zero.
 
     If the input carries a mask, a step is valid where both masks are True. (Keras drops the mask of
@@ -66,7 +64,7 @@ class Masking(Layer):
         Array([[ True, False]], dtype=bool)
     """
 
-    mask_value: Real = option(default=0.0, convert=real(infinite=True))
+    mask_value: fk.Real = fk.option(default=0.0, convert=fk.real(infinite=True))
 
     supports_masking: ClassVar[bool] = True
 
@@ -74,8 +72,8 @@ class Masking(Layer):
         # Keras's compute_mask ignores the mask of the input
         return True
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         valid_steps = find_steps(x, self.mask_value)
         # `where`, not a product: a padding value of infinity or NaN times 0 would be NaN
         y = jnp.where(valid_steps[..., None], x, jnp.zeros_like(x))
-        return Output(y, mask=both_masks(context.mask, valid_steps))
+        return fk.Output(y, mask=both_masks(context.mask, valid_steps))

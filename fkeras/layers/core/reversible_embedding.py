@@ -8,22 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Context, Layer, Output, option, weight
-from fkeras.engine.config.converters import boolean, dtype_name, integer, real
-from fkeras.engine.config.field_types import (
-    Constraint,
-    Initializer,
-    Integer,
-    OptionalDTypeName,
-    OptionalReal,
-    Regularizer,
-)
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.core.embedding import embed
 from fkeras.layers.core.masking import both_masks
@@ -41,17 +26,17 @@ def soft_cap(x: jax.Array, cap: float) -> jax.Array:
     return jnp.tanh(x / cap) * cap
 
 
-def _dtype(value: Any) -> str | None:
-    name = None if value is None else dtype_name(value)
+def _dtype(value: fk.Field) -> str | None:
+    name = None if value is None else fk.dtype_name(value)
     if value is not None and (name is None or not jnp.issubdtype(name, jnp.floating)):
         raise ValueError(
-            f"expected a floating-point dtype, received {describe_value(value)}. Give 'float32', "
+            f"expected a floating-point dtype, received {fk.describe_value(value)}. Give 'float32', "
             "or None for the dtype that the layer computes in."
         )
     return name
 
 
-class ReversibleEmbedding(Layer):
+class ReversibleEmbedding(fk.Layer):
     """Computes `embeddings[ids]`, and in reverse the logits `x @ embeddings^T`.
 
     Ids follow the rules of `Embedding`. The layer passes a mask of its input on, in both
@@ -92,29 +77,33 @@ class ReversibleEmbedding(Layer):
         https://arxiv.org/abs/1608.05859
     """
 
-    input_dim: Integer = option(convert=integer(minimum=1))
-    output_dim: Integer = option(convert=integer(minimum=1))
-    tie_weights: bool = option(default=True, convert=boolean)
-    embeddings_initializer: Initializer = option(default="uniform", convert=initializers.get)
-    embeddings_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    embeddings_constraint: Constraint = option(default=None, convert=constraints.get)
-    mask_zero: bool = option(default=False, convert=boolean)
-    reverse_dtype: OptionalDTypeName = option(default=None, convert=_dtype)
-    logit_soft_cap: OptionalReal = option(default=None, convert=real(above=0, optional=True))
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
+    input_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    output_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    tie_weights: bool = fk.option(default=True, convert=fk.boolean)
+    embeddings_initializer: fk.Initializer = fk.option(default="uniform", convert=fk.initializer)
+    embeddings_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    embeddings_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    mask_zero: bool = fk.option(default=False, convert=fk.boolean)
+    reverse_dtype: fk.OptionalDTypeName = fk.option(default=None, convert=_dtype)
+    logit_soft_cap: fk.OptionalReal = fk.option(
+        default=None, convert=fk.real(above=0, optional=True)
+    )
+    activity_regularizer: fk.Regularizer = fk.option(
+        default=None, convert=fk.regularizer, kw_only=True
+    )
 
-    embeddings: jax.Array = weight(axes="vd")
-    reverse_embeddings: jax.Array | None = weight(axes="dv")
+    embeddings: jax.Array = fk.weight(axes="vd")
+    reverse_embeddings: jax.Array | None = fk.weight(axes="dv")
 
     supports_masking: ClassVar[bool] = True
-    _keras_form: ClassVar[KerasForm] = KerasForm(quantized_as="QuantizedEmbedding")
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(quantized_as="QuantizedEmbedding")
     # a cast of float ids to the compute dtype would change them: float16 is exact up to 2048 only
     _autocast: ClassVar[bool] = False
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         # no letters for the output: its last axis is "d", or "v" of a reverse call
-        return AxisNames(roles=FrozenDict({"v": "vocab"}))
+        return fk.AxisNames(roles=fk.FrozenDict({"v": "vocab"}))
 
     @property
     def reverse_embeddings_initializer(self) -> Any:
@@ -127,13 +116,13 @@ class ReversibleEmbedding(Layer):
         """The number of valid ids; `fit` and `predict` check their inputs against this number."""
         return self.input_dim
 
-    def apply(self, *inputs: Any, **options: Any) -> Output:
+    def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in () if options.get("reverse") else inputs:
             reject_fractions(ids, self._where)
         return super().apply(*inputs, **options)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         reverse = None if self.tie_weights else (self.output_dim, self.input_dim)
         return self.with_weights(
             key, embeddings=(self.input_dim, self.output_dim), reverse_embeddings=reverse
@@ -143,13 +132,13 @@ class ReversibleEmbedding(Layer):
         # Keras's compute_mask ignores the mask of the input
         return True
 
-    def forward(self, context: Context, x: jax.Array, *, reverse: bool = False) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array, *, reverse: bool = False) -> fk.Output:
         if reverse:
-            return Output(self._scores(x), mask=context.mask)
+            return fk.Output(self._scores(x), mask=context.mask)
         y = embed(x, self.embeddings).astype(self.policy.compute_dtype)
-        return Output(y, mask=both_masks(context.mask, x != 0 if self.mask_zero else None))
+        return fk.Output(y, mask=both_masks(context.mask, x != 0 if self.mask_zero else None))
 
-    def check_vectors(self, x: Any) -> None:
+    def check_vectors(self, x: fk.Tree) -> None:
         """Checks that the last axis of `x` has the size of the vectors.
 
         Raises:

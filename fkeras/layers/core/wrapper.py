@@ -7,17 +7,17 @@ from typing import Any, Self
 
 import jax
 
-from fkeras.engine import Context, Layer, Output, option, subkey
+from fkeras.layers.common import authoring as fk
 
 
-def wrapped_layer(layer: Any) -> Layer:
+def wrapped_layer(layer: fk.Layer) -> fk.Layer:
     """Returns `layer`; the converter of fields that hold a layer.
 
     Raises:
         ValueError: for other values; for a layer class the message shows how to instantiate the
             class.
     """
-    if isinstance(layer, Layer):
+    if isinstance(layer, fk.Layer):
         return layer
     received = layer.__name__ if isinstance(layer, type) else type(layer).__name__
     remedy = f"Write {received}(...)." if isinstance(layer, type) else "Pass one: layers.Dense(8)."
@@ -27,7 +27,7 @@ def wrapped_layer(layer: Any) -> Layer:
     )
 
 
-class Wrapper(Layer):
+class Wrapper(fk.Layer):
     """Computes the wrapped layer; the base class of layers that modify another layer.
 
     A subclass overrides `forward`. This class builds the wrapped layer, and passes state, updates
@@ -53,7 +53,7 @@ class Wrapper(Layer):
         Array([[4.]], dtype=float32)
     """
 
-    layer: Layer = option(convert=wrapped_layer)
+    layer: fk.Layer = fk.option(convert=wrapped_layer)
 
     @property
     def supports_masking(self) -> bool:
@@ -75,18 +75,18 @@ class Wrapper(Layer):
     def input_spec(self) -> Any:
         return self.layer.input_spec
 
-    def build(self, key: jax.Array, *specs: Any) -> Self:
+    def build(self, key: jax.Array, *specs: fk.Tree) -> Self:
         # keep the weights of a layer that was built, or loaded, before it was wrapped
         if self.layer.built:
             return self
-        return self.replace(layer=self.layer.build(subkey(key, "layer"), *specs))
+        return self.replace(layer=self.layer.build(fk.subkey(key, "layer"), *specs))
 
-    def init_state(self, *specs: Any) -> dict[str, Any]:
+    def init_state(self, *specs: fk.Tree) -> dict[str, Any]:
         inner = self.layer.init_state(*specs)
         # no entry for a stateless layer: an empty dictionary would change the tree of the state
         return {"layer": inner} if inner else {}
 
-    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         out = context.child("layer", mask=context.mask).run(self.layer, *inputs, **options)
         updates = {**context.state, "layer": out.updates} if out.updates else {}
-        return Output(out.value, updates, out.losses, out.metrics, out.mask)
+        return fk.Output(out.value, updates, out.losses, out.metrics, out.mask)

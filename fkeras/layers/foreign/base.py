@@ -15,13 +15,10 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, Spec, subkey, weight
-from fkeras.engine.config.policy import cast_floats
-from fkeras.engine.tree.axes import AxisNames, unnamed
-from fkeras.engine.values.frozen import is_array
+from fkeras.layers.common import authoring as fk
 
 
-class Parameter(Layer):
+class Parameter(fk.Layer):
     """Holds one array of a foreign model as a layer; computes nothing.
 
     Example:
@@ -30,15 +27,15 @@ class Parameter(Layer):
         Array([1., 1.], dtype=float32)
     """
 
-    value: jax.Array = weight()
+    value: jax.Array = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         # the names of the axes are unknown: path patterns split these weights
-        return AxisNames(FrozenDict({"value": unnamed(self.value)}))
+        return fk.AxisNames(fk.FrozenDict({"value": fk.unnamed(self.value)}))
 
 
-def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
+def named_leaves(tree: fk.Tree, where: str) -> tuple[dict[str, Any], Any]:
     """Returns the arrays of a pytree by path, such as "dense.kernel", and the rest of the pytree.
 
     Raises:
@@ -52,7 +49,7 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
     arrays_by_path: dict[str, Any] = {}
     for path, leaf in leaves_by_path:
         name = jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or "value"
-        if not is_array(leaf) and not isinstance(leaf, int | float):
+        if not fk.is_array(leaf) and not isinstance(leaf, int | float):
             raise TypeError(
                 f"{where}: expected a pytree of arrays, received {type(leaf).__name__} at "
                 f"{name!r}. Keep other values out of the pytree, in a closure for example."
@@ -64,25 +61,30 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
     return arrays_by_path, structure
 
 
-class ForeignLayer(Layer):
+class ForeignLayer(fk.Layer):
     """Wraps a model of another library; a subclass defines initialization and computation."""
 
     # set by `_start` and `build`, not by the constructor: a config holds no arrays
-    params: Mapping[str, Parameter] = dataclasses.field(default=FrozenDict(), init=False)
+    params: Mapping[str, Parameter] = dataclasses.field(default=fk.FrozenDict(), init=False)
     params_structure: Any = dataclasses.field(default=None, init=False)
-    state: tuple[ArrayConstant, ...] | None = dataclasses.field(default=None, init=False)
+    state: tuple[fk.ArrayConstant, ...] | None = dataclasses.field(default=None, init=False)
     state_structure: Any = dataclasses.field(default=None, init=False)
 
     _child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
 
     # Methods that subclasses implement
 
-    def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
+    def initialize(self, key: jax.Array, inputs: fk.Tree) -> tuple[Any, Any]:
         """Returns `(params, state)` of a new model for inputs like these arrays."""
         raise NotImplementedError
 
     def compute(
-        self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
+        self,
+        params: fk.Tree,
+        state: fk.Tree,
+        key: jax.Array | None,
+        inputs: fk.Tree,
+        training: bool,
     ) -> tuple[Any, Any]:
         """Returns `(outputs, state)` of a call; the key is None in inference."""
         raise NotImplementedError
@@ -94,7 +96,7 @@ class ForeignLayer(Layer):
 
     # Methods that the engine calls
 
-    def _start(self, fields: Mapping[str, Any], params: Any, state: Any) -> None:
+    def _start(self, fields: Mapping[str, Any], params: fk.Tree, state: fk.Tree) -> None:
         """Sets the fields of a new layer; `params` and `state` are initial values, or None."""
         # the layer is a frozen dataclass
         set_field = object.__setattr__
@@ -110,9 +112,9 @@ class ForeignLayer(Layer):
         set_field(self, "_built", True)
         if state is not None:
             leaves = jax.tree.leaves(state)
-            set_field(self, "state", tuple(ArrayConstant(self._as_variable(v)) for v in leaves))
+            set_field(self, "state", tuple(fk.ArrayConstant(self._as_variable(v)) for v in leaves))
 
-    def _fields_of(self, params: Any, state: Any) -> dict[str, Any]:
+    def _fields_of(self, params: fk.Tree, state: fk.Tree) -> dict[str, Any]:
         arrays, structure = named_leaves(params, self._where)
         _, state_structure = named_leaves(state, self._where)
         variables = {name: self._as_variable(leaf) for name, leaf in arrays.items()}
@@ -124,12 +126,12 @@ class ForeignLayer(Layer):
             for name, array in variables.items()
         }
         return {
-            "params": FrozenDict(parameters),
+            "params": fk.FrozenDict(parameters),
             "params_structure": structure,
             "state_structure": state_structure,
         }
 
-    def _as_variable(self, leaf: Any) -> jax.Array:
+    def _as_variable(self, leaf: fk.Leaf) -> jax.Array:
         array = jnp.asarray(leaf)
         # integers and keys keep their dtype; the dtype policy is for floats only
         if jnp.issubdtype(array.dtype, jnp.floating):
@@ -141,10 +143,10 @@ class ForeignLayer(Layer):
         # before `build` the structure is unknown: the layer may have state
         return self.state_structure is None or self.state_structure.num_leaves > 0
 
-    def build(self, key: jax.Array, x: Any) -> Self:
+    def build(self, key: jax.Array, x: fk.Tree) -> Self:
         if self.built:
             return self
-        params, state = self.initialize(subkey(key, "params"), _placeholders(x))
+        params, state = self.initialize(fk.subkey(key, "params"), _placeholders(x))
         return self.replace(**self._fields_of(params, state), _built=True)
 
     def _unbuilt(self) -> Self:
@@ -153,7 +155,7 @@ class ForeignLayer(Layer):
             params={}, params_structure=None, state=None, state_structure=None, _built=False
         )
 
-    def init_state(self, x: Any) -> dict[str, Any]:
+    def init_state(self, x: fk.Tree) -> dict[str, Any]:
         """Returns the initial state; a random initial state is always the same."""
         if self.state is not None:
             state = jax.tree.unflatten(self.state_structure, [v.array for v in self.state])
@@ -164,10 +166,10 @@ class ForeignLayer(Layer):
         arrays, _ = named_leaves(state, self._where)
         return {name: self._as_variable(leaf) for name, leaf in arrays.items()}
 
-    def forward(self, context: Context, x: Any) -> Output:
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         dtype = self.policy.compute_dtype
         leaves = [parameter.value for parameter in self.params.values()]
-        params = jax.tree.unflatten(self.params_structure, cast_floats(leaves, dtype))
+        params = jax.tree.unflatten(self.params_structure, fk.cast_floats(leaves, dtype))
         # names in the order of the pytree, which a scan or a file does not preserve
         empty = jax.tree.unflatten(self.state_structure, range(self.state_structure.num_leaves))
         names = tuple(named_leaves(empty, self._where)[0])
@@ -190,13 +192,13 @@ class ForeignLayer(Layer):
             pairs = zip(arrays.items(), old_arrays, strict=True)
             # a carried state must keep its dtype, or each call would be compiled again
             updates = {name: jnp.asarray(a).astype(b.dtype) for (name, a), b in pairs}
-        return Output(cast_floats(value, dtype), updates=updates)
+        return fk.Output(fk.cast_floats(value, dtype), updates=updates)
 
 
-def _placeholders(x: Any) -> Any:
+def _placeholders(x: fk.Tree) -> Any:
     """Returns arrays of ones for specs, with size 1 for unknown axes."""
 
-    def ones(spec: Spec) -> jax.Array:
+    def ones(spec: fk.Spec) -> jax.Array:
         return jnp.ones([1 if d is None else d for d in spec.shape], spec.dtype)
 
-    return jax.tree.map(ones, x, is_leaf=lambda v: isinstance(v, Spec))
+    return jax.tree.map(ones, x, is_leaf=lambda v: isinstance(v, fk.Spec))

@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
+from jax.typing import DTypeLike
 
-from fkeras.engine import option, subkey
-from fkeras.engine.config.configurable import decode, encode
-from fkeras.engine.config.converters import either, function, integer, several, text
-from fkeras.engine.config.field_types import OptionalInteger, Words
 from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.foreign.base import ForeignLayer
 
 _OWN = ("parent", "name")  # fields that every Flax module has
@@ -38,15 +36,15 @@ class HashedModule:
     def __init__(self, module: Any):
         object.__setattr__(self, "module", module)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: fk.Field) -> None:
         raise AttributeError(
             "A HashedModule is immutable. Create a new HashedModule from the new module."
         )
 
-    def init(self, *args: Any, **kwargs: Any) -> Any:
+    def init(self, *args: fk.Option, **kwargs: fk.Option) -> Any:
         return self.module.init(*args, **kwargs)
 
-    def apply(self, *args: Any, **kwargs: Any) -> Any:
+    def apply(self, *args: fk.Option, **kwargs: fk.Option) -> Any:
         return self.module.apply(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
@@ -63,7 +61,7 @@ class HashedModule:
         return (HashedModule, (self.module,))
 
 
-def _module(value: Any) -> Any:
+def _module(value: fk.Field) -> Any:
     if hasattr(value, "init") and hasattr(value, "apply") and not isinstance(value, type):
         try:
             # static parts of a jitted call must be hashable
@@ -123,13 +121,19 @@ class FlaxLayer(ForeignLayer):
         Array([[2., 2.]], dtype=float32)
     """
 
-    module: Any = option(convert=_module)
-    method: Any = option(default=None, convert=either(text(), function(), optional=True))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True), kw_only=True)
-    training_argument: str | None = option(default=None, convert=text(optional=True), kw_only=True)
-    rngs: Words = option(
+    module: Any = fk.option(convert=_module)
+    method: Any = fk.option(
+        default=None, convert=fk.either(fk.text(), fk.function(), optional=True)
+    )
+    seed: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(optional=True), kw_only=True
+    )
+    training_argument: str | None = fk.option(
+        default=None, convert=fk.text(optional=True), kw_only=True
+    )
+    rngs: fk.Words = fk.option(
         default=_DROPOUT,
-        convert=several(text(), "a list of names of random streams", least=0),
+        convert=fk.several(fk.text(), "a list of names of random streams", least=0),
         kw_only=True,
     )
 
@@ -137,14 +141,14 @@ class FlaxLayer(ForeignLayer):
         self,
         module: Any,
         method: Callable | str | None = None,
-        variables: Any = None,
+        variables: fk.Tree = None,
         *,
         seed: int | None = None,
         training_argument: str | None = None,
         rngs: Sequence[str] = _DROPOUT,
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ):
         # a method object is bound to one module; its name works for the module of any copy
         method_name = getattr(method, "__name__", "")
@@ -168,7 +172,7 @@ class FlaxLayer(ForeignLayer):
         """Returns whether a training call receives a PRNG key."""
         return bool(self.rngs)
 
-    def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
+    def initialize(self, key: jax.Array, inputs: fk.Tree) -> tuple[Any, Any]:
         """Returns `(params, state)` of a newly initialized module."""
         names = ("params", *self.rngs)
         keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
@@ -185,13 +189,18 @@ class FlaxLayer(ForeignLayer):
         return _split(variables)
 
     def compute(
-        self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
+        self,
+        params: fk.Tree,
+        state: fk.Tree,
+        key: jax.Array | None,
+        inputs: fk.Tree,
+        training: bool,
     ) -> tuple[Any, Any]:
         """Returns the module's `(outputs, state)`."""
         keys = {}
         # without keys, Flax's stochastic layers raise an error if they are not deterministic
         if key is not None:
-            key = key if self.seed is None else subkey(key, self.seed)
+            key = key if self.seed is None else fk.subkey(key, self.seed)
             keys = dict(zip(self.rngs, jax.random.split(key, len(self.rngs)), strict=True))
         value, updates = self.module.apply(
             {**state, "params": params} if params else state,
@@ -219,11 +228,13 @@ class FlaxLayer(ForeignLayer):
             "trainable": self.trainable,
             "dtype": self.policy.name,
             "module": _encode(self.module, where),
-            "method": encode(self.method, f"{where}.method"),
+            "method": fk.encode(self.method, f"{where}.method"),
         }
         defaults = {"seed": None, "training_argument": None, "rngs": _DROPOUT}
         deviations = {
-            n: encode(fields[n], where) for n, default in defaults.items() if fields[n] != default
+            n: fk.encode(fields[n], where)
+            for n, default in defaults.items()
+            if fields[n] != default
         }
         return {**config, **deviations}
 
@@ -234,28 +245,28 @@ class FlaxLayer(ForeignLayer):
         """Reads the configuration that `get_config` wrote; `custom_objects` holds user classes."""
         config = dict(config)
         module = _decode(config.pop("module"), custom_objects)
-        options = {name: decode(value, custom_objects) for name, value in config.items()}
+        options = {name: fk.decode(value, custom_objects) for name, value in config.items()}
         return cls(module, **options)
 
 
-def _split(variables: Any) -> tuple[Any, Any]:
+def _split(variables: fk.Tree) -> tuple[Any, Any]:
     return variables.get("params", {}), {
         name: v for name, v in variables.items() if name != "params"
     }
 
 
-def _is_module(value: Any) -> bool:
+def _is_module(value: fk.Field) -> bool:
     return dataclasses.is_dataclass(value) and hasattr(value, "apply")
 
 
-def _encode(value: Any, where: str) -> Any:
+def _encode(value: fk.Field, where: str) -> Any:
     """Encodes a module as JSON data: its class, and the fields that differ from the defaults."""
     if isinstance(value, HashedModule):
         value = value.module
     if isinstance(value, list | tuple):
         return [_encode(v, where) for v in value]
     if not _is_module(value):
-        return encode(value, where)
+        return fk.encode(value, where)
     cls = type(value)
     fields = {}
     for field in dataclasses.fields(value):
@@ -272,11 +283,11 @@ def _encode(value: Any, where: str) -> Any:
     }
 
 
-def _decode(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+def _decode(value: fk.Field, custom_objects: Mapping[str, Any] | None) -> Any:
     if isinstance(value, list):
         return [_decode(v, custom_objects) for v in value]
     if not isinstance(value, Mapping) or value.get("class_name") in (None, "function"):
-        return decode(value, custom_objects)
+        return fk.decode(value, custom_objects)
     name, module_path = value["class_name"], str(value.get("module"))
     if name not in (custom_objects or {}) and module_path.startswith("flax.linen"):
         linen = _linen()

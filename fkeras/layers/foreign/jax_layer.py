@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
-from fkeras.engine import option, subkey, suggest
-from fkeras.engine.config.converters import integer
-from fkeras.engine.config.field_types import OptionalInteger, Words
-from fkeras.engine.messages.errors import describe_value
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.foreign.base import ForeignLayer
 
 _CALL = ("params", "state", "rng", "inputs", "training")
@@ -19,14 +17,14 @@ _INIT_DEFAULT = ("rng", "inputs")
 
 
 def _function(optional: bool = False) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
+    def convert(value: fk.Field) -> Any:
         if (callable(value) and not isinstance(value, type)) or (value is None and optional):
             return value
         hint = ""
         if isinstance(value, str):
             hint = f" A file stores only its name: load it with custom_objects={{{value!r}: f}}."
         raise TypeError(
-            f"expected a function, received {describe_value(value)}."
+            f"expected a function, received {fk.describe_value(value)}."
             f"{hint or ' Pass the function itself, such as model.apply.'}"
         )
 
@@ -34,13 +32,13 @@ def _function(optional: bool = False) -> Callable[[Any], Any]:
 
 
 def _arguments(allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
-    def convert(value: Any) -> tuple[str, ...]:
+    def convert(value: fk.Field) -> tuple[str, ...]:
         names = tuple(value) if isinstance(value, list | tuple) else (value,)
         for name in names:
             if name not in allowed:
                 raise ValueError(
                     f"expected names of {', '.join(allowed)}, received "
-                    f"{name!r}.{suggest(str(name), allowed)} Name the function's arguments, in their "
+                    f"{name!r}.{fk.suggest(str(name), allowed)} Name the function's arguments, in their "
                     "order."
                 )
         if "inputs" not in names or len(set(names)) != len(names):
@@ -106,18 +104,20 @@ class JaxLayer(ForeignLayer):
         Array([[3., 3.]], dtype=float32)
     """
 
-    call_fn: Callable = option(convert=_function())
-    init_fn: Callable | None = option(default=None, convert=_function(optional=True))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    call_arguments: Words = option(default=_CALL, convert=_arguments(_CALL), kw_only=True)
-    init_arguments: Words = option(default=_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True)
+    call_fn: Callable = fk.option(convert=_function())
+    init_fn: Callable | None = fk.option(default=None, convert=_function(optional=True))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    call_arguments: fk.Words = fk.option(default=_CALL, convert=_arguments(_CALL), kw_only=True)
+    init_arguments: fk.Words = fk.option(
+        default=_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True
+    )
 
     def __init__(
         self,
         call_fn: Callable,
         init_fn: Callable | None = None,
-        params: Any = None,
-        state: Any = None,
+        params: fk.Tree = None,
+        state: fk.Tree = None,
         seed: int | None = None,
         native_serialization_platforms: None = None,
         *,
@@ -125,7 +125,7 @@ class JaxLayer(ForeignLayer):
         init_arguments: Sequence[str] = _INIT_DEFAULT,
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ):
         if native_serialization_platforms is not None:
             raise ValueError(
@@ -155,7 +155,7 @@ class JaxLayer(ForeignLayer):
         """Returns whether a training call receives a PRNG key."""
         return "rng" in self.call_arguments
 
-    def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
+    def initialize(self, key: jax.Array, inputs: fk.Tree) -> tuple[Any, Any]:
         """Returns `(params, state)` from `init_fn`."""
         if self.init_fn is None:
             if {"params", "state"} & set(self.call_arguments):
@@ -169,11 +169,16 @@ class JaxLayer(ForeignLayer):
         return self._pair("init_fn", result) if "state" in self.call_arguments else (result, None)
 
     def compute(
-        self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
+        self,
+        params: fk.Tree,
+        state: fk.Tree,
+        key: jax.Array | None,
+        inputs: fk.Tree,
+        training: bool,
     ) -> tuple[Any, Any]:
         """Returns `(outputs, state)` from `call_fn`."""
         if key is not None and self.seed is not None:
-            key = subkey(key, self.seed)
+            key = fk.subkey(key, self.seed)
         arguments = {"params": params, "state": state, "rng": key, "inputs": inputs}
         result = self._run(
             "call_fn", self.call_fn, self.call_arguments, {**arguments, "training": training}
@@ -194,7 +199,7 @@ class JaxLayer(ForeignLayer):
                 f"{error}. Name its arguments, in order: {arguments}=('params', 'inputs')."
             ) from error
 
-    def _pair(self, field: str, result: Any) -> tuple[Any, Any]:
+    def _pair(self, field: str, result: fk.Tree) -> tuple[Any, Any]:
         if isinstance(result, tuple) and len(result) == 2:
             return result
         expected = "(outputs, new_state)" if field == "call_fn" else "(params, state)"

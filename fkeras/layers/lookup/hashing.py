@@ -1,38 +1,37 @@
-"""`Hashing`: hashes strings and integers to bins."""
+"""`Hashing` and `HashedCrossing`: indices of values by hash, without a vocabulary."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import boolean, either, integer, text
-from fkeras.engine.config.field_types import Integer, OptionalPair
-from fkeras.engine.values.spec import canonical_dtype
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup.lookup import two_integers
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
-from fkeras.layers.preprocessing.host import HostLayer, read_strings, reject_sparse
-from fkeras.nn.hashing.decimals import as_int32, hash_integers
-from fkeras.nn.hashing.fingerprints import hash_strings
+from fkeras.layers.preprocessing.host import HostLayer, as_data, read_strings, reject_sparse
+from fkeras.nn.hashing.decimals import as_int32, hash_integers, widen
+from fkeras.nn.hashing.fingerprints import cross, hash_strings
+from fkeras.nn.hashing.wide import Wide
 
 _INT32 = np.iinfo("int32")
 
 
-bins = integer(
+bins = fk.integer(
     minimum=1,
     maximum=2**31 - 1,
     hint="Give the number of indices, from 1 to 2**31 - 1.",
 )
 
 
-def index_dtype(layer: Any) -> str:
+def index_dtype(layer: fk.Layer) -> str:
     """Returns the dtype of a layer's indices: the compute dtype if it is an integer, else int64."""
     name = layer.policy.compute_dtype
-    return canonical_dtype(name if jnp.issubdtype(name, jnp.integer) else "int64")
+    return fk.canonical_dtype(name if jnp.issubdtype(name, jnp.integer) else "int64")
 
 
 def write_dtype(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
@@ -83,16 +82,16 @@ class Hashing(HostLayer):
         FarmHash, Google, 2014; SipHash, Aumasson and Bernstein, 2012.
     """
 
-    num_bins: Integer = option(convert=bins)
-    mask_value: str | int | None = option(
-        default=None, convert=either(integer(), text(empty=True), optional=True)
+    num_bins: fk.Integer = fk.option(convert=bins)
+    mask_value: str | int | None = fk.option(
+        default=None, convert=fk.either(fk.integer(), fk.text(empty=True), optional=True)
     )
-    salt: OptionalPair = option(default=None, convert=two_integers)
-    output_mode: str = option(
+    salt: fk.OptionalPair = fk.option(default=None, convert=two_integers)
+    output_mode: str = fk.option(
         default="int",
         convert=output_mode("int", "one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(default=False, convert=boolean)
+    sparse: bool = fk.option(default=False, convert=fk.boolean)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,6 +134,119 @@ class Hashing(HostLayer):
             # a mask value beyond int32 cannot occur on the device
             if isinstance(value, int) and _INT32.min <= value <= _INT32.max:
                 ids = jnp.where(x == value, jnp.zeros_like(ids), ids)
+        if self.output_mode == "int":
+            return ids.astype(index_dtype(self))
+        return encode(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return write_dtype(self, super().get_config())
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        return super().from_config(read_dtype(config), custom_objects)
+
+
+# TensorFlow's initial value of a crossing; with it bins agree
+_START = 0xDECAFCAFFE
+
+
+class HashedCrossing(HostLayer):
+    """Computes a bin for each combination of feature values: `hash(x1, x2, ...) % num_bins`.
+
+    A string contributes its fingerprint, an integer its value. Lists, strings and NumPy arrays are
+    crossed on the host and give NumPy arrays. Integers also work on the device, inside jit and in
+    a graph, as int32. Bins equal those of Keras with TensorFlow.
+
+    Args:
+        num_bins: number `v` of bins.
+        output_mode: "int" for bins, "one_hot" for vectors.
+        sparse: must be False: JAX's arrays are dense.
+
+    Shapes:
+        Two or more of equal shape (b,), (b, 1) or () -> that shape, integer; "one_hot": -> (b, v).
+
+    Raises:
+        ValueError: for fewer than two features, and for unsupported or different shapes.
+        TypeError: for features that are neither strings nor integers, and for integers on the
+            device that int32 cannot hold.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.HashedCrossing(5)
+        >>> layer((["A", "B", "A"], [101, 101, 102]))
+        array([1, 4, 3], dtype=int32)
+    """
+
+    num_bins: fk.Integer = fk.option(convert=bins)
+    output_mode: str = fk.option(default="int", convert=output_mode("int", "one_hot"))
+    sparse: bool = fk.option(default=False, convert=fk.boolean)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reject_sparse(self.sparse, self._where)
+
+    def read(self, value: fk.Field) -> Any:
+        self._check_count(value)
+        return [as_data(feature, self._where) for feature in value]
+
+    def _check_count(self, features: fk.Leaf) -> None:
+        if not isinstance(features, list | tuple) or len(features) < 2:
+            count = len(features) if isinstance(features, list | tuple) else 1
+            raise ValueError(
+                f"{self._where}: expected a list of two features or more, received {count}. Write "
+                "layer([first, second])."
+            )
+
+    def _check_shapes(self, features: Sequence[Any]) -> None:
+        shapes = [tuple(feature.shape) for feature in features]
+        first = shapes[0]
+        if len(first) > 2 or (len(first) == 2 and first[1] != 1):
+            raise ValueError(
+                f"{self._where}: expected one value per sample, of shape (b,) or (b, 1), received "
+                f"{first}. Cross the columns one by one."
+            )
+        if any(shape != first for shape in shapes):
+            raise ValueError(
+                f"{self._where}: expected features of one shape, received "
+                f"{', '.join(map(str, shapes))}. Each sample needs one value of every feature."
+            )
+
+    def _word(self, feature: np.ndarray) -> np.ndarray:
+        flat = feature.ravel()
+        if feature.dtype.kind in "iu":
+            # integers are their own fingerprint in TensorFlow's crossing
+            return flat.astype("uint64")
+        if feature.dtype.kind in "fb":
+            raise TypeError(
+                f"{self._where}: expected strings or integers, received {feature.dtype}. Convert "
+                "floats to integers with Discretization first."
+            )
+        return hash_strings([t.encode() for t in read_strings(flat, "utf-8", self._where)])
+
+    def on_host(self, x: Sequence[np.ndarray]) -> np.ndarray:
+        self._check_shapes(x)
+        start = np.full(x[0].size, _START, np.uint64)
+        # the same `cross` runs on NumPy's uint64 here and on `Wide` pairs in `call`
+        crossed = functools.reduce(cross, map(self._word, x), start)
+        ids = (crossed % np.uint64(self.num_bins)).astype("int64").reshape(x[0].shape)
+        if self.output_mode == "int":
+            return ids.astype(index_dtype(self))
+        return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
+
+    def call(self, x: Sequence[jax.Array]) -> jax.Array:
+        self._check_count(x)
+        self._check_shapes(x)
+        for feature in x:
+            if feature.dtype.kind not in "iu":
+                raise TypeError(
+                    f"{self._where}: expected integers on the device, received {feature.dtype}. "
+                    "Convert floats to integers with Discretization first."
+                )
+        words = [widen(as_int32(feature, self._where)) for feature in x]
+        start = Wide.of(_START, words[0].low)
+        ids = functools.reduce(cross, words, start).remainder(self.num_bins)
         if self.output_mode == "int":
             return ids.astype(index_dtype(self))
         return encode(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)

@@ -9,15 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import boolean, choice, integer
-from fkeras.engine.config.field_types import (
-    Integer,
-    IntegerVocabulary,
-    OptionalInteger,
-    OptionalPair,
-    OptionalReals,
-)
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats, two_integers
 from fkeras.layers.lookup.vocabulary import find, in_order, integers_of
@@ -66,19 +58,23 @@ class IntegerLookup(LookupLayer):
         Array([[3, 0]], dtype=int32)
     """
 
-    max_tokens: OptionalInteger = option(default=None, convert=integer(minimum=2, optional=True))
-    num_oov_indices: Integer = option(default=1, convert=integer(minimum=0, maximum=1 << 20))
-    mask_token: OptionalInteger = option(default=None, convert=integer(optional=True))
-    oov_token: OptionalInteger = option(default=-1, convert=integer(optional=True))
-    vocabulary: IntegerVocabulary = option(default=None, convert=_convert)
-    vocabulary_dtype: str = option(default="int64", convert=choice("int64"))
-    idf_weights: OptionalReals = option(default=None, convert=floats)
-    invert: bool = option(default=False, convert=boolean)
-    output_mode: str = option(default="int", convert=output_mode(*MODES))
-    sparse: bool = option(default=False, convert=boolean)
-    pad_to_max_tokens: bool = option(default=False, convert=boolean)
-    oov_method: str = option(default="floormod", convert=choice("floormod", "farmhash"))
-    salt: OptionalPair = option(default=None, convert=two_integers)
+    max_tokens: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=2, optional=True)
+    )
+    num_oov_indices: fk.Integer = fk.option(
+        default=1, convert=fk.integer(minimum=0, maximum=1 << 20)
+    )
+    mask_token: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    oov_token: fk.OptionalInteger = fk.option(default=-1, convert=fk.integer(optional=True))
+    vocabulary: fk.IntegerVocabulary = fk.option(default=None, convert=_convert)
+    vocabulary_dtype: str = fk.option(default="int64", convert=fk.choice("int64"))
+    idf_weights: fk.OptionalReals = fk.option(default=None, convert=floats)
+    invert: bool = fk.option(default=False, convert=fk.boolean)
+    output_mode: str = fk.option(default="int", convert=output_mode(*MODES))
+    sparse: bool = fk.option(default=False, convert=fk.boolean)
+    pad_to_max_tokens: bool = fk.option(default=False, convert=fk.boolean)
+    oov_method: str = fk.option(default="floormod", convert=fk.choice("floormod", "farmhash"))
+    salt: fk.OptionalPair = fk.option(default=None, convert=two_integers)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
 
@@ -92,7 +88,7 @@ class IntegerLookup(LookupLayer):
 
     # Host
 
-    def _integers(self, data: Any) -> np.ndarray:
+    def _integers(self, data: fk.Tree) -> np.ndarray:
         array = np.asarray(as_data(data, self._where))
         if array.dtype.kind not in "iuf":
             raise TypeError(
@@ -129,7 +125,7 @@ class IntegerLookup(LookupLayer):
         )
         return self._encode_on_host(indices)
 
-    def _invert(self, ids: Any, xp: Any) -> Any:
+    def _invert(self, ids: fk.Leaf, xp: Any) -> Any:
         assert self.oov_token is not None  # `__post_init__` requires the token with invert=True
         values = np.array(self._tokens and self.get_vocabulary(), "int64")
         all_values = np.append(values, self.oov_token)
@@ -146,7 +142,7 @@ class IntegerLookup(LookupLayer):
         in_range = (ids >= 0) & (ids < len(values))
         return xp.where(in_range, xp.asarray(values)[xp.where(in_range, ids, 0)], oov)
 
-    def documents(self, batch: Any, whole: bool) -> Iterable[list[int]]:
+    def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[int]]:
         array = self._integers(batch)
         rows = array.reshape(array.shape if array.ndim > 1 else (-1, 1) if whole else (1, -1))
         return [row.ravel().tolist() for row in rows]

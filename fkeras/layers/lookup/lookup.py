@@ -14,10 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import align
-from fkeras.engine.config.converters import integer, numeric, several
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.values.spec import canonical_dtype
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup import vocabulary as vocabularies
 from fkeras.layers.preprocessing.batches import is_whole, iterate
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host
@@ -30,10 +27,10 @@ _OOV = 1 << 20
 _WRITTEN = ("vocabulary_size", "has_input_vocabulary")
 
 
-_pair = several(integer(), "an integer or a pair of integers", single=True, optional=True)
+_pair = fk.several(fk.integer(), "an integer or a pair of integers", single=True, optional=True)
 
 
-def two_integers(value: Any) -> tuple[int, int] | None:
+def two_integers(value: fk.Field) -> tuple[int, int] | None:
     """Converts the salt of a hash: two integers, one integer for both, or None.
 
     Example:
@@ -49,15 +46,15 @@ def two_integers(value: Any) -> tuple[int, int] | None:
     return None if pair is None else (pair[0], pair[-1])
 
 
-_numbers = numeric(optional=True)
+_numbers = fk.numeric(optional=True)
 
 
-def floats(value: Any) -> tuple[float, ...] | None:
+def floats(value: fk.Field) -> tuple[float, ...] | None:
     """Converts token weights: numbers in a list or an array, or None."""
     numbers = _numbers(value)
     array = np.asarray(getattr(numbers, "array", numbers))
     if numbers is not None and array.ndim != 1:
-        raise ValueError(f"expected a list of numbers, received {describe_value(value)}.")
+        raise ValueError(f"expected a list of numbers, received {fk.describe_value(value)}.")
     return None if numbers is None else tuple(map(float, array.tolist()))
 
 
@@ -200,7 +197,7 @@ class LookupLayer(HostLayer, LookupFields):
         """Returns the number of tokens, including the special tokens."""
         return self._token_start + (0 if self.vocabulary is None else len(self._tokens))
 
-    def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> Self:
+    def set_vocabulary(self, vocabulary: fk.Leaf, idf_weights: fk.Leaf = None) -> Self:
         """Returns a copy with this vocabulary, and with these weights in the mode "tf_idf".
 
         Args:
@@ -212,11 +209,11 @@ class LookupLayer(HostLayer, LookupFields):
         copy._check_vocabulary()
         return copy
 
-    def documents(self, batch: Any, whole: bool) -> Iterable[list[Any]]:
+    def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[Any]]:
         """Returns each document's tokens; `whole` if the batch is all the data of `adapt`."""
         raise NotImplementedError
 
-    def adapt(self, data: Any, steps: int | None = None) -> Self:
+    def adapt(self, data: fk.Tree, steps: int | None = None) -> Self:
         """Returns a copy with the vocabulary of the data, the most frequent tokens first.
 
         In the output mode "tf_idf" the copy also has the weights `log(1 + n / (1 + d))` of tokens
@@ -263,7 +260,7 @@ class LookupLayer(HostLayer, LookupFields):
 
     def _encode_on_host(self, ids: np.ndarray) -> np.ndarray:
         if self.output_mode == "int":
-            return ids.astype(canonical_dtype("int64"))
+            return ids.astype(fk.canonical_dtype("int64"))
         dtype = self.policy.compute_dtype
         if self.output_mode == "tf_idf":
             counts = encode_on_host(ids, self._depth, "count", "float32")
@@ -272,14 +269,14 @@ class LookupLayer(HostLayer, LookupFields):
 
     def _encode(self, ids: jax.Array) -> jax.Array:
         if self.output_mode == "int":
-            return ids.astype(canonical_dtype("int64"))
+            return ids.astype(fk.canonical_dtype("int64"))
         dtype = self.policy.compute_dtype
         if self.output_mode == "tf_idf":
             counts = encode(ids, self._depth, "count", "float32")
-            return (counts * align(jnp.asarray(self.index_weights), counts.ndim)).astype(dtype)
+            return (counts * fk.align(jnp.asarray(self.index_weights), counts.ndim)).astype(dtype)
         return encode(ids, self._depth, self.output_mode, dtype)
 
-    def _reject_unknown(self, tokens: Any) -> None:
+    def _reject_unknown(self, tokens: fk.Leaf) -> None:
         examples = ", ".join(repr(t) for t in list(dict.fromkeys(tokens))[:5])
         raise ValueError(
             f"{self._where}: expected only tokens of the vocabulary with num_oov_indices=0, "

@@ -9,15 +9,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import boolean, integer, text
-from fkeras.engine.config.field_types import (
-    Integer,
-    OptionalInteger,
-    OptionalPair,
-    OptionalReals,
-    Vocabulary,
-)
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats, two_integers
 from fkeras.layers.lookup.vocabulary import as_array, strings_of, table
 from fkeras.layers.preprocessing.encoding import output_mode
@@ -96,13 +88,17 @@ class StringLookup(LookupLayer):
         ['[UNK]', 'a', 'b']
     """
 
-    max_tokens: OptionalInteger = option(default=None, convert=integer(minimum=2, optional=True))
-    num_oov_indices: Integer = option(default=1, convert=integer(minimum=0, maximum=1 << 20))
-    mask_token: str | None = option(default=None, convert=text(empty=True, optional=True))
-    oov_token: str | None = option(default="[UNK]", convert=text(empty=True, optional=True))
-    vocabulary: Vocabulary = option(default=None, convert=_convert)
-    idf_weights: OptionalReals = option(default=None, convert=floats)
-    invert: bool = option(default=False, convert=boolean)
+    max_tokens: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=2, optional=True)
+    )
+    num_oov_indices: fk.Integer = fk.option(
+        default=1, convert=fk.integer(minimum=0, maximum=1 << 20)
+    )
+    mask_token: str | None = fk.option(default=None, convert=fk.text(empty=True, optional=True))
+    oov_token: str | None = fk.option(default="[UNK]", convert=fk.text(empty=True, optional=True))
+    vocabulary: fk.Vocabulary = fk.option(default=None, convert=_convert)
+    idf_weights: fk.OptionalReals = fk.option(default=None, convert=floats)
+    invert: bool = fk.option(default=False, convert=fk.boolean)
 
     @property
     def _makes_strings(self) -> bool:  # type: ignore[override]
@@ -112,18 +108,18 @@ class StringLookup(LookupLayer):
     def _reads_strings(self) -> bool:  # type: ignore[override]
         return not self.invert
 
-    output_mode: str = option(default="int", convert=output_mode(*MODES))
-    pad_to_max_tokens: bool = option(default=False, convert=boolean)
-    sparse: bool = option(default=False, convert=boolean)
-    encoding: str = option(default="utf-8", convert=encoding_name)
-    salt: OptionalPair = option(default=None, convert=two_integers)
+    output_mode: str = fk.option(default="int", convert=output_mode(*MODES))
+    pad_to_max_tokens: bool = fk.option(default=False, convert=fk.boolean)
+    sparse: bool = fk.option(default=False, convert=fk.boolean)
+    encoding: str = fk.option(default="utf-8", convert=encoding_name)
+    salt: fk.OptionalPair = fk.option(default=None, convert=two_integers)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
 
     def call(self, x: jax.Array) -> jax.Array:
         raise self.no_strings_here()
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: fk.Field) -> Any:
         data = as_data(value, self._where)
         # copying device indices to the host is fine: the resulting strings exist only there
         on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)
@@ -160,7 +156,7 @@ class StringLookup(LookupLayer):
         in_range = (ids >= 0) & (ids < len(names))
         return np.where(in_range, names[np.where(in_range, ids, 0)], self.oov_token)
 
-    def documents(self, batch: Any, whole: bool) -> Iterable[list[str]]:
+    def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[str]]:
         array = np.asarray(as_data(batch, self._where))
         texts = np.array(read_strings(array, self.encoding, self._where), object)
         rows = texts.reshape(array.shape if array.ndim > 1 else (-1, 1) if whole else (1, -1))

@@ -8,22 +8,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import (
-    boolean,
-    choice,
-    either,
-    function,
-    integer,
-    several,
-)
-from fkeras.engine.config.field_types import (
-    OptionalAxes,
-    OptionalInteger,
-    OptionalReals,
-    Vocabulary,
-)
-from fkeras.engine.config.rules import Rule
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats
 from fkeras.layers.lookup.string_lookup import find_strings
 from fkeras.layers.lookup.texts import STANDARDS, join_words, pad_rows, split_words, standardize
@@ -34,13 +19,13 @@ from fkeras.layers.preprocessing.host import as_data, encoding_name, read_string
 _convert = strings_of("TextVectorization: vocabulary")
 
 
-def _word_or_function(*words: str) -> Rule:
-    return either(choice(*words), function(), optional=True)
+def _word_or_function(*words: str) -> fk.Rule:
+    return fk.either(fk.choice(*words), fk.function(), optional=True)
 
 
-_widths = either(
-    integer(minimum=1),
-    several(integer(minimum=1), "a tuple of positive integers"),
+_widths = fk.either(
+    fk.integer(minimum=1),
+    fk.several(fk.integer(minimum=1), "a tuple of positive integers"),
     optional=True,
     hint="2 gives words and pairs, (2,) only pairs.",
 )
@@ -92,26 +77,28 @@ class TextVectorization(LookupLayer):
                [1, 2, 0, 0]], dtype=int32)
     """
 
-    max_tokens: OptionalInteger = option(default=None, convert=integer(minimum=2, optional=True))
-    standardize: Any = option(
+    max_tokens: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=2, optional=True)
+    )
+    standardize: Any = fk.option(
         default="lower_and_strip_punctuation",
         convert=_word_or_function(*STANDARDS),
     )
-    split: Any = option(
+    split: Any = fk.option(
         default="whitespace",
         convert=_word_or_function("whitespace", "character"),
     )
-    ngrams: OptionalAxes = option(default=None, convert=_widths)
-    output_mode: str = option(default="int", convert=output_mode(*MODES))
-    output_sequence_length: OptionalInteger = option(
-        default=None, convert=integer(minimum=1, optional=True)
+    ngrams: fk.OptionalAxes = fk.option(default=None, convert=_widths)
+    output_mode: str = fk.option(default="int", convert=output_mode(*MODES))
+    output_sequence_length: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=1, optional=True)
     )
-    pad_to_max_tokens: bool = option(default=False, convert=boolean)
-    vocabulary: Vocabulary = option(default=None, convert=_convert)
-    idf_weights: OptionalReals = option(default=None, convert=floats)
-    sparse: bool = option(default=False, convert=boolean)
-    ragged: bool = option(default=False, convert=boolean)
-    encoding: str = option(default="utf-8", convert=encoding_name)
+    pad_to_max_tokens: bool = fk.option(default=False, convert=fk.boolean)
+    vocabulary: fk.Vocabulary = fk.option(default=None, convert=_convert)
+    idf_weights: fk.OptionalReals = fk.option(default=None, convert=floats)
+    sparse: bool = fk.option(default=False, convert=fk.boolean)
+    ragged: bool = fk.option(default=False, convert=fk.boolean)
+    encoding: str = fk.option(default="utf-8", convert=encoding_name)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
     mask_token: ClassVar[str] = ""
@@ -135,7 +122,7 @@ class TextVectorization(LookupLayer):
     def call(self, x: jax.Array) -> jax.Array:
         raise self.no_strings_here()
 
-    def tokenize(self, texts: Any) -> list[list[str]]:
+    def tokenize(self, texts: fk.Leaf) -> list[list[str]]:
         """Returns the tokens of each text: standardized, split and joined to n-grams.
 
         Example:
@@ -210,6 +197,6 @@ class TextVectorization(LookupLayer):
             )
         return self._encode_on_host(padded)
 
-    def documents(self, batch: Any, whole: bool) -> Iterable[list[str]]:
+    def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[str]]:
         array = np.asarray(as_data(batch, self._where))
         return self.tokenize(array[:, None] if whole and array.ndim == 1 else array)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.layers.common import authoring as fk
+
 
 def read_file(path: str, where: str) -> list[str]:
     """Returns the lines of a vocabulary file, without empty lines at the end.
@@ -31,7 +33,7 @@ def read_file(path: str, where: str) -> list[str]:
     return lines
 
 
-def _tokens(value: Any, where: str) -> list[Any]:
+def _tokens(value: fk.Field, where: str) -> list[Any]:
     if isinstance(value, str | os.PathLike):
         return read_file(os.fspath(value), where)
     array = value.numpy() if hasattr(value, "numpy") else value
@@ -52,7 +54,7 @@ def _tokens(value: Any, where: str) -> list[Any]:
 def strings_of(where: str) -> Callable[[Any], tuple[str, ...] | None]:
     """Returns a converter of string vocabularies: a list of str or bytes, an array, or a path."""
 
-    def convert(value: Any) -> tuple[str, ...] | None:
+    def convert(value: fk.Field) -> tuple[str, ...] | None:
         if value is None:
             return None
         tokens = [t.decode() if isinstance(t, bytes) else t for t in _tokens(value, where)]
@@ -70,7 +72,7 @@ def strings_of(where: str) -> Callable[[Any], tuple[str, ...] | None]:
 def integers_of(where: str) -> Callable[[Any], tuple[int, ...] | None]:
     """Returns a converter of integer vocabularies: a list, an array, or a file's path."""
 
-    def convert(value: Any) -> tuple[int, ...] | None:
+    def convert(value: fk.Field) -> tuple[int, ...] | None:
         if value is None:
             return None
         try:
@@ -122,7 +124,7 @@ def in_order(tokens: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return keys[positions], positions
 
 
-def find(ids: Any, keys: Any, positions: Any, xp: Any) -> tuple[Any, Any]:
+def find(ids: fk.Leaf, keys: fk.Leaf, positions: fk.Leaf, xp: Any) -> tuple[Any, Any]:
     """Looks up integers in sorted keys.
 
     Args:

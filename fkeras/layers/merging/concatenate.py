@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.config.converters import choice, integer
-from fkeras.engine.config.field_types import Integer
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.merging.elementwise import (
     check_list,
     describe_inputs,
@@ -50,7 +48,7 @@ def check_concatenate(where: str, inputs: Sequence[jax.Array], axis: int) -> int
     return front
 
 
-class Concatenate(Layer):
+class Concatenate(fk.Layer):
     """Concatenates a list of tensors along an axis.
 
     Args:
@@ -72,8 +70,8 @@ class Concatenate(Layer):
         Array([[1., 2., 3.]], dtype=float32)
     """
 
-    axis: Integer = option(default=-1, convert=integer())
-    masks: str = option(default="all", convert=choice("all", "any"), kw_only=True)
+    axis: fk.Integer = fk.option(default=-1, convert=fk.integer())
+    masks: str = fk.option(default="all", convert=fk.choice("all", "any"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
 
@@ -84,9 +82,9 @@ class Concatenate(Layer):
             del config["masks"]
         return config
 
-    def forward(self, context: Context, *inputs: Any) -> Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree) -> fk.Output:
         tensors = check_list(self._where, inputs)
         axis = check_concatenate(self._where, tensors, self.axis)
         value = jnp.concatenate(with_common_dtype(tensors), axis=axis)
         masks = check_masks(self._where, context.mask, len(tensors))
-        return Output(value, mask=concatenate_masks(tensors, masks, axis, self.masks))
+        return fk.Output(value, mask=concatenate_masks(tensors, masks, axis, self.masks))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.config.converters import boolean, integer, several
-from fkeras.engine.config.field_types import Axes
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.merging.elementwise import check_list, describe_inputs, with_common_dtype
 from fkeras.nn.numerics.dtypes import wide_dtype
 
@@ -54,11 +52,11 @@ def batch_dot(x: jax.Array, y: jax.Array, axes: tuple[int, int]) -> jax.Array:
     return z[:, None] if z.ndim == 1 else z
 
 
-_axis = integer()
-_pair = several(_axis, "an axis, or a pair with one axis of each tensor", single=True)
+_axis = fk.integer()
+_pair = fk.several(_axis, "an axis, or a pair with one axis of each tensor", single=True)
 
 
-def _axes(value: Any) -> int | tuple[int, int]:
+def _axes(value: fk.Field) -> int | tuple[int, int]:
     axes = _pair(value)
     is_single = _axis.accepts(value)
     if not is_single and len(axes) != 2:
@@ -74,7 +72,7 @@ def _axes(value: Any) -> int | tuple[int, int]:
     return axes[0] if is_single else (axes[0], axes[1])
 
 
-class Dot(Layer):
+class Dot(fk.Layer):
     """Computes the dot product of two tensors over one axis of each, sample by sample.
 
     The result has no mask.
@@ -96,12 +94,12 @@ class Dot(Layer):
         (2, 5, 10)
     """
 
-    axes: Axes = option(convert=_axes)
-    normalize: bool = option(default=False, convert=boolean)
+    axes: fk.Axes = fk.option(convert=_axes)
+    normalize: bool = fk.option(default=False, convert=fk.boolean)
 
     supports_masking: ClassVar[bool] = True
 
-    def forward(self, context: Context, *inputs: Any) -> Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree) -> fk.Output:
         x, y = tensors = check_list(self._where, inputs, 2)
         # one axis means the same axis of both tensors
         first, second = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)
@@ -110,7 +108,7 @@ class Dot(Layer):
         x, y = with_common_dtype(tensors)
         if self.normalize:
             x, y = l2_normalize(x, axes[0]), l2_normalize(y, axes[1])
-        return Output(batch_dot(x, y, axes))
+        return fk.Output(batch_dot(x, y, axes))
 
     def _check(self, tensors: list[jax.Array], axes: tuple[int, int]) -> None:
         received = describe_inputs(tensors)

@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.config.converters import choice
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.merging.masks import (
     Masks,
     aligned,
@@ -94,7 +93,7 @@ def check_broadcast(where: str, inputs: Sequence[jax.Array]) -> None:
             )
 
 
-class Merge(Layer):
+class Merge(fk.Layer):
     """Merges a list of tensors element by element; the base class of `Add`, `Multiply` and others.
 
     Args of the family:
@@ -114,7 +113,7 @@ class Merge(Layer):
             value of `masks`.
     """
 
-    masks: str = option(default="all", convert=choice("all", "any"), kw_only=True)
+    masks: str = fk.option(default="all", convert=fk.choice("all", "any"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
 
@@ -144,7 +143,7 @@ class Merge(Layer):
             del config["masks"]
         return config
 
-    def forward(self, context: Context, *inputs: Any) -> Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree) -> fk.Output:
         tensors = check_list(self._where, inputs, self.count)
         check_broadcast(self._where, tensors)
         masks = check_masks(self._where, context.mask, len(tensors))
@@ -156,7 +155,7 @@ class Merge(Layer):
         # a mask of an input with an axis of size 1 must cover the broadcast axis of the result
         if mask is not None:
             mask = jnp.broadcast_to(mask, value.shape[: mask.ndim])
-        return Output(value, mask=mask)
+        return fk.Output(value, mask=mask)
 
 
 class Add(Merge):

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Protocol, cast, overload
 
 import jax
 
-from fkeras.engine.layer.layer_types import Tensor
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.merging.concatenate import Concatenate
 from fkeras.layers.merging.dot import Dot
 from fkeras.layers.merging.elementwise import Add, Average, Maximum, Minimum, Multiply, Subtract
@@ -24,8 +24,8 @@ class MergeFunction(Protocol[Options]):
 
     @overload
     def __call__(
-        self, inputs: Sequence[Tensor], *args: Options.args, **kwargs: Options.kwargs
-    ) -> Tensor: ...
+        self, inputs: Sequence[fk.Tensor], *args: Options.args, **kwargs: Options.kwargs
+    ) -> fk.Tensor: ...
 
     @overload
     def __call__(
@@ -40,7 +40,7 @@ def typed(function: Callable[typing.Concatenate[Any, Options], Any]) -> MergeFun
 
 
 @typed
-def add(inputs: Sequence[Any], **options: Any) -> Any:
+def add(inputs: Sequence[Any], **options: fk.Option) -> Any:
     """Computes the sum of tensors, element by element, with a new `Add(**options)`.
 
     Args:
@@ -59,7 +59,7 @@ def add(inputs: Sequence[Any], **options: Any) -> Any:
 
 
 @typed
-def subtract(inputs: Sequence[Any], **options: Any) -> Any:
+def subtract(inputs: Sequence[Any], **options: fk.Option) -> Any:
     """Computes the first tensor minus the second with a new `Subtract(**options)`.
 
     Args:
@@ -78,7 +78,7 @@ def subtract(inputs: Sequence[Any], **options: Any) -> Any:
 
 
 @typed
-def multiply(inputs: Sequence[Any], **options: Any) -> Any:
+def multiply(inputs: Sequence[Any], **options: fk.Option) -> Any:
     """Computes the product of tensors, element by element, with a new `Multiply(**options)`.
 
     Args:
@@ -96,7 +96,7 @@ def multiply(inputs: Sequence[Any], **options: Any) -> Any:
 
 
 @typed
-def average(inputs: Sequence[Any], **options: Any) -> Any:
+def average(inputs: Sequence[Any], **options: fk.Option) -> Any:
     """Computes the mean of tensors, element by element, with a new `Average(**options)`.
 
     Args:
@@ -114,7 +114,7 @@ def average(inputs: Sequence[Any], **options: Any) -> Any:
 
 
 @typed
-def maximum(inputs: Sequence[Any], **options: Any) -> Any:
+def maximum(inputs: Sequence[Any], **options: fk.Option) -> Any:
     """Computes the maximum of tensors, element by element, with a new `Maximum(**options)`.
 
     Args:
@@ -132,7 +132,7 @@ def maximum(inputs: Sequence[Any], **options: Any) -> Any:
 
 
 @typed
-def minimum(inputs: Sequence[Any], **options: Any) -> Any:
+def minimum(inputs: Sequence[Any], **options: fk.Option) -> Any:
     """Computes the minimum of tensors, element by element, with a new `Minimum(**options)`.
 
     Args:
@@ -150,7 +150,7 @@ def minimum(inputs: Sequence[Any], **options: Any) -> Any:
 
 
 @typed
-def concatenate(inputs: Sequence[Any], axis: int = -1, **options: Any) -> Any:
+def concatenate(inputs: Sequence[Any], axis: int = -1, **options: fk.Option) -> Any:
     """Concatenates tensors along `axis` with a new `Concatenate(axis, **options)`.
 
     Args:
@@ -170,7 +170,7 @@ def concatenate(inputs: Sequence[Any], axis: int = -1, **options: Any) -> Any:
 
 
 @typed
-def dot(inputs: Sequence[Any], axes: int | tuple[int, int] = -1, **options: Any) -> Any:
+def dot(inputs: Sequence[Any], axes: int | tuple[int, int] = -1, **options: fk.Option) -> Any:
     """Computes the dot product of two tensors with a new `Dot(axes, **options)`.
 
     Args:

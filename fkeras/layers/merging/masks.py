@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from fkeras.layers.common import authoring as fk
+
 Masks = Sequence[jax.Array | None]
 
 
-def check_masks(where: str, masks: Any, count: int) -> list[jax.Array | None]:
+def check_masks(where: str, masks: fk.Tree, count: int) -> list[jax.Array | None]:
     """Returns the mask, or None, of each of `count` inputs.
 
     Raises:

@@ -11,49 +11,20 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import (
-    Context,
-    FrozenDict,
-    InputSpec,
-    Layer,
-    Output,
-    Spec,
-    option,
-    suggest,
-    weight,
-)
-from fkeras.engine.config.converters import boolean, choice, integer, probability, real
-from fkeras.engine.config.field_types import (
-    Constraint,
-    Converted,
-    Initializer,
-    Integer,
-    Real,
-    Regularizer,
-)
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.spec import SpecLike
-from fkeras.nn.normalization import (
-    batch_normalization,
-    moments,
-    moving_average,
-    renorm_correction,
-)
+from fkeras.layers.common import authoring as fk
+from fkeras.nn.normalization import batch_normalization, moments, moving_average, renorm_correction
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.numerics.dtypes import wide_dtype
 
-_one_axis = integer(hint="Give the feature axis: -1, or 1 for channels first.")
+_one_axis = fk.integer(hint="Give the feature axis: -1, or 1 for channels first.")
 
 
-def _axis(value: Any) -> int:
+def _axis(value: fk.Field) -> int:
     return _one_axis(value[0] if isinstance(value, list | tuple) and len(value) == 1 else value)
 
 
-def _unsynchronized(value: Any) -> bool:
-    if boolean(value):
+def _unsynchronized(value: fk.Field) -> bool:
+    if fk.boolean(value):
         raise ValueError(
             "expected False, received True. Leave it out: under jax.jit, the statistics of a "
             "batch sharded over devices already cover the whole batch."
@@ -61,18 +32,18 @@ def _unsynchronized(value: Any) -> bool:
     return False
 
 
-def _clipping(value: Any) -> Mapping[str, float]:
+def _clipping(value: fk.Field) -> Mapping[str, float]:
     names = ("rmin", "rmax", "dmax")
     if value is not None and not isinstance(value, Mapping):
         raise TypeError(
             f"expected a dictionary with the keys {', '.join(names)}, or None, received "
-            f"{describe_value(value)}. For example: {{'rmax': 3.0, 'dmax': 5.0}}."
+            f"{fk.describe_value(value)}. For example: {{'rmax': 3.0, 'dmax': 5.0}}."
         )
     value = dict(value or {})
     for name in value:
         if name not in names:
             raise ValueError(
-                f"expected the keys {', '.join(names)}, received {name!r}.{suggest(name, names)} "
+                f"expected the keys {', '.join(names)}, received {name!r}.{fk.suggest(name, names)} "
                 "Leave the others out."
             )
     rmin, rmax, dmax = (value.get(name) for name in names)
@@ -84,14 +55,14 @@ def _clipping(value: Any) -> Mapping[str, float]:
     return value
 
 
-def _initializer(value: Any) -> Any:
+def _initializer(value: fk.Field) -> Any:
     """Converts an initializer, and rejects None, because no default would replace it."""
     if value is None:
         raise ValueError("expected an initializer, received None. For example: 'zeros'.")
-    return initializers.get(value)
+    return fk.initializers.get(value)
 
 
-class BatchNormalization(Layer):
+class BatchNormalization(fk.Layer):
     """Normalizes each feature to mean 0 and variance 1, then scales and shifts.
 
     Training uses the mean and the (biased) variance of the batch, which also update the moving
@@ -143,7 +114,7 @@ class BatchNormalization(Layer):
         Ioffe, 2017, Batch renormalization, https://arxiv.org/abs/1702.03275
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         option_names=("training", "mask"),
         training_default=None,
         state_order=(
@@ -155,53 +126,53 @@ class BatchNormalization(Layer):
         ),
     )
 
-    axis: Integer = option(default=-1, convert=_axis)
-    momentum: Real = option(default=0.99, convert=probability)
-    epsilon: Real = option(default=1e-3, convert=real(minimum=0))
-    center: bool = option(default=True, convert=boolean)
-    scale: bool = option(default=True, convert=boolean)
-    beta_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    gamma_initializer: Initializer = option(default="ones", convert=initializers.get)
-    moving_mean_initializer: Initializer = option(default="zeros", convert=_initializer)
-    moving_variance_initializer: Initializer = option(default="ones", convert=_initializer)
-    beta_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    gamma_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    beta_constraint: Constraint = option(default=None, convert=constraints.get)
-    gamma_constraint: Constraint = option(default=None, convert=constraints.get)
-    renorm: bool = option(default=False, convert=boolean)
-    renorm_clipping: Converted[Mapping[str, float] | None, Mapping[str, float]] = option(
-        default=FrozenDict(), convert=_clipping
+    axis: fk.Integer = fk.option(default=-1, convert=_axis)
+    momentum: fk.Real = fk.option(default=0.99, convert=fk.probability)
+    epsilon: fk.Real = fk.option(default=1e-3, convert=fk.real(minimum=0))
+    center: bool = fk.option(default=True, convert=fk.boolean)
+    scale: bool = fk.option(default=True, convert=fk.boolean)
+    beta_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+    gamma_initializer: fk.Initializer = fk.option(default="ones", convert=fk.initializer)
+    moving_mean_initializer: fk.Initializer = fk.option(default="zeros", convert=_initializer)
+    moving_variance_initializer: fk.Initializer = fk.option(default="ones", convert=_initializer)
+    beta_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    gamma_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    beta_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    gamma_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    renorm: bool = fk.option(default=False, convert=fk.boolean)
+    renorm_clipping: fk.Converted[Mapping[str, float] | None, Mapping[str, float]] = fk.option(
+        default=fk.FrozenDict(), convert=_clipping
     )
-    renorm_momentum: Real = option(default=0.99, convert=probability)
-    synchronized: bool = option(default=False, convert=_unsynchronized)
-    frozen: str = option(default="moving", convert=choice("moving", "batch"), kw_only=True)
+    renorm_momentum: fk.Real = fk.option(default=0.99, convert=fk.probability)
+    synchronized: bool = fk.option(default=False, convert=_unsynchronized)
+    frozen: str = fk.option(default="moving", convert=fk.choice("moving", "batch"), kw_only=True)
 
-    gamma: jax.Array | None = weight(axes="c")
-    beta: jax.Array | None = weight(axes="c")
+    gamma: jax.Array | None = fk.weight(axes="c")
+    beta: jax.Array | None = fk.weight(axes="c")
 
     @property
-    def axis_names(self) -> AxisNames:
-        return AxisNames()
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames()
 
     supports_masking: ClassVar[bool] = True
     # gamma, beta and the statistics remain float32; forward casts the input itself
     _autocast: ClassVar[bool] = False
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         sizes = [w.shape[0] for w in (self.gamma, self.beta) if w is not None]
-        return InputSpec(
+        return fk.InputSpec(
             min_ndim=max(2, self.axis + 1, -self.axis),
             axes={self.axis: sizes[0] if sizes else None},
         )
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         shape = (self._features(x),)
         return self.with_weights(
             key, gamma=shape if self.scale else None, beta=shape if self.center else None
         )
 
-    def init_state(self, x: SpecLike) -> dict[str, jax.Array]:
+    def init_state(self, x: fk.SpecLike) -> dict[str, jax.Array]:
         """Returns the initial averages; a random initializer always draws the same values."""
         size = self._features(x)
         dtype = wide_dtype(self.policy.variable_dtype)
@@ -216,7 +187,7 @@ class BatchNormalization(Layer):
             state["renorm_stddev"] = jnp.sqrt(variance)
         return state
 
-    def _features(self, x: Spec) -> int:
+    def _features(self, x: fk.Spec) -> int:
         size = x.shape[self.axis] if -x.ndim <= self.axis < x.ndim else None
         if size is None:
             raise ValueError(
@@ -231,7 +202,7 @@ class BatchNormalization(Layer):
             del config["frozen"]
         return config
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         self._check(context, x)
         dtype = self.policy.compute_dtype
         if jnp.issubdtype(x.dtype, jnp.floating):
@@ -255,9 +226,9 @@ class BatchNormalization(Layer):
             mean = context.state["moving_mean"].astype(x.dtype)
             variance = context.state["moving_variance"].astype(x.dtype)
         y = batch_normalization(x, mean, variance, gamma, beta, self.axis, self.epsilon)
-        return Output(y.astype(dtype), updates=updates, mask=context.mask)
+        return fk.Output(y.astype(dtype), updates=updates, mask=context.mask)
 
-    def _check(self, context: Context, x: jax.Array) -> None:
+    def _check(self, context: fk.Context, x: jax.Array) -> None:
         size, features = context.state["moving_mean"].shape[0], x.shape[self.axis]
         if size != features:
             raise ValueError(

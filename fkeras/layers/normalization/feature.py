@@ -11,12 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.config.converters import axes, boolean, numeric
-from fkeras.engine.config.field_types import OptionalNumbers, Sizes
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.values.arrays import is_array_like, read_array
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import check_representable
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.numerics.dtypes import wide_dtype
@@ -63,12 +58,12 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
     count, mean, squares, first_sizes = 0, np.zeros(()), np.zeros(()), None
     for batch in batches:
         x = batch[0] if isinstance(batch, tuple) else batch
-        if not is_array_like(x):
+        if not fk.is_array_like(x):
             raise TypeError(
                 f"Normalization: adapt: expected arrays, received {type(x).__name__} in the data. "
                 "Pass one array, np.asarray(data), or an iterable of batches."
             )
-        x = read_array(x, "Normalization: adapt")
+        x = fk.read_array(x, "Normalization: adapt")
         sizes = _feature_sizes(x.shape, axes)
         if first_sizes is not None and sizes != first_sizes:
             raise ValueError(
@@ -96,7 +91,7 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
     return mean, squares / count
 
 
-def _sums(x: Any, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _sums(x: fk.Tree, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the mean of a batch, and the sum of squared differences from it, in float64."""
     if isinstance(x, jax.Array):  # computes on the array's device, without a copy to the host
         wide = x.astype(wide_dtype(x.dtype))
@@ -119,27 +114,27 @@ def _feature_sizes(shape: Sequence[Any], axes: Sequence[int]) -> tuple:
     return tuple(shape[a] for a in sorted(positive_axes))
 
 
-_axes = axes(
+_axes = fk.axes(
     optional=True, hint="For one mean per feature give -1, for one mean over all elements None."
 )
 
 
-def _axis(value: Any) -> tuple[int, ...]:
+def _axis(value: fk.Field) -> tuple[int, ...]:
     axis = () if isinstance(value, list | tuple) and not value else _axes(value)
     return () if axis is None else (axis,) if isinstance(axis, int) else axis
 
 
-_number = numeric(
+_number = fk.numeric(
     optional=True, hint="Give one number per feature, or let layer.adapt(data) compute them."
 )
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: fk.Field) -> Any:
     values = _number(value)
     return None if values is None else np.asarray(getattr(values, "array", values)).tolist()
 
 
-class Normalization(Layer):
+class Normalization(fk.Layer):
     """Computes `(x - mean) / sqrt(variance)` with the mean and variance of a data set.
 
     `adapt` computes them and returns a layer with mean and variance in its configuration, so JSON
@@ -174,13 +169,13 @@ class Normalization(Layer):
                [ 1.,  1.]], dtype=float32)
     """
 
-    axis: Sizes = option(default=-1, convert=_axis)
-    mean: OptionalNumbers = option(default=None, convert=_numbers)
-    variance: OptionalNumbers = option(default=None, convert=_numbers)
-    invert: bool = option(default=False, convert=boolean)
+    axis: fk.Sizes = fk.option(default=-1, convert=_axis)
+    mean: fk.OptionalNumbers = fk.option(default=None, convert=_numbers)
+    variance: fk.OptionalNumbers = fk.option(default=None, convert=_numbers)
+    invert: bool = fk.option(default=False, convert=fk.boolean)
 
     supports_masking: ClassVar[bool] = True
-    _keras_form: ClassVar[KerasForm] = KerasForm(state_order=("mean", "variance", "count"))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(state_order=("mean", "variance", "count"))
     # half precision would lose small differences of large numbers; forward casts the result
     _autocast: ClassVar[bool] = False
 
@@ -208,11 +203,11 @@ class Normalization(Layer):
             )
         self._check_representable(self.mean, self.variance)
 
-    def _check_representable(self, mean: Any, variance: Any) -> None:
+    def _check_representable(self, mean: fk.Leaf, variance: fk.Leaf) -> None:
         wide = wide_dtype(self.policy.compute_dtype)
         check_representable(self._where, wide, mean=mean, variance=variance)
 
-    def adapt(self, data: Any) -> Self:
+    def adapt(self, data: fk.Tree) -> Self:
         """Returns the layer with the mean and variance of `data` as configuration.
 
         Args:
@@ -225,7 +220,7 @@ class Normalization(Layer):
             TypeError: if the data are not arrays.
         """
         batches: Iterator[Any]
-        if is_array_like(data):
+        if fk.is_array_like(data):
             batches = iter((data,))
         elif isinstance(data, Iterable) and not isinstance(data, str | dict):
             batches = itertools.chain(data)
@@ -247,7 +242,7 @@ class Normalization(Layer):
     def stateful(self) -> bool:
         return self.mean is None
 
-    def init_state(self, x: SpecLike) -> dict[str, jax.Array]:
+    def init_state(self, x: fk.SpecLike) -> dict[str, jax.Array]:
         """Returns the initial values of Keras's weights: mean 0, variance 1, count 0."""
         if self.mean is not None:
             return {}
@@ -264,7 +259,7 @@ class Normalization(Layer):
             "count": jnp.zeros((), "int32"),
         }
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         _feature_sizes(x.shape, self.axis)
         dtype = self.policy.compute_dtype
         wide = wide_dtype(dtype)
@@ -275,7 +270,7 @@ class Normalization(Layer):
             mean, variance = np.asarray(self.mean), np.asarray(self.variance)
         mean, variance = (self._aligned(jnp.asarray(v, wide), x) for v in (mean, variance))
         y = standardize(x.astype(wide), mean, variance, self.invert)
-        return Output(y.astype(dtype), mask=context.mask)
+        return fk.Output(y.astype(dtype), mask=context.mask)
 
     def _aligned(self, value: jax.Array, x: jax.Array) -> jax.Array:
         feature_axes = sorted(a % x.ndim for a in self.axis)[len(self.axis) - value.ndim :]

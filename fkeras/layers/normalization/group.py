@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 
-from fkeras import constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, option, weight
-from fkeras.engine.config.converters import boolean, either, integer, real
-from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Real, Regularizer
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
+from fkeras.layers.normalization.layer import ScaleAndShift
 from fkeras.nn.normalization import group_normalization
 
-_axis = either(
-    integer(minimum=1),
-    integer(maximum=-1),
+_axis = fk.either(
+    fk.integer(minimum=1),
+    fk.integer(maximum=-1),
     hint="Give the channel axis: -1, or 1 for channels first; axis 0 is the batch axis.",
 )
 
 
-class GroupNormalization(Layer):
+class _Groups(fk.Layer):
+    """Groups of channels, the first arguments of `GroupNormalization`."""
+
+    groups: fk.Integer = fk.option(
+        default=32,
+        convert=fk.integer(
+            minimum=1,
+            also=(-1,),
+            hint=(
+                "-1 means one group per channel; otherwise give a divisor of the number of "
+                "channels."
+            ),
+        ),
+    )
+    axis: fk.Integer = fk.option(default=-1, convert=_axis)
+    epsilon: fk.Real = fk.option(default=1e-3, convert=fk.real(minimum=0))
+
+
+class GroupNormalization(ScaleAndShift, _Groups):
     """Normalizes groups of a sample's channels to mean 0 and variance 1, then scales and shifts.
 
     Unlike batch normalization, the result does not depend on other samples. One group is layer
@@ -33,7 +47,7 @@ class GroupNormalization(Layer):
     Args:
         groups: number of groups, a divisor of the number of channels; -1 for one group per channel.
         axis: the channel axis.
-        Other arguments: those of `LayerNormalization`.
+        epsilon: added to the variance.
 
     Shapes:
         (b, ..., c) -> (b, ..., c); gamma and beta (c,).
@@ -52,48 +66,22 @@ class GroupNormalization(Layer):
         Wu and He, 2018, Group normalization, https://arxiv.org/abs/1803.08494
     """
 
-    groups: Integer = option(
-        default=32,
-        convert=integer(
-            minimum=1,
-            also=(-1,),
-            hint=(
-                "-1 means one group per channel; otherwise give a divisor of the number of "
-                "channels."
-            ),
-        ),
-    )
-    axis: Integer = option(default=-1, convert=_axis)
-    epsilon: Real = option(default=1e-3, convert=real(minimum=0))
-    center: bool = option(default=True, convert=boolean)
-    scale: bool = option(default=True, convert=boolean)
-    beta_initializer: Initializer = option(default="zeros", convert=initializers.get)
-    gamma_initializer: Initializer = option(default="ones", convert=initializers.get)
-    beta_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    gamma_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    beta_constraint: Constraint = option(default=None, convert=constraints.get)
-    gamma_constraint: Constraint = option(default=None, convert=constraints.get)
-
-    gamma: jax.Array | None = weight(axes="c")
-    beta: jax.Array | None = weight(axes="c")
+    gamma: jax.Array | None = fk.weight(axes="c")
+    beta: jax.Array | None = fk.weight(axes="c")
 
     @property
-    def axis_names(self) -> AxisNames:
-        return AxisNames()
-
-    supports_masking: ClassVar[bool] = True
-    # gamma, beta and the statistics remain float32
-    _autocast: ClassVar[bool] = False
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames()
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         sizes = [w.shape[0] for w in (self.gamma, self.beta) if w is not None]
-        return InputSpec(
+        return fk.InputSpec(
             min_ndim=max(2, self.axis + 1, 1 - self.axis),
             axes={self.axis: sizes[0] if sizes else None},
         )
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         size = x.shape[self.axis]
         if size is None:
             raise ValueError(

@@ -7,11 +7,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras import initializers
-from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.config.converters import boolean, integer
-from fkeras.engine.config.field_types import Integer
-from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.wrapper import Wrapper
 from fkeras.nn.normalization import spectral_norm
 
@@ -58,11 +54,11 @@ class SpectralNormalization(Wrapper):
         https://arxiv.org/abs/1802.05957
     """
 
-    power_iterations: Integer = option(default=1, convert=integer(minimum=1))
-    always: bool = option(default=False, convert=boolean, kw_only=True)
+    power_iterations: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
+    always: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
 
     # Keras lists the kernel among the wrapper's own weights too
-    _keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         early_weights=tuple(f"layer/{name}" for name in _KERNELS)
     )
 
@@ -70,7 +66,7 @@ class SpectralNormalization(Wrapper):
     def stateful(self) -> bool:
         return True
 
-    def init_state(self, *specs: Any) -> dict[str, Any]:
+    def init_state(self, *specs: fk.Tree) -> dict[str, Any]:
         """Returns the initial vector, always the same values.
 
         Any vector that is not orthogonal to the singular vector converges.
@@ -80,8 +76,8 @@ class SpectralNormalization(Wrapper):
             # shapes suffice: an unbuilt layer is evaluated abstractly, without allocating weights
             layer = jax.eval_shape(lambda key: layer.build(key, *specs), jax.random.key(0))
         kernel = getattr(layer, self._kernel_name(layer))
-        draw = initializers.TruncatedNormal(stddev=0.02)
-        key = subkey(jax.random.key(0), "vector_u")
+        draw = fk.initializers.TruncatedNormal(stddev=0.02)
+        key = fk.subkey(jax.random.key(0), "vector_u")
         vector = draw(key, (1, kernel.shape[-1]), kernel.dtype)
         return {"vector_u": vector, **super().init_state(*specs)}
 
@@ -91,7 +87,7 @@ class SpectralNormalization(Wrapper):
             del config["always"]
         return config
 
-    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+    def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         if not context.training and not self.always:
             return super().forward(context, *inputs, **options)
         name = self._kernel_name(self.layer)
@@ -107,9 +103,9 @@ class SpectralNormalization(Wrapper):
         updates = {**context.state, "layer": out.updates} if out.updates else {}
         if context.training and self.trainable:
             updates = {**context.state, **updates, "vector_u": vector}
-        return Output(out.value, updates, out.losses, out.metrics, out.mask)
+        return fk.Output(out.value, updates, out.losses, out.metrics, out.mask)
 
-    def _kernel_name(self, layer: Layer) -> str:
+    def _kernel_name(self, layer: fk.Layer) -> str:
         for name in _KERNELS:
             if getattr(layer, name, None) is not None:
                 return name

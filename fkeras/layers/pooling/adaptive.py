@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import jax
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, sizes
-from fkeras.engine.config.field_types import DataFormat, Sizes
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.pooling import adaptive_pool
 
@@ -27,8 +25,8 @@ class _AdaptivePooling(Spatial):
         ValueError: for sizes below 1, and inputs without a channel axis.
     """
 
-    output_size: Sizes = option()
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    output_size: fk.Sizes = fk.option()
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
 
 class _AdaptiveAveragePooling(_AdaptivePooling):
@@ -53,9 +51,12 @@ class _Windows1D(OverSequences):
 
     Args of the family:
         output_size: number `n` of windows.
+
+    Shapes of the family:
+        (b, t, c) -> (b, n, c).
     """
 
-    output_size: Sizes = option(convert=sizes(1))
+    output_size: fk.Sizes = fk.option(convert=fk.sizes(1))
 
 
 class _Windows2D(OverImages):
@@ -63,9 +64,12 @@ class _Windows2D(OverImages):
 
     Args of the family:
         output_size: numbers `n` and `m` of windows along height and width; one integer sets both.
+
+    Shapes of the family:
+        (b, h, w, c) -> (b, n, m, c).
     """
 
-    output_size: Sizes = option(convert=sizes(2))
+    output_size: fk.Sizes = fk.option(convert=fk.sizes(2))
 
 
 class _Windows3D(OverVolumes):
@@ -73,18 +77,18 @@ class _Windows3D(OverVolumes):
 
     Args of the family:
         output_size: numbers of windows along the three axes; one integer sets all.
+
+    Shapes of the family:
+        (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).
     """
 
-    output_size: Sizes = option(convert=sizes(3))
+    output_size: fk.Sizes = fk.option(convert=fk.sizes(3))
 
 
 class AdaptiveAveragePooling1D(_Windows1D, _AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of a sequence.
 
     Integers become floats. An axis of length 0 gives 0.
-
-    Shapes:
-        (b, t, c) -> (b, n, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -98,9 +102,6 @@ class AdaptiveAveragePooling2D(_Windows2D, _AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of an image.
 
     Integers become floats. An axis of length 0 gives 0.
-
-    Shapes:
-        (b, h, w, c) -> (b, n, m, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -116,9 +117,6 @@ class AdaptiveAveragePooling3D(_Windows3D, _AdaptiveAveragePooling):
 
     Integers become floats. An axis of length 0 gives 0.
 
-    Shapes:
-        (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.arange(64.0).reshape(1, 4, 4, 4, 1)
@@ -133,9 +131,6 @@ class AdaptiveMaxPooling1D(_Windows1D, _AdaptiveMaxPooling):
 
     An axis of length 0 gives 0.
 
-    Shapes:
-        (b, t, c) -> (b, n, c).
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.arange(6.0).reshape(1, 6, 1)
@@ -148,9 +143,6 @@ class AdaptiveMaxPooling2D(_Windows2D, _AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of an image.
 
     An axis of length 0 gives 0.
-
-    Shapes:
-        (b, h, w, c) -> (b, n, m, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -165,9 +157,6 @@ class AdaptiveMaxPooling3D(_Windows3D, _AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of a volume.
 
     An axis of length 0 gives 0.
-
-    Shapes:
-        (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -7,13 +7,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Output, option
-from fkeras.engine.config.converters import boolean, data_format_name
-from fkeras.engine.config.field_types import DataFormat
-from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
+from fkeras.nn.cpu.extremes import largest
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
-from fkeras.nn.numerics.extremes import largest
 from fkeras.nn.pooling import masked_mean
 
 
@@ -27,8 +24,8 @@ class _GlobalPooling(Spatial):
         ValueError: for inputs without a channel axis.
     """
 
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    keepdims: bool = option(default=False, convert=boolean)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    keepdims: bool = fk.option(default=False, convert=fk.boolean)
 
 
 class _GlobalMaxPooling(_GlobalPooling):
@@ -46,7 +43,7 @@ class _GlobalMaxPooling(_GlobalPooling):
 class _GlobalAveragePooling(_GlobalPooling):
     """Takes the mean of each channel, 0 for an input without steps; integers become floats."""
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         # autocast leaves integers unchanged
         x = x.astype(self.policy.compute_dtype)
         if context.mask is not None:
@@ -59,7 +56,7 @@ class _GlobalAveragePooling(_GlobalPooling):
                     f"{format_shape(context.mask.shape)}. Give the mask of the time axis."
                 )
         # no mask in the output: the time axis that the mask belongs to is gone
-        return Output(masked_mean(x, context.mask, self.data_format, self.keepdims))
+        return fk.Output(masked_mean(x, context.mask, self.data_format, self.keepdims))
 
 
 class GlobalMaxPooling1D(OverSequences, _GlobalMaxPooling):
@@ -121,7 +118,7 @@ class GlobalAveragePooling1D(OverSequences, _GlobalAveragePooling):
     """
 
     supports_masking: ClassVar[bool] = True
-    _keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(option_names=("mask",))
 
 
 class GlobalAveragePooling2D(OverImages, _GlobalAveragePooling):

@@ -14,9 +14,7 @@ from collections.abc import Callable
 
 import jax
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, sizes
-from fkeras.engine.config.field_types import DataFormat, OptionalSizes, Sizes
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.numerics.axes import check_window
 from fkeras.nn.pooling import average_pool, max_pool
@@ -35,10 +33,10 @@ class _Pooling(Spatial):
             "valid".
     """
 
-    pool_size: Sizes = option(default=2)
-    strides: OptionalSizes = option(default=None)
-    padding: str = option(default="valid", convert=choice("valid", "same"))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    pool_size: fk.Sizes = fk.option(default=2)
+    strides: fk.OptionalSizes = fk.option(default=None)
+    padding: str = fk.option(default="valid", convert=fk.choice("valid", "same"))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,10 +73,13 @@ class _Windows1D(OverSequences):
 
     Args of the family:
         pool_size: length of the window.
+
+    Shapes of the family:
+        (b, t, c) -> (b, t2, c).
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(1))
-    strides: OptionalSizes = option(default=None, convert=sizes(1, optional=True))
+    pool_size: fk.Sizes = fk.option(default=2, convert=fk.sizes(1))
+    strides: fk.OptionalSizes = fk.option(default=None, convert=fk.sizes(1, optional=True))
 
 
 class _Windows2D(OverImages):
@@ -86,10 +87,13 @@ class _Windows2D(OverImages):
 
     Args of the family:
         pool_size: height and width of the window; one integer sets both.
+
+    Shapes of the family:
+        (b, h, w, c) -> (b, h2, w2, c).
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(2))
-    strides: OptionalSizes = option(default=None, convert=sizes(2, optional=True))
+    pool_size: fk.Sizes = fk.option(default=2, convert=fk.sizes(2))
+    strides: fk.OptionalSizes = fk.option(default=None, convert=fk.sizes(2, optional=True))
 
 
 class _Windows3D(OverVolumes):
@@ -97,17 +101,17 @@ class _Windows3D(OverVolumes):
 
     Args of the family:
         pool_size: sizes of the window along the three axes; one integer sets all.
+
+    Shapes of the family:
+        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
     """
 
-    pool_size: Sizes = option(default=2, convert=sizes(3))
-    strides: OptionalSizes = option(default=None, convert=sizes(3, optional=True))
+    pool_size: fk.Sizes = fk.option(default=2, convert=fk.sizes(3))
+    strides: fk.OptionalSizes = fk.option(default=None, convert=fk.sizes(3, optional=True))
 
 
 class MaxPooling1D(_Windows1D, _MaxPooling):
     """Takes the largest value of each window of a sequence.
-
-    Shapes:
-        (b, t, c) -> (b, t2, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -120,9 +124,6 @@ class MaxPooling1D(_Windows1D, _MaxPooling):
 class MaxPooling2D(_Windows2D, _MaxPooling):
     """Takes the largest value of each window of an image.
 
-    Shapes:
-        (b, h, w, c) -> (b, h2, w2, c).
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.arange(16.0).reshape(1, 4, 4, 1)
@@ -134,9 +135,6 @@ class MaxPooling2D(_Windows2D, _MaxPooling):
 
 class MaxPooling3D(_Windows3D, _MaxPooling):
     """Takes the largest value of each window of a volume.
-
-    Shapes:
-        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -152,9 +150,6 @@ class AveragePooling1D(_Windows1D, _AveragePooling):
 
     With padding "same", the mean excludes padded cells. Integers become floats.
 
-    Shapes:
-        (b, t, c) -> (b, t2, c).
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.arange(4.0).reshape(1, 4, 1)
@@ -167,9 +162,6 @@ class AveragePooling2D(_Windows2D, _AveragePooling):
     """Takes the mean of each window of an image.
 
     With padding "same", the mean excludes padded cells. Integers become floats.
-
-    Shapes:
-        (b, h, w, c) -> (b, h2, w2, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -184,9 +176,6 @@ class AveragePooling3D(_Windows3D, _AveragePooling):
     """Takes the mean of each window of a volume.
 
     With padding "same", the mean excludes padded cells. Integers become floats.
-
-    Shapes:
-        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -10,17 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from fkeras.engine import Layer, Output, option
 from fkeras.engine.call.node import symbolic_arguments
-from fkeras.engine.config.converters import boolean, integer
-from fkeras.engine.config.field_types import Integer
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.preprocessing.encoding import INVALID, encode, output_mode
 from fkeras.layers.preprocessing.host import as_data, reject_sparse
 from fkeras.nn.numerics.indices import valid_indices
 
 
-class CategoryEncoding(Layer):
+class CategoryEncoding(fk.Layer):
     """Encodes each id, or all ids of a sample, as a vector of size `num_tokens`.
 
     The layer works on the device, inside jit and in a graph. An id that is not an integer from 0
@@ -51,12 +49,12 @@ class CategoryEncoding(Layer):
         Array([[0.5, 2. , 0. , 0. ]], dtype=float32)
     """
 
-    num_tokens: Integer = option(convert=integer(minimum=1))
-    output_mode: str = option(
+    num_tokens: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    output_mode: str = fk.option(
         default="multi_hot",
         convert=output_mode("one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(default=False, convert=boolean)
+    sparse: bool = fk.option(default=False, convert=fk.boolean)
 
     # half precision would round ids to other ids
     _autocast: ClassVar[bool] = False
@@ -67,13 +65,13 @@ class CategoryEncoding(Layer):
 
     def apply(
         self,
-        *inputs: Any,
+        *inputs: fk.Tree,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
         key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
-    ) -> Output:
+        mask: fk.Tree = None,
+        **options: fk.Option,
+    ) -> fk.Output:
         """Returns the `Output` of the layer; converts lists to arrays and checks concrete ids."""
         if not symbolic_arguments(inputs, options, mask):
             inputs = tuple(as_data(x, self._where) for x in inputs)
@@ -89,7 +87,7 @@ class CategoryEncoding(Layer):
         """Number of ids; `fit` and `predict` check their inputs against this number."""
         return self.num_tokens
 
-    def _check_range(self, ids: Any) -> None:
+    def _check_range(self, ids: fk.Leaf) -> None:
         is_concrete = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, Tracer)
         if not is_concrete or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
             return

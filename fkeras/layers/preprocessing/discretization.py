@@ -10,22 +10,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Layer, Output, option
 from fkeras.engine.call.node import symbolic_arguments
-from fkeras.engine.config.converters import boolean, integer, real, several
-from fkeras.engine.config.field_types import OptionalInteger, OptionalReals, Real
-from fkeras.engine.values.spec import canonical_dtype
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.preprocessing.batches import iterate
 from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, encode, output_mode
 from fkeras.layers.preprocessing.host import as_data, reject_sparse
 from fkeras.layers.preprocessing.quantiles import find_boundaries, merge, summarize
 
-_numbers = several(
-    real(infinite=True), "a list of numbers in increasing order", optional=True, least=0
+_numbers = fk.several(
+    fk.real(infinite=True), "a list of numbers in increasing order", optional=True, least=0
 )
 
 
-def _boundaries(value: Any) -> Any:
+def _boundaries(value: fk.Field) -> Any:
     numbers = _numbers(value)
     if numbers is not None and any(b < a for a, b in itertools.pairwise(numbers)):
         raise ValueError(
@@ -35,7 +32,7 @@ def _boundaries(value: Any) -> Any:
     return numbers
 
 
-class Discretization(Layer):
+class Discretization(fk.Layer):
     """Returns the bin index of each number: the number of boundaries that are not above it.
 
     Boundaries are arguments, or `adapt` computes them so that the bins contain approximately equal
@@ -68,14 +65,16 @@ class Discretization(Layer):
         (1.0, 2.0, 3.0)
     """
 
-    bin_boundaries: OptionalReals = option(default=None, convert=_boundaries)
-    num_bins: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
-    epsilon: Real = option(default=0.01, convert=real(above=0, below=1))
-    output_mode: str = option(
+    bin_boundaries: fk.OptionalReals = fk.option(default=None, convert=_boundaries)
+    num_bins: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=1, optional=True)
+    )
+    epsilon: fk.Real = fk.option(default=0.01, convert=fk.real(above=0, below=1))
+    output_mode: str = fk.option(
         default="int",
         convert=output_mode("int", "one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(default=False, convert=boolean)
+    sparse: bool = fk.option(default=False, convert=fk.boolean)
 
     # half precision would move numbers across a boundary
     _autocast: ClassVar[bool] = False
@@ -90,7 +89,7 @@ class Discretization(Layer):
                 "number of bins and then `layer = layer.adapt(data)`."
             )
 
-    def adapt(self, data: Any, steps: int | None = None) -> Self:
+    def adapt(self, data: fk.Tree, steps: int | None = None) -> Self:
         """Returns a copy whose bins contain approximately equal numbers of values.
 
         Args:
@@ -123,13 +122,13 @@ class Discretization(Layer):
 
     def apply(
         self,
-        *inputs: Any,
+        *inputs: fk.Tree,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
         key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
-    ) -> Output:
+        mask: fk.Tree = None,
+        **options: fk.Option,
+    ) -> fk.Output:
         """Returns the `Output` of the layer; converts lists to arrays."""
         if not symbolic_arguments(inputs, options, mask):
             inputs = tuple(as_data(x, self._where) for x in inputs)
@@ -141,7 +140,7 @@ class Discretization(Layer):
                 f"{self._where}: has no boundaries yet. Compute them first: `layer = "
                 "layer.adapt(data)`, or give bin_boundaries."
             )
-        dtype = "float64" if canonical_dtype(x.dtype) == "float64" else "float32"
+        dtype = "float64" if fk.canonical_dtype(x.dtype) == "float64" else "float32"
         boundaries = jnp.asarray(self.bin_boundaries, dtype)
         ids = jnp.searchsorted(boundaries, x.astype(dtype), side="right").astype("int32")
         # searchsorted orders NaN after all numbers, into the last bin

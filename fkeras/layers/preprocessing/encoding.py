@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import align
-from fkeras.engine.config.converters import choice
-from fkeras.engine.values.spec import canonical_dtype
+from fkeras.layers.common import authoring as fk
 
 #: index of entries such as masked tokens, which contribute nothing to a vector
 NOTHING = -1
@@ -21,12 +19,12 @@ INVALID = -2
 
 def output_mode(*modes: str) -> Callable[[Any], str]:
     """Returns a converter of output modes that also accepts Keras's older names of two modes."""
-    check = choice(*modes)
+    check = fk.choice(*modes)
     older = {"binary": "multi_hot", "tf-idf": "tf_idf"}
     return lambda value: check(older.get(value, value) if isinstance(value, str) else value)
 
 
-def _as_samples(ids: Any, mode: str) -> Any:
+def _as_samples(ids: fk.Leaf, mode: str) -> Any:
     """Reshapes a scalar to a sample of one entry, and drops a last axis of size 1 for one-hot."""
     if ids.ndim == 0:
         return ids.reshape((1,))
@@ -59,7 +57,7 @@ def encode(
     """
     ids = _as_samples(ids, mode)
     # comparing with all indices, unlike a scatter, ignores negative indices
-    indices = align(jnp.arange(depth, dtype=ids.dtype), ids.ndim + 1)
+    indices = fk.align(jnp.arange(depth, dtype=ids.dtype), ids.ndim + 1)
     matches = jnp.expand_dims(ids, -1) == indices
     invalid = jnp.expand_dims(ids == INVALID, -1)
     if mode == "one_hot":
@@ -100,4 +98,4 @@ def encode_on_host(ids: np.ndarray, depth: int, mode: str, dtype: str) -> np.nda
     np.add.at(counts, (np.broadcast_to(rows, ids.shape)[in_range], ids[in_range]), 1)
     if mode == "multi_hot":
         counts = np.minimum(counts, 1)
-    return counts.astype(canonical_dtype(dtype)).reshape((*leading_shape, depth))
+    return counts.astype(fk.canonical_dtype(dtype)).reshape((*leading_shape, depth))

@@ -13,13 +13,11 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from fkeras.engine import Context, FKerasError, Layer, Output, is_symbolic
 from fkeras.engine.call.node import symbolic_arguments
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.values.arrays import is_array_like, plain
+from fkeras.layers.common import authoring as fk
 
 
-def as_data(value: Any, where: str) -> Any:
+def as_data(value: fk.Field, where: str) -> Any:
     """Converts host data to a NumPy array; returns device arrays and symbolic tensors unchanged.
 
     NumPy arrays are converted to native byte order.
@@ -35,7 +33,7 @@ def as_data(value: Any, where: str) -> Any:
     if isinstance(value, jax.Array):
         return value
     if isinstance(value, np.ndarray):
-        return plain(value, where)
+        return fk.plain(value, where)
     if isinstance(value, list | tuple | str | bytes | bool | int | float | np.generic):
         if symbolic_arguments((value,), {}, None):
             return value
@@ -48,11 +46,11 @@ def as_data(value: Any, where: str) -> Any:
             ) from None
     if hasattr(value, "numpy"):  # a tensor of another library, such as a batch of tf.data
         return np.asarray(value.numpy())
-    array = is_array_like(value) and not is_symbolic(value)  # a column of pandas, for example
-    return plain(np.asarray(value), where) if array else value
+    array = fk.is_array_like(value) and not fk.is_symbolic(value)  # a column of pandas, for example
+    return fk.plain(np.asarray(value), where) if array else value
 
 
-def encoding_name(value: Any) -> str:
+def encoding_name(value: fk.Field) -> str:
     """Accepts the name of a text encoding that Python has.
 
     Example:
@@ -63,7 +61,7 @@ def encoding_name(value: Any) -> str:
         "".encode(value)
     except (LookupError, TypeError):
         raise ValueError(
-            f"expected the name of a text encoding, received {describe_value(value)}. For example: "
+            f"expected the name of a text encoding, received {fk.describe_value(value)}. For example: "
             "'utf-8', 'latin-1'."
         ) from None
     return str(value)
@@ -97,7 +95,7 @@ def reject_sparse(sparse: bool, where: str, argument: str = "sparse") -> None:
         )
 
 
-class HostLayer(Layer):
+class HostLayer(fk.Layer):
     """Computes host data with NumPy, and device data with JAX.
 
     A subclass implements `on_host` for NumPy arrays, and `call` for device arrays.
@@ -107,23 +105,23 @@ class HostLayer(Layer):
     _autocast: ClassVar[bool] = False
     _reads_strings: ClassVar[bool] = True
 
-    def on_host(self, x: Any) -> np.ndarray:
+    def on_host(self, x: fk.Tree) -> np.ndarray:
         """Returns the layer's value for NumPy data."""
         raise NotImplementedError
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: fk.Field) -> Any:
         """Converts an input to the data that the layer computes on."""
         return as_data(value, self._where)
 
     def apply(
         self,
-        *inputs: Any,
+        *inputs: fk.Tree,
         state: Mapping[str, Any] | None = None,
         training: bool = False,
         key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
-    ) -> Output:
+        mask: fk.Tree = None,
+        **options: fk.Option,
+    ) -> fk.Output:
         """Returns the `Output` of the layer, computed on the host for host data."""
         if not symbolic_arguments(inputs, options, mask):
             inputs = tuple(map(self.read, inputs))
@@ -132,20 +130,20 @@ class HostLayer(Layer):
                 return self._apply_on_host(inputs, mask, options)
         return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
 
-    def _apply_on_host(self, inputs: tuple, mask: Any, options: Mapping[str, Any]) -> Output:
+    def _apply_on_host(self, inputs: tuple, mask: fk.Tree, options: Mapping[str, Any]) -> fk.Output:
         if mask is not None:
-            Context(mask=mask).run(self, *inputs)  # raises the usual error for masks
+            fk.Context(mask=mask).run(self, *inputs)  # raises the usual error for masks
         if len(inputs) != 1 or options:
             received = ", ".join((*("x" * len(inputs)), *(f"{name}=..." for name in options)))
             raise TypeError(
                 f"{self._where}: expected one input and no options, received ({received}). Give texts "
                 "or ids as one list or array."
             )
-        return Output(self.on_host(inputs[0]))
+        return fk.Output(self.on_host(inputs[0]))
 
-    def no_strings_here(self) -> FKerasError:
+    def no_strings_here(self) -> fk.FKerasError:
         """Returns the error for a layer of strings on a device, in a graph or in a transform."""
-        return FKerasError(
+        return fk.FKerasError(
             f"{self._where}: expected strings on the host, received an array of a compiled function "
             "or of a graph, which hold no strings. Call the layer on texts, or on fk.Input(shape, "
             "dtype='string') at the start of a graph; look up the outputs of a model after "

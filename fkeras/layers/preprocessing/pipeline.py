@@ -6,12 +6,11 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from fkeras.engine import Context, Input, Layer, Output, Spec, as_specs, option, subkey
-from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.wrapper import wrapped_layer
 
 
-def _layers(value: Any) -> tuple[Layer, ...]:
+def _layers(value: fk.Field) -> tuple[fk.Layer, ...]:
     if not isinstance(value, list | tuple):
         raise TypeError(
             f"Pipeline: layers: expected a list of layers, received {type(value).__name__}. Write "
@@ -20,7 +19,7 @@ def _layers(value: Any) -> tuple[Layer, ...]:
     return tuple(map(wrapped_layer, value))
 
 
-class Pipeline(Layer):
+class Pipeline(fk.Layer):
     """Applies layers in sequence, as one preprocessing layer.
 
     The layers may take and return arrays, lists or dictionaries of arrays. `training` is the
@@ -46,9 +45,9 @@ class Pipeline(Layer):
         Array([[0., 1.]], dtype=float32)
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(training_default=True)
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=True)
 
-    layers: tuple[Layer, ...] = option(convert=_layers)
+    layers: tuple[fk.Layer, ...] = fk.option(convert=_layers)
 
     @property
     def supports_masking(self) -> bool:
@@ -63,15 +62,15 @@ class Pipeline(Layer):
     def stateful(self) -> bool:
         return any(layer.stateful for layer in self.layers)
 
-    def build(self, key: jax.Array, x: Any) -> Self:
+    def build(self, key: jax.Array, x: fk.Tree) -> Self:
         built = []
         for index, layer in enumerate(self.layers):
             if not layer.built:
-                layer = layer.build(subkey(key, f"layers/{index}"), self._spec_at(index, x))
+                layer = layer.build(fk.subkey(key, f"layers/{index}"), self._spec_at(index, x))
             built.append(layer)
         return self.replace(layers=tuple(built))
 
-    def init_state(self, x: Any) -> dict[str, Any]:
+    def init_state(self, x: fk.Tree) -> dict[str, Any]:
         states = {
             f"layers/{index}": layer.init_state(self._spec_at(index, x))
             for index, layer in enumerate(self.layers)
@@ -79,7 +78,7 @@ class Pipeline(Layer):
         }
         return {name: state for name, state in states.items() if state}
 
-    def forward(self, context: Context, x: Any) -> Output:
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         mask, state, losses, metrics = context.mask, dict(context.state), [], {}
         has_changed = False
         for index, layer in enumerate(self.layers):
@@ -91,21 +90,21 @@ class Pipeline(Layer):
             if out.updates:
                 # an update replaces the whole entry of a child
                 state[name], has_changed = out.updates, True
-        return Output(x, state if has_changed else {}, tuple(losses), metrics, mask)
+        return fk.Output(x, state if has_changed else {}, tuple(losses), metrics, mask)
 
-    def _spec_at(self, index: int, x: Any) -> Any:
+    def _spec_at(self, index: int, x: fk.Tree) -> Any:
         """Returns the input spec of layer `index` for the pipeline's input `x`."""
         if index == 0:
             return x
         # symbolic calls propagate the specs without computing values
         symbols = jax.tree.map(
-            lambda s: Input(batch_shape=s.dims, dtype=s.dtype),
+            lambda s: fk.Input(batch_shape=s.dims, dtype=s.dtype),
             x,
-            is_leaf=lambda s: isinstance(s, Spec),
+            is_leaf=lambda s: isinstance(s, fk.Spec),
         )
         for layer in self.layers[:index]:
             symbols = layer(symbols)
-        return as_specs(symbols)
+        return fk.as_specs(symbols)
 
     def get_config(self) -> dict[str, Any]:
         """Returns layers and name, as Keras does; `trainable` and `dtype` only if not default."""

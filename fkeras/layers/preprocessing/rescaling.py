@@ -7,15 +7,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
-from fkeras.engine import Layer, option
-from fkeras.engine.config.converters import numeric
-from fkeras.engine.config.field_types import Numbers
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import check_representable
 from fkeras.nn.numerics.axes import format_shape
 
 
-def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> jax.Array:
+def rescale(
+    x: jax.Array, scale: fk.Leaf, offset: fk.Leaf = 0.0, dtype: DTypeLike | None = None
+) -> jax.Array:
     """Computes `x * scale + offset`.
 
     Args:
@@ -30,17 +31,17 @@ def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> j
     """
     dtype = jnp.dtype(dtype or "float32")
 
-    def fitted(value: Any) -> jax.Array:
+    def fitted(value: fk.Field) -> jax.Array:
         array = jnp.asarray(np.asarray(value), dtype)
         return jnp.reshape(array, (1,) * (x.ndim - array.ndim) + array.shape)
 
     return x.astype(dtype) * fitted(scale) + fitted(offset)
 
 
-_number = numeric(hint="For bytes to [0, 1]: Rescaling(1 / 255).")
+_number = fk.numeric(hint="For bytes to [0, 1]: Rescaling(1 / 255).")
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: fk.Field) -> Any:
     values = _number(value)
     array = np.asarray(getattr(values, "array", values))
     if array.size == 0:
@@ -50,7 +51,7 @@ def _numbers(value: Any) -> Any:
     return array.tolist()
 
 
-class Rescaling(Layer):
+class Rescaling(fk.Layer):
     """Computes `x * scale + offset`, in training and in inference.
 
     Integers, such as the bytes of an image, are converted to the compute dtype.
@@ -74,8 +75,8 @@ class Rescaling(Layer):
         Array([[-1.,  0.]], dtype=float32)
     """
 
-    scale: Numbers = option(convert=_numbers)
-    offset: Numbers = option(default=0.0, convert=_numbers)
+    scale: fk.Numbers = fk.option(convert=_numbers)
+    offset: fk.Numbers = fk.option(default=0.0, convert=_numbers)
 
     supports_masking: ClassVar[bool] = True
 

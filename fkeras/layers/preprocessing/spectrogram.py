@@ -9,26 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras import initializers
-from fkeras.engine import InputSpec, Layer, option, weight
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
-from fkeras.engine.config.field_types import (
-    AnyInteger,
-    AnyReal,
-    Converted,
-    DataFormat,
-    Integer,
-    OptionalInteger,
-    Real,
-    Window,
-)
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.spec import SpecLike
 from fkeras.initializers.stft import as_window
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.convolution import convolve_depthwise
+from fkeras.nn.cpu.extremes import largest
 from fkeras.nn.numerics.axes import channel_axis, check_window
 from fkeras.nn.numerics.dtypes import wide_dtype
-from fkeras.nn.numerics.extremes import largest
 from fkeras.nn.signal import stft
 
 _EPSILON = 1e-7
@@ -45,7 +31,7 @@ def _check_size(where: str, rows: int, fft_length: int) -> None:
         )
 
 
-class STFTSpectrogram(Layer):
+class STFTSpectrogram(fk.Layer):
     """Computes the short-time Fourier transform of each channel by convolutions.
 
     The kernels are weights, initialized with windowed cosines and sines, and can be trained.
@@ -85,25 +71,29 @@ class STFTSpectrogram(Layer):
         Allen and Rabiner, 1977, A unified approach to short-time Fourier analysis and synthesis.
     """
 
-    mode: str = option(default="log", convert=choice(*_MODES))
-    frame_length: Integer = option(default=256, convert=integer(minimum=1))
-    frame_step: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
-    fft_length: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
-    window: Window = option(default="hann", convert=as_window)
-    periodic: bool = option(default=False, convert=boolean)
-    scaling: str | None = option(
-        default="density", convert=choice("density", "spectrum", optional=True)
+    mode: str = fk.option(default="log", convert=fk.choice(*_MODES))
+    frame_length: fk.Integer = fk.option(default=256, convert=fk.integer(minimum=1))
+    frame_step: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=1, optional=True)
     )
-    padding: str = option(default="valid", convert=choice("valid", "same"))
-    expand_dims: bool = option(default=False, convert=boolean)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    fft_length: fk.OptionalInteger = fk.option(
+        default=None, convert=fk.integer(minimum=1, optional=True)
+    )
+    window: fk.Window = fk.option(default="hann", convert=as_window)
+    periodic: bool = fk.option(default=False, convert=fk.boolean)
+    scaling: str | None = fk.option(
+        default="density", convert=fk.choice("density", "spectrum", optional=True)
+    )
+    padding: str = fk.option(default="valid", convert=fk.choice("valid", "same"))
+    expand_dims: bool = fk.option(default=False, convert=fk.boolean)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    real_kernel: jax.Array = weight(axes="wio")
-    imag_kernel: jax.Array = weight(axes="wio")
+    real_kernel: jax.Array = fk.weight(axes="wio")
+    imag_kernel: jax.Array = fk.weight(axes="wio")
 
     @property
-    def axis_names(self) -> AxisNames:
-        return AxisNames()
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,17 +112,17 @@ class STFTSpectrogram(Layer):
 
     @property
     def real_kernel_initializer(self) -> Any:
-        return initializers.STFT("real", self.window, self.scaling, self.periodic)
+        return fk.initializers.STFT("real", self.window, self.scaling, self.periodic)
 
     @property
     def imag_kernel_initializer(self) -> Any:
-        return initializers.STFT("imag", self.window, self.scaling, self.periodic)
+        return fk.initializers.STFT("imag", self.window, self.scaling, self.periodic)
 
     @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=3)
+    def input_spec(self) -> fk.InputSpec:
+        return fk.InputSpec(ndim=3)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         length = self.fft_length or 2 ** math.ceil(math.log2(self.frame_length))
         shape = (self.frame_length, 1, length // 2 + 1)
         return self.with_weights(
@@ -216,7 +206,7 @@ def _mel(hertz: Any) -> Any:
     return 1127.0 * np.log1p(hertz / 700.0)
 
 
-class MelSpectrogram(Layer):
+class MelSpectrogram(fk.Layer):
     """Computes the power of signals in bands of the mel scale, which models perceived pitch.
 
     `top_db` is relative to the maximum of each signal. In Keras 3.15 it is relative to the maximum
@@ -255,23 +245,23 @@ class MelSpectrogram(Layer):
         magnitude pitch.
     """
 
-    fft_length: Integer = option(default=2048, convert=integer(minimum=1))
-    sequence_stride: Integer = option(default=512, convert=integer(minimum=1))
-    sequence_length: Converted[AnyInteger | None, int] = option(
-        default=None, convert=integer(minimum=1, optional=True)
+    fft_length: fk.Integer = fk.option(default=2048, convert=fk.integer(minimum=1))
+    sequence_stride: fk.Integer = fk.option(default=512, convert=fk.integer(minimum=1))
+    sequence_length: fk.Converted[fk.AnyInteger | None, int] = fk.option(
+        default=None, convert=fk.integer(minimum=1, optional=True)
     )
-    window: Window = option(default="hann", convert=as_window)
-    sampling_rate: Real = option(default=16000, convert=real(above=0))
-    num_mel_bins: Integer = option(default=128, convert=integer(minimum=1))
-    min_freq: Real = option(default=20.0, convert=real(minimum=0))
-    max_freq: Converted[AnyReal | None, float] = option(
-        default=None, convert=real(above=0, optional=True)
+    window: fk.Window = fk.option(default="hann", convert=as_window)
+    sampling_rate: fk.Real = fk.option(default=16000, convert=fk.real(above=0))
+    num_mel_bins: fk.Integer = fk.option(default=128, convert=fk.integer(minimum=1))
+    min_freq: fk.Real = fk.option(default=20.0, convert=fk.real(minimum=0))
+    max_freq: fk.Converted[fk.AnyReal | None, float] = fk.option(
+        default=None, convert=fk.real(above=0, optional=True)
     )
-    power_to_db: bool = option(default=True, convert=boolean)
-    top_db: Real = option(default=80.0, convert=real(above=0))
-    mag_exp: Real = option(default=2.0, convert=real(above=0))
-    min_power: Real = option(default=1e-10, convert=real(above=0))
-    ref_power: Real = option(default=1.0, convert=real(above=0))
+    power_to_db: bool = fk.option(default=True, convert=fk.boolean)
+    top_db: fk.Real = fk.option(default=80.0, convert=fk.real(above=0))
+    mag_exp: fk.Real = fk.option(default=2.0, convert=fk.real(above=0))
+    min_power: fk.Real = fk.option(default=1e-10, convert=fk.real(above=0))
+    ref_power: fk.Real = fk.option(default=1.0, convert=fk.real(above=0))
 
     _autocast: ClassVar[bool] = False
 

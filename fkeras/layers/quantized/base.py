@@ -9,24 +9,18 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 
-from fkeras.engine import Layer, option
-from fkeras.engine.config.configurable import decode, encode
-from fkeras.engine.config.policy import DTypePolicy, get_policy
-from fkeras.engine.config.quantized_policy import quantization as quantization_of
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.tree.axes import AxisNames, unnamed, weight_letters
+from fkeras.engine.config.policy_maps import quantization as quantization_of
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.random import ShapeKey, shape_zeros
+from fkeras.layers.common import authoring as fk
 from fkeras.quantizers import Float8QuantizationConfig, get, policy_config
 
 
-def _placed(array: Any) -> Any:
+def _placed(array: fk.Leaf) -> Any:
     return jax.device_put(array) if isinstance(array, np.ndarray) else array
 
 
-def _unbuilt(value: Any) -> Any:
-    if not isinstance(value, Layer):
+def _unbuilt(value: fk.Field) -> Any:
+    if not isinstance(value, fk.Layer):
         received = value.__name__ if isinstance(value, type) else type(value).__name__
         raise ValueError(
             f"quantization: layer: expected a layer, received {received}. Pass one: "
@@ -35,7 +29,7 @@ def _unbuilt(value: Any) -> Any:
     return value._unbuilt()
 
 
-class Quantized(Layer):
+class Quantized(fk.Layer):
     """Base class of layers with quantized weights.
 
     Args:
@@ -44,8 +38,8 @@ class Quantized(Layer):
     """
 
     # an instance of exactly one of the classes in `twins`
-    layer: Any = option(convert=_unbuilt)
-    quantization: Any = option(default="int8", convert=get)
+    layer: Any = fk.option(convert=_unbuilt)
+    quantization: Any = fk.option(default="int8", convert=get)
 
     # the inner layer is configuration, not a child: the quantized weights are fields of this layer
     _child_fields: ClassVar[tuple[str, ...] | None] = ()
@@ -76,7 +70,7 @@ class Quantized(Layer):
                 f"{class_name}: dtype: expected a policy that computes in float32 or bfloat16, "
                 f"received {self.layer.policy.name!r}. Sums of 8-bit products overflow float16."
             )
-        if self.dtype not in (DTypePolicy("float32"), self.layer.dtype):
+        if self.dtype not in (fk.DTypePolicy("float32"), self.layer.dtype):
             raise ValueError(
                 f"{class_name}: dtype: expected the dtype of the inner layer, "
                 f"{self.layer.dtype.name!r}, received {self.dtype.name!r}. Set the dtype of the "
@@ -89,25 +83,25 @@ class Quantized(Layer):
         set_field(self, "layer", self.layer.replace(name=None, trainable=True))
 
     @property
-    def _keras_form(self) -> KerasForm:  # type: ignore[override]
+    def _keras_form(self) -> fk.KerasForm:  # type: ignore[override]
         """`KerasForm` with the inner layer's class; Keras's dtype policy marks quantization."""
         inner = self.layer._keras_form.class_name or type(self.layer).__name__
-        return dataclasses.replace(Layer._keras_form, class_name=inner)
+        return dataclasses.replace(fk.Layer._keras_form, class_name=inner)
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         names = self._shaped.axis_names
-        letters = weight_letters(self.layer)
+        letters = fk.weight_letters(self.layer)
         if self.quantization.mode not in ("int8", "float8"):
             # packed codes do not have the axes of the float weights, only the bias has
             letters = {name: axes for name, axes in letters.items() if name == "bias"}
         arrays = dict(zip(skeleton_of(self).weights, leaves_of(self), strict=True))
         all_letters = {
-            name: letters.get(name, unnamed(array))
+            name: letters.get(name, fk.unnamed(array))
             for name, array in arrays.items()
             if array is not None
         }
-        return dataclasses.replace(names, weights=FrozenDict(all_letters))
+        return dataclasses.replace(names, weights=fk.FrozenDict(all_letters))
 
     @property
     def _shaped(self) -> Any:
@@ -147,39 +141,39 @@ class Quantized(Layer):
         """Projection of the bias after each update."""
         return self.layer.bias_constraint
 
-    def build(self, key: jax.Array, *specs: Any) -> Self:
+    def build(self, key: jax.Array, *specs: fk.Tree) -> Self:
         layer = self.floating().build(key, *specs)
         # a ShapeKey only evaluates shapes: quantize abstractly, without computing codes
-        if not isinstance(key, ShapeKey):
+        if not isinstance(key, fk.ShapeKey):
             return self.encode(layer)
         return jax.tree.map(
-            lambda w: shape_zeros(w.shape, w.dtype), jax.eval_shape(self.encode, layer)
+            lambda w: fk.shape_zeros(w.shape, w.dtype), jax.eval_shape(self.encode, layer)
         )
 
     def encode(self, layer: Any) -> Self:
         """Returns a copy with the quantized weights of a built layer."""
         raise NotImplementedError
 
-    def dequantize(self) -> Layer:
+    def dequantize(self) -> fk.Layer:
         """Returns the float layer with the dequantized weights."""
         raise NotImplementedError
 
-    def _coded(self, **weights: Any) -> Any:
+    def _coded(self, **weights: fk.Leaf) -> Any:
         """Returns a copy with these weights, placed on the device."""
         return self.replace(**jax.tree.map(_placed, weights), _built=True)
 
     @classmethod
-    def of(cls, layer: Any, quantization: Any) -> Any:
+    def of(cls, layer: fk.Layer, quantization: fk.Json) -> Any:
         """Quantizes a built layer."""
         return cls.kind_for(quantization)(layer, quantization).encode(layer)
 
     @classmethod
-    def kind_for(cls, quantization: Any) -> Any:
+    def kind_for(cls, quantization: fk.Json) -> Any:
         """Returns the class that supports the mode: this class or a sibling."""
         classes = (cls, *cls.siblings)
         return next((k for k in classes if quantization.mode in k.modes), cls)
 
-    def floating(self, **weights: Any) -> Any:
+    def floating(self, **weights: fk.Leaf) -> Any:
         """Returns the float layer with this layer's name, trainability, dtype, and the weights."""
         marks = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
         return self.layer.replace(**weights, **marks, _built=bool(weights))
@@ -191,7 +185,7 @@ class Quantized(Layer):
             **self.layer.get_config(),
             **head,
             "dtype": self.quantization.policy(self.dtype.name),
-            "quantization_config": encode(self.quantization),
+            "quantization_config": fk.encode(self.quantization),
         }
 
     @classmethod
@@ -215,8 +209,8 @@ class Quantized(Layer):
         """
         policy = quantization_of(config.get("dtype")) or {}
         mode = policy_config(policy)
-        inner = {**config, "dtype": get_policy(policy.get("source_name")).name}
-        scheme = decode(inner.pop("quantization_config", None), custom_objects)
+        inner = {**config, "dtype": fk.get_policy(policy.get("source_name")).name}
+        scheme = fk.decode(inner.pop("quantization_config", None), custom_objects)
         scheme = mode if scheme is None else get(scheme)
         if scheme.policy_mode.partition("/")[0] != mode.mode:
             raise ValueError(

@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, weight
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
-from fkeras.layers.quantized.float8 import Float8Dense
 from fkeras.layers.quantized.products import (
     arrange,
     dequantize,
@@ -23,12 +22,92 @@ from fkeras.layers.quantized.products import (
     integer_product,
     rounded_product,
 )
-from fkeras.quantizers import (
-    abs_max_quantize_grouped_with_zero_point,
-    pack_int4,
-    unpack_int4,
-)
+from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4, unpack_int4
 from fkeras.quantizers.codes import dequantize_groups
+from fkeras.quantizers.float8 import round_gradients, round_values
+
+_METERS = ("inputs", "kernel", "outputs_grad")
+
+
+def _meter() -> Any:
+    return fk.weight(overwritten=True, dtype="float32")
+
+
+class Float8Dense(Quantized):
+    """Computes `Dense` and `EinsumDense` with float8 inputs, kernel and gradients.
+
+    Kernel and bias are trainable floats. Inputs, kernel and gradients have a scale each, which
+    follows the largest magnitudes of the last steps. The gradients of scales and histories are
+    defined as their next values, which a `Trainer` assigns to them. Only reverse-mode
+    differentiation (`jax.grad`) is supported, not `jax.jvp`.
+
+    Args:
+        layer: the `Dense` or `EinsumDense` to quantize.
+        quantization: "float8", or a `fk.quantizers.Float8QuantizationConfig`.
+
+    Shapes:
+        Those of the layer; scales (), histories (length,).
+
+    Raises:
+        ValueError: for another class of layer.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Dense(1, kernel_initializer="ones").build(jax.random.key(0), (None, 2))
+        >>> fk.quantize(layer, "float8")(jnp.array([[0.3, 1.0]]))
+        Array([[1.3125]], dtype=float32)
+
+    References:
+        Micikevicius et al., FP8 formats for deep learning (2022), https://arxiv.org/abs/2209.05433
+    """
+
+    twins: ClassVar[tuple[type, ...]] = (Dense, EinsumDense)
+    modes: ClassVar[tuple[str, ...]] = ("float8",)
+
+    kernel: jax.Array = fk.weight()
+    bias: jax.Array | None = fk.weight()
+    inputs_scale: jax.Array = _meter()
+    inputs_amax_history: jax.Array = _meter()
+    kernel_scale: jax.Array = _meter()
+    kernel_amax_history: jax.Array = _meter()
+    outputs_grad_scale: jax.Array = _meter()
+    outputs_grad_amax_history: jax.Array = _meter()
+
+    @property
+    def input_spec(self) -> Any:
+        return self._shaped.input_spec
+
+    @property
+    def _shaped(self) -> Any:
+        return self.layer.replace(kernel=self.kernel)
+
+    def encode(self, layer: Any) -> Self:
+        """Returns a copy with the weights of a built layer, and initial scales and histories."""
+        length = self.quantization.amax_history_length
+        meters = {f"{name}_scale": np.ones((), "float32") for name in _METERS}
+        meters |= {f"{name}_amax_history": np.zeros(length, "float32") for name in _METERS}
+        return self._coded(kernel=layer.kernel, bias=layer.bias, **meters)
+
+    def dequantize(self) -> fk.Layer:
+        return self.floating(kernel=self.kernel, bias=self.bias)
+
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
+        if not jnp.issubdtype(x.dtype, jnp.inexact):
+            x = x.astype(self.kernel.dtype)
+        # scales follow the data in training only; inference is a pure function of the weights
+        updates_scales = context.training
+        y = jnp.einsum(
+            equation_of(self.layer).spelled(x.ndim).text,
+            round_values(x, self.inputs_scale, self.inputs_amax_history, updates_scales),
+            round_values(self.kernel, self.kernel_scale, self.kernel_amax_history, updates_scales),
+        )
+        # the identity, whose backward pass rounds the gradient to float8
+        y = round_gradients(y, self.outputs_grad_scale, self.outputs_grad_amax_history)
+        bias = self.bias
+        if bias is not None and self.policy.compute_dtype == "float32":
+            bias = bias.astype("bfloat16").astype(bias.dtype)  # the fused addition is in bfloat16
+        return fk.Output(finished(self.layer, y, bias), mask=context.mask)
+
 
 _CALIBRATED = ("gptq", "awq")
 
@@ -66,13 +145,13 @@ class QuantizedDense(Quantized):
     #: shape of the float kernel, which packed codes no longer show
     kernel_shape: tuple[int, ...] | None = dataclasses.field(default=None, init=False)
 
-    kernel: jax.Array | None = weight(trainable=False, dtype="int8")
-    bias: jax.Array | None = weight()
-    quantized_kernel: jax.Array | None = weight(trainable=False, dtype="uint8")
-    kernel_scale: jax.Array = weight(trainable=False)
-    kernel_zero: jax.Array | None = weight(trainable=False, dtype="int8")
-    awq_scales: jax.Array | None = weight(trainable=False)
-    g_idx: jax.Array | None = weight(trainable=False, dtype="float32")
+    kernel: jax.Array | None = fk.weight(trainable=False, dtype="int8")
+    bias: jax.Array | None = fk.weight()
+    quantized_kernel: jax.Array | None = fk.weight(trainable=False, dtype="uint8")
+    kernel_scale: jax.Array = fk.weight(trainable=False)
+    kernel_zero: jax.Array | None = fk.weight(trainable=False, dtype="int8")
+    awq_scales: jax.Array | None = fk.weight(trainable=False)
+    g_idx: jax.Array | None = fk.weight(trainable=False, dtype="float32")
 
     @property
     def input_spec(self) -> Any:
@@ -160,6 +239,7 @@ class QuantizedDense(Quantized):
             assert self.kernel is not None
             return dequantize(self.kernel, scale, equation_of(self.layer))
         if self.quantization.mode == "int4":
+            assert self.kernel is not None
             codes = unpack_int4(self.kernel, columns, axis=1)
             if self.g_idx is None or zero is None:
                 return jnp.reshape(codes.astype(scale.dtype) / scale[None], shape)
@@ -177,15 +257,15 @@ class QuantizedDense(Quantized):
             kernel = kernel / self.awq_scales[:, None]
         return jnp.reshape(kernel, shape)
 
-    def dequantize(self) -> Layer:
+    def dequantize(self) -> fk.Layer:
         return self.floating(kernel=self.floats(), bias=self.bias)
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         quantizer = getattr(self.quantization, "activation_quantizer", None)
         if quantizer is None:
             # weight-only quantization: the float layer computes with the dequantized kernel
             layer = self.layer.replace(kernel=self.floats(), bias=self.bias)
-            return Output(layer.call(x), mask=context.mask)
+            return fk.Output(layer.call(x), mask=context.mask)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel_scale.dtype)
         layer_equation = equation_of(self.layer)
@@ -195,4 +275,4 @@ class QuantizedDense(Quantized):
             y = integer_product(equation, quantizer, x, self.kernel, scale)
         else:
             y = rounded_product(equation, quantizer, x, self.floats())
-        return Output(finished(self.layer, y, self.bias), mask=context.mask)
+        return fk.Output(finished(self.layer, y, self.bias), mask=context.mask)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, weight
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.id_checks import reject_fractions
 from fkeras.layers.core.einsum_dense import Equation
 from fkeras.layers.core.embedding import Embedding, embed
@@ -16,11 +16,7 @@ from fkeras.layers.core.masking import both_masks
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding, soft_cap
 from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.products import arrange, integer_product, rounded_product
-from fkeras.quantizers import (
-    abs_max_quantize_grouped_with_zero_point,
-    pack_int4,
-    unpack_int4,
-)
+from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4, unpack_int4
 from fkeras.quantizers.codes import dequantize_groups
 
 
@@ -58,20 +54,20 @@ class QuantizedEmbedding(Quantized):
     # half precision would round ids to other ids
     _autocast: ClassVar[bool] = False
 
-    embeddings: jax.Array = weight(trainable=False, dtype="int8")
-    embeddings_scale: jax.Array = weight(trainable=False)
-    embeddings_zero: jax.Array | None = weight(trainable=False, dtype="int8")
-    g_idx: jax.Array | None = weight(trainable=False, dtype="float32")
-    reverse_embeddings: jax.Array | None = weight(trainable=False, dtype="int8")
-    reverse_embeddings_scale: jax.Array | None = weight(trainable=False)
-    reverse_embeddings_zero: jax.Array | None = weight(trainable=False)
+    embeddings: jax.Array = fk.weight(trainable=False, dtype="int8")
+    embeddings_scale: jax.Array = fk.weight(trainable=False)
+    embeddings_zero: jax.Array | None = fk.weight(trainable=False, dtype="int8")
+    g_idx: jax.Array | None = fk.weight(trainable=False, dtype="float32")
+    reverse_embeddings: jax.Array | None = fk.weight(trainable=False, dtype="int8")
+    reverse_embeddings_scale: jax.Array | None = fk.weight(trainable=False)
+    reverse_embeddings_zero: jax.Array | None = fk.weight(trainable=False)
 
     @property
     def id_count(self) -> int:
         """Number of ids; `fit` and `predict` check their inputs against this number."""
         return self.layer.input_dim
 
-    def apply(self, *inputs: Any, **options: Any) -> Output:
+    def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects concrete ids with fractions."""
         for ids in () if options.get("reverse") else inputs:
             reject_fractions(ids, self._where)
@@ -101,7 +97,7 @@ class QuantizedEmbedding(Quantized):
         codes, scale = self.quantization.coder(matrix, axis=0)
         return codes if self.quantization.mode == "int8" else pack_int4(codes), scale[0], None
 
-    def _floats(self, codes: jax.Array, scale: jax.Array, zero: Any) -> jax.Array:
+    def _floats(self, codes: jax.Array, scale: jax.Array, zero: fk.Leaf) -> jax.Array:
         """Dequantizes vectors, given codes (..., d)."""
         dtype = self.policy.compute_dtype
         if self.quantization.mode == "int4":
@@ -111,7 +107,7 @@ class QuantizedEmbedding(Quantized):
             return dequantize_groups(codes, scale.astype(dtype), zero, self.g_idx, axis=-1)
         return codes.astype(dtype) / scale.astype(dtype)[..., None]
 
-    def dequantize(self) -> Layer:
+    def dequantize(self) -> fk.Layer:
         codes, scale, zero = self.embeddings, self.embeddings_scale, self.embeddings_zero
         weights = {"embeddings": self._floats(codes, scale, zero)}
         if self.reverse_embeddings is not None:
@@ -123,14 +119,14 @@ class QuantizedEmbedding(Quantized):
         weights = {name: value.astype(dtype) for name, value in weights.items()}
         return self.floating(**weights)
 
-    def forward(self, context: Context, x: jax.Array, *, reverse: bool = False) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array, *, reverse: bool = False) -> fk.Output:
         if reverse and isinstance(self.layer, ReversibleEmbedding):
-            return Output(self._scores(x), mask=context.mask)
+            return fk.Output(self._scores(x), mask=context.mask)
         # gather codes and scales first: dequantizing the whole table would cost its full size
         zero = None if self.embeddings_zero is None else embed(x, self.embeddings_zero)
         codes, scale = embed(x, self.embeddings), embed(x, self.embeddings_scale)
         mask = x != 0 if self.layer.mask_zero else None
-        return Output(self._floats(codes, scale, zero), mask=both_masks(context.mask, mask))
+        return fk.Output(self._floats(codes, scale, zero), mask=both_masks(context.mask, mask))
 
     def _scores(self, x: jax.Array) -> jax.Array:
         self.layer.check_vectors(x)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import Equation, add_bias
 from fkeras.quantizers import AbsMaxQuantizer
@@ -30,7 +31,7 @@ def finished(layer: Any, y: jax.Array, bias: jax.Array | None) -> jax.Array:
     return y if layer.activation is None else layer.activation(y)
 
 
-def arrange(array: Any, axes: str, target_axes: str) -> Any:
+def arrange(array: fk.Leaf, axes: str, target_axes: str) -> Any:
     """Reorders the axes of an array to `target_axes`, for broadcasting.
 
     Axes missing in `target_axes` must have size 1. Axes missing in `axes` are added with size 1.

@@ -10,11 +10,9 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine import DTypePolicy, FrozenDict
-from fkeras.engine.config.policy import get_policy
-from fkeras.engine.config.policy_maps import policy_at
-from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.config.policy_maps import policy_at, quantization
 from fkeras.engine.config.serialization import serialize
+from fkeras.layers.common import authoring as fk
 from fkeras.quantizers import get, policy_config
 
 # fields of the projections, and the names of their layers in Keras
@@ -29,7 +27,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
 )
 
 
-def quantization_of(value: Any) -> FrozenDict | None:
+def quantization_of(value: fk.Field) -> fk.FrozenDict | None:
     """Converts a configuration for all projections, or a dictionary, to one configuration each.
 
     Example:
@@ -45,10 +43,10 @@ def quantization_of(value: Any) -> FrozenDict | None:
             f"quantization: expected projections among {', '.join(_NAMES)}, received {unknown!r}. "
             "Give a mode for each, such as {'query_dense': 'int8'}, or one for all: 'int8'."
         )
-    return FrozenDict({name: get(config) for name, config in modes.items()})
+    return fk.FrozenDict({name: get(config) for name, config in modes.items()})
 
 
-def dtypes_of(value: Any) -> FrozenDict | None:
+def dtypes_of(value: fk.Field) -> fk.FrozenDict | None:
     """Converts a dictionary to dtype policies by projection.
 
     Example:
@@ -63,15 +61,15 @@ def dtypes_of(value: Any) -> FrozenDict | None:
             f"{', '.join(_NAMES)}, received {value!r:.80}. For example: "
             "{'query_dense': 'mixed_bfloat16'}."
         )
-    return FrozenDict({name: get_policy(policy) for name, policy in value.items()}) or None
+    return fk.FrozenDict({name: fk.get_policy(policy) for name, policy in value.items()}) or None
 
 
 def policy_map(
     where: str,
     name: str | None,
-    dtype: DTypePolicy,
+    dtype: fk.DTypePolicy,
     configs: Mapping[str, Any],
-    dtypes: Mapping[str, DTypePolicy],
+    dtypes: Mapping[str, fk.DTypePolicy],
 ) -> dict:
     """Returns the dtype policies of an attention layer and its projections in Keras's format.
 
@@ -152,5 +150,5 @@ def _read_float_map(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "dtype": layer_dtype, "projection_dtypes": differing or None}
 
 
-def _differ(first: Any, second: Any) -> bool:
-    return get_policy(first) != get_policy(second)
+def _differ(first: fk.Json, second: fk.Json) -> bool:
+    return fk.get_policy(first) != fk.get_policy(second)

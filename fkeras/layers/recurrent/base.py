@@ -9,23 +9,14 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras import regularizers
-from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.config.configurable import decode
-from fkeras.engine.config.converters import boolean
-from fkeras.engine.config.field_types import Regularizer
 from fkeras.engine.config.namespaces import find
-from fkeras.engine.config.policy import cast_floats, get_policy
 from fkeras.engine.config.policy_maps import policy_at, policy_map
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.naming import snake_case
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.states import as_state, convert_initial_state, from_state
 from fkeras.nn.recurrence import Step, scan_sequence
 
 
-class Recurrent(Layer):
+class Recurrent(fk.Layer):
     """Scans a step along time; a subclass defines the step and the states.
 
     Args of the family:
@@ -43,34 +34,36 @@ class Recurrent(Layer):
     """
 
     # Keras's sequence layers hold a cell, and Keras's files hold no carry
-    _keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         input_names=("sequences",),
         option_names=("initial_state", "mask", "training"),
-        groups=FrozenDict({"": "cell"}),
+        groups=fk.FrozenDict({"": "cell"}),
         stores_state=False,
     )
 
-    return_sequences: bool = option(default=False, convert=boolean, kw_only=True)
-    return_state: bool = option(default=False, convert=boolean, kw_only=True)
-    go_backwards: bool = option(default=False, convert=boolean, kw_only=True)
-    stateful: bool = option(default=False, convert=boolean, kw_only=True)
-    unroll: bool = option(default=False, convert=boolean, kw_only=True)
-    zero_output_for_mask: bool = option(default=False, convert=boolean, kw_only=True)
-    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
+    return_sequences: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
+    return_state: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
+    go_backwards: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
+    stateful: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
+    unroll: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
+    zero_output_for_mask: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
+    activity_regularizer: fk.Regularizer = fk.option(
+        default=None, convert=fk.regularizer, kw_only=True
+    )
 
     supports_masking: ClassVar[bool] = True
     #: the cell of Keras's layer, for which a policy map may contain a separate dtype policy
     cell_class: ClassVar[str | None] = None
 
-    def zero_states(self, batch: Any) -> list:
+    def zero_states(self, batch: fk.Tree) -> list:
         """Returns the states before the first step, in the compute dtype."""
         raise NotImplementedError(f"{self._where}: has no zero_states. Use RNN(cell).")
 
-    def first_states(self, x: Any) -> list:
+    def first_states(self, x: fk.Tree) -> list:
         """Returns `zero_states` for sequences of the shape of `x`, an array or a spec."""
         return self.zero_states(x.shape[0])
 
-    def step_function(self, context: Context, x: jax.Array) -> Step:
+    def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         """Returns `(x_t, states) -> (output, new_states)` with bound weights and dropout masks."""
         raise NotImplementedError(f"{self._where}: has no step_function. Use RNN(cell).")
 
@@ -86,9 +79,9 @@ class Recurrent(Layer):
         dtype, cell = config.get("dtype"), cls.__dict__.get("cell_class")
         if cell is None or policy_map(dtype) is None:
             return super().from_config(config, custom_objects)
-        layer_dtype, name = policy_at(dtype, config.get("name")), snake_case(cell)
+        layer_dtype, name = policy_at(dtype, config.get("name")), fk.snake_case(cell)
         cell_dtype = policy_at(dtype, f"{config.get('name')}/{name}")
-        if get_policy(layer_dtype) == get_policy(cell_dtype):
+        if fk.get_policy(layer_dtype) == fk.get_policy(cell_dtype):
             return super().from_config({**config, "dtype": layer_dtype}, custom_objects)
         cell = find(cell, "keras.layers")
         cell_fields = {f.name for f in dataclasses.fields(cell) if f.init}
@@ -101,14 +94,14 @@ class Recurrent(Layer):
             "dtype": layer_dtype
         }
         cell_layer = cell.from_config(cell_config, custom_objects=custom_objects)
-        return find("RNN", "keras.layers")(cell_layer, **decode(layer_config, custom_objects))
+        return find("RNN", "keras.layers")(cell_layer, **fk.decode(layer_config, custom_objects))
 
     @property
     def output_of(self) -> Callable[[Any], jax.Array] | None:
         """Function that returns the last output given the states; None if states lack it."""
         return first_state
 
-    def init_state(self, x: SpecLike) -> dict[str, Any]:
+    def init_state(self, x: fk.SpecLike) -> dict[str, Any]:
         if not self.stateful:
             return {}
         batch = x.shape[0]
@@ -120,11 +113,13 @@ class Recurrent(Layer):
             )
         return as_state(self.first_states(x), self.policy.variable_dtype)
 
-    def reset_state(self, state: Any) -> dict[str, Any]:
+    def reset_state(self, state: fk.Tree) -> dict[str, Any]:
         """Returns the state before the first call: zeros of the same shapes as `state`."""
         return jax.tree.map(jnp.zeros_like, state)
 
-    def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
+    def forward(
+        self, context: fk.Context, x: jax.Array, *, initial_state: fk.Tree = None
+    ) -> fk.Output:
         self._check_length(context, x)
         zeros = self.first_states(x)
         # an explicit initial state takes precedence over a stored carry, as in Keras
@@ -148,15 +143,15 @@ class Recurrent(Layer):
         # stored in the dtype of variables: a half-precision carry would lose digits at each call
         updates = as_state(states, self.policy.variable_dtype) if self.stateful else {}
         # the cell may compute in another dtype
-        output, *states = cast_floats((output, *states), self.policy.compute_dtype)
+        output, *states = fk.cast_floats((output, *states), self.policy.compute_dtype)
         # a mask of steps has no meaning for the last output alone
         mask = context.mask if self.return_sequences else None
         if not self.return_state:
-            return Output(output, updates=updates, mask=mask)
+            return fk.Output(output, updates=updates, mask=mask)
         masks = (mask, *jax.tree.map(lambda _: None, states))
-        return Output((output, *states), updates=updates, mask=masks)
+        return fk.Output((output, *states), updates=updates, mask=masks)
 
-    def _check_length(self, context: Context, x: jax.Array) -> None:
+    def _check_length(self, context: fk.Context, x: jax.Array) -> None:
         if self.unroll and not isinstance(x.shape[1], int):
             raise ValueError(
                 f"{self._where}: unroll=True needs a known number of steps, received a time axis "
@@ -170,6 +165,6 @@ class Recurrent(Layer):
             )
 
 
-def first_state(states: Any) -> jax.Array:
+def first_state(states: fk.Tree) -> jax.Array:
     """Returns the first state, which equals the last output in SimpleRNN, LSTM and GRU."""
     return states[0]

@@ -8,25 +8,11 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
-from fkeras.engine import (
-    Context,
-    InputSpec,
-    Layer,
-    Output,
-    option,
-    serialize,
-    snake_case,
-    subkey,
-)
-from fkeras.engine.config.configurable import decode
-from fkeras.engine.config.converters import choice, numeric, several
-from fkeras.engine.config.field_types import Converted
-from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.config.policy_maps import policy_at
-from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 
 _MODES = ("concat", "sum", "mul", "ave")
 _SHARED = ("stateful", "return_sequences", "return_state")
@@ -54,7 +40,7 @@ def merge_directions(mode: str | None, forward: jax.Array, backward: jax.Array) 
 _SET_LATER: Any = None
 
 
-class Bidirectional(Layer):
+class Bidirectional(fk.Layer):
     """Runs one recurrent layer forward and another backward in time, and merges their outputs.
 
     With return_sequences, the outputs of both layers are in the order of time, and zero at masked
@@ -89,35 +75,35 @@ class Bidirectional(Layer):
         Schuster and Paliwal, Bidirectional recurrent neural networks (1997).
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         input_names=("sequences",),
         option_names=("initial_state", "mask", "training"),
         training_default=None,
     )
 
     forward_layer: Any = dataclasses.field(default=_SET_LATER, init=False)
-    merge_mode: str | None = option(default="concat", convert=choice(*_MODES, optional=True))
-    weights: tuple | None = option(
-        default=None, convert=several(numeric(), "a list of arrays", least=0, optional=True)
+    merge_mode: str | None = fk.option(default="concat", convert=fk.choice(*_MODES, optional=True))
+    weights: tuple | None = fk.option(
+        default=None, convert=fk.several(fk.numeric(), "a list of arrays", least=0, optional=True)
     )
-    backward_layer: Converted[Layer | None, Layer] = option(default=None)
+    backward_layer: fk.Converted[fk.Layer | None, fk.Layer] = fk.option(default=None)
 
     supports_masking: ClassVar[bool] = True
 
     def __init__(
         self,
-        layer: Layer,
+        layer: fk.Layer,
         merge_mode: str | None = "concat",
         weights: Sequence[Any] | None = None,
-        backward_layer: Layer | None = None,
+        backward_layer: fk.Layer | None = None,
         *,
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ):
         _check_layer("layer", layer)
         # Keras stores the two layers under these prefixed names
-        base_name = layer.name or snake_case(type(layer).__name__)
+        base_name = layer.name or fk.snake_case(type(layer).__name__)
         if backward_layer is None:
             backward = layer.replace(
                 go_backwards=True, name=f"backward_{base_name.removeprefix('backward_')}"
@@ -159,12 +145,12 @@ class Bidirectional(Layer):
         return self.forward_layer.return_state
 
     @property
-    def input_spec(self) -> InputSpec | None:
+    def input_spec(self) -> fk.InputSpec | None:
         return self.forward_layer.input_spec
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         layers = {
-            name: getattr(self, name).build(subkey(key, name), x)
+            name: getattr(self, name).build(fk.subkey(key, name), x)
             for name in ("forward_layer", "backward_layer")
         }
         built = self.replace(**layers, weights=None, _built=True)
@@ -173,18 +159,20 @@ class Bidirectional(Layer):
         # Keras's `weights` argument lists the forward layer's arrays first
         return built.set_weights([jnp.asarray(w) for w in self.weights])[0]
 
-    def init_state(self, x: SpecLike) -> dict[str, Any]:
+    def init_state(self, x: fk.SpecLike) -> dict[str, Any]:
         states = {
             "forward_layer": self.forward_layer.init_state(x),
             "backward_layer": self.backward_layer.init_state(x),
         }
         return states if any(states.values()) else {}
 
-    def reset_state(self, state: Any) -> dict[str, Any]:
+    def reset_state(self, state: fk.Tree) -> dict[str, Any]:
         """Returns the initial state: zeros of the same shapes as `state`."""
         return jax.tree.map(jnp.zeros_like, state)
 
-    def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
+    def forward(
+        self, context: fk.Context, x: jax.Array, *, initial_state: fk.Tree = None
+    ) -> fk.Output:
         # Keras's order of initial_state: first the forward layer's half, then the backward's
         forward_states, backward_states = self._halves(initial_state)
         mask = context.mask
@@ -201,7 +189,7 @@ class Bidirectional(Layer):
         if self.return_sequences:
             y_back = jnp.flip(y_back, axis=1)
         # the two layers may have different dtype policies
-        y, y_back = cast_floats((y, y_back), self.policy.compute_dtype)
+        y, y_back = fk.cast_floats((y, y_back), self.policy.compute_dtype)
         merged = merge_directions(self.merge_mode, y, y_back)
         value = merged if self.merge_mode is None else (merged,)
         masks = (mask if self.return_sequences else None,) * len(value)
@@ -220,7 +208,7 @@ class Bidirectional(Layer):
                 "forward_layer": context.state.get("forward_layer", {}) | forward.updates,
                 "backward_layer": context.state.get("backward_layer", {}) | backward.updates,
             }
-        return Output(
+        return fk.Output(
             value,
             updates=updates,
             losses=(*forward.losses, *backward.losses),
@@ -228,7 +216,7 @@ class Bidirectional(Layer):
             mask=masks,
         )
 
-    def _halves(self, initial_state: Any) -> tuple[dict, dict]:
+    def _halves(self, initial_state: fk.Tree) -> tuple[dict, dict]:
         if initial_state is None:
             return {}, {}
         if not isinstance(initial_state, list | tuple) or len(initial_state) % 2:
@@ -253,8 +241,8 @@ class Bidirectional(Layer):
             "trainable": self.trainable,
             "dtype": self.policy.name,
             "merge_mode": self.merge_mode,
-            "layer": serialize(self.forward_layer),
-            "backward_layer": serialize(self.backward_layer),
+            "layer": fk.serialize(self.forward_layer),
+            "backward_layer": fk.serialize(self.backward_layer),
         }
 
     @classmethod
@@ -262,26 +250,28 @@ class Bidirectional(Layer):
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         fields = {**config, "dtype": policy_at(config.get("dtype"), config.get("name"))}
-        return cls(**{key: decode(value, custom_objects) for key, value in fields.items()})
+        return cls(**{key: fk.decode(value, custom_objects) for key, value in fields.items()})
 
 
-def _split(value: Any, has_state: bool) -> tuple[Any, tuple]:
+def _split(value: fk.Field, has_state: bool) -> tuple[Any, tuple]:
     return (value[0], tuple(value[1:])) if has_state else (value, ())
 
 
-def _check_layer(argument: str, layer: Any) -> None:
+def _check_layer(argument: str, layer: fk.Layer) -> None:
     check_not_keras(layer, f"Bidirectional: {argument}")
     needed = (*_SHARED, "go_backwards")
-    missing = [n for n in needed if not hasattr(layer, n)] if isinstance(layer, Layer) else needed
+    missing = (
+        [n for n in needed if not hasattr(layer, n)] if isinstance(layer, fk.Layer) else needed
+    )
     if missing:
-        received = layer._where if isinstance(layer, Layer) else type(layer).__name__
+        received = layer._where if isinstance(layer, fk.Layer) else type(layer).__name__
         raise ValueError(
             f"Bidirectional: {argument}: expected a recurrent layer, received {received}, which has "
             f"no {', no '.join(missing)}. Wrap fk.layers.LSTM(8), GRU, SimpleRNN or RNN(cell)."
         )
 
 
-def _check_pair(forward: Any, backward: Any) -> None:
+def _check_pair(forward: fk.Tree, backward: fk.Tree) -> None:
     if forward.go_backwards == backward.go_backwards:
         raise ValueError(
             "Bidirectional: expected layers of opposite directions, received "

@@ -9,21 +9,22 @@ may declare `output_is_state = True` if its output is its first new state.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import jax
 
-from fkeras.engine import Context, Layer, Output, Spec, option, subkey
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.states import zero_states
 
+#: a layer that follows the protocol of this file
+Cell: TypeAlias = Any
 
-def check_cell(cell: Any, where: str) -> Layer:
+
+def check_cell(cell: Cell, where: str) -> Cell:
     """Checks that a cell follows the protocol, and returns the cell."""
-    if not isinstance(cell, Layer) or getattr(cell, "state_size", None) is None:
+    if not isinstance(cell, fk.Layer) or getattr(cell, "state_size", None) is None:
         received = type(cell).__name__
-        reason = "has no state_size" if isinstance(cell, Layer) else "is no layer"
+        reason = "has no state_size" if isinstance(cell, fk.Layer) else "is no layer"
         raise ValueError(
             f"{where}: expected a cell, received {received}, which {reason}. A cell is a layer with a "
             "state_size whose call takes (x_t, states) and returns (output, new_states), such as "
@@ -32,7 +33,7 @@ def check_cell(cell: Any, where: str) -> Layer:
     return cell
 
 
-def first_states(cell: Any, batch: Any) -> list:
+def first_states(cell: Cell, batch: fk.Tree) -> list:
     """Returns the states of a cell before the first step."""
     initial_state_of = getattr(cell, "get_initial_state", None)
     if initial_state_of is None:
@@ -41,7 +42,7 @@ def first_states(cell: Any, batch: Any) -> list:
     return list(states) if isinstance(states, list | tuple) else [states]
 
 
-def output_size(cell: Any) -> int:
+def output_size(cell: Cell) -> int:
     """Returns the size of a cell's output."""
     size = getattr(cell, "output_size", None)
     if size is None:
@@ -49,7 +50,7 @@ def output_size(cell: Any) -> int:
     return size
 
 
-def output_reader(cell: Any) -> Callable[[Any], jax.Array] | None:
+def output_reader(cell: Cell) -> Callable[[Any], jax.Array] | None:
     """Returns the function that reads a cell's last output from its states, or None."""
     # reading the output from the states saves the loop a second carry
     if isinstance(cell, StackedRNNCells):
@@ -58,7 +59,7 @@ def output_reader(cell: Any) -> Callable[[Any], jax.Array] | None:
     return (lambda states: states[0]) if getattr(cell, "output_is_state", False) else None
 
 
-def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[jax.Array, list]:
+def run_cell(cell: Cell, context: fk.Context, x: jax.Array, states: list) -> tuple[jax.Array, list]:
     """Runs one step of a cell; the new states have the structure of the old states.
 
     Raises:
@@ -88,7 +89,7 @@ def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[j
     return output, jax.tree.unflatten(structure, leaves)
 
 
-def _cells(cells: Any) -> tuple[Layer, ...]:
+def _cells(cells: fk.Tree) -> tuple[fk.Layer, ...]:
     if not isinstance(cells, list | tuple) or not cells:
         raise ValueError(
             f"StackedRNNCells: expected a list of cells, received {cells!r}. Write "
@@ -97,7 +98,7 @@ def _cells(cells: Any) -> tuple[Layer, ...]:
     return tuple(check_cell(c, f"StackedRNNCells: cells[{i}]") for i, c in enumerate(cells))
 
 
-class StackedRNNCells(Layer):
+class StackedRNNCells(fk.Layer):
     """Computes one step of several cells; each cell receives the output of the previous cell.
 
     Args:
@@ -114,9 +115,9 @@ class StackedRNNCells(Layer):
         (1, 2)
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("inputs", "states"))
 
-    cells: tuple[Layer, ...] = option(convert=_cells)
+    cells: tuple[fk.Layer, ...] = fk.option(convert=_cells)
 
     @property
     def built(self) -> bool:
@@ -131,21 +132,21 @@ class StackedRNNCells(Layer):
     def output_size(self) -> int:
         return output_size(self.cells[-1])
 
-    def get_initial_state(self, batch_size: Any) -> list[list]:
+    def get_initial_state(self, batch_size: int | None) -> list[list]:
         """Returns the initial states of each cell."""
         return [first_states(cell, batch_size) for cell in self.cells]
 
-    def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike, states: fk.Tree = None) -> Self:
         built = []
         for index, cell in enumerate(self.cells):
-            built.append(cell if cell.built else cell.build(subkey(key, f"cells/{index}"), x))
+            built.append(cell if cell.built else cell.build(fk.subkey(key, f"cells/{index}"), x))
             # the next cell receives this cell's output
-            x = Spec((x.dims[0], output_size(cell)), x.dtype)
+            x = fk.Spec((x.dims[0], output_size(cell)), x.dtype)
         return self.replace(cells=tuple(built))
 
-    def forward(self, context: Context, x: jax.Array, states: Any) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array, states: fk.Tree) -> fk.Output:
         new_states = []
         for index, (cell, cell_states) in enumerate(zip(self.cells, states, strict=True)):
             x, new = run_cell(cell, context.child(f"cells/{index}"), x, list(cell_states))
             new_states.append(new)
-        return Output((x, new_states))
+        return fk.Output((x, new_states))

@@ -15,23 +15,8 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras import activations
-from fkeras.engine import Context, InputSpec, option, subkey, weight
-from fkeras.engine.config.converters import (
-    choice,
-    data_format_name,
-    integer,
-)
-from fkeras.engine.config.field_types import (
-    Activation,
-    DataFormat,
-    Integer,
-    OptionalInteger,
-    Sizes,
-)
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.frozen import FrozenDict
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
+from fkeras.layers.common.arguments import seeded_key
 from fkeras.layers.common.axis_roles import window_letters
 from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
@@ -62,17 +47,17 @@ class _ConvSteps(Recurrent, Spatial):
         activation: function or its name; None is the identity.
     """
 
-    filters: Integer = option(convert=integer(minimum=1))
-    kernel_size: Sizes = option()
-    strides: Sizes = option(default=1)
-    padding: str = option(default="valid", convert=choice("valid", "same"))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    dilation_rate: Sizes = option(default=1)
-    activation: Activation = option(default="tanh", convert=activations.get)
+    filters: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    kernel_size: fk.Sizes = fk.option()
+    strides: fk.Sizes = fk.option(default=1)
+    padding: str = fk.option(default="valid", convert=fk.choice("valid", "same"))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    dilation_rate: fk.Sizes = fk.option(default=1)
+    activation: fk.Activation = fk.option(default="tanh", convert=fk.activation)
 
-    kernel: jax.Array = weight()
-    recurrent_kernel: jax.Array = weight(prefix="recurrent")
-    bias: jax.Array | None = weight()
+    kernel: jax.Array = fk.weight()
+    recurrent_kernel: jax.Array = fk.weight(prefix="recurrent")
+    bias: jax.Array | None = fk.weight()
 
 
 class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
@@ -93,29 +78,31 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
         without the products of the gates with c).
     """
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         # "g" holds the filters of all gates in turn: a device with a part of the axis would lack gates
         kernel, recurrent = (f"{window_letters(self.rank)}{n}g" for n in "iu")
-        return AxisNames(FrozenDict({"kernel": kernel, "recurrent_kernel": recurrent, "bias": "g"}))
+        return fk.AxisNames(
+            fk.FrozenDict({"kernel": kernel, "recurrent_kernel": recurrent, "bias": "g"})
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_steps(self._where, self.strides, self.dilation_rate)
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         axes = {} if self.kernel is None else {self._channel_axis: self.kernel.shape[-2]}
-        return InputSpec(ndim=self.rank + 3, axes=axes)
+        return fk.InputSpec(ndim=self.rank + 3, axes=axes)
 
     @property
     def _channel_axis(self) -> int:
         """Returns the channel axis of the sequences, after batch and time."""
         return -1 if self.data_format == "channels_last" else 2
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         channels = known_channels(self._where, x, self._channel_axis)
         f = self.filters
         layer = self.with_weights(
@@ -128,7 +115,7 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
             return layer
         return layer.replace(bias=open_forget_gate(key, layer.bias, f))
 
-    def first_states(self, x: Any) -> list[jax.Array]:
+    def first_states(self, x: fk.Tree) -> list[jax.Array]:
         """Returns zeros of the shape of a step's convolution, for h and c."""
         dims = tuple(x.shape)
         if any(d is None for d in dims[2:]):
@@ -151,7 +138,7 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
         """Arguments of `convolve` for the kernel over a step."""
         return self.strides, self.padding, self.data_format, self.dilation_rate
 
-    def step_function(self, context: Context, x: jax.Array) -> Step:
+    def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         strides, padding, data_format, dilation_rate = self._sliding
         input_mask, recurrent_mask = self._dropout_masks(context, x)
         return functools.partial(
@@ -170,12 +157,12 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
         )
 
     def _dropout_masks(
-        self, context: Context, x: jax.Array
+        self, context: fk.Context, x: jax.Array
     ) -> tuple[jax.Array | None, jax.Array | None]:
         """Draws the dropout masks of the four gates for a step and for the state; or None."""
         if not context.training or (self.dropout == 0 and self.recurrent_dropout == 0):
             return None, None
-        key = context.key if self.seed is None else subkey(context.key, self.seed)
+        key = seeded_key(context, self.seed)
 
         def draw(name: str, rate: float, shape: tuple) -> jax.Array | None:
             if rate == 0:
@@ -183,7 +170,7 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
             axis = channel_axis(self.data_format) % len(shape)
             # the masks of the four gates are concatenated along the channels
             wide = (*shape[:axis], 4 * shape[axis], *shape[axis + 1 :])
-            return draw_mask(subkey(key, name), rate, wide, x.dtype)
+            return draw_mask(fk.subkey(key, name), rate, wide, x.dtype)
 
         step, state = (x.shape[0], *x.shape[2:]), self.first_states(x)[0].shape
         return (

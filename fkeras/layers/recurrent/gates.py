@@ -10,14 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from fkeras.engine import Context, subkey
-from fkeras.engine.config.converters import boolean, choice, either, integer
-from fkeras.engine.values.random import ShapeKey
+from fkeras.layers.common import authoring as fk
+from fkeras.layers.common.arguments import seeded_key
 from fkeras.nn.recurrence import draw_mask
 
 
 def dropout_masks(
-    layer: Any, context: Context, x: jax.Array, gates: int
+    layer: Any, context: fk.Context, x: jax.Array, gates: int
 ) -> tuple[jax.Array | None, jax.Array | None]:
     """Draws the dropout masks of inputs and state, constant over time; None without dropout.
 
@@ -31,14 +30,14 @@ def dropout_masks(
     if not context.training or (layer.dropout == 0 and layer.recurrent_dropout == 0):
         return None, None
     # drawn once per sequence, outside of the loop: the same entries are dropped at every step
-    key = context.key if layer.seed is None else subkey(context.key, layer.seed)
+    key = seeded_key(context, layer.seed)
     # Keras's rule: recurrent dropout always draws separately for each gate
     separate = gates > 1 and (layer.implementation == 1 or layer.recurrent_dropout > 0)
     leading_shape = (gates, x.shape[0]) if separate else (x.shape[0],)
 
-    def draw(name: str, rate: float, size: Any) -> jax.Array | None:
+    def draw(name: str, rate: float, size: int) -> jax.Array | None:
         return (
-            draw_mask(subkey(key, name), rate, (*leading_shape, size), x.dtype)
+            draw_mask(fk.subkey(key, name), rate, (*leading_shape, size), x.dtype)
             if rate > 0
             else None
         )
@@ -52,7 +51,7 @@ def dropout_masks(
 def open_forget_gate(key: jax.Array, bias: jax.Array, units: int) -> jax.Array:
     """Sets the forget gate's part of `bias`, the second of four, to ones."""
     # a ShapeKey evaluates shapes only, and then NumPy would allocate arrays of the declared size
-    lanes_of = jnp if isinstance(key, ShapeKey | Tracer) else np
+    lanes_of = jnp if isinstance(key, fk.ShapeKey | Tracer) else np
     return jnp.where(lanes_of.arange(4 * units) // units == 1, 1.0, bias)
 
 
@@ -61,11 +60,11 @@ def without_defaults(config: dict[str, Any], defaults: Mapping[str, Any]) -> dic
     return {k: v for k, v in config.items() if k not in defaults or v != defaults[k]}
 
 
-implementation = integer(
+implementation = fk.integer(
     minimum=1,
     maximum=2,
     hint="With 2 the gates share their dropout masks, with 1 they do not.",
 )
 
 
-use_cudnn = either(choice("auto"), boolean, hint="Leave it out: it has no effect here.")
+use_cudnn = fk.either(fk.choice("auto"), fk.boolean, hint="Leave it out: it has no effect here.")

@@ -7,13 +7,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from fkeras.engine import Context, option
-from fkeras.engine.config.converters import boolean, integer
-from fkeras.engine.config.field_types import (
-    Integer,
-    OptionalInteger,
-)
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.gates import dropout_masks, implementation, use_cudnn, without_defaults
 from fkeras.layers.recurrent.unit_steps import (
     Gates,
@@ -33,10 +27,10 @@ class _GRU(Penalties, Kernels, Gates, UnitStep):
         reset_after: whether to apply the reset gate after the product with `recurrent_kernel`.
     """
 
-    reset_after: bool = option(default=True, convert=boolean)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    reset_after: bool = fk.option(default=True, convert=fk.boolean)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike, states: fk.Tree = None) -> Self:
         u = self.units
         # two biases with reset_after: cuDNN's variant also adds a bias after the recurrent product
         bias = (2, 3 * u) if self.reset_after else (3 * u,)
@@ -47,7 +41,7 @@ class _GRU(Penalties, Kernels, Gates, UnitStep):
             bias=bias if self.use_bias else None,
         )
 
-    def step_function(self, context: Context, x: jax.Array) -> Step:
+    def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         input_mask, recurrent_mask = dropout_masks(self, context, x, 3)
         return functools.partial(
             gru_step,
@@ -77,7 +71,7 @@ class GRUCell(_GRU, UnitCell):
         ((1, 3), 1)
     """
 
-    implementation: Integer = option(default=2, convert=implementation, kw_only=True)
+    implementation: fk.Integer = fk.option(default=2, convert=implementation, kw_only=True)
 
     def get_config(self) -> dict[str, Any]:
         return without_defaults(super().get_config(), {"implementation": 2})
@@ -108,9 +102,9 @@ class GRU(_GRU, UnitRecurrent):
 
     cell_class: ClassVar[str | None] = "GRUCell"
 
-    reset_after: bool = option(default=True, convert=boolean, kw_only=True)
-    use_cudnn: bool | str = option(default="auto", convert=use_cudnn, kw_only=True)
-    implementation: Integer = option(default=2, convert=implementation, kw_only=True)
+    reset_after: bool = fk.option(default=True, convert=fk.boolean, kw_only=True)
+    use_cudnn: bool | str = fk.option(default="auto", convert=use_cudnn, kw_only=True)
+    implementation: fk.Integer = fk.option(default=2, convert=implementation, kw_only=True)
 
     def get_config(self) -> dict[str, Any]:
         return without_defaults(super().get_config(), {"implementation": 2, "use_cudnn": "auto"})

@@ -7,13 +7,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from fkeras.engine import Context, option
-from fkeras.engine.config.converters import integer
-from fkeras.engine.config.field_types import (
-    Integer,
-    OptionalInteger,
-)
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.gates import (
     dropout_masks,
     implementation,
@@ -36,13 +30,13 @@ from fkeras.nn.recurrence import Step, lstm_step
 class _LSTM(Penalties, ForgetBias, Kernels, Gates, UnitStep):
     """Fields, weights and step that `LSTM` and `LSTMCell` share."""
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     @property
     def _state_sizes(self) -> list[int]:
         return [self.units, self.units]
 
-    def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike, states: fk.Tree = None) -> Self:
         u = self.units
         bias = (4 * u,) if self.use_bias else None
         layer = self.with_weights(
@@ -53,7 +47,7 @@ class _LSTM(Penalties, ForgetBias, Kernels, Gates, UnitStep):
         # Jozefowicz et al.: a forget gate that starts open preserves gradients over long sequences
         return layer.replace(bias=open_forget_gate(key, layer.bias, u))
 
-    def step_function(self, context: Context, x: jax.Array) -> Step:
+    def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         input_mask, recurrent_mask = dropout_masks(self, context, x, 4)
         return functools.partial(
             lstm_step,
@@ -82,7 +76,7 @@ class LSTMCell(_LSTM, UnitCell):
         ((1, 3), 2)
     """
 
-    implementation: Integer = option(default=2, convert=implementation, kw_only=True)
+    implementation: fk.Integer = fk.option(default=2, convert=implementation, kw_only=True)
 
     def get_config(self) -> dict[str, Any]:
         return without_defaults(super().get_config(), {"implementation": 2})
@@ -114,8 +108,8 @@ class LSTM(_LSTM, UnitRecurrent):
 
     cell_class: ClassVar[str | None] = "LSTMCell"
 
-    use_cudnn: bool | str = option(default="auto", convert=use_cudnn, kw_only=True)
-    implementation: Integer = option(default=2, convert=implementation, kw_only=True)
+    use_cudnn: bool | str = fk.option(default="auto", convert=use_cudnn, kw_only=True)
+    implementation: fk.Integer = fk.option(default=2, convert=implementation, kw_only=True)
 
     def get_config(self) -> dict[str, Any]:
         return without_defaults(super().get_config(), {"implementation": 2, "use_cudnn": "auto"})

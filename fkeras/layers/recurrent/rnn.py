@@ -7,8 +7,7 @@ from typing import Any, Self
 
 import jax
 
-from fkeras.engine import Context, Layer, Spec, option, subkey
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.cells import (
     StackedRNNCells,
@@ -20,7 +19,7 @@ from fkeras.layers.recurrent.cells import (
 from fkeras.nn.recurrence import Step
 
 
-def _cell(cell: Any) -> Layer:
+def _cell(cell: fk.Layer) -> fk.Layer:
     return (
         StackedRNNCells(tuple(cell))
         if isinstance(cell, list | tuple)
@@ -60,7 +59,7 @@ class RNN(Recurrent):
         Array([[4., 4., 4.]], dtype=float32)
     """
 
-    cell: Layer = option(convert=_cell)
+    cell: fk.Layer = fk.option(convert=_cell)
 
     @property
     def built(self) -> bool:
@@ -76,15 +75,15 @@ class RNN(Recurrent):
     def output_of(self) -> Callable[[Any], jax.Array] | None:
         return output_reader(self.cell)
 
-    def zero_states(self, batch: Any) -> list:
+    def zero_states(self, batch: fk.Tree) -> list:
         return first_states(self.cell, batch)
 
-    def build(self, key: jax.Array, x: SpecLike) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         if self.cell.built:
             return self
-        step = Spec((x.dims[0], *x.dims[2:]), x.dtype)
-        return self.replace(cell=self.cell.build(subkey(key, "cell"), step))
+        step = fk.Spec((x.dims[0], *x.dims[2:]), x.dtype)
+        return self.replace(cell=self.cell.build(fk.subkey(key, "cell"), step))
 
-    def step_function(self, context: Context, x: jax.Array) -> Step:
+    def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         # a new child context per trace: keys derived in the loop's body must not escape from it
         return lambda x_t, states: run_cell(self.cell, context.child("cell"), x_t, states)

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 
-from fkeras.engine import Context, option
-from fkeras.engine.config.converters import integer
-from fkeras.engine.config.field_types import (
-    OptionalInteger,
-)
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.gates import dropout_masks
 from fkeras.layers.recurrent.unit_steps import Kernels, Penalties, UnitCell, UnitRecurrent, UnitStep
 from fkeras.nn.recurrence import Step, simple_rnn_step
@@ -22,14 +16,14 @@ from fkeras.nn.recurrence import Step, simple_rnn_step
 class _SimpleRNN(Penalties, Kernels, UnitStep):
     """Fields, weights and step that `SimpleRNN` and `SimpleRNNCell` share."""
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: fk.SpecLike, states: fk.Tree = None) -> Self:
         u = self.units
         bias = (u,) if self.use_bias else None
         return self.with_weights(key, kernel=(x.shape[-1], u), recurrent_kernel=(u, u), bias=bias)
 
-    def step_function(self, context: Context, x: jax.Array) -> Step:
+    def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         input_mask, recurrent_mask = dropout_masks(self, context, x, 1)
         return functools.partial(
             simple_rnn_step,
@@ -56,7 +50,7 @@ class SimpleRNNCell(_SimpleRNN, UnitCell):
         ((1, 3), 1)
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(input_names=("sequence", "states"))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("sequence", "states"))
 
 
 class SimpleRNN(_SimpleRNN, UnitRecurrent):

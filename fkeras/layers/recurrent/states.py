@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.values.spec import as_spec
+from fkeras.layers.common import authoring as fk
 
 
-def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.Array]:
+def zero_states(sizes: int | Sequence[int], batch: fk.Tree, dtype: str) -> list[jax.Array]:
     """Returns zeros of shape (b, size) for each size.
 
     Example:
@@ -23,7 +23,7 @@ def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.
     return [jnp.zeros((batch, *shape), dtype) for shape in shapes]
 
 
-def convert_initial_state(where: str, initial_state: Any, like: Any) -> Any:
+def convert_initial_state(where: str, initial_state: fk.Tree, like: fk.Tree) -> Any:
     """Converts the caller's `initial_state` to the structure and dtypes of the layer's states.
 
     Raises:
@@ -42,22 +42,22 @@ def convert_initial_state(where: str, initial_state: Any, like: Any) -> Any:
             received_state.shape[1:], expected_state.shape[1:]
         ):
             raise ValueError(
-                f"{where}: expected initial_state[{index}] of shape {as_spec(expected_state)}, received "
-                f"{as_spec(received_state)}. A state has the batch first and then the cell's state_size."
+                f"{where}: expected initial_state[{index}] of shape {fk.as_spec(expected_state)}, received "
+                f"{fk.as_spec(received_state)}. A state has the batch first and then the cell's state_size."
             )
         _check_batch(where, f"initial_state[{index}]", received_state, expected_state)
     arrays = [jnp.asarray(h).astype(w.dtype) for h, w in zip(received, expected, strict=True)]
     return jax.tree.unflatten(structure, arrays)
 
 
-def as_state(states: Any, dtype: str) -> dict[str, jax.Array]:
+def as_state(states: fk.Tree, dtype: str) -> dict[str, jax.Array]:
     """Stores the carry of a stateful layer as its state: a dictionary of arrays."""
     leaves = jax.tree.leaves(states)
     # numbered keys, because the states of nested cells have no names
     return {f"state_{i}": leaf.astype(dtype) for i, leaf in enumerate(leaves)}
 
 
-def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
+def from_state(where: str, state: Mapping[str, jax.Array], like: fk.Tree) -> Any:
     """Restores the states that `as_state` stored, with the structure and dtypes of `like`."""
     expected, structure = jax.tree.flatten(like)
     stored = [state[f"state_{i}"] for i in range(len(expected))]
@@ -68,7 +68,7 @@ def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
     )
 
 
-def _check_batch(where: str, state_name: str, state: Any, expected: Any) -> None:
+def _check_batch(where: str, state_name: str, state: fk.Tree, expected: fk.Tree) -> None:
     b, n = state.shape[0], expected.shape[0]
     # symbolic sizes stand for any batch: only two known sizes can be compared
     if isinstance(b, int) != isinstance(n, int):
@@ -92,4 +92,4 @@ def _agree(first: tuple, second: tuple) -> bool:
 
 
 def _shapes(arrays: Sequence[Any]) -> str:
-    return ", ".join(str(as_spec(a)) for a in arrays) or "none"
+    return ", ".join(str(fk.as_spec(a)) for a in arrays) or "none"

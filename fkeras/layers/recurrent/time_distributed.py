@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fkeras.engine import Context, Output, Spec, subkey
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.values.spec import as_spec
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.wrapper import Wrapper
 
 
@@ -37,7 +35,7 @@ class TimeDistributed(Wrapper):
     """
 
     supports_masking: ClassVar[bool] = True
-    _keras_form: ClassVar[KerasForm] = KerasForm(
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         option_names=("training", "mask"), training_default=None
     )
     input_spec: ClassVar[None] = None
@@ -50,26 +48,26 @@ class TimeDistributed(Wrapper):
     def _loses_masks(self, masks: Sequence[Any]) -> bool:
         return False
 
-    def build(self, key: jax.Array, x: Any) -> Self:
+    def build(self, key: jax.Array, x: fk.Tree) -> Self:
         if self.layer.built:
             return self
-        return self.replace(layer=self.layer.build(subkey(key, "layer"), self._step_spec(x)))
+        return self.replace(layer=self.layer.build(fk.subkey(key, "layer"), self._step_spec(x)))
 
-    def init_state(self, x: Any) -> dict[str, Any]:
+    def init_state(self, x: fk.Tree) -> dict[str, Any]:
         inner = self.layer.init_state(self._step_spec(x))
         return {"layer": inner} if inner else {}
 
-    def forward(self, context: Context, x: Any) -> Output:
+    def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         mask = self._checked_mask(context, x)
         state = context.state.get("layer", {})
         time = jax.tree.leaves(x)[0].shape[1]
 
-        def step(x_t: Any, mask_t: Any, index: Any, state: Any) -> Output:
+        def step(x_t: fk.Tree, mask_t: fk.Tree, index: jax.Array, state: fk.Tree) -> fk.Output:
             layer_context = context.child("layer", mask=mask_t, state=state)
             if layer_context.has_key:
                 # the step's index separates the draws of the steps
                 key = jax.random.fold_in(layer_context.key, index)
-                layer_context = Context(
+                layer_context = fk.Context(
                     state, context.training, key, mask_t, where=layer_context.where
                 )
             return layer_context.run(self.layer, x_t)
@@ -80,7 +78,7 @@ class TimeDistributed(Wrapper):
         if not _changes_state(step, steps, state):
             return self._merge(context, self._map(step, steps, state), mask)
 
-        def body(state: Any, inputs: Any) -> Any:
+        def body(state: fk.Tree, inputs: fk.Tree) -> Any:
             x_t, mask_t, index = inputs
             out = step(x_t, mask_t, index, state)
             return {**state, **out.updates}, (out.value, out.mask, out.losses, out.metrics)
@@ -91,8 +89,8 @@ class TimeDistributed(Wrapper):
         value, out_mask = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), outputs[:2])
         return self._merge(context, (value, out_mask, *outputs[2:]), mask, {"layer": state})
 
-    def _map(self, step: Any, steps: tuple, state: Any) -> tuple:
-        def step_outputs(x_t: Any, mask_t: Any, index: Any) -> tuple:
+    def _map(self, step: Callable, steps: tuple, state: fk.Tree) -> tuple:
+        def step_outputs(x_t: fk.Tree, mask_t: fk.Tree, index: jax.Array) -> tuple:
             out = step(x_t, mask_t, index, state)
             return out.value, out.mask, out.losses, out.metrics
 
@@ -100,14 +98,14 @@ class TimeDistributed(Wrapper):
         return jax.vmap(step_outputs, in_axes=(1, 1, 0), out_axes=(1, 1, 0, 0))(*steps)
 
     def _merge(
-        self, context: Context, outputs: tuple, mask: Any, updates: dict | None = None
-    ) -> Output:
+        self, context: fk.Context, outputs: tuple, mask: fk.Tree, updates: dict | None = None
+    ) -> fk.Output:
         value, out_mask, losses, metrics = outputs
         if context.attached is not None:
             out_mask = None  # Keras drops the masks that the wrapped layer returns
         if out_mask is None and mask is not None:
             out_mask = mask if mask.ndim == 2 else mask.any(axis=tuple(range(2, mask.ndim)))
-        return Output(
+        return fk.Output(
             value,
             updates=updates or {},
             losses=tuple(loss.sum() for loss in losses),
@@ -115,21 +113,21 @@ class TimeDistributed(Wrapper):
             mask=out_mask,
         )
 
-    def _step_spec(self, x: Any) -> Any:
-        def drop_time(spec: Spec) -> Spec:
+    def _step_spec(self, x: fk.Tree) -> Any:
+        def drop_time(spec: fk.Spec) -> fk.Spec:
             if spec.ndim < 3:
                 raise ValueError(
                     f"{self._where}: expected an input of shape (b, t, ...) with at least three "
                     f"axes, received {spec}. Add the missing axis, such as x[..., None]."
                 )
-            return Spec((spec.dims[0], *spec.dims[2:]), spec.dtype)
+            return fk.Spec((spec.dims[0], *spec.dims[2:]), spec.dtype)
 
-        return jax.tree.map(drop_time, x, is_leaf=lambda v: isinstance(v, Spec))
+        return jax.tree.map(drop_time, x, is_leaf=lambda v: isinstance(v, fk.Spec))
 
-    def _checked_mask(self, context: Context, x: Any) -> Any:
+    def _checked_mask(self, context: fk.Context, x: fk.Tree) -> Any:
         mask = context.mask
         for leaf in jax.tree.leaves(x):
-            self._step_spec(as_spec(leaf))
+            self._step_spec(fk.as_spec(leaf))
             leading_sizes = leaf.shape[:2]
             if mask is None:
                 continue
@@ -139,17 +137,17 @@ class TimeDistributed(Wrapper):
             if len(mask.shape) < 2 or any(a != b for a, b in size_pairs):
                 raise ValueError(
                     f"{self._where}: expected a mask of shape ({leading_sizes[0]}, "
-                    f"{leading_sizes[1]}, ...), one value per step, received {as_spec(mask)}. Give "
+                    f"{leading_sizes[1]}, ...), one value per step, received {fk.as_spec(mask)}. Give "
                     "the mask the batch and time axes of the input."
                 )
         return mask
 
 
-def _is_int(value: Any) -> bool:
+def _is_int(value: fk.Field) -> bool:
     return isinstance(value, int)
 
 
-def _changes_state(step: Any, steps: tuple, state: Any) -> bool:
+def _changes_state(step: Callable, steps: tuple, state: fk.Tree) -> bool:
     """Returns whether a step returns updates, which the next step must receive."""
     if not state:
         return False

@@ -8,30 +8,17 @@ order of constructor arguments: `Gates`, `Kernels`, `ForgetBias`, `Penalties`.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
-from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import Context, InputSpec, Layer, Output, option, weight
-from fkeras.engine.config.converters import boolean, integer, probability
-from fkeras.engine.config.field_types import (
-    Activation,
-    Constraint,
-    Initializer,
-    Integer,
-    Real,
-    Regularizer,
-)
-from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.values.frozen import FrozenDict
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.states import zero_states
 from fkeras.nn.recurrence import Step
 
 
-class Gates(Layer):
+class Gates(fk.Layer):
     """Step with gates.
 
     Args of the family:
@@ -41,10 +28,10 @@ class Gates(Layer):
             with recurrent_dropout.
     """
 
-    recurrent_activation: Activation = option(default="sigmoid", convert=activations.get)
+    recurrent_activation: fk.Activation = fk.option(default="sigmoid", convert=fk.activation)
 
 
-class Kernels(Layer):
+class Kernels(fk.Layer):
     """Step with a kernel for the input and a kernel for the state.
 
     Args of the family:
@@ -54,23 +41,23 @@ class Kernels(Layer):
         bias_initializer: draws `bias`.
     """
 
-    use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
-    recurrent_initializer: Initializer = option(default="orthogonal", convert=initializers.get)
-    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    use_bias: bool = fk.option(default=True, convert=fk.boolean)
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    recurrent_initializer: fk.Initializer = fk.option(default="orthogonal", convert=fk.initializer)
+    bias_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
 
 
-class ForgetBias(Layer):
+class ForgetBias(fk.Layer):
     """Step with a forget gate.
 
     Args of the family:
         unit_forget_bias: whether the bias of the forget gate starts at one.
     """
 
-    unit_forget_bias: bool = option(default=True, convert=boolean)
+    unit_forget_bias: bool = fk.option(default=True, convert=fk.boolean)
 
 
-class Penalties(Layer):
+class Penalties(fk.Layer):
     """Step with penalties and projections of `Kernels`, and dropout.
 
     Args of the family:
@@ -86,17 +73,17 @@ class Penalties(Layer):
         seed: folded into the key of each call; None uses the key alone.
     """
 
-    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    recurrent_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
-    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
-    recurrent_constraint: Constraint = option(default=None, convert=constraints.get)
-    bias_constraint: Constraint = option(default=None, convert=constraints.get)
-    dropout: Real = option(default=0.0, convert=probability)
-    recurrent_dropout: Real = option(default=0.0, convert=probability)
+    kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    recurrent_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    bias_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)
+    kernel_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    recurrent_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    bias_constraint: fk.Constraint = fk.option(default=None, convert=fk.constraint)
+    dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
+    recurrent_dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
 
 
-class UnitStep(Layer):
+class UnitStep(fk.Layer):
     """Step whose states have `units` entries: common fields, weights and state sizes.
 
     Args of the family:
@@ -104,26 +91,26 @@ class UnitStep(Layer):
         activation: function or its name; None is the identity.
     """
 
-    units: Integer = option(convert=integer(minimum=1))
-    activation: Activation = option(default="tanh", convert=activations.get)
+    units: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    activation: fk.Activation = fk.option(default="tanh", convert=fk.activation)
 
-    kernel: jax.Array = weight()
-    recurrent_kernel: jax.Array = weight(prefix="recurrent")
-    bias: jax.Array | None = weight()
+    kernel: jax.Array = fk.weight()
+    recurrent_kernel: jax.Array = fk.weight(prefix="recurrent")
+    bias: jax.Array | None = fk.weight()
 
     @property
-    def axis_names(self) -> AxisNames:
+    def axis_names(self) -> fk.AxisNames:
         # "g" holds the units of all gates in turn: a device with a part of the axis would lack gates
         # GRU has a row of biases for each of its two products
         bias = "g" if self.bias is None else f"{'_' * (self.bias.ndim - 1)}g"
-        return AxisNames(FrozenDict({"kernel": "ig", "recurrent_kernel": "ug", "bias": bias}))
+        return fk.AxisNames(fk.FrozenDict({"kernel": "ig", "recurrent_kernel": "ug", "bias": bias}))
 
     # private, because a public `state_size` marks cells, see `check_cell`
     @property
     def _state_sizes(self) -> int | list[int]:
         return self.units
 
-    def step_function(self, context: Context, x: jax.Array) -> Step:
+    def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         """Returns `(x_t, states) -> (output, new_states)` with bound weights and dropout masks."""
         raise NotImplementedError(f"{self._where}: has no step_function.")
 
@@ -131,7 +118,7 @@ class UnitStep(Layer):
 class UnitCell(UnitStep):
     """Base class of cells: one call computes one step."""
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("inputs", "states"))
     #: the output of a step is its first new state
     output_is_state: ClassVar[bool] = True
 
@@ -143,22 +130,22 @@ class UnitCell(UnitStep):
     def output_size(self) -> int:
         return self.units
 
-    def get_initial_state(self, batch_size: Any) -> list[jax.Array]:
+    def get_initial_state(self, batch_size: int | None) -> list[jax.Array]:
         """Returns zeros for a batch of this size."""
         return zero_states(self._state_sizes, batch_size, self.policy.compute_dtype)
 
-    def forward(self, context: Context, x: jax.Array, states: Any) -> Output:
-        return Output(self.step_function(context, x)(x, states))
+    def forward(self, context: fk.Context, x: jax.Array, states: fk.Tree) -> fk.Output:
+        return fk.Output(self.step_function(context, x)(x, states))
 
 
 class UnitRecurrent(UnitStep, Recurrent):
     """Base class of layers: one call computes all steps of a sequence."""
 
     @property
-    def input_spec(self) -> InputSpec:
+    def input_spec(self) -> fk.InputSpec:
         # before `build` any number of features is accepted
         axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
-        return InputSpec(ndim=3, axes=axes)
+        return fk.InputSpec(ndim=3, axes=axes)
 
-    def zero_states(self, batch: Any) -> list[jax.Array]:
+    def zero_states(self, batch: fk.Tree) -> list[jax.Array]:
         return zero_states(self._state_sizes, batch, self.policy.compute_dtype)

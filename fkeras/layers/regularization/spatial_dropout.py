@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Output, option, subkey
-from fkeras.engine.config.converters import data_format_name, integer, probability
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Real
+from fkeras.layers.common import authoring as fk
+from fkeras.layers.common.arguments import seeded_key
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.noise import spatial_dropout
 
@@ -30,7 +29,7 @@ class _SpatialDropout(Spatial):
     """
 
     # subclasses declare `seed` and `data_format`, in Keras's order of arguments
-    rate: Real = option(convert=probability)
+    rate: fk.Real = fk.option(convert=fk.probability)
 
     supports_masking: ClassVar[bool] = True
 
@@ -42,24 +41,27 @@ class _SpatialDropout(Spatial):
         return config
 
     def _drop(
-        self, context: Context, x: jax.Array, seed: int | None, data_format: str = "channels_last"
-    ) -> Output:
+        self,
+        context: fk.Context,
+        x: jax.Array,
+        seed: int | None,
+        data_format: str = "channels_last",
+    ) -> fk.Output:
         if context.training and self.rate > 0:
-            key = context.key if seed is None else subkey(context.key, seed)
             if not jnp.issubdtype(x.dtype, jnp.floating):
                 # integers cannot hold multiples of `1 / (1 - rate)`
                 x = x.astype(self.policy.compute_dtype)
-            x = spatial_dropout(key, x, self.rate, data_format)
-        return Output(x, mask=context.mask)
+            x = spatial_dropout(seeded_key(context, seed), x, self.rate, data_format)
+        return fk.Output(x, mask=context.mask)
 
 
 class _GridDropout(_SpatialDropout):
     """Zeroes whole channels of images or volumes in training."""
 
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         return self._drop(context, x, self.seed, self.data_format)
 
 
@@ -80,9 +82,9 @@ class SpatialDropout1D(OverSequences, _SpatialDropout):
         (True, [0.0, 2.0])
     """
 
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def forward(self, context: Context, x: jax.Array) -> Output:
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         # Keras's SpatialDropout1D has no data_format
         return self._drop(context, x, self.seed)
 

@@ -6,31 +6,28 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, sizes
-from fkeras.engine.config.field_types import Borders, DataFormat, Pair
-from fkeras.engine.config.rules import REJECTED, Rule
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
 from fkeras.nn.resampling import Pairs, crop, zero_pad
 
 
-def _pairs(rank: int) -> Rule:
+def _pairs(rank: int) -> fk.Rule:
     """Returns a rule that converts an option to a pair (before, after) for each axis."""
-    pair = sizes(2, minimum=0)
+    pair = fk.sizes(2, minimum=0)
 
-    def parse(value: Any) -> Any:
+    def parse(value: fk.Field) -> Any:
         if pair_of_all.accepts(value):
             return (pair(value),) * rank
         # for rank 2, (1, 2) means (height, width), as in Keras, and not (before, after)
         items = tuple(value) if isinstance(value, tuple | list) else ()
         fits = len(items) == rank and all(map(pair.accepts, items))
-        return tuple(map(pair, items)) if fits else REJECTED
+        return tuple(map(pair, items)) if fits else fk.REJECTED
 
     # one integer is the same for all axes and both sides
-    pair_of_all = integer(minimum=0)
+    pair_of_all = fk.integer(minimum=0)
     words = f"an integer of 0 or more, or for each of the {rank} axes an integer or (before, after)"
-    return Rule("integers", words, parse, limits=(0, rank), hint=f"Give {((1, 1),) * rank}.")
+    return fk.Rule("integers", words, parse, limits=(0, rank), hint=f"Give {((1, 1),) * rank}.")
 
 
 class _ZeroPadding(Spatial):
@@ -40,8 +37,8 @@ class _ZeroPadding(Spatial):
         ValueError: for negative numbers, and inputs without a channel axis.
     """
 
-    padding: Borders = option(default=1)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    padding: fk.Borders = fk.option(default=1)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def call(self, x: jax.Array) -> jax.Array:
         # ZeroPadding1D stores one pair, the others a pair for each axis
@@ -69,8 +66,8 @@ class _Cropping(Spatial):
         ValueError: for negative numbers, and inputs without a remaining cell or a channel axis.
     """
 
-    cropping: Borders = option(default=1)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    cropping: fk.Borders = fk.option(default=1)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def call(self, x: jax.Array) -> jax.Array:
         return _cropped(self, x, self.cropping, self.data_format)
@@ -91,7 +88,7 @@ class ZeroPadding1D(OverSequences, _ZeroPadding):
         Array([0., 1., 1., 0., 0.], dtype=float32)
     """
 
-    padding: Pair = option(default=1, convert=sizes(2, minimum=0))
+    padding: fk.Pair = fk.option(default=1, convert=fk.sizes(2, minimum=0))
 
 
 class ZeroPadding2D(OverImages, _ZeroPadding):
@@ -110,7 +107,7 @@ class ZeroPadding2D(OverImages, _ZeroPadding):
                [0., 0., 0., 0.]], dtype=float32)
     """
 
-    padding: Borders = option(default=1, convert=_pairs(2))
+    padding: fk.Borders = fk.option(default=1, convert=_pairs(2))
 
 
 class ZeroPadding3D(OverVolumes, _ZeroPadding):
@@ -129,7 +126,7 @@ class ZeroPadding3D(OverVolumes, _ZeroPadding):
         ((1, 4, 4, 4, 1), 8.0)
     """
 
-    padding: Borders = option(default=1, convert=_pairs(3))
+    padding: fk.Borders = fk.option(default=1, convert=_pairs(3))
 
 
 # no `data_format`: Keras's Cropping1D has no such argument
@@ -152,7 +149,7 @@ class Cropping1D(OverSequences):
         Array([1.], dtype=float32)
     """
 
-    cropping: Pair = option(default=1, convert=sizes(2, minimum=0))
+    cropping: fk.Pair = fk.option(default=1, convert=fk.sizes(2, minimum=0))
 
     def call(self, x: jax.Array) -> jax.Array:
         return _cropped(self, x, (self.cropping,), "channels_last")
@@ -176,7 +173,7 @@ class Cropping2D(OverImages, _Cropping):
     """
 
     # Keras's default here is 0 cells, and 1 cell in Cropping1D and Cropping3D
-    cropping: Borders = option(default=0, convert=_pairs(2))
+    cropping: fk.Borders = fk.option(default=0, convert=_pairs(2))
 
 
 class Cropping3D(OverVolumes, _Cropping):
@@ -196,4 +193,4 @@ class Cropping3D(OverVolumes, _Cropping):
                [37., 41.]], dtype=float32)
     """
 
-    cropping: Borders = option(default=1, convert=_pairs(3))
+    cropping: fk.Borders = fk.option(default=1, convert=_pairs(3))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer, sizes
-from fkeras.engine.config.field_types import DataFormat, Integer, Sizes
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes
 from fkeras.nn.resampling import repeat, resize
 
@@ -30,7 +28,7 @@ class UpSampling1D(OverSequences):
     """
 
     # no `data_format`: Keras's UpSampling1D has no such argument
-    size: Integer = option(default=2, convert=integer(minimum=1))
+    size: fk.Integer = fk.option(default=2, convert=fk.integer(minimum=1))
 
     def call(self, x: jax.Array) -> jax.Array:
         return repeat(x, (self.size,))
@@ -59,11 +57,11 @@ class UpSampling2D(OverImages):
                [0., 0., 1., 1.]], dtype=float32)
     """
 
-    size: Sizes = option(default=2, convert=sizes(2))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    interpolation: str = option(
+    size: fk.Sizes = fk.option(default=2, convert=fk.sizes(2))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    interpolation: str = fk.option(
         default="nearest",
-        convert=choice("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"),
+        convert=fk.choice("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"),
     )
 
     def call(self, x: jax.Array) -> jax.Array:
@@ -94,8 +92,8 @@ class UpSampling3D(OverVolumes):
                [0., 0., 1., 1.]], dtype=float32)
     """
 
-    size: Sizes = option(default=2, convert=sizes(3))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    size: fk.Sizes = fk.option(default=2, convert=fk.sizes(3))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def call(self, x: jax.Array) -> jax.Array:
         return repeat(x, self.size, self.data_format)

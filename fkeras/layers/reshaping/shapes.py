@@ -7,14 +7,11 @@ caller decides.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import InputSpec, Layer, option
-from fkeras.engine.config.converters import data_format_name, integer, several
-from fkeras.engine.config.field_types import Integer, Sizes
+from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -39,7 +36,7 @@ def flatten(x: jax.Array, data_format: str | None = "channels_last") -> jax.Arra
     return jnp.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
 
 
-class Flatten(Layer):
+class Flatten(fk.Layer):
     """Merges all axes after the batch axis into one axis.
 
     Args:
@@ -55,18 +52,18 @@ class Flatten(Layer):
         Array([[0., 1., 2., 3.]], dtype=float32)
     """
 
-    data_format: str | None = option(default=None, convert=data_format_name)
+    data_format: str | None = fk.option(default=None, convert=fk.data_format_name)
 
     @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(min_ndim=1)
+    def input_spec(self) -> fk.InputSpec:
+        return fk.InputSpec(min_ndim=1)
 
     def call(self, x: jax.Array) -> jax.Array:
         return flatten(x, self.data_format)
 
 
-_sizes = several(
-    integer(minimum=-1),
+_sizes = fk.several(
+    fk.integer(minimum=-1),
     "sizes without the batch axis, at most one of them -1 (inferred)",
     single=True,
     least=0,
@@ -74,14 +71,14 @@ _sizes = several(
 )
 
 
-def _target_shape(value: Any) -> tuple[int, ...]:
+def _target_shape(value: fk.Field) -> tuple[int, ...]:
     shape = _sizes(value)
     if shape.count(-1) > 1:
         raise ValueError(f"expected {_sizes.expected}, received {value!r}.{_sizes.hint}")
     return shape
 
 
-class Reshape(Layer):
+class Reshape(fk.Layer):
     """Reshapes each sample.
 
     Args:
@@ -100,11 +97,11 @@ class Reshape(Layer):
                [3., 4., 5.]], dtype=float32)
     """
 
-    target_shape: Sizes = option(convert=_target_shape)
+    target_shape: fk.Sizes = fk.option(convert=_target_shape)
 
     @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(min_ndim=1)
+    def input_spec(self) -> fk.InputSpec:
+        return fk.InputSpec(min_ndim=1)
 
     def call(self, x: jax.Array) -> jax.Array:
         size = math.prod(x.shape[1:])
@@ -136,10 +133,10 @@ class Reshape(Layer):
         return jnp.reshape(x, (x.shape[0], *self.target_shape))
 
 
-_order = several(integer(), "each of the axes after the batch once", single=True)
+_order = fk.several(fk.integer(), "each of the axes after the batch once", single=True)
 
 
-def _dims(value: Any) -> tuple[int, ...]:
+def _dims(value: fk.Field) -> tuple[int, ...]:
     dims = _order(value)
     if sorted(dims) != list(range(1, len(dims) + 1)):
         raise ValueError(
@@ -149,7 +146,7 @@ def _dims(value: Any) -> tuple[int, ...]:
     return dims
 
 
-class Permute(Layer):
+class Permute(fk.Layer):
     """Transposes the axes after the batch axis.
 
     Args:
@@ -169,17 +166,17 @@ class Permute(Layer):
                [2., 5.]], dtype=float32)
     """
 
-    dims: Sizes = option(convert=_dims)
+    dims: fk.Sizes = fk.option(convert=_dims)
 
     @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=len(self.dims) + 1)
+    def input_spec(self) -> fk.InputSpec:
+        return fk.InputSpec(ndim=len(self.dims) + 1)
 
     def call(self, x: jax.Array) -> jax.Array:
         return jnp.transpose(x, (0, *self.dims))
 
 
-class RepeatVector(Layer):
+class RepeatVector(fk.Layer):
     """Repeats each vector `n` times along a new time axis.
 
     Args:
@@ -199,11 +196,11 @@ class RepeatVector(Layer):
                [1., 2.]], dtype=float32)
     """
 
-    n: Integer = option(convert=integer(minimum=1))
+    n: fk.Integer = fk.option(convert=fk.integer(minimum=1))
 
     @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(ndim=2)
+    def input_spec(self) -> fk.InputSpec:
+        return fk.InputSpec(ndim=2)
 
     def call(self, x: jax.Array) -> jax.Array:
         # a broadcast, which XLA fuses with its consumer

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import jax
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+import jax.core
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
 
@@ -239,13 +239,14 @@ def bind(form: Form, *operands: Any) -> Any:
     program = _DEFAULT.trace(*map(jax.typeof, operands), form=form).jaxpr
     # the program of a tangent also computes the value, which is removed here
     needed, _ = dce_jaxpr(program.jaxpr, [True], instantiate=True)
-    return FORM.bind(*operands, form=form, jaxpr=ClosedJaxpr(needed, program.consts))
+    return FORM.bind(*operands, form=form, jaxpr=program.replace(jaxpr=needed))
 
 
 # `trace` caches programs by form, shapes, dtypes and JAX's settings
 _DEFAULT = jax.jit(lambda *operands, form: form.default(*operands), static_argnames="form")
 #: primitive of all forms. Its parameter `jaxpr` is the program of the default computation.
-FORM = Primitive("platform_form")
+# The class is that of JAX's operations: `jax.extend.core` would import Pallas, in 0.1 s.
+FORM: Any = type(jax.lax.add_p)("platform_form")
 
 
 @FORM.def_abstract_eval
@@ -266,7 +267,7 @@ _COMPILED = jax.jit(lambda *operands, form: bind(form, *operands), static_argnam
 
 
 def _lower_default(*operands: Any, form: Form, jaxpr: Any) -> Any:
-    return jaxpr_as_fun(jaxpr)(*operands)[0]
+    return jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *operands)[0]
 
 
 def _lower_fast(*operands: Any, form: Form, jaxpr: Any) -> Any:

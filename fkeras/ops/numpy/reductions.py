@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import op, to_array, to_floats
 from fkeras.engine.values.argument_types import Axes, DTypeLike, Number
-from fkeras.nn.numerics.extremes import largest, smallest
+from fkeras.nn.cpu.extremes import largest, smallest
 from fkeras.nn.numerics.stable import standard_deviation
 
 __all__ = (

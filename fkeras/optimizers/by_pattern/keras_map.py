@@ -57,11 +57,7 @@ def write(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read(config: Any) -> list[tuple[str, Any]]:
-    """Returns `(pattern, configuration)` pairs from an OptimizerMap of `write` or of Keras.
-
-    Raises:
-        ValueError: for any other configuration.
-    """
+    """Returns `(pattern, configuration)` pairs from an OptimizerMap of `write` or of Keras."""
     if not isinstance(config, Mapping) or config.get("class_name") != "OptimizerMap":
         raise ValueError(
             "MultiOptimizer.from_config: expected the configuration of an OptimizerMap as "

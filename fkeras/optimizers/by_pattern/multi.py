@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import jax
+import optax
 
 from fkeras.engine.config.configurable import option, serialize, suggest
 from fkeras.engine.config.converters import real, text
@@ -16,7 +17,7 @@ from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
 from fkeras.optimizers.by_pattern import keras_map
 from fkeras.optimizers.by_pattern.optimizer_map import OptimizerMap
 from fkeras.optimizers.loss_scale import LossScaleOptimizer
-from fkeras.optimizers.naming import get, transformation
+from fkeras.optimizers.naming import Identifier, get, transformation
 from fkeras.optimizers.updates.paths import flatten
 
 _EXAMPLE = "For example MultiOptimizer({'encoder/*': 'sgd', '*': fk.optimizers.Adam(1e-4)})."
@@ -81,7 +82,7 @@ def _pattern(pattern: str) -> str:
     return pattern
 
 
-def _single(pattern: str, value: Any) -> Any:
+def _single(pattern: str, value: Identifier) -> Any:
     optimizer: Any = get(value)
     if optimizer is None or isinstance(optimizer, MultiOptimizer | LossScaleOptimizer):
         raise TypeError(
@@ -143,10 +144,10 @@ class MultiOptimizer(BaseOptimizer):
         )
         return dataclasses.replace(self, optimizer_map=pairs, name=None)
 
-    def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
+    def scale_loss(self, loss: jax.Array, opt_state: optax.OptState) -> jax.Array:
         return loss if self.loss_scale_factor is None else scaled(loss, self.loss_scale_factor)
 
-    def finalize(self, opt_state: MultiOptimizerState, weights: Any) -> Any:
+    def finalize(self, opt_state: MultiOptimizerState, weights: optax.Params) -> Any:
         paths, leaves, structure = flatten(weights)
         weights_by_path = dict(zip(paths, leaves, strict=True))
         final_weights = dict(weights_by_path)
@@ -157,7 +158,7 @@ class MultiOptimizer(BaseOptimizer):
                 final_weights |= optimizer.finalize(opt_state.states[pattern], group_weights)
         return jax.tree.unflatten(structure, [final_weights[path] for path in paths])
 
-    def _init(self, weights: Any) -> MultiOptimizerState:
+    def _init(self, weights: optax.Params) -> MultiOptimizerState:
         paths, leaves, _ = flatten(weights)
         weights_by_path = dict(zip(paths, leaves, strict=True))
         optimizers = dict(self.optimizer_map)
@@ -172,7 +173,10 @@ class MultiOptimizer(BaseOptimizer):
         )
 
     def _update(
-        self, gradients: Any, state: MultiOptimizerState, weights: Any = None
+        self,
+        gradients: optax.Updates,
+        state: MultiOptimizerState,
+        weights: optax.Params | None = None,
     ) -> tuple[Any, MultiOptimizerState]:
         paths, leaves, structure = flatten(gradients)
         if self.loss_scale_factor is not None:

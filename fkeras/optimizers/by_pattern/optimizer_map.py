@@ -8,10 +8,10 @@ from typing import Any, Self
 
 from fkeras.engine.config.configurable import Configurable, option, suggest
 from fkeras.optimizers.by_pattern import keras_map
-from fkeras.optimizers.naming import get
+from fkeras.optimizers.naming import Identifier, get
 
 
-def _default(value: Any) -> Any:
+def _default(value: Identifier) -> Any:
     optimizer = get(value)
     if optimizer is None:
         raise TypeError(
@@ -21,7 +21,7 @@ def _default(value: Any) -> Any:
     return optimizer
 
 
-def _map(value: Any) -> Any:
+def _map(value: object) -> Any:
     value = {} if value is None else value
     if not isinstance(value, Mapping):
         raise TypeError(

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fkeras.optimizers.updates.averaging import average_step
 from fkeras.optimizers.updates.clipping import clip_global_norm, clip_norm
@@ -24,7 +25,7 @@ from fkeras.optimizers.updates.state import ACCUMULATOR, AVERAGE, OptimizerState
 _Rows = list[dict[str, jax.Array]]
 
 
-def init(optimizer: Any, weights: Any) -> OptimizerState:
+def init(optimizer: Any, weights: optax.Params) -> OptimizerState:
     """Returns the state of an `Optimizer` before the first step.
 
     Raises:
@@ -55,7 +56,10 @@ def init(optimizer: Any, weights: Any) -> OptimizerState:
 
 
 def update(
-    optimizer: Any, gradients: Any, state: OptimizerState, weights: Any = None
+    optimizer: Any,
+    gradients: optax.Updates,
+    state: OptimizerState,
+    weights: optax.Params | None = None,
 ) -> tuple[Any, OptimizerState]:
     """Returns `(deltas, state)`: the updates to add to the weights, and the new state.
 

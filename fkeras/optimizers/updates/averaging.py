@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fkeras.optimizers.updates.numeric import working_dtype
 from fkeras.optimizers.updates.paths import flatten
@@ -22,7 +23,6 @@ def average_step(
     """Returns `(average, delta)`: the average including the new weight, and the weight's update.
 
     Args:
-        weight: the weight before the update.
         momentum: the share of the current average in the new average; 0 in iteration 0.
         iteration: the number of this iteration, from 0.
         frequency: the number of iterations after which the weight is overwritten by its average;
@@ -39,12 +39,8 @@ def average_step(
     return average, jnp.where(is_due, (average - weight.astype(dtype)).astype(delta.dtype), delta)
 
 
-def averaged(where: str, average: Any, weights: Any) -> Any:
-    """Returns the average with the structure and dtypes of the weights.
-
-    Raises:
-        ValueError: if the average belongs to other weights.
-    """
+def averaged(where: str, average: optax.Params, weights: optax.Params) -> Any:
+    """Returns the average with the structure and dtypes of the weights."""
     paths, leaves, structure = flatten(weights)
     average_paths, average_leaves, _ = flatten(average)
     if paths != average_paths:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 
-def working_dtype(array: Any) -> Any:
+def working_dtype(array: jax.Array) -> Any:
     """Returns the dtype of a weight's state: float64 for float64 weights, otherwise float32."""
     return jnp.dtype("float64") if array.dtype == "float64" else jnp.dtype("float32")
 

@@ -8,7 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.core import Tracer
+from jax.typing import ArrayLike
 
 _INSTEAD = (
     "Use an optimizer of fkeras with a number, such as fk.optimizers.Adam(1e-3), or "
@@ -16,7 +18,7 @@ _INSTEAD = (
 )
 
 
-def learning_rate(opt_state: Any) -> jax.Array:
+def learning_rate(opt_state: optax.OptState) -> jax.Array:
     """Returns the learning rate in an optimizer's state.
 
     Args:
@@ -43,7 +45,7 @@ def learning_rate(opt_state: Any) -> jax.Array:
     return _rate(_holder("learning_rate", opt_state))
 
 
-def with_learning_rate(opt_state: Any, value: Any) -> Any:
+def with_learning_rate(opt_state: optax.OptState, value: ArrayLike) -> Any:
     """Returns a copy of an optimizer's state with another learning rate.
 
     The new rate has the dtype, shape and device placement of the old rate, so that the new state
@@ -75,15 +77,15 @@ def with_learning_rate(opt_state: Any, value: Any) -> Any:
     )
 
 
-def _holds(node: Any) -> bool:
+def _holds(node: object) -> bool:
     return _is_optimizer_state(node) or "learning_rate" in _hyperparams(node)
 
 
-def _is_optimizer_state(node: Any) -> bool:
+def _is_optimizer_state(node: object) -> bool:
     return isinstance(node, tuple) and "learning_rate" in getattr(node, "_fields", ())
 
 
-def _hyperparams(node: Any) -> Mapping[str, Any]:
+def _hyperparams(node: object) -> Mapping[str, Any]:
     hyperparams = getattr(node, "hyperparams", None)
     return hyperparams if isinstance(hyperparams, Mapping) else {}
 
@@ -98,7 +100,7 @@ def _replaced(node: Any, rate: jax.Array) -> Any:
     return node._replace(hyperparams={**node.hyperparams, "learning_rate": rate})
 
 
-def _holder(where: str, opt_state: Any) -> Any:
+def _holder(where: str, opt_state: optax.OptState) -> Any:
     """Returns the single node of the state that holds a learning rate."""
     pairs = jax.tree_util.tree_flatten_with_path(opt_state, is_leaf=_holds)[0]
     holders = [(path, node) for path, node in pairs if _holds(node)]
@@ -126,7 +128,7 @@ def _schedule_error(where: str) -> ValueError:
     )
 
 
-def _like(old: jax.Array, value: Any) -> jax.Array:
+def _like(old: jax.Array, value: ArrayLike) -> jax.Array:
     """Converts a value to the dtype, shape and placement of the old rate."""
     dtype = old.dtype
     if isinstance(value, Tracer) or isinstance(old, Tracer):

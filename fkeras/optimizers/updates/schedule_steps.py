@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from fkeras.engine.values.argument_types import Number
 
 # the maximum length of a table of periods; longer ones use a formula in float32
 _MOST_WAVES = 1024
 _LARGEST = np.iinfo("int32").max
 
 
-def as_step(step: Any) -> jax.Array:
+def as_step(step: Number) -> jax.Array:
     """Converts a step to an integer array, or to float32 if it is a float or too large for int32.
 
     Example:
@@ -91,7 +92,6 @@ def passed(step: jax.Array, boundaries: Sequence[float], reached: bool = False) 
     """Returns the number of boundaries below the step, as int32.
 
     Args:
-        step: a step, or an array of steps.
         reached: whether to count boundaries equal to the step.
 
     Example:

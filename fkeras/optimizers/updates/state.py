@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import jax
+import optax
 
 # names of the slots that options of `Optimizer` add
 AVERAGE = "average"
@@ -40,7 +41,7 @@ class OptimizerState(NamedTuple):
     weight_decay: jax.Array | None = None
 
 
-def ema_weights(opt_state: Any) -> Any:
+def ema_weights(opt_state: optax.OptState) -> Any:
     """Returns the moving average of the weights from the state of an optimizer with `use_ema=True`.
 
     Before the first update, the average equals the initial weights. The method
@@ -77,5 +78,5 @@ def ema_weights(opt_state: Any) -> Any:
     return {path: leaf for average in averages for path, leaf in average.items()}
 
 
-def _is_state(node: Any) -> bool:
+def _is_state(node: object) -> TypeGuard[OptimizerState]:
     return isinstance(node, OptimizerState)

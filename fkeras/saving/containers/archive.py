@@ -27,7 +27,7 @@ from fkeras.atomic_files import atomic
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.limits import Limits, check_limit
 
 # header before the data of an entry: signature, fixed fields, lengths of name and extra field
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -43,12 +43,6 @@ _SMALL = 1 << 16
 @contextlib.contextmanager
 def open_archive(path: FilePath, limits: Limits | None = None) -> Iterator[Archive]:
     """Opens a zip archive for reading during the block.
-
-    Args:
-        limits: limits on sizes; None for the defaults.
-
-    Returns:
-        A context manager that gives an `Archive`.
 
     Raises:
         FileNotFoundError: for a missing file.
@@ -114,12 +108,7 @@ class Archive:
             total += info.file_size
             self._entries[name] = (info, data)
         # many entries below the limit could fill the memory together
-        if total > limits.member_bytes:
-            raise FileError(
-                f"expected entries of at most {limits.member_bytes} bytes in total, received "
-                f"{total} bytes. If you trust the file, pass limits=fk.Limits(member_bytes=...).",
-                file=file,
-            )
+        check_limit(limits, "member_bytes", total, "bytes of all entries together", file=file)
         self.names = tuple(i.orig_filename for i in infos if not i.orig_filename.endswith("/"))
 
     def _error(self, name: str, problem: str) -> FileError:
@@ -248,11 +237,7 @@ class Archive:
         return self._entries[name]
 
     def read(self, name: str) -> bytes:
-        """Returns the unpacked bytes of an entry.
-
-        Raises:
-            FileError: for a missing entry, or data that differs from the listed size or checksum.
-        """
+        """Returns the unpacked bytes of an entry."""
         info, start = self._find(name)
         with reading(self.file, name):
             self._source.seek(start)
@@ -321,7 +306,7 @@ class Archive:
 class Window(io.RawIOBase):
     """Read-only view of a range of bytes of a binary file, as a file object."""
 
-    def __init__(self, source: Any, start: int, length: int):
+    def __init__(self, source: io.RawIOBase, start: int, length: int):
         super().__init__()
         self._source = source
         self._start = start

@@ -115,7 +115,7 @@ def reading(
         ) from error
 
 
-def _layer_name(layer: Any) -> str | None:
+def _layer_name(layer: str | None) -> str | None:
     """Returns the layer's name from an error's place: "'dense' (Dense)" and "'dense', call 0"."""
     match = re.match(r"'([^']+)'", layer) if isinstance(layer, str) else None
     return match[1] if match else layer

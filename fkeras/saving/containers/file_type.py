@@ -5,9 +5,13 @@ from __future__ import annotations
 import io
 import os
 import stat
-from typing import Any
+from typing import BinaryIO, TypeAlias
 
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.saving.containers.errors import FileError
+
+#: a binary file that is open for reading at any position
+BinaryFile: TypeAlias = BinaryIO | io.BufferedIOBase | io.RawIOBase
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
@@ -35,9 +39,6 @@ _KINDS = (
 def describe(start: bytes, size: int | None = None) -> str:
     """Describes the type of a file, with a remedy.
 
-    Args:
-        size: length of the file, if known.
-
     Example:
         >>> describe(b"<!DOCTYPE html><html>")
         'a web page (HTML), perhaps of an error. Download the file itself'
@@ -61,13 +62,8 @@ def describe(start: bytes, size: int | None = None) -> str:
     return f"a file that begins with {start[:8]!r}. Save or download it again"
 
 
-def open_regular(path: Any) -> io.FileIO:
-    """Opens a regular file for reading, without a buffer.
-
-    Raises:
-        FileNotFoundError: for a missing file.
-        FileError: for a folder, a pipe or a device.
-    """
+def open_regular(path: FilePath) -> io.FileIO:
+    """Opens a regular file for reading, without a buffer."""
     file = os.fsdecode(os.fspath(path))
     # checked before opening: opening a named pipe blocks until another process writes
     status = os.stat(file)

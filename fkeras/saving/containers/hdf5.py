@@ -15,16 +15,18 @@ import io
 import math
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from fkeras.engine.values.argument_types import FilePath
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5_arrays import read_array
 from fkeras.saving.containers.hdf5_attributes import longest_heap, read_attributes
 from fkeras.saving.containers.hdf5_types import array_dtype, load_h5py
-from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.limits import Limits, check_limit
 
 # types of links and of objects, as the HDF5 library numbers them
 _HARD, _SOFT, _EXTERNAL = 0, 1, 64
@@ -33,16 +35,15 @@ _GROUP, _ARRAY = 0, 1
 
 @contextlib.contextmanager
 def open_store(
-    source: Any, file: str | None = None, member: str | None = None, limits: Limits | None = None
+    source: FilePath | bytes | file_type.BinaryFile,
+    file: str | None = None,
+    member: str | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[Store]:
     """Opens an HDF5 file for reading during the block.
 
     Args:
         source: a path, the bytes of the file, or a seekable binary file.
-        limits: limits on sizes, objects and depth; None for the defaults.
-
-    Returns:
-        A context manager that gives a `Store`.
 
     Raises:
         FileError: for a file that is not HDF5, or one with links, cycles or other features that no
@@ -103,7 +104,7 @@ class Store:
     def __init__(
         self,
         opened: Any,
-        source: Any,
+        source: file_type.BinaryFile,
         size: int,
         file: str | None,
         member: str | None,
@@ -123,11 +124,15 @@ class Store:
         self._heap: int | None = None
         self._walk()
 
-    def _place(self, path: str) -> str:
+    def place(self, path: str) -> str:
+        """Returns the part of the file at `path`, for messages."""
         return f"{self.member}:/{path}" if self.member else f"/{path}"
 
     def _error(self, path: str, problem: str) -> FileError:
-        return FileError(problem, file=self.file, member=self._place(path))
+        return FileError(problem, file=self.file, member=self.place(path))
+
+    def _check_limit(self, name: str, count: int, noun: str, path: str) -> None:
+        check_limit(self._limits, name, count, noun, file=self.file, member=self.place(path))
 
     def _walk(self) -> None:
         h5py = load_h5py("Reading an HDF5 file")
@@ -150,20 +155,10 @@ class Store:
                         f"/{seen[address]}. Save the model again.",
                     )
                 seen[address] = child_path
-                if len(seen) > self._limits.objects:
-                    raise self._error(
-                        child_path,
-                        f"expected at most {self._limits.objects} groups and arrays, received more. "
-                        "If you trust the file, pass limits=fk.Limits(objects=...).",
-                    )
+                self._check_limit("objects", len(seen), "groups and arrays", child_path)
                 kind = h5py.h5o.get_info(group, name.encode()).type
                 if kind == _GROUP:
-                    if depth >= self._limits.depth:
-                        raise self._error(
-                            child_path,
-                            f"expected at most {self._limits.depth} levels of groups, received "
-                            "more. If you trust the file, pass limits=fk.Limits(depth=...).",
-                        )
+                    self._check_limit("depth", depth + 1, "levels of groups", child_path)
                     groups.append(name)
                     stack.append((child_path, depth + 1))
                 elif kind == _ARRAY:
@@ -185,12 +180,7 @@ class Store:
             return True if len(links) > self._limits.objects else None  # True ends the iteration
 
         group.links.iterate(visit, info=True)
-        if len(links) > self._limits.objects:
-            raise self._error(
-                path,
-                f"expected at most {self._limits.objects} objects in a group, received more. If you "
-                "trust the file, pass limits=fk.Limits(objects=...).",
-            )
+        self._check_limit("objects", len(links), "objects in a group", path)
         return [(self._name(raw, path, kind), address) for raw, kind, address in links]
 
     def _name(self, raw: bytes, path: str, kind: int) -> str:
@@ -240,7 +230,7 @@ class Store:
         if not self.has(path):
             raise self._absent(path)
         h5py = load_h5py("Reading an HDF5 file")
-        with reading(self.file, self._place(path)):
+        with reading(self.file, self.place(path)):
             item = h5py.h5o.open(self._root, path.encode() or b"/")
             return read_attributes(item, self._longest_heap, self._size, self._limits)
 
@@ -253,13 +243,13 @@ class Store:
     def shape(self, path: str) -> tuple[int, ...]:
         """Returns the shape that the array at `path` claims."""
         item = self._open(path)
-        with reading(self.file, self._place(self._clean(path))):
+        with reading(self.file, self.place(self._clean(path))):
             return tuple(int(n) for n in item.shape)
 
     def dtype(self, path: str) -> np.dtype:
         """Returns the dtype of the array at `path`, in native byte order."""
         item = self._open(path)
-        with reading(self.file, self._place(self._clean(path))):
+        with reading(self.file, self.place(self._clean(path))):
             return self._dtype(item, self._clean(path))
 
     def _dtype(self, item: Any, path: str) -> np.dtype:
@@ -272,16 +262,13 @@ class Store:
     def read(self, path: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
         """Reads the array at `path` into newly allocated memory.
 
-        Args:
-            shape: expected shape; None accepts any shape.
-
         Raises:
             FileError: for a missing array, an unexpected shape, a type that weights do not have, or
                 an array whose data is not completely stored in the file.
         """
         path = self._clean(path)
         item = self._open(path)
-        with reading(self.file, self._place(path)):
+        with reading(self.file, self.place(path)):
             dims = tuple(int(n) for n in item.shape)
             if shape is not None and dims != tuple(shape):
                 raise FileError(
@@ -290,11 +277,7 @@ class Store:
                 )
             dtype = self._dtype(item, path)
             claimed = math.prod(dims) * dtype.itemsize
-            if claimed > self._limits.array_bytes:
-                raise FileError(
-                    f"expected an array of at most {self._limits.array_bytes} bytes, received "
-                    f"{claimed} bytes. If you trust the file, pass limits=fk.Limits(array_bytes=...)."
-                )
+            self._check_limit("array_bytes", claimed, "bytes of an array", path)
             return read_array(item, dims, dtype, self._size, self._limits, self._take(path))
 
     def _take(self, path: str) -> Any:
@@ -325,7 +308,7 @@ class Store:
         if path not in self._arrays:
             raise self._absent(path)
         h5py = load_h5py("Reading an HDF5 file")
-        with reading(self.file, self._place(path)):
+        with reading(self.file, self.place(path)):
             return h5py.h5d.open(self._root, path.encode())
 
     def _absent(self, path: str) -> FileError:
@@ -338,18 +321,12 @@ class Store:
 
 
 @contextlib.contextmanager
-def new_store(target: Any) -> Iterator[Writer]:
+def new_store(target: BinaryIO) -> Iterator[Writer]:
     """Opens a new HDF5 file for writing during the block.
 
     Args:
         target: a seekable binary file, open for reading and writing. Use
             `fkeras.atomic_files.atomic.replacing` for a file on disk.
-
-    Returns:
-        A context manager that gives a `Writer`.
-
-    Raises:
-        ImportError: if h5py is not installed.
 
     Example:
         >>> import io
@@ -375,7 +352,7 @@ class Writer:
         """Creates the group `path` if the group is missing."""
         self._opened.require_group(path or "/")
 
-    def write(self, path: str, array: Any) -> None:
+    def write(self, path: str, array: ArrayLike) -> None:
         """Writes an array; stores bfloat16 as raw bytes with the dtype's name as an attribute."""
         array = np.asarray(array)
         # HDF5 has no types for these floats; this is Keras's form of storing them

@@ -46,12 +46,7 @@ def read_array(
 
     Args:
         item: the open array, as h5py's low-level object.
-        dtype: dtype of the result, in native byte order.
         limits: limits; `ratio` bounds the expansion of compressed chunks.
-
-    Raises:
-        FileError: for data in another file, a virtual array, an unknown filter, or values that the
-            file does not store.
     """
     h5d = load_h5py("Reading an HDF5 file").h5d
     properties = item.get_create_plist()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.file_type import BinaryFile
 from fkeras.saving.containers.hdf5_types import array_dtype, load_h5py
 from fkeras.saving.containers.limits import Limits
 
@@ -30,9 +31,6 @@ def read_attributes(
     Returns:
         Strings as `str`, scalars as `int`, `float` or `bool`, lists of strings as tuples, lists of
         numbers as arrays, and None for an empty attribute.
-
-    Raises:
-        FileError: for an attribute of another type, or one that claims more bytes than allowed.
     """
     h5a = load_h5py("Reading an HDF5 file").h5a
     # no attribute takes less than 8 bytes, so a larger count is damage
@@ -51,7 +49,7 @@ def read_attributes(
     return values
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: str | bytes, what: str) -> str:
     if isinstance(value, str):
         # h5py decodes invalid UTF-8 to lone surrogates; encode back, to report an error below
         value = value.encode("utf-8", "surrogateescape")
@@ -119,7 +117,7 @@ def _check_heap(name: str, string_count: int, longest: int, limits: Limits) -> N
         )
 
 
-def longest_heap(source: Any, size: int) -> int:
+def longest_heap(source: BinaryFile, size: int) -> int:
     """Returns the size of the largest heap of strings in a file; searches for heap signatures.
 
     Raises:
@@ -142,7 +140,7 @@ def longest_heap(source: Any, size: int) -> int:
     return longest
 
 
-def _heap_size(source: Any, start: int, size: int) -> int:
+def _heap_size(source: BinaryFile, start: int, size: int) -> int:
     source.seek(start + 8)
     length = int.from_bytes(source.read(8), "little")
     if length < 16 or start + length > size:

@@ -18,9 +18,6 @@ def load_h5py(what: str) -> Any:
 
     Args:
         what: the operation that needs h5py, for the message.
-
-    Raises:
-        ImportError: if h5py is not installed; the message says how to install it.
     """
     try:
         import h5py
@@ -29,16 +26,12 @@ def load_h5py(what: str) -> Any:
     return h5py
 
 
-def array_dtype(kind: Any, named: Any = None) -> np.dtype:
+def array_dtype(kind: Any, named: str | None = None) -> np.dtype:
     """Returns the NumPy dtype of an HDF5 type, in native byte order.
 
     Args:
-        kind: the HDF5 type.
         named: the array's attribute `dtype`. HDF5 has no bfloat16, so Keras stores the bytes as an
             opaque type and the name of the dtype in this attribute.
-
-    Raises:
-        FileError: for a type that weights do not have.
     """
     h5t = load_h5py("Reading an HDF5 file").h5t
     size = kind.get_size()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from fkeras.saving.containers.errors import FileError
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -51,3 +53,23 @@ class Limits:
                     f"Limits: expected {field.name} as an integer of at least 1, received "
                     f"{value!r}. Leave it out for the default, {field.default}."
                 )
+
+
+def check_limit(limits: Limits, name: str, count: int, noun: str, **place: str | None) -> None:
+    """Rejects a count beyond one of the limits.
+
+    Args:
+        name: the field of `Limits`.
+        noun: what is counted, such as "bytes of JSON".
+        place: `file`, `member` and `layer`, for the message.
+
+    Example:
+        >>> check_limit(Limits(members=1), "members", 1, "entries")
+    """
+    allowed = getattr(limits, name)
+    if count > allowed:
+        raise FileError(
+            f"expected at most {allowed} {noun}, received {count}. If you trust the file, pass "
+            f"limits=fk.Limits({name}=...).",
+            **place,
+        )

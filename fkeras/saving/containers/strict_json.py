@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from fkeras.engine.config.config_checks import MISSING, MakeError, entry, expect
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.limits import Limits, check_limit
+
+#: a value of parsed JSON, whose type `check` and `field` verify
+Json: TypeAlias = Mapping[str, Any] | Sequence[Any] | str | float | bool | None
 
 # more digits than any size, seed or hash has: int() takes quadratic time
 _DIGITS = 40
@@ -27,7 +30,6 @@ def parse(
 
     Args:
         data: JSON text; bytes are decoded as UTF-8.
-        limits: limits on length and depth; None for the defaults.
 
     Raises:
         FileError: for invalid JSON, or a text that exceeds a limit.
@@ -60,11 +62,7 @@ def parse(
             )
         return int(digits)
 
-    if len(data) > limits.config_bytes:
-        raise file_error(
-            f"expected at most {limits.config_bytes} bytes of JSON, received {len(data)}. If you "
-            "trust the file, pass limits=fk.Limits(config_bytes=...)."
-        )
+    check_limit(limits, "config_bytes", len(data), "bytes of JSON", file=file, member=member)
     try:
         text = data if isinstance(data, str) else bytes(data).decode("utf-8")
         value = json.loads(text, object_pairs_hook=unique_pairs, parse_int=parse_integer)
@@ -75,7 +73,9 @@ def parse(
             f"expected JSON in UTF-8, received other bytes at {error.start}. The file is damaged."
         ) from error
     except RecursionError as error:  # the parser recurses before `_check_depth` can look
-        raise _too_deep(limits, file, member) from error
+        raise file_error(
+            f"expected at most {limits.depth} levels of nested JSON, received more."
+        ) from error
     except ValueError as error:
         raise file_error(
             f"expected JSON, received invalid JSON: {error}. The file is damaged."
@@ -93,22 +93,12 @@ def parse(
     return value
 
 
-def _too_deep(limits: Limits, file: str | None, member: str | None) -> FileError:
-    return FileError(
-        f"expected at most {limits.depth} levels of nested JSON, received more. If you trust the "
-        "file, pass limits=fk.Limits(depth=...).",
-        file=file,
-        member=member,
-    )
-
-
-def _check_depth(value: Any, limits: Limits, file: str | None, member: str | None) -> None:
+def _check_depth(value: Json, limits: Limits, file: str | None, member: str | None) -> None:
     # level by level: a recursive check could overflow the stack that it protects
     level = [value]
     depth = 0
     while level:
-        if depth > limits.depth:
-            raise _too_deep(limits, file, member)
+        check_limit(limits, "depth", depth, "levels of nested JSON", file=file, member=member)
         next_level = []
         for item in level:
             if isinstance(item, dict):
@@ -119,7 +109,7 @@ def _check_depth(value: Any, limits: Limits, file: str | None, member: str | Non
         depth += 1
 
 
-def check(value: Any, kind: type | tuple[type, ...], what: str, **place: str | None) -> Any:
+def check(value: Json, kind: type | tuple[type, ...], what: str, **place: str | None) -> Any:
     """Returns `value` if the value has the expected type.
 
     Args:
@@ -137,18 +127,16 @@ def check(value: Any, kind: type | tuple[type, ...], what: str, **place: str | N
 
 
 def field(
-    mapping: Any,
+    mapping: Json,
     key: str,
     kind: type | tuple[type, ...],
-    default: Any = MISSING,
+    default: Json | object = MISSING,
     **place: str | None,
 ) -> Any:
     """Returns the value of one key of a JSON object if the value has the expected type.
 
     Args:
-        kind: as for `check`.
         default: result for a missing key; without a default the key is required.
-        place: `file`, `member` and `layer`, for the message.
 
     Raises:
         FileError: for a missing key, a value of another type, or a `mapping` that is not an object.

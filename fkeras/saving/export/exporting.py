@@ -16,8 +16,9 @@ the one in JAX's setting `jax_export_calling_convention_version`; the descriptio
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -31,13 +32,16 @@ from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.saving.export import program
-from fkeras.training import TrainState
+from fkeras.training import Trainer, TrainState
 from fkeras.training.callbacks.base.snapshot import by_path
 from fkeras.training.data import batch_parts
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
 from fkeras.training.step import objective
 from fkeras.training.step.step import train_logs
+
+#: a shape with the batch axis, or shapes in the structure of the inputs
+Shapes: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 def export(
@@ -46,9 +50,9 @@ def export(
     path: FilePath,
     *,
     platforms: Sequence[str] = program.PLATFORMS,
-    shapes: Any = None,
+    shapes: Shapes | None = None,
     constraints: Sequence[str] = (),
-    mask: Any = None,
+    mask: Shapes | None = None,
     training: bool = False,
     updates: bool = False,
 ) -> None:
@@ -95,7 +99,29 @@ def export(
         >>> program.platforms, program.call(jnp.ones((5, 3))).shape
         (('cpu', 'cuda', 'tpu'), (5, 2))
     """
-    platforms = program.check_platforms(platforms)
+    _check_model(model)
+    write = functools.partial(
+        _write_model,
+        path=path,
+        platforms=program.check_platforms(platforms),
+        shapes=shapes,
+        constraints=constraints,
+        mask=mask,
+        training=training,
+        updates=updates,
+    )
+    if is_spread((model, state)):
+        place = {"path": as_path(path)}
+        write_together("export", place, (model, state), lambda whole: write(*_on_device(whole)))
+    else:
+        write(model, state)
+
+
+def _on_device(tree: Any) -> Any:
+    return jax.tree.map(jnp.asarray, tree)
+
+
+def _check_model(model: Layer) -> None:
     if not isinstance(model, Layer):
         check_not_keras(model, "export")
         raise TypeError(
@@ -114,30 +140,32 @@ def export(
             "not support. Export the device part: host, device = fk.split_host(model).",
             layer=model._where,
         )
-    if is_spread((model, state)):
 
-        def write(whole: Any) -> None:
-            whole_model, whole_state = jax.tree.map(jnp.asarray, whole)
-            export(
-                whole_model,
-                whole_state,
-                path,
-                platforms=platforms,
-                shapes=shapes,
-                constraints=constraints,
-                mask=mask,
-                training=training,
-                updates=updates,
-            )
 
-        write_together("export", {"path": as_path(path)}, (model, state), write)
-        return
+def _write_model(
+    model: Layer,
+    state: Mapping[str, Any] | None,
+    path: FilePath,
+    platforms: tuple[str, ...],
+    shapes: Shapes | None,
+    constraints: Sequence[str],
+    mask: Shapes | None,
+    training: bool,
+    updates: bool,
+) -> None:
+    """Writes the program of a model whose arrays this process holds."""
     names, specs = _inputs(model, shapes)
     impl = str(jax.random.key_impl(jax.random.key(0)))
     key_shape = jax.random.key_data(jax.random.key(0)).shape
 
     # the exported program receives the key as raw words, the trace below a typed key
-    def compute(x: Any, *, mask: Any = None, key: Any = None, state: Any = state) -> Any:
+    def compute(
+        x: Any,
+        *,
+        mask: jax.Array | None = None,
+        key: jax.Array | None = None,
+        state: Mapping[str, Any] | None = state,
+    ) -> Any:
         typed_key = key
         if key is not None and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             typed_key = jax.random.wrap_key_data(key, impl=impl)
@@ -177,7 +205,7 @@ def export(
 
 
 def export_step(
-    trainer: Any,
+    trainer: Trainer,
     run: TrainState,
     batch: tuple,
     path: FilePath,
@@ -245,24 +273,33 @@ def export_step(
         )
     # the position in the data and the memory of callbacks belong to the loop, not to the step
     core = run.replace(position=None, memory={})
+    write = functools.partial(
+        _write_step, trainer, batch=batch, path=path, platforms=platforms, constraints=constraints
+    )
     if is_spread(core):
+        place = {"path": as_path(path)}
+        write_together("export_step", place, core, lambda whole: write(_on_device(whole)))
+    else:
+        write(core)
 
-        def write(whole: TrainState) -> None:
-            on_device = jax.tree.map(jnp.asarray, whole)
-            export_step(
-                trainer, on_device, batch, path, platforms=platforms, constraints=constraints
-            )
 
-        write_together("export_step", {"path": as_path(path)}, core, write)
-        return
+def _write_step(
+    trainer: Trainer,
+    core: TrainState,
+    batch: Any,
+    path: FilePath,
+    platforms: tuple[str, ...],
+    constraints: Sequence[str],
+) -> None:
+    """Writes the program of a training step, and the run, whose arrays this process holds."""
     parts = batch if isinstance(batch, tuple) else (batch,)
     if trainer.objective is None:
         batch_parts.unpack(trainer, batch)
     else:
-        empty = objective.empty(trainer, run.model, run.state, batch)
+        empty = objective.empty(trainer, core.model, core.state, batch)
         # an objective names its metrics when traced: a run before its first step lacks the
         # accumulators, and the outputs of the step would have more arrays than its inputs
-        core = core.replace(metrics={**empty, **run.metrics})
+        core = core.replace(metrics={**empty, **core.metrics})
     tree, dtypes = jax.tree.structure(core), {n: a.dtype for n, a in _flat(core).items()}
 
     def step(arrays: Mapping[str, Any], *parts: Any) -> tuple[dict, dict]:
@@ -275,7 +312,7 @@ def export_step(
     specs = jax.tree.map(_batch_spec, parts)
     rows = _structs(specs, constraints)
     specs_by_name = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in arrays.items()}
-    where = f"the step of {run.model._where}"
+    where = f"the step of {core.model._where}"
     exported = program.lower(where, step, (specs_by_name, *rows), {}, platforms)
     new_arrays, logs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     # a step is called with its own outputs, so shapes and dtypes must not change
@@ -287,12 +324,12 @@ def export_step(
             )
     about = {
         "kind": "step",
-        "model": run.model.name or type(run.model).__name__,
+        "model": core.model.name or type(core.model).__name__,
         "call": f"run, logs = program.call(run, {', '.join(('x', 'y', 'sample_weight')[: len(rows)])})",
         "constraints": list(constraints),
         "run": program.describe(list(specs_by_name.values()), list(specs_by_name)),
         "views": {n: d.name for n, d in dtypes.items() if specs_by_name[n].dtype != d},
-        "key": run.impl,
+        "key": core.impl,
         "batch": program.describe(*_named(rows)),
         "logs": program.describe(list(logs.values()), list(logs)),
     }
@@ -301,7 +338,7 @@ def export_step(
         np.savez(file, **jax.device_get(arrays))
 
 
-def _inputs(model: Layer, shapes: Any) -> tuple[list[str], Any]:
+def _inputs(model: Layer, shapes: Shapes | None) -> tuple[list[str], Any]:
     """Returns the names of the inputs and the tree of their specs."""
     graph = model.graph if isinstance(model, Network) else None
     passed_specs = None if shapes is None else as_specs(shapes)
@@ -338,7 +375,7 @@ def _slots(template: Any) -> Any:
     return structure.thaw(template, lambda ref: ref.index)
 
 
-def _is_spec(value: Any) -> bool:
+def _is_spec(value: object) -> bool:
     return isinstance(value, Spec)
 
 
@@ -352,7 +389,7 @@ def _structs(tree: Any, constraints: Sequence[str]) -> Any:
     return treedef.unflatten(as_structs(leaves, tuple(constraints)))
 
 
-def _draws(traced: Any) -> bool:
+def _draws(traced: jax.stages.Traced) -> bool:
     """Returns whether a traced program uses its input that is a key."""
     # nested programs receive the key through an input of the outer equation, so that the outer
     # equations are sufficient
@@ -401,7 +438,7 @@ def _flat(run: TrainState) -> dict[str, Any]:
     }
 
 
-def _plain(array: Any) -> Any:
+def _plain(array: jax.Array) -> Any:
     """Returns an array of a NumPy dtype: casts bits of other dtypes to unsigned integers."""
     # .npz files cannot store bfloat16 and float8
     if np.dtype(array.dtype).kind in "biufc":
@@ -409,6 +446,6 @@ def _plain(array: Any) -> Any:
     return jax.lax.bitcast_convert_type(array, f"uint{8 * array.dtype.itemsize}")
 
 
-def _open(array: Any, dtype: Any) -> Any:
+def _open(array: jax.Array, dtype: np.dtype) -> Any:
     """Casts the bits of an array back to its dtype; the inverse of `_plain`."""
     return array if array.dtype == dtype else jax.lax.bitcast_convert_type(array, dtype)

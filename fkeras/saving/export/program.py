@@ -26,15 +26,8 @@ _KNOWN = ("cpu", "cuda", "rocm", "tpu")
 _CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
 
-def check_platforms(platforms: Any) -> tuple[str, ...]:
-    """Returns the names of platforms as a tuple.
-
-    Args:
-        platforms: a name or several names.
-
-    Raises:
-        ValueError: for a name that JAX does not know.
-    """
+def check_platforms(platforms: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of platforms as a tuple."""
     names = (platforms,) if isinstance(platforms, str) else tuple(platforms)
     # the empty string makes an empty sequence an error too
     for name in names or ("",):
@@ -52,9 +45,6 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
     Args:
         args: arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
         kwargs: keyword arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
-
-    Raises:
-        FKerasError: if a layer calls back to Python or depends on an unknown size.
     """
     # the supported versions of JAX define this class in jax.core or in jax.errors
     module = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
@@ -94,16 +84,7 @@ def _callbacks(program: Any, path: str) -> Iterator[tuple[str, str]]:
 def lower(
     where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any], platforms: tuple
 ) -> jax.export.Exported:
-    """Lowers a function on specs for several platforms.
-
-    Args:
-        args: arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
-        kwargs: keyword arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
-
-    Raises:
-        FKerasError: if a layer calls back to Python, depends on an unknown size, or has no lowering
-            for one of the platforms.
-    """
+    """Lowers a function on specs for several platforms."""
     # traced separately for errors that name the layer; jax.export reports primitives
     trace(where, function, args, kwargs)
     try:
@@ -120,7 +101,6 @@ def describe(specs: Sequence[Any], names: Sequence[str] | None = None) -> list[d
     """Describes arrays as JSON data: name, shape (strings for unknown sizes) and dtype.
 
     Args:
-        specs: arrays or specs.
         names: name of each array; None for consecutive numbers.
 
     Example:
@@ -140,15 +120,7 @@ def describe(specs: Sequence[Any], names: Sequence[str] | None = None) -> list[d
 
 
 def write(path: FilePath, exported: jax.export.Exported, about: Mapping[str, Any]) -> None:
-    """Writes an artifact to `path`, and the description to `<path>.json`.
-
-    Args:
-        path: path of the artifact; missing folders are created.
-
-    Raises:
-        ImportError: if the package flatbuffers, which JAX needs for artifacts, is not installed.
-        OSError: if a file cannot be written.
-    """
+    """Writes an artifact to `path`, and the description to `<path>.json`."""
     try:
         data = exported.serialize()
     except ImportError as error:

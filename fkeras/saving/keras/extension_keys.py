@@ -51,9 +51,6 @@ def put_beside(config: Mapping[str, Any]) -> Any:
 def put_back(config: Mapping[str, Any], file: str | None = None, member: str | None = None) -> Any:
     """Moves the options from the extension key back to "config"; the inverse of `put_beside`.
 
-    Raises:
-        FileError: for an unknown option in the extension key, or a value that is not a string.
-
     Example:
         >>> put_back({"class_name": "Add", "config": {}, "fkeras": {"masks": "any"}})
         {'class_name': 'Add', 'config': {'masks': 'any'}}

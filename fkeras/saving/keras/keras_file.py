@@ -5,13 +5,14 @@ Reads archives of Keras 3, of tf.keras 2.12 to 2.15 and of this library; writes 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
 
-from fkeras.engine import Network
+from fkeras.engine import Layer, Network
 from fkeras.engine.config.custom_objects import CustomObjects
 from fkeras.engine.config.serialization import deserialize, serialize
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -43,7 +44,7 @@ _MARK = "fkeras"
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """An open archive and its model, for the `finish` function that reads the training.
+    """An open archive and its model.
 
     Attributes:
         model: the model with its weights.
@@ -54,7 +55,7 @@ class Opened:
         converter: converter of Keras 2 configurations; None for archives of Keras 3.
     """
 
-    model: Any
+    model: Network
     state: Mapping[str, Any]
     config: Mapping[str, Any]
     store: Store
@@ -66,19 +67,21 @@ def read(
     path: FilePath,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
-    finish: Callable[[Opened], Any] | None = None,
     layout: Layout | None = None,
-) -> Any:
-    """Reads `(model, state)` from a `.keras` file, or the result of `finish`.
+) -> tuple[Network, Mapping[str, Any]]:
+    """Reads `(model, state)` from a `.keras` file."""
+    with opened(path, custom_objects, limits, layout) as file:
+        return file.model, file.state
 
-    Args:
-        limits: limits on sizes; None for the defaults.
-        finish: function `opened -> result`, called while the file is open.
-        layout: the devices of the arrays; None for the default device.
 
-    Raises:
-        FileError: for a damaged file, or a file without a model.
-    """
+@contextlib.contextmanager
+def opened(
+    path: FilePath,
+    custom_objects: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+    layout: Layout | None = None,
+) -> Iterator[Opened]:
+    """Opens a `.keras` file and reads its model, as `read` does, which also documents the arguments."""
     limits = limits or Limits()
     # the user's objects override those of old Keras versions
     custom_objects = CustomObjects({**legacy.OBJECTS, **(custom_objects or {})})
@@ -107,17 +110,11 @@ def read(
                     model, state = fill_from_store(*shapes, store, groups)
             with reading(archive.file, CONFIG):
                 check_calls(model, limits)
-            if finish is None:
-                return model, state
-            return finish(Opened(model, state, stored_config, store, custom_objects, converter))
+            yield Opened(model, state, stored_config, store, custom_objects, converter)
 
 
 def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Origin | None]:
-    """Reads `(config, origin)` from an archive; the origin is None for files of this library.
-
-    Raises:
-        FileError: for invalid metadata, or a configuration that is not a JSON object.
-    """
+    """Reads `(config, origin)` from an archive; the origin is None for files of this library."""
     file = archive.file
     metadata = parse(archive.read(METADATA), file, METADATA, limits)
     version = field(metadata, "keras_version", str, file=file, member=METADATA)
@@ -180,7 +177,7 @@ def _shapes(model: Network, config: Mapping, file: str) -> tuple[Any, dict] | No
 
 def write(
     path: FilePath,
-    model: Any,
+    model: Layer,
     state: Mapping[str, Any] | None = None,
     compiled: Mapping[str, Any] | None = None,
     arrays: Mapping[str, Any] | None = None,
@@ -188,12 +185,7 @@ def write(
     """Writes a `.keras` file that Keras 3 opens; writes a subclassed model as its graph.
 
     Args:
-        state: state of the model; None for a model without state.
         arrays: additional arrays for the weight file by path, such as the optimizer's slots.
-
-    Raises:
-        TypeError: for an object that is not a network.
-        ValueError: for a model that is not built, or a missing state.
     """
     if not isinstance(model, Network):
         check_not_keras(model, "save_model")
@@ -209,15 +201,15 @@ def write(
     state = {} if state is None else state
     _check_state(model, state)
     # Keras could not construct a user's subclass without its code; the graph needs only layers
-    model = plain(model)
-    config = {**put_beside(serialize(model)), "build_config": _build_config(model)}
+    graph_model: Network = plain(model)
+    config = {**put_beside(serialize(graph_model)), "build_config": _build_config(graph_model)}
     config["compile_config"] = dict(compiled or {})
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d@%H:%M:%S")
     metadata = {"keras_version": _KERAS, "date_saved": date, _MARK: True}
 
-    def write_weights(file: Any) -> None:
+    def write_weights(file: BinaryIO) -> None:
         with new_store(file) as store:
-            write_arrays(store, model, state)
+            write_arrays(store, graph_model, state)
             for name, array in (arrays or {}).items():
                 store.write(name, array)
 
@@ -229,12 +221,8 @@ def write(
     write_archive(path, members)
 
 
-def write_arrays(store: Writer, model: Any, state: Mapping[str, Any]) -> None:
-    """Writes weights and state into an HDF5 file in Keras's layout.
-
-    Args:
-        store: writer of the HDF5 file.
-    """
+def write_arrays(store: Writer, model: Layer, state: Mapping[str, Any]) -> None:
+    """Writes weights and state into an HDF5 file in Keras's layout."""
     copies = copied_groups(model)
     for group, _, layer in walk_groups(model):
         for path in with_copies(f"{group}/vars" if group else "vars", copies):

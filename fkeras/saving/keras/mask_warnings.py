@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 from fkeras import layers
-from fkeras.engine import Network
+from fkeras.engine import Layer, Network
 from fkeras.engine.call.mask_rules import KERAS
 from fkeras.engine.graph.call_table import Call
 from fkeras.engine.graph.walk import new_slots, run_calls
@@ -24,12 +24,8 @@ _STEPWISE = (Recurrent, layers.Bidirectional)
 _Origin = frozenset[tuple]
 
 
-def warn_of_masks(model: Any, stacklevel: int) -> None:
-    """Warns once with all calls for which Keras computes other masks.
-
-    Args:
-        model: a network; models inside the network are checked too.
-    """
+def warn_of_masks(model: Layer, stacklevel: int) -> None:
+    """Warns once with all calls for which Keras computes other masks."""
     found = _differences(model, "")
     if found:
         shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
@@ -40,7 +36,7 @@ def warn_of_masks(model: Any, stacklevel: int) -> None:
         )
 
 
-def _differences(model: Any, prefix: str) -> list[str]:
+def _differences(model: Layer, prefix: str) -> list[str]:
     if not isinstance(model, Network) or model.graph is None:
         return []
     graph, found = model.graph, []
@@ -68,16 +64,16 @@ def _differences(model: Any, prefix: str) -> list[str]:
     return found
 
 
-def _origin(layer: Any, call: Call, masked: list[int], slots: list[_Origin]) -> _Origin:
+def _origin(layer: Layer, call: Call, masked: list[int], slots: list[_Origin]) -> _Origin:
     if masked and not isinstance(layer, layers.Masking):
         return frozenset().union(*(slots[slot] for slot in masked))
     return frozenset({(type(layer), getattr(layer, "mask_value", None), call.inputs)})
 
 
-def _merges(layer: Any, rank: int) -> bool:
+def _merges(layer: Layer, rank: int) -> bool:
     """Returns whether a layer combines the masks of its inputs by a rule that Keras lacks."""
     joins = isinstance(layer, layers.Concatenate) and layer.axis in (-1, rank - 1)
-    return (joins or isinstance(layer, Merge)) and layer.masks == "all"
+    return (joins or isinstance(layer, Merge)) and getattr(layer, "masks", None) == "all"
 
 
 def _is_explicit(call: Call) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,32 +19,23 @@ from fkeras.training import Trainer, TrainState
 def read_training(
     path: str, custom_objects: Mapping[str, Any] | None, limits: Limits
 ) -> tuple[Trainer, TrainState]:
-    """Returns `(trainer, run)` of a compiled model in a `.keras` file.
-
-    Raises:
-        FileError: for a damaged file, and for a model that was not compiled.
-    """
-    # a continuation: the archive is open only inside `keras_file.read`
-    finish = functools.partial(_read_training, limits)
-    return keras_file.read(path, custom_objects, limits, finish)
-
-
-def _read_training(limits: Limits, opened: keras_file.Opened) -> tuple[Trainer, TrainState]:
-    model, state, config, store = opened.model, opened.state, opened.config, opened.store
-    # a converter marks an archive of tf.keras, whose optimizers have other variables
-    if opened.converter is not None:
-        return legacy.archive_training(model, state, config, store, opened.converter, limits)
-    place = {"file": store.file, "member": CONFIG}
-    compiled = field(config, "compile_config", (dict, type(None)), None, **place)
-    trainer = read_trainer(compiled, opened.custom_objects, store.file, store)
-    if trainer is None or not model.built:
-        missing_step = "compiled" if trainer is None else "built"
-        raise FileError(
-            f"the model was never {missing_step} ('compile_config' is empty, or the input is unknown), so "
-            "the file holds no training to resume. Load the model with "
-            "model, state = fk.load_model(path), and train it with your own Trainer.",
-            **place,
-        )
-    with reading(store.file, f"{CONFIG}: compile_config"):
-        run = first_run(trainer, model, state, list(trained(model)), limits)
-    return trainer, read_optimizer(store, compiled, trainer, run)
+    """Returns `(trainer, run)` of a compiled model in a `.keras` file."""
+    with keras_file.opened(path, custom_objects, limits) as file:
+        model, state, config, store = file.model, file.state, file.config, file.store
+        # a converter marks an archive of tf.keras, whose optimizers have other variables
+        if file.converter is not None:
+            return legacy.archive_training(model, state, config, store, file.converter, limits)
+        place = {"file": store.file, "member": CONFIG}
+        compiled = field(config, "compile_config", (dict, type(None)), None, **place)
+        trainer = read_trainer(compiled, file.custom_objects, store.file, store)
+        if trainer is None or not model.built:
+            missing_step = "compiled" if trainer is None else "built"
+            raise FileError(
+                f"the model was never {missing_step} ('compile_config' is empty, or the input is unknown), so "
+                "the file holds no training to resume. Load the model with "
+                "model, state = fk.load_model(path), and train it with your own Trainer.",
+                **place,
+            )
+        with reading(store.file, f"{CONFIG}: compile_config"):
+            run = first_run(trainer, model, state, list(trained(model)), limits)
+        return trainer, read_optimizer(store, compiled, trainer, run)

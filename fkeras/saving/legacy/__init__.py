@@ -10,8 +10,8 @@ from fkeras.saving.legacy.archives import archive_groups as archive_groups
 from fkeras.saving.legacy.archives import archive_origin as archive_origin
 from fkeras.saving.legacy.configs.converter import Converter as Converter
 from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid as keras2_hard_sigmoid
+from fkeras.saving.legacy.configs.functions import keras2_hinge, keras2_squared_hinge
 from fkeras.saving.legacy.opening import load as load
-from fkeras.saving.legacy.trained.losses import keras2_hinge, keras2_squared_hinge
 from fkeras.saving.legacy.trained.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
 from fkeras.saving.legacy.training import load_training as load_training
 from fkeras.saving.legacy.weights.source import legacy_source as legacy_source

@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import numpy as np
-
 from fkeras import optimizers
-from fkeras.engine import trainable_weights
+from fkeras.engine import Network, trainable_weights
 from fkeras.engine.messages.key_paths import within
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.containers.strict_json import Json, check, field
 from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.training import trainable_paths
 from fkeras.saving.trained.first_run import first_run
-from fkeras.saving.trained.optimizer_slots import Entry, layout, restored, with_products
+from fkeras.saving.trained.optimizer_slots import Entry, layout, restored
+from fkeras.saving.weights.weight_source import unread
 from fkeras.training import Trainer, TrainState
 from fkeras.training.step.outputs import output_specs
 
@@ -32,7 +30,7 @@ _OPTIMIZER = "optimizer/vars"
 
 
 def archive_training(
-    model: Any,
+    model: Network,
     state: Mapping[str, Any],
     config: Mapping[str, Any],
     store: Store,
@@ -67,7 +65,7 @@ def archive_training(
     return trainer, _with_optimizer_state(store, trainer, run, paths)
 
 
-def _optimizer_config(value: Any, converter: Converter) -> Any:
+def _optimizer_config(value: Json, converter: Converter) -> Any:
     """Returns the optimizer's configuration, also if the model was compiled with a name."""
     if isinstance(value, str) and value not in converter.custom_objects:
         # `is_legacy_optimizer: False` selects the arguments and epsilon of the new optimizers,
@@ -88,10 +86,10 @@ def _with_optimizer_state(
     """Returns the run with the optimizer state and the step count of the file."""
     optimizer, all_weights = trainer.optimizer, trainable_weights(run.model)
     weights = {path: all_weights[path] for path in paths}
-    init = optimizers.transformation(optimizer).init
     if "optimizer" not in store.groups():
+        init = optimizers.transformation(optimizer).init
         return run.replace(opt_state=init(weights))
-    with reading(store.file, f"{store.member}:/{_OPTIMIZER}"):
+    with reading(store.file, store.place(_OPTIMIZER)):
         if not isinstance(optimizer, optimizers.Optimizer):
             raise FileError(
                 f"cannot read the state of {type(optimizer).__name__} from an archive of Keras 2. "
@@ -109,21 +107,14 @@ def _with_optimizer_state(
                 f"trainable weights, received {len(names)}. The state belongs to another optimizer or "
                 "to other weights; fk.load_model opens the model alone."
             )
-        opt_state, step = restored(
-            entries,
-            init,
-            weights,
-            lambda number: store.shape(f"{_OPTIMIZER}/{number}"),
-            lambda number, shape: store.read(f"{_OPTIMIZER}/{number}", shape),
-        )
-        opt_state = with_products(optimizer, opt_state, True)
-    return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(step, "int32")))
+        pairs = [(entry, unread(store, f"{_OPTIMIZER}/{n}")) for n, entry in enumerate(entries)]
+        return restored(run, optimizer, weights, pairs, lacks_products=True)
 
 
 def _entries(optimizer: optimizers.Optimizer, weights: Mapping[str, Any]) -> list[Entry]:
     """Returns the optimizer's arrays in the archive's order."""
     # Archives lack the same variables as Keras 3's files do inside a LossScaleOptimizer.
-    entries = layout(optimizer, None, weights, scaled=True)[0][1]
+    entries = layout(optimizer, {}, weights, scaled=True)[0][1]
     entries = [entry for entry in entries if entry.what != "learning rate"]
     if isinstance(optimizer, optimizers.SGD) and not any(e.what == "momentum" for e in entries):
         entries += [Entry("momentum", path, tuple(w.shape)) for path, w in weights.items()]

@@ -13,22 +13,17 @@ from fkeras.engine import Layer
 from fkeras.engine.values.naming import snake_case
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.hdf5 import Store
+from fkeras.saving.containers.strict_json import Json
 from fkeras.saving.legacy.calls.graphs import has_argument_nodes, safe_name
 from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.weights.old_layouts import has_arrays, has_old_layers, path_in
 from fkeras.saving.weights.weight_paths import Groups, by_class
 
 
-def archive_origin(version: str, config: Any, file: str, member: str) -> Origin:
+def archive_origin(version: str, config: Json, file: str, member: str) -> Origin:
     """Returns the program that wrote an archive: Keras 3 only if the calls have Keras 3's form.
 
     A version 3 with calls in Keras 2's form counts as 2.15: other programs may rewrite the version.
-
-    Args:
-        version: the `keras_version` in the file.
-
-    Raises:
-        FileError: if the version is not one of Keras 2 or 3.
 
     Example:
         >>> archive_origin("2.15.0", {}, "m.keras", "config.json").version
@@ -51,7 +46,7 @@ def archive_origin(version: str, config: Any, file: str, member: str) -> Origin:
     return Origin((2, 15, 0) if numbers[0] == 3 else numbers, True, "tensorflow", file, member)
 
 
-def _has_list_calls(config: Any) -> bool:
+def _has_list_calls(config: Json) -> bool:
     """Whether any network in a configuration has calls in Keras 2's list form."""
     # Networks can be nested in networks, and a wrapper's configuration holds its layer.
     stack = [config]
@@ -105,7 +100,7 @@ def _steps(store: Store) -> Callable[[str], int]:
 
 
 def _named_groups(
-    item: Any, group: str, steps: Callable[[str], int]
+    item: Json, group: str, steps: Callable[[str], int]
 ) -> Iterator[tuple[str, dict[Any, str]]]:
     """Yields `(path of a layer list, group by layer name)` for each network in a configuration."""
     item_config = item.get("config") if isinstance(item, Mapping) else None

@@ -11,7 +11,7 @@ from fkeras.engine.network.network import Network
 from fkeras.saving.containers.errors import reading
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import parse
+from fkeras.saving.containers.strict_json import Json, parse
 from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.weights.order import Orders
 from fkeras.saving.legacy.weights.weights import place_legacy_weights
@@ -23,11 +23,7 @@ from fkeras.saving.weights.placing import Layout
 
 
 def document(store: Store, name: str, origin: Origin, limits: Limits) -> Any:
-    """Returns the parsed JSON of an attribute of the root group, or None for a missing attribute.
-
-    Raises:
-        FileError: if the attribute is not JSON text.
-    """
+    """Returns the parsed JSON of an attribute of the root group, or None for a missing attribute."""
     text = store.attributes("").get(name)
     if text is None:
         return None
@@ -42,31 +38,16 @@ def load(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     layout: Layout | None = None,
-) -> tuple[Network, dict[str, Any]]:
-    """Loads `(model, state)` from a legacy HDF5 file that Keras 1, 2 or 3 wrote.
+) -> tuple[Network, dict[str, Any], Orders]:
+    """Loads `(model, state, orders)` from a legacy HDF5 file that Keras 1, 2 or 3 wrote.
+
+    The orders are the names of the layers of each network in the file's order, by path.
 
     Args:
-        store: the open HDF5 file.
         custom_objects: the user's classes and functions by name. The function of a `Lambda` layer
             may also be under the layer's name; a replacement of a TensorFlow function is under
             TensorFlow's name.
-        layout: the devices of the arrays; None for the default device.
-
-    Raises:
-        FileError: if the file holds no model, or the model cannot be built.
     """
-    model, state, _ = opened(store, file, custom_objects, limits, layout)
-    return model, state
-
-
-def opened(
-    store: Store,
-    file: str | None = None,
-    custom_objects: Mapping[str, Any] | None = None,
-    limits: Limits | None = None,
-    layout: Layout | None = None,
-) -> tuple[Network, dict[str, Any], Orders]:
-    """Loads `(model, state, orders)`: like `load`, plus the layer order of each network."""
     limits = limits or Limits()
     origin = origin_of(store, "", file).at("/model_config")
     config = document(store, "model_config", origin, limits)
@@ -92,7 +73,7 @@ def opened(
     return model, state, converter.orders
 
 
-def _build(config: Any, converter: Converter) -> Network:
+def _build(config: Json, converter: Converter) -> Network:
     origin = converter.origin
     with reading(origin.file, origin.member):
         model = deserialize(config, converter.all_objects)

@@ -14,13 +14,14 @@ from fkeras.optimizers import Optimizer
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
-from fkeras.saving.legacy.opening import document, opened
+from fkeras.saving.legacy.opening import document, load
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.weights.order import Orders, listed, ordered, trained
 from fkeras.saving.legacy.weights.weights import stored_layers, words
 from fkeras.saving.quirks.origin import Origin, origin_of
-from fkeras.saving.trained.optimizer_slots import Entry, layout, restored, with_products
+from fkeras.saving.trained.optimizer_slots import Entry, layout, restored
 from fkeras.saving.trained.resource_limits import check_training
+from fkeras.saving.weights.weight_source import Stored, loaded, unread
 from fkeras.training import Trainer, TrainState
 from fkeras.training.step.outputs import output_specs
 
@@ -38,8 +39,8 @@ _SLOTS = (
     ("linear", ("linear",)),
 )
 
-_Arrays = Sequence[tuple[str, np.ndarray]]
-_Pairs = list[tuple[Entry, np.ndarray]]
+_Arrays = Sequence[tuple[str, Stored]]
+_Pairs = list[tuple[Entry, Stored]]
 
 
 def load_training(
@@ -54,14 +55,11 @@ def load_training(
     from the step count, such as Nadam's product in files of TensorFlow 2.11, is computed from the
     step count; Keras resets this state when it opens the file.
 
-    Args:
-        store: the open HDF5 file.
-
     Raises:
         FileError: if the model was not compiled, or the optimizer cannot be built.
     """
     limits = limits or Limits()
-    model, state, orders = opened(store, file, custom_objects, limits)
+    model, state, orders = load(store, file, custom_objects, limits)
     origin = origin_of(store, "", file).at("/training_config")
     config = document(store, "training_config", origin, limits)
     if config is None:
@@ -93,33 +91,21 @@ def _with_optimizer_state(
             "state fkeras cannot read. Load the model with fk.load_model, and make your own Trainer."
         )
     # Keras 3 writes its optimizer arrays in a fixed order; older versions changed the order.
-    arrays = [(name, store.read(f"{_GROUP}/{name}")) for name in names]
+    arrays = [(name, unread(store, f"{_GROUP}/{name}")) for name in names]
     with reading(origin.file, origin.member):
         all_weights = trainable_weights(run.model)
         weights = {path: all_weights[path] for path in trainable_paths(store, run, orders, origin)}
-        entries = layout(optimizer, None, weights)[0][1]
+        entries = layout(optimizer, {}, weights)[0][1]
         pair = _in_order if origin.major == 3 else _by_name
         pairs = pair(entries, arrays, list(weights))
-        opt_state, step = restored(
-            [entry for entry, _ in pairs],
-            optimizer.transformation().init,
-            weights,
-            lambda number: pairs[number][1].shape,
-            lambda number, _: pairs[number][1],
-        )
         has_product = any(entry.what == "product" for entry, _ in pairs)
-        opt_state = with_products(optimizer, opt_state, not has_product)
-    return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(step, "int32")))
+        return restored(run, optimizer, weights, pairs, lacks_products=not has_product)
 
 
 def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origin) -> list[str]:
     """Returns the paths of the trainable weights in the order of the file's optimizer.
 
     Until version 2.0.5, Keras sorted the weights by variable name, such as "dense_10/bias:0".
-
-    Args:
-        store: the open HDF5 file.
-        orders: layer names of each network in the file's order, by path.
     """
     model = run.model
     if not model.trainable:
@@ -154,11 +140,11 @@ def _by_name(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) ->
     count = scalars[0] if scalars else 0.0
     if not 0 <= count < 2**31 - 1:
         raise FileError(f"expected a number of steps, received {count}. The file is damaged.")
-    pairs = [(entry, np.asarray(int(count))) for entry in entries if entry.whole]
+    pairs = [(entry, loaded(np.asarray(int(count)))) for entry in entries if entry.whole]
     # A second scalar is Nadam's momentum product, the only other scalar besides the step count.
     products = [entry for entry in entries if entry.what == "product"]
     if len(scalars) > 1:
-        pairs += [(entry, np.asarray(scalars[1], "float32")) for entry in products]
+        pairs += [(entry, loaded(np.asarray(scalars[1], "float32"))) for entry in products]
     slot_entries = [
         entry for entry in entries if entry.weight and entry.keys and entry not in products
     ]
@@ -170,7 +156,7 @@ def _by_name(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) ->
         if group is None:
             expected_arrays = f"{len(slots)} arrays for each of {len(paths)} weights"
             raise _mismatch(f"{expected_arrays} ({', '.join(slots)})", arrays)
-        by_path: dict[str | None, np.ndarray] = dict(zip(paths, group, strict=True))
+        by_path: dict[str | None, Stored] = dict(zip(paths, group, strict=True))
         pairs += [(entry, by_path[entry.weight]) for entry in slot_entries if entry.what == slot]
     return pairs
 
@@ -182,7 +168,7 @@ def _mismatch(expected: str, arrays: _Arrays) -> FileError:
     )
 
 
-def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, np.ndarray]]]:
+def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, Stored]]]:
     """Splits off the leading scalars, such as the step count, from the slots of the weights."""
     scalars: list[float] = []
     slot_arrays = list(arrays)
@@ -203,24 +189,26 @@ def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, 
     ):
         name, value = slot_arrays.pop(0)
         if "learning_rate" not in name.lower():
-            scalars.append(float(value))
+            scalars.append(float(value.read()))
     if (
         slot_arrays
         and slot_arrays[-1][1].shape == ()
         and weights
         and len(slot_arrays) % weights == 1
     ):
-        scalars.append(float(slot_arrays.pop()[1]))  # some versions of Nadam store the product last
+        scalars.append(
+            float(slot_arrays.pop()[1].read())
+        )  # some versions of Nadam store the product last
     return scalars, slot_arrays
 
 
-def _groups(arrays: _Arrays, weights: int) -> dict[Any, list[np.ndarray]]:
+def _groups(arrays: _Arrays, weights: int) -> dict[Any, list[Stored]]:
     """Groups arrays by slot name, and by position if the file lists one slot after another."""
-    groups: dict[Any, list[np.ndarray]] = {}
+    groups: dict[Any, list[Stored]] = {}
     if weights and len(arrays) % weights == 0:
         for number in range(len(arrays) // weights):
             groups[number] = [v for _, v in arrays[number * weights : (number + 1) * weights]]
-    named: dict[str, list[np.ndarray]] = {}
+    named: dict[str, list[Stored]] = {}
     for name, value in arrays:
         slot = _slot(name)
         if slot is not None:

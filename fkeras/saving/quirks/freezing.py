@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.values.config_walk import PLAIN
+from fkeras.saving.containers.strict_json import Json
 from fkeras.saving.quirks.layer_configs import change_layers
 from fkeras.saving.quirks.origin import Origin
 
@@ -35,7 +36,9 @@ _CLASSES = (
 _INITIALIZERS = ("beta", "gamma", "moving_mean", "moving_variance")
 
 
-def with_batch_statistics(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+def with_batch_statistics(
+    config: Json, origin: Origin, custom: frozenset[str] = frozenset()
+) -> Any:
     """Sets `frozen="batch"` in frozen BatchNormalization layers that used batch statistics.
 
     Layers that are trainable in the file keep the default: if the user freezes such a layer later,
@@ -49,7 +52,7 @@ def with_batch_statistics(config: Any, origin: Origin, custom: frozenset[str] = 
     return _change(config, origin, custom, frozen=False)
 
 
-def _change(item: Any, origin: Origin, custom: frozenset[str], frozen: bool) -> Any:
+def _change(item: Json, origin: Origin, custom: frozenset[str], frozen: bool) -> Any:
     if isinstance(item, list):
         return [_change(part, origin, custom, frozen) for part in item]
     if not isinstance(item, Mapping):
@@ -92,7 +95,9 @@ def uses_batch(kind: str, config: Mapping[str, Any], origin: Origin) -> bool:
     return any(isinstance(entry, Mapping) and "dtype" in entry for entry in configs)
 
 
-def with_trained_children(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+def with_trained_children(
+    config: Json, origin: Origin, custom: frozenset[str] = frozenset()
+) -> Any:
     """Sets `trainable=True` in frozen layers and models that contain a trained layer.
 
     Example:
@@ -113,7 +118,7 @@ def with_trained_children(config: Any, origin: Origin, custom: frozenset[str] = 
     return change_layers(config, change)
 
 
-def _trains(value: Any) -> bool:
+def _trains(value: Json) -> bool:
     if type(value) in PLAIN:
         return False
     if isinstance(value, list):

@@ -52,14 +52,7 @@ class Origin:
 
 
 def origin_of(store: Store, group: str = "", file: str | None = None) -> Origin:
-    """Reads the origin of a legacy HDF5 file from the attributes of a group.
-
-    Args:
-        group: group with the attributes `keras_version` and `backend`.
-
-    Raises:
-        FileError: for an attribute that is not a version of Keras 1, 2 or 3.
-    """
+    """Reads the origin of a legacy HDF5 file from the attributes of a group."""
     attributes = store.attributes(group)
     version_text = attributes.get("keras_version", "1")
     backend = attributes.get("backend")

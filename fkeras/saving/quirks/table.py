@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
+from fkeras.saving.containers.strict_json import Json
 from fkeras.saving.quirks.batch_sizes import with_any_batch
 from fkeras.saving.quirks.dropped_masks import with_dropped_masks
 from fkeras.saving.quirks.empty_attention import with_keras_rows
@@ -70,7 +71,7 @@ QUIRKS = (
 
 
 def with_quirks(
-    config: Any, origin: Origin, custom: Iterable[str] = (), stage: Stage = "converted"
+    config: Json, origin: Origin, custom: Iterable[str] = (), stage: Stage = "converted"
 ) -> Any:
     """Applies the changes of all quirks of one stage to a configuration.
 
@@ -89,12 +90,8 @@ def with_quirks(
     return config
 
 
-def make_model(config: Any, origin: Origin, make: Callable[[Any], Model]) -> Model:
-    """Constructs a model with the optional quirks, or without them if that fails.
-
-    Args:
-        config: configuration of the model after the other quirks.
-    """
+def make_model(config: Json, origin: Origin, make: Callable[[Any], Model]) -> Model:
+    """Constructs a model with the optional quirks, or without them if that fails."""
     changed = with_quirks(config, origin, stage="optional")
     if changed != config:
         try:

@@ -13,13 +13,14 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import jax
 import numpy as np
 
 from fkeras import losses, metrics, optimizers
-from fkeras.engine import trainable_weights
+from fkeras.engine import Layer, trainable_weights
 from fkeras.engine.config.custom_objects import CustomObjects, custom_code
 from fkeras.engine.config.public_names import public_names
 from fkeras.engine.config.serialization import deserialize, serialize
@@ -28,18 +29,19 @@ from fkeras.losses import Loss, LossFunctionWrapper
 from fkeras.metrics import MeanMetricWrapper, Metric
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.containers.strict_json import Json, check, field
 from fkeras.saving.trained.optimizer_slots import (
     Entry,
     as_trained,
     layout,
     restored,
     trained,
-    with_products,
     written,
 )
+from fkeras.saving.weights.weight_source import unread
 from fkeras.training import Trainer, TrainState
 from fkeras.training.step.optimizer_state import follow
+from fkeras.training.trainer import Optimizer
 
 CONFIG = "config.json"
 _GROUP = "optimizer/vars"
@@ -47,7 +49,7 @@ _OMITTED = ("mesh", "sharding", "remat", "on_nonfinite")
 
 
 def read_trainer(
-    compiled: Any,
+    compiled: Json,
     custom_objects: Mapping[str, Any] | None = None,
     file: str | None = None,
     store: Store | None = None,
@@ -57,18 +59,15 @@ def read_trainer(
     Args:
         store: arrays of the file. Their groups show whether Keras wrapped the optimizer in a
             LossScaleOptimizer, as Keras does for a model with the policy "mixed_float16".
-
-    Raises:
-        FileError: for an object that is not an optimizer, loss or metric, and for functions missing
-            in `custom_objects`.
     """
     place = {"file": file, "member": CONFIG}
-    if not check(compiled, (dict, type(None)), "'compile_config'", **place):
+    config = check(compiled, (dict, type(None)), "'compile_config'", **place)
+    if not config:
         return None
     objects = CustomObjects(custom_objects or {})
     # `within` collects the keys that lead to a value, for the messages
     with reading(file, f"{CONFIG}: compile_config"), within("compile_config"):
-        optimizer_config = field(compiled, "optimizer", (dict, str, type(None)))
+        optimizer_config = field(config, "optimizer", (dict, str, type(None)))
         with within("optimizer"):
             optimizer = _optimizer(optimizer_config, objects)
         group_names = store.groups("optimizer") if store is not None else ()
@@ -76,9 +75,9 @@ def read_trainer(
         is_wrapped = isinstance(optimizer, optimizers.LossScaleOptimizer)
         if "inner_optimizer" in group_names and not is_wrapped:
             optimizer = optimizers.LossScaleOptimizer(optimizer)
-        weights = field(compiled, "loss_weights", (list, dict, float, type(None)), None)
+        weights = field(config, "loss_weights", (list, dict, float, type(None)), None)
         loss, unweighted, weighted = (
-            _tree(compiled.get(key), functools.partial(convert, custom_objects=objects), key)
+            _tree(config.get(key), functools.partial(convert, custom_objects=objects), key)
             for key, convert in (
                 ("loss", _loss),
                 ("metrics", _metric),
@@ -96,7 +95,7 @@ def read_trainer(
             ) from error
 
 
-def _tree(value: Any, convert: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
+def _tree(value: Json, convert: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
     """Applies `convert` to the entries of lists and dictionaries by output; None stays None."""
     if value is None:
         return None
@@ -112,11 +111,10 @@ def _tree(value: Any, convert: Callable[[Any], Any], what: str, depth: int = 0) 
             with within(what), within(index):
                 check(part, (str, dict), f"a metric of {what!r}")
         return [_tree_at(index, part, convert, what, depth + 1) for index, part in enumerate(value)]
-    named = isinstance(value, Mapping) and "class_name" not in value
-    if named and {"module", "config"} <= set(value):
-        with within(what) if depth == 0 else contextlib.nullcontext():
-            field(value, "class_name", str)  # a damaged object, not a dictionary by output
-    if named:
+    if isinstance(value, Mapping) and "class_name" not in value:
+        if {"module", "config"} <= set(value):
+            with within(what) if depth == 0 else contextlib.nullcontext():
+                field(value, "class_name", str)  # a damaged object, not a dictionary by output
         return {
             name: _tree_at(name, part, convert, what, depth + 1) for name, part in value.items()
         }
@@ -124,16 +122,18 @@ def _tree(value: Any, convert: Callable[[Any], Any], what: str, depth: int = 0) 
         return convert(value)
 
 
-def _tree_at(key: Any, value: Any, convert: Callable[[Any], Any], what: str, depth: int) -> Any:
+def _tree_at(
+    key: str | int, value: Json, convert: Callable[[Any], Any], what: str, depth: int
+) -> Any:
     with within(what) if depth == 1 else contextlib.nullcontext(), within(key):
         return _tree(value, convert, what, depth)
 
 
-def _weight(value: Any) -> float:
+def _weight(value: Json) -> float:
     return float(check(value, float, "a loss weight"))
 
 
-def _optimizer(value: Any, custom_objects: Mapping[str, Any]) -> Any:
+def _optimizer(value: Mapping[str, Any] | str | None, custom_objects: Mapping[str, Any]) -> Any:
     if value is None:
         raise FileError(
             "the model was compiled without an optimizer. Load the model with fk.load_model, and "
@@ -148,20 +148,16 @@ def _optimizer(value: Any, custom_objects: Mapping[str, Any]) -> Any:
     return optimizer
 
 
-def _loss(value: Any, custom_objects: Mapping[str, Any]) -> Any:
+def _loss(value: Json, custom_objects: Mapping[str, Any]) -> Any:
     # "crossentropy" stays a name: the Trainer chooses the loss by the shapes of output and targets
     name = _function(value, custom_objects, "loss", losses)
     if isinstance(name, str) and name.lower() in ("crossentropy", "ce"):
         return name
-    loss = (
-        losses.get(name, custom_objects)
-        if not isinstance(name, Mapping)
-        else deserialize(name, custom_objects)
-    )
+    loss = _object(losses, name, custom_objects)
     return _check_converted(loss, Loss, "a loss", name, custom_objects)
 
 
-def _metric(value: Any, custom_objects: Mapping[str, Any]) -> Any:
+def _metric(value: Json, custom_objects: Mapping[str, Any]) -> Any:
     name = _function(value, custom_objects, "metric", metrics)
     # names stay names: the Trainer chooses the class of "accuracy" by shapes. `metrics.get` serves
     # for its error on unknown names only.
@@ -169,17 +165,20 @@ def _metric(value: Any, custom_objects: Mapping[str, Any]) -> Any:
         if name.lower() not in ("accuracy", "acc", "crossentropy", "ce"):
             metrics.get(name)
         return name
-    metric = (
-        metrics.get(name, custom_objects)
-        if not isinstance(name, Mapping)
-        else deserialize(name, custom_objects)
-    )
+    metric = _object(metrics, name, custom_objects)
     if isinstance(metric, Loss):
         metric = metrics.get(metric)
     return _check_converted(metric, Metric, "a metric", name, custom_objects)
 
 
-def _function(value: Any, custom_objects: Mapping[str, Any], kind: str, library: Any) -> Any:
+def _object(library: Any, name: Json, custom_objects: Mapping[str, Any]) -> Any:
+    is_config = isinstance(name, Mapping)
+    return deserialize(name, custom_objects) if is_config else library.get(name, custom_objects)
+
+
+def _function(
+    value: Json, custom_objects: Mapping[str, Any], kind: str, library: ModuleType
+) -> Any:
     """Returns `value`; for a function, the entry of `custom_objects` or the name in the library."""
     check(value, (str, dict), f"a {kind}")
     if isinstance(value, str):
@@ -201,7 +200,7 @@ def _function(value: Any, custom_objects: Mapping[str, Any], kind: str, library:
     )
 
 
-def _is_in_library(library: Any, name: str) -> bool:
+def _is_in_library(library: ModuleType, name: str) -> bool:
     try:
         return library.get(name) is not None
     except ValueError:
@@ -209,7 +208,7 @@ def _is_in_library(library: Any, name: str) -> bool:
 
 
 def _check_converted(
-    converted: Any, kind: type, what: str, value: Any, custom_objects: Mapping[str, Any]
+    converted: object, kind: type, what: str, value: Any, custom_objects: Mapping[str, Any]
 ) -> Any:
     # custom objects may be any callable; a name of the library must give a loss or a metric
     name = value["class_name"] if isinstance(value, Mapping) else value
@@ -263,7 +262,7 @@ def write_compile_config(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def _check_optimizer(optimizer: Any) -> None:
+def _check_optimizer(optimizer: Optimizer) -> None:
     if not isinstance(optimizer, optimizers.BaseOptimizer):
         raise TypeError(
             "save_model: expected an optimizer of fkeras, received a transformation of optax, "
@@ -305,50 +304,31 @@ def read_optimizer(
     The stored learning rate, which training may have changed, overrides that of the configuration.
 
     Args:
-        compiled: `compile_config` of the same file.
-        trainer: trainer that `read_trainer` returned.
         run: run of the loaded model; its optimizer state is ignored.
-
-    Raises:
-        FileError: for arrays of another optimizer or model.
     """
-    config, optimizer = compiled.get("optimizer"), trainer.optimizer
+    config: Any = compiled.get("optimizer")
+    optimizer = trainer.optimizer
     if "inner_optimizer" in store.groups("optimizer") and not _is_loss_scale(config):
         config = {"config": {"inner_optimizer": config}}
     weights = trained(run.model)
-    with reading(store.file, _member(store, _GROUP)):
+    with reading(store.file, store.place(_GROUP)):
         entries = layout(optimizer, config, weights)[0][1]
         count = len(store.datasets(_GROUP))
         unbuilt = layout(optimizer, config, weights, built=False)[0][1]
         if count != len(entries) and count == len(unbuilt):
             entries = unbuilt  # compiled, but never trained
         _check_numbers(store, optimizer, entries, len(weights))
-    init = optimizers.transformation(optimizer).init
-
-    def path(number: int) -> str:
-        return f"{_GROUP}/{number}"
-
-    with reading(store.file, _member(store, _GROUP)):
-        opt_state, step = restored(
-            entries,
-            init,
-            weights,
-            lambda number: store.shape(path(number)),
-            lambda number, shape: store.read(path(number), shape),
-        )
-    opt_state = with_products(optimizer, opt_state)
-    return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(step, "int32")))
+        pairs = [(entry, unread(store, f"{_GROUP}/{n}")) for n, entry in enumerate(entries)]
+        return restored(run, optimizer, weights, pairs)
 
 
-def _member(store: Store, path: str) -> str:
-    return f"{store.member}:/{path}" if store.member else f"/{path}"
-
-
-def _is_loss_scale(config: Any) -> bool:
+def _is_loss_scale(config: Json) -> bool:
     return isinstance(config, Mapping) and config.get("class_name") == "LossScaleOptimizer"
 
 
-def _check_numbers(store: Store, optimizer: Any, entries: Sequence[Entry], weights: int) -> None:
+def _check_numbers(
+    store: Store, optimizer: Optimizer, entries: Sequence[Entry], weights: int
+) -> None:
     names = set(store.datasets(_GROUP))
     missing = next((n for n in range(len(entries)) if str(n) not in names), None)
     if missing is None and len(names) == len(entries):
@@ -362,12 +342,7 @@ def _check_numbers(store: Store, optimizer: Any, entries: Sequence[Entry], weigh
 
 
 def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.ndarray]]:
-    """Returns `(path, array)` for the arrays of an optimizer in Keras's weight file.
-
-    Raises:
-        FKerasError: for the state of another model or optimizer, or of several runs at once.
-        TypeError: for an optimizer of another library, whose state has no known order.
-    """
+    """Returns `(path, array)` for the arrays of an optimizer in Keras's weight file."""
     # weights frozen or unfrozen since the last step change the state: `follow` adapts it first
     opt_state = follow(trainer.optimizer, run.opt_state, run.model)
     groups = layout(trainer.optimizer, serialize(trainer.optimizer), trained(run.model))
@@ -375,14 +350,9 @@ def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.nd
 
 
 def compiled_parts(
-    trainer: Trainer | None, run: TrainState | None, model: Any
+    trainer: Trainer | None, run: TrainState | None, model: Layer
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Returns `(compile_config, arrays by path)` of a training, for a file of `model`.
-
-    Raises:
-        ValueError: for a run without its trainer, or of another model.
-        TypeError: for a trainer that Keras's format cannot hold.
-    """
+    """Returns `(compile_config, arrays by path)` of a training, for a file of `model`."""
     if not isinstance(trainer, Trainer) or not isinstance(run, TrainState | None):
         raise ValueError(
             f"save_model: expected trainer= and run= of one training, received "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from fkeras.engine import Network
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.trained.resource_limits import check_training
 from fkeras.training import Trainer, TrainState
@@ -16,14 +17,13 @@ from fkeras.training.step import objective
 
 
 def first_run(
-    trainer: Trainer, model: Any, state: Any, weights: Sequence[str], limits: Limits
+    trainer: Trainer,
+    model: Network,
+    state: Mapping[str, Any],
+    weights: Sequence[str],
+    limits: Limits,
 ) -> TrainState:
-    """Returns a run at step 0 without optimizer state, after the resource limits are checked.
-
-    Raises:
-        FileError: where the training would allocate more than the limits allow.
-        ValueError: where the trainer has no loss to minimise.
-    """
+    """Returns a run at step 0 without optimizer state, after the resource limits are checked."""
     checks.require_loss(trainer, model)
     # before `objective.empty`, which allocates the accumulators of the metrics
     check_training(trainer, model, list(weights), limits)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import snake_case, trainable_weights
+from fkeras.engine import Layer, snake_case, trainable_weights
 from fkeras.engine.tree.weight_lists import weight_order
 from fkeras.optimizers import (
     Adafactor,
@@ -28,12 +28,16 @@ from fkeras.optimizers import (
     Nadam,
     Optimizer,
     RMSprop,
+    transformation,
 )
 from fkeras.optimizers.by_pattern import keras_map
 from fkeras.optimizers.updates.state import ACCUMULATOR, AVERAGE
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.trained.nadam import product_after
 from fkeras.saving.weights.filling import plain
+from fkeras.saving.weights.weight_source import Stored
+from fkeras.training import TrainState
+from fkeras.training.trainer import Optimizer as AnyOptimizer
 
 STEP = "step"
 # Keras stores most slots weight by weight (m and v of a weight, then of the next weight). These
@@ -74,8 +78,8 @@ Groups = list[tuple[str, list[Entry]]]
 
 
 def layout(
-    optimizer: Any,
-    config: Any,
+    optimizer: AnyOptimizer,
+    config: Mapping[str, Any],
     weights: Mapping[str, Any],
     built: bool = True,
     at: str = "",
@@ -84,15 +88,11 @@ def layout(
     """Returns the groups of an optimizer in a file; the first group holds all arrays.
 
     Args:
-        optimizer: an optimizer of `fk.optimizers`.
         config: JSON form of the optimizer in the file, which orders the parts of a MultiOptimizer.
         weights: trainable weights, or their shapes, by path in Keras's order.
         built: whether the optimizer is built; for an unbuilt optimizer Keras stores scalars only.
         scaled: whether the optimizer is inside a LossScaleOptimizer. Keras does not store variables
             other than slots, such as Nadam's product, for these optimizers.
-
-    Raises:
-        TypeError: for an optimizer of another library, whose state has no known order.
 
     Example:
         >>> import jax, fkeras as fk
@@ -144,7 +144,7 @@ def _with_outer(scalars: list[Entry], members: list[tuple[str, Groups]]) -> Grou
 
 def _members(
     optimizer: MultiOptimizer,
-    config: Any,
+    config: Mapping[str, Any],
     weights: Mapping[str, Any],
     built: bool,
     at: str,
@@ -172,7 +172,7 @@ def _members(
         members.append(
             layout(
                 inner[pattern],
-                None,
+                {},
                 matching_weights,
                 built and bool(matching_weights),
                 state_path,
@@ -183,7 +183,7 @@ def _members(
     # Keras has a default optimizer besides the patterns: for Keras, the writer repeats the last
     # optimizer as the default, without weights
     if "patterns" in map_config:
-        default_entries = layout(inner[patterns[-1]], None, {}, False, at="-")[0][1]
+        default_entries = layout(inner[patterns[-1]], {}, {}, False, at="-")[0][1]
         members.append([("", [dataclasses.replace(entry, keys=()) for entry in default_entries])])
         names.append(snake_case(type(inner[patterns[-1]]).__name__))
     groups = []
@@ -254,7 +254,7 @@ def _slots(optimizer: Optimizer, weights: Mapping[str, Any]) -> dict[str, Any]:
     return {name: shapes[name] for name in names}
 
 
-def trained(model: Any) -> dict[str, Any]:
+def trained(model: Layer) -> dict[str, Any]:
     """Returns the trainable weights by path, in the order of Keras's `trainable_variables`.
 
     Example:
@@ -268,7 +268,7 @@ def trained(model: Any) -> dict[str, Any]:
     return dict(sorted(weights.items(), key=lambda item: order.get(item[0], len(order))))
 
 
-def as_trained(optimizer: Any, opt_state: Any) -> Any:
+def as_trained(optimizer: AnyOptimizer, opt_state: Any) -> Any:
     """Returns the optimizer with the weight decay of its state, stored as an option only.
 
     Example:
@@ -284,6 +284,8 @@ def as_trained(optimizer: Any, opt_state: Any) -> Any:
     if isinstance(optimizer, MultiOptimizer):
         pairs = tuple((p, as_trained(o, opt_state.states[p])) for p, o in optimizer.optimizer_map)
         return dataclasses.replace(optimizer, optimizer_map=pairs)
+    if not isinstance(optimizer, Optimizer):
+        return optimizer
     decay = getattr(opt_state, "weight_decay", None)
     # compare in float32: the option is a Python float, and the state holds its rounded value
     if decay is None or np.shape(decay) or np.float32(decay) == np.float32(optimizer.weight_decay):
@@ -291,7 +293,7 @@ def as_trained(optimizer: Any, opt_state: Any) -> Any:
     return dataclasses.replace(optimizer, weight_decay=float(decay))
 
 
-def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
+def with_products(optimizer: AnyOptimizer, opt_state: Any, scaled: bool = False) -> Any:
     """Returns the state with Nadam's products computed from the step count, if files lack them.
 
     Example:
@@ -311,20 +313,22 @@ def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
         states = {p: with_products(o, inner[p], scaled) for p, o in optimizer.optimizer_map}
         return opt_state._replace(states=states)
     # only inside a LossScaleOptimizer: other files store the product
-    if not scaled or "product" not in opt_state.slots:
+    if not scaled or not isinstance(optimizer, Optimizer) or "product" not in opt_state.slots:
         return opt_state
     product = product_after(optimizer, int(opt_state.count))
     full = jax.tree.map(lambda leaf: jnp.full_like(leaf, product), opt_state.slots["product"])
     return opt_state._replace(slots={**opt_state.slots, "product": full})
 
 
-def leaves_of_state(opt_state: Any, step: Any) -> dict[str, Any]:
+def leaves_of_state(opt_state: Any, step: jax.Array | np.ndarray | None) -> dict[str, Any]:
     """Returns the leaves of an optimizer's state, by the keys that a layout uses."""
     pairs = jax.tree_util.tree_flatten_with_path(opt_state)[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in pairs} | {STEP: step}
 
 
-def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.ndarray]]:
+def written(
+    groups: Groups, opt_state: Any, step: jax.Array | np.ndarray | None
+) -> list[tuple[str, np.ndarray]]:
     """Returns `(path, array)` for all arrays of an optimizer in Keras's file."""
     leaves = leaves_of_state(opt_state, step)
     # one transfer of all leaves, which the device can overlap
@@ -340,29 +344,26 @@ def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.nda
 
 
 def restored(
-    entries: Sequence[Entry],
-    init: Callable[[Any], Any],
+    run: TrainState,
+    optimizer: AnyOptimizer,
     weights: Mapping[str, Any],
-    shape: Callable[[int], tuple[int, ...]],
-    read: Callable[[int, tuple[int, ...]], np.ndarray],
-) -> tuple[Any, int]:
-    """Returns `(state, step)` with the arrays of a file.
+    pairs: Sequence[tuple[Entry, Stored]],
+    lacks_products: bool = False,
+) -> TrainState:
+    """Returns the run with the optimizer state and the step count of a file.
 
     Args:
-        init: makes the state before the first step.
-        read: returns an array, by number, after a check of its shape.
-
-    Raises:
-        FileError: for an array of another shape or dtype, and for an invalid step count.
+        pairs: the optimizer's arrays in the file, which are read after a check of their shapes.
+        lacks_products: whether the file lacks Nadam's products, see `with_products`.
     """
+    init = transformation(optimizer).init
     arrays_by_key: dict[str, Any] = {}
-    for number, entry in enumerate(entries):
-        stored_shape = shape(number)
-        if stored_shape != entry.shape:
-            raise _mismatch(entry, f"of shape {entry.shape}, received shape {stored_shape}")
+    for entry, stored in pairs:
+        if stored.shape != entry.shape:
+            raise _mismatch(entry, f"of shape {entry.shape}, received shape {stored.shape}")
         if not entry.keys:
             continue
-        array = read(number, entry.shape)
+        array = stored.read()
         is_integer = jnp.issubdtype(array.dtype, np.integer)
         if not is_integer and (entry.whole or not jnp.issubdtype(array.dtype, np.floating)):
             raise _mismatch(entry, f"as numbers, received {array.dtype}")
@@ -371,9 +372,9 @@ def restored(
             raise _mismatch(entry, f"from 0 to {2**31 - 2}, received {array}")
         arrays_by_key |= dict.fromkeys(entry.keys, array)
     # shapes and dtypes of the initial state: leaves that the file replaces are never allocated
-    step = int(arrays_by_key.pop(STEP, 0))
-    pairs, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, dict(weights)))
-    dtypes = {jax.tree_util.keystr(path): leaf.dtype for path, leaf in pairs}
+    step = np.asarray(arrays_by_key.pop(STEP, 0), "int32")
+    paths, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, dict(weights)))
+    dtypes = {jax.tree_util.keystr(path): leaf.dtype for path, leaf in paths}
     leaves = [
         arrays_by_key[key].astype(dtype) for key, dtype in dtypes.items() if key in arrays_by_key
     ]
@@ -383,7 +384,9 @@ def restored(
     leaves_by_key |= _initial_leaves(
         [key for key in dtypes if key not in arrays_by_key], init, weights
     )
-    return structure.unflatten([leaves_by_key[key] for key in dtypes]), step
+    opt_state = structure.unflatten([leaves_by_key[key] for key in dtypes])
+    opt_state = with_products(optimizer, opt_state, lacks_products)
+    return run.replace(opt_state=opt_state, step=jax.device_put(step))
 
 
 def _initial_leaves(

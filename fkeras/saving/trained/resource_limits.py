@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import Network
+from fkeras.engine import Layer, Network
 from fkeras.engine.values.pattern_cost import trials
 from fkeras.optimizers import LossScaleOptimizer, MultiOptimizer, Muon
 from fkeras.optimizers.by_pattern import keras_map
@@ -24,40 +24,29 @@ from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.weight_paths import places
 from fkeras.training import Trainer
 from fkeras.training.step import objective
+from fkeras.training.trainer import Optimizer
 
 # upper bound on the characters that `re` reads to match all patterns with all paths: some seconds
 _TRIALS = 3e8
 
 
-def check_training(trainer: Trainer, model: Any, paths: Sequence[str], limits: Limits) -> None:
-    """Rejects metrics with excessive accumulators, and patterns that backtrack catastrophically.
-
-    Raises:
-        FileError: for an excessive metric or pattern.
-    """
+def check_training(trainer: Trainer, model: Layer, paths: Sequence[str], limits: Limits) -> None:
+    """Rejects metrics with excessive accumulators, and patterns that backtrack catastrophically."""
     # eval_shape computes the shapes without allocating the arrays
     sums = jax.eval_shape(lambda: objective.empty(trainer, model))
     _check_size(jax.tree.leaves(sums), "the sums of the metrics need", limits)
     check_patterns(trainer.optimizer, paths)
 
 
-def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
-    """Rejects models whose unsaved state, such as the carry of a stateful RNN, exceeds the limit.
-
-    Raises:
-        FileError: for a state beyond the limit.
-    """
+def check_state(model: Layer, state: Mapping[str, Any], limits: Limits) -> None:
+    """Rejects models whose unsaved state, such as the carry of a stateful RNN, exceeds the limit."""
     # stored arrays are as large as their bytes in the file, which other limits bound
     unsaved = [place.value for place in places(model, state) if place.path is None]
     _check_size(unsaved, "this model's unsaved state (RNN carries) needs", limits)
 
 
-def check_calls(model: Any, limits: Limits) -> None:
-    """Rejects models with a call that computes an array beyond the limit.
-
-    Raises:
-        FileError: for an excessive array; names the layer.
-    """
+def check_calls(model: Layer, limits: Limits) -> None:
+    """Rejects models with a call that computes an array beyond the limit."""
     if not isinstance(model, Network) or model.graph is None:
         return
     sizes = [(call.layer, call.signature.largest_bytes) for call in model.graph.calls]
@@ -79,11 +68,8 @@ def _check_size(arrays: Sequence[Any], what: str, limits: Limits) -> None:
         )
 
 
-def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
+def check_patterns(optimizer: Optimizer, paths: Sequence[str]) -> None:
     """Rejects an optimizer with patterns that `re` could match for longer than some seconds.
-
-    Raises:
-        FileError: for patterns that may take longer.
 
     Example:
         >>> import fkeras as fk
@@ -110,7 +96,7 @@ def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
             )
 
 
-def _patterns(optimizer: Any) -> Iterator[tuple[str, bool]]:
+def _patterns(optimizer: Optimizer) -> Iterator[tuple[str, bool]]:
     """Yields the regular expressions of an optimizer, and whether `re` searches or only matches."""
     if isinstance(optimizer, LossScaleOptimizer):
         yield from _patterns(optimizer.inner_optimizer)

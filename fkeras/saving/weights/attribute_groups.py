@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fkeras.engine import Model
+from fkeras.engine import Layer, Model, Network
 from fkeras.engine.models.model import field_layers
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.symbolic.operation import Operation
@@ -23,7 +23,7 @@ _LIST = "layers"
 
 
 def attribute_groups(
-    network: Any,
+    network: Network,
     has: Callable[[str], bool] | None = None,
     noted: Callable[[str], Mapping[str | None, str]] = lambda path: {},
     group: str = "",
@@ -67,7 +67,7 @@ def attribute_groups(
     return [(name, groups_by_name[name]) for name in network.layers if name in groups_by_name]
 
 
-def second_groups(network: Any) -> Iterator[tuple[str, str]]:
+def second_groups(network: Layer) -> Iterator[tuple[str, str]]:
     """Yields `(group, other group)` for layers whose group depends on Keras's class of the model.
 
     Example:
@@ -76,7 +76,7 @@ def second_groups(network: Any) -> Iterator[tuple[str, str]]:
         []
     """
     fields = _fields(network)
-    if not fields:
+    if not fields or not isinstance(network, Network):
         return
     by_field, by_list = _groups_by_field(fields), _groups_of_model(network, fields)
     for name, path in by_field.items():
@@ -84,9 +84,10 @@ def second_groups(network: Any) -> Iterator[tuple[str, str]]:
             yield path, by_list[name]
 
 
-def _fields(network: Any) -> dict[str, Any]:
-    is_composed = isinstance(network, Model) and type(network) is not Model
-    return field_layers(network) if is_composed and network.graph is not None else {}
+def _fields(network: Layer) -> dict[str, Any]:
+    if not isinstance(network, Model) or type(network) is Model or network.graph is None:
+        return {}
+    return field_layers(network)
 
 
 def _groups_by_field(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -97,7 +98,7 @@ def _groups_by_field(fields: Mapping[str, Any]) -> dict[str, str]:
     return groups_by_name
 
 
-def _groups_of_model(network: Any, fields: Mapping[str, Any]) -> dict[str, str]:
+def _groups_of_model(network: Network, fields: Mapping[str, Any]) -> dict[str, str]:
     """Returns the first group of each layer, by layer name, for a `keras.Model`."""
     groups_by_name: dict[str, str] = {}
     order = sorted(fields, key=_sort_key)

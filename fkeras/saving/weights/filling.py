@@ -16,10 +16,11 @@ from fkeras.engine import Layer, Model, Network
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import replace_children
+from fkeras.engine.values.spec import Spec
 from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.weights.finite import is_finite, warn_not_finite
+from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in
-from fkeras.saving.weights.placing import Transfer
+from fkeras.saving.weights.placing import Key, Transfer, with_arrays
 from fkeras.saving.weights.quantized_codes import find_in, moved, with_stored_codes
 from fkeras.saving.weights.vocabularies import IDF_WEIGHTS
 from fkeras.saving.weights.weight_paths import (
@@ -34,11 +35,10 @@ from fkeras.saving.weights.weight_paths import (
 from fkeras.saving.weights.weight_source import fits
 
 
-def abstract_build(model: Layer, *specs: Any) -> tuple[Any, dict[str, Any]]:
+def abstract_build(model: Layer, *specs: Spec) -> tuple[Any, dict[str, Any]]:
     """Returns `(model, state)` of shapes and dtypes; no initializer runs.
 
     Args:
-        model: a layer or network.
         specs: a spec for each input of a network without known inputs.
 
     Example:
@@ -51,7 +51,7 @@ def abstract_build(model: Layer, *specs: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def fill(
-    model: Any,
+    model: Layer,
     state: Mapping[str, Any],
     read: Callable[[Place], np.ndarray],
     groups: Groups = BY_CLASS,
@@ -59,50 +59,28 @@ def fill(
 ) -> tuple[Any, dict[str, Any]]:
     """Returns `(model, state)` with an array for each place, on its devices.
 
-    One warning reports NaN and infinite numbers.
-
     Args:
         model: abstract model, or model of arrays; shapes with a sharding become sharded arrays.
         read: returns the array of a place; called once for each weight.
     """
-    # keyed by kind too: a weight and an entry of the state may have equal names
-    places_by_key: dict[tuple[str, str], Place] = {}
+    places_by_key: dict[Key, Place] = {}
     for place in places(model, state, groups):
         # Keras stores some weights twice; the later place, of the weight's own layer, is read
         places_by_key[place.kind, place.name] = place
-    transfer, nonfinite_names = Transfer(), []
+    transfer = Transfer(file)
     for key, place in places_by_key.items():
         if place.path:
-            array = _cast(place, read(place))
-            if not is_finite(array):
-                nonfinite_names.append(place.name)
-            transfer.add(key, array, place.value)
-    warn_not_finite(nonfinite_names, file)
+            transfer.add(key, read(place), place.value)
     device_arrays = transfer.arrays()
     skeleton = skeleton_of(model)
     # a weight that the configuration leaves out (use_bias=False) is None
     model = skeleton.join(tuple(device_arrays.get(("weight", name)) for name in skeleton.names))
     if any(place.path is None for place in places_by_key.values()):
         state = model.init_state()  # state that no file stores starts anew
-    return model, _with_arrays(state, device_arrays, ())
+    return model, with_arrays(state, device_arrays)
 
 
-def _cast(place: Place, array: np.ndarray) -> np.ndarray:
-    # as in Keras, the dtype of the model decides, so that a file of another dtype policy loads
-    dtype = place.value.dtype
-    return array if array.dtype == dtype else array.astype(dtype)
-
-
-def _with_arrays(state: Mapping[str, Any], arrays: Mapping, keys: tuple[str, ...]) -> dict:
-    return {
-        key: _with_arrays(value, arrays, (*keys, key))
-        if isinstance(value, Mapping)
-        else arrays.get(("state", "/".join((*keys, key))), value)
-        for key, value in state.items()
-    }
-
-
-def plain(layer: Any) -> Any:
+def plain(layer: Layer) -> Any:
     """Replaces each subclassed model in a layer by its graph, which opens without the class.
 
     Example:
@@ -120,7 +98,7 @@ def plain(layer: Any) -> Any:
     return replace_children(layer, lambda _, child: plain(child))
 
 
-def noted_groups(store: Any, path: str) -> dict[str | None, str]:
+def noted_groups(store: Store, path: str) -> dict[str | None, str]:
     """Returns the groups inside a group by their stored layer names; None for no name."""
     groups_by_name: dict[str | None, str] = {}
     for group in store.groups(path):
@@ -131,7 +109,7 @@ def noted_groups(store: Any, path: str) -> dict[str | None, str]:
     return groups_by_name
 
 
-def stored_groups(store: Any) -> Groups:
+def stored_groups(store: Store) -> Groups:
     """Finds groups by the layer names that the file stores, or else by Keras's numbering."""
     names = functools.cache(functools.partial(noted_groups, store))
 
@@ -147,7 +125,7 @@ def stored_groups(store: Any) -> Groups:
     return Groups(find, store.has, names)
 
 
-def stored_arrays(store: Any, path: str = "") -> Iterator[str]:
+def stored_arrays(store: Store, path: str = "") -> Iterator[str]:
     """Yields the paths of all arrays of a store."""
     for name in store.datasets(path):
         yield f"{path}/{name}" if path else name
@@ -155,17 +133,17 @@ def stored_arrays(store: Any, path: str = "") -> Iterator[str]:
         yield from stored_arrays(store, f"{path}/{name}" if path else name)
 
 
+def _layer_of(place: Place) -> str | None:
+    return place.name.rpartition("/")[0] or None
+
+
 def fill_from_store(
-    model: Any, state: Mapping[str, Any], store: Any, groups: Groups | None = None
+    model: Network, state: Mapping[str, Any], store: Store, groups: Groups | None = None
 ) -> tuple[Any, dict]:
     """Returns `(model, state)` with the arrays of a store in Keras's layout.
 
     Args:
         groups: finds the groups of layers in a list; by default by the names in the store.
-
-    Raises:
-        FileError: for a missing array, an array of another shape or kind of dtype, and unexpected
-            arrays of layers.
     """
     used: set[str] = set()
 
@@ -175,6 +153,9 @@ def fill_from_store(
 
     in_file = path_in(store)
     replacements = moved(model, store, groups, in_file)
+
+    def error(problem: str, place: Place, path: str) -> FileError:
+        return FileError(problem, file=store.file, member=store.place(path), layer=_layer_of(place))
 
     def find(place: Place) -> str:
         path = str(place.path)
@@ -186,24 +167,22 @@ def fill_from_store(
         if isinstance(replacement, np.ndarray):
             return replacement
         if not store.has(path):
-            raise FileError(
+            raise error(
                 f"expected an array of shape {tuple(place.value.shape)} for {place.name!r}, "
                 "received none. The weights belong to another model; rebuild that model, or load "
                 "the other weights with fk.load_weights(..., skip=[...]).",
-                file=store.file,
-                member=f"{store.member}:/{path}" if store.member else f"/{path}",
-                layer=place.name.rpartition("/")[0] or None,
+                place,
+                path,
             )
         # the expected shape goes along: the store compares it with the file before it allocates
-        with reading(store.file, layer=place.name.rpartition("/")[0] or None):
+        with reading(store.file, layer=_layer_of(place)):
             array = store.read(path, tuple(place.value.shape))
         if not fits(array.dtype, place.value.dtype):
-            raise FileError(
+            raise error(
                 f"expected {np.dtype(place.value.dtype).name} for {place.name!r}, received "
                 f"{array.dtype.name}. The weights belong to another model, or the file is damaged.",
-                file=store.file,
-                member=f"{store.member}:/{path}" if store.member else f"/{path}",
-                layer=place.name.rpartition("/")[0] or None,
+                place,
+                path,
             )
         return array
 

@@ -40,7 +40,6 @@ def groups_in_field(
     Keras stores the layers of a container before the nested containers, and numbers the containers.
 
     Args:
-        value: a layer, or tuples and mappings with layers.
         names: `(group of a container, layers in the container) -> names of their groups`.
 
     Example:

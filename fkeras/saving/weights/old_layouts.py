@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fkeras.layers.attention.projected import PROJECTIONS
+from fkeras.saving.containers.hdf5 import Store
 
 #: group of a model's layers in Keras 2.12 and 2.13
 OLD_LAYERS = "_layer_checkpoint_dependencies"
 
 
-def has_old_layers(store: Any) -> bool:
+def has_old_layers(store: Store) -> bool:
     """Returns whether the file has the group of layers of Keras 2.12 and 2.13."""
     # a property of tf.keras models that precedes `layers` in Keras's walk over attributes
     return not store.has("layers") and store.has(OLD_LAYERS)
 
 
-def has_arrays(store: Any, path: str) -> bool:
+def has_arrays(store: Store, path: str) -> bool:
     """Returns whether a weight file has arrays in a group, or in a group inside the group."""
     if not store.has(path):
         return False
@@ -25,7 +25,7 @@ def has_arrays(store: Any, path: str) -> bool:
     return bool(store.datasets(path)) or any(has_arrays(store, group) for group in subgroups)
 
 
-def path_in(store: Any) -> Callable[[str], str]:
+def path_in(store: Store) -> Callable[[str], str]:
     """Returns a function from a path in Keras 3's layout to the path in a store.
 
     Keras 2.12 and 2.13 name the group of a model's layers differently, and Keras 2 stores the

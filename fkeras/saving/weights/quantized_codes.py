@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.engine import replace_layers
+from fkeras.engine import Layer, Network, replace_layers
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.core.einsum_dense import EinsumDense
@@ -37,6 +37,7 @@ from fkeras.quantizers import (
     unpack_int4,
 )
 from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.weights.weight_paths import Groups, places, walk_groups
 from fkeras.saving.weights.weight_source import Stored, unread
 
@@ -51,7 +52,7 @@ _FLOAT8_NAMES = tuple(
 Find = Callable[[tuple[str, ...], Any, str], Mapping[str, Stored]]
 
 
-def with_stored_codes(model: Any, find: Find) -> Any:
+def with_stored_codes(model: Network, find: Find) -> Any:
     """Quantizes the attention projections for which the file holds codes."""
     # most models have no attention layer: leave before the arrays of the file are listed
     all_layers = [layer for _, layer in sublayers(model)]
@@ -81,7 +82,7 @@ def with_stored_codes(model: Any, find: Find) -> Any:
     if not any(configs_by_path.values()):
         return model
 
-    def quantize_projections(path: str, layer: Any) -> Any:
+    def quantize_projections(path: str, layer: Layer) -> Any:
         configs = configs_by_path.get(path)
         if not configs:
             return None
@@ -94,7 +95,7 @@ def with_stored_codes(model: Any, find: Find) -> Any:
     return replace_layers(model, quantize_projections)
 
 
-def find_in(store: Any, model: Any, groups: Groups) -> Find:
+def find_in(store: Store, model: Network, groups: Groups) -> Find:
     """Returns a function that finds the numbered arrays of projections in Keras 3's layout."""
 
     # lazily, and once: the walk visits all groups of the file
@@ -102,7 +103,7 @@ def find_in(store: Any, model: Any, groups: Groups) -> Find:
     def groups_by_keys() -> dict[tuple[str, ...], str]:
         return {keys: group for group, keys, _ in walk_groups(model, groups)}
 
-    def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
+    def find(keys: tuple[str, ...], layer: Layer, field: str) -> dict[str, Stored]:
         group = f"{groups_by_keys()[keys]}/{layer._keras_form.groups.get(field, field)}/vars"
         if not store.has(group):
             return {}
@@ -118,7 +119,7 @@ def find_in(store: Any, model: Any, groups: Groups) -> Find:
     return find
 
 
-def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
+def _config_of(layer: EinsumDense, arrays: Mapping[str, Stored]) -> Any:
     """Infers the quantization of a projection from its arrays; None for a float projection."""
     kernel, history = arrays.get("kernel"), arrays.get("inputs_amax_history")
     if kernel is None or "kernel_scale" not in arrays:
@@ -146,14 +147,14 @@ def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
     return default_config if is_default else Int4QuantizationConfig(block_size=block_size)
 
 
-def _old_shape(layer: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _old_shape(layer: Layer, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the shape of a 4-bit kernel in files of Keras 3.11 to 3.13."""
     equation = equation_of(layer)
     axis = next((i for i, n in enumerate(equation.kernel) if n not in equation.output), 0)
     return tuple((n + 1) // 2 if i == axis else n for i, n in enumerate(shape))
 
 
-def old_shapes(layer: Any) -> dict[str, tuple[int, ...]]:
+def old_shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of kernel and scale in files of Keras 3.11 to 3.13, if they differ."""
     if not isinstance(layer, QuantizedDense) or layer.quantization.policy_mode != "int4/-1":
         return {}
@@ -167,13 +168,10 @@ def old_shapes(layer: Any) -> dict[str, tuple[int, ...]]:
     return {"kernel": kernel, "kernel_scale": scale}
 
 
-def renewed(layer: Any, name: str, array: np.ndarray) -> np.ndarray:
-    """Converts a 4-bit kernel, or its scale, from the form of Keras 3.11 to 3.13.
-
-    Raises:
-        ValueError: for an equation whose contracted axes are not the first axes of the kernel.
-    """
+def renewed(layer: QuantizedDense, name: str, array: np.ndarray) -> np.ndarray:
+    """Converts a 4-bit kernel, or its scale, from the form of Keras 3.11 to 3.13."""
     equation, shape = equation_of(layer.layer), layer.kernel_shape
+    assert shape is not None  # the layer is built
     # True for contracted axes: only a leading run of these can be unpacked as rows of a matrix
     is_contracted = [n not in equation.output for n in equation.kernel]
     if is_contracted != sorted(is_contracted, reverse=True):
@@ -190,15 +188,12 @@ def renewed(layer: Any, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def moved(
-    model: Any, store: Any, groups: Groups, find: Callable[[str], str]
+    model: Network, store: Store, groups: Groups, find: Callable[[str], str]
 ) -> dict[str, str | np.ndarray]:
     """Returns for the path of a place the different path of its array, or the converted array.
 
     Args:
         find: returns the path in the file for a path of Keras 3's layout.
-
-    Raises:
-        FileError: for asymmetric codes without zero points.
     """
     replacements: dict[str, str | np.ndarray] = {}
     if not any(isinstance(layer, QuantizedDense) for _, layer in sublayers(model)):
@@ -221,7 +216,11 @@ def moved(
 
 
 def _lost_zeros(
-    layer: Any, name: str, paths_by_name: Mapping[str, str], store: Any, find: Callable[[str], str]
+    layer: QuantizedDense,
+    name: str,
+    paths_by_name: Mapping[str, str],
+    store: Store,
+    find: Callable[[str], str],
 ) -> dict[str, str | np.ndarray]:
     """Returns the zero points of symmetric codes, and the shifted paths of later arrays."""
     config, paths = layer.quantization, list(paths_by_name.values())
@@ -239,6 +238,7 @@ def _lost_zeros(
         )
     start = list(paths_by_name).index("kernel_zero")
     # the zero point of symmetric codes is the middle of the range, by definition
+    assert layer.kernel_zero is not None  # the layer is built
     zero_points = np.full(layer.kernel_zero.shape, 1 << (config.weight_bits - 1), "uint8")
     shifted_paths = zip(paths[start + 1 :], paths[start:], strict=False)
     return {

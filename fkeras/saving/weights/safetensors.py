@@ -19,7 +19,7 @@ import numpy as np
 
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.limits import Limits, check_limit
 from fkeras.saving.containers.strict_json import parse
 from fkeras.saving.weights.weight_source import Stored
 
@@ -66,12 +66,7 @@ def _library() -> Any:
 
 @contextlib.contextmanager
 def open_table(path: str, limits: Limits) -> Iterator[dict[str, Stored]]:
-    """Opens a file; yields its arrays by name, which can be read inside the `with` block.
-
-    Raises:
-        FileError: where the header is invalid, or does not describe every byte exactly once.
-        ImportError: if safetensors is not installed.
-    """
+    """Opens a file; yields its arrays by name, which can be read inside the `with` block."""
     library = _library()
     # before the library: its parser has no limits, and accepts duplicate names
     _check_table(path, limits)
@@ -93,20 +88,9 @@ def _check_table(path: str, limits: Limits) -> None:
     """Rejects duplicate names and excessive sizes, which the library accepts."""
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if length > limits.config_bytes:
-            raise FileError(
-                f"expected a table of at most {limits.config_bytes} bytes, received {length} bytes. "
-                "If you trust the file, pass limits=fk.Limits(config_bytes=...).",
-                file=path,
-                member=_TABLE,
-            )
+        check_limit(limits, "config_bytes", length, "bytes of a table", file=path, member=_TABLE)
         table = parse(file.read(length), path, _TABLE, limits)
-    if len(table) > limits.objects:
-        raise FileError(
-            f"expected at most {limits.objects} arrays, received {len(table)}. If you trust the "
-            "file, pass limits=fk.Limits(objects=...).",
-            file=path,
-        )
+    check_limit(limits, "objects", len(table), "arrays", file=path)
 
 
 def _stored(opened: Any, name: str, path: str, limits: Limits) -> Stored:
@@ -122,13 +106,8 @@ def _stored(opened: Any, name: str, path: str, limits: Limits) -> Stored:
         )
     # Python integers: a product in int64 could overflow to a small number
     claimed = math.prod(shape) * dtype.itemsize
-    if claimed > limits.array_bytes:
-        raise FileError(
-            f"expected an array of at most {limits.array_bytes} bytes, received {claimed} bytes. If "
-            "you trust the file, pass limits=fk.Limits(array_bytes=...).",
-            file=path,
-            member=name[:200],
-        )
+    noun = "bytes of an array"
+    check_limit(limits, "array_bytes", claimed, noun, file=path, member=name[:200])
     if dtype_name.startswith("F8"):
         return Stored(shape, dtype, functools.partial(_read_float8, path, name, dtype))
     return Stored(shape, dtype, functools.partial(opened.get_tensor, name))
@@ -148,10 +127,6 @@ def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, 
     Args:
         about: metadata of the file; give one entry, as the library does not fix the order of
             several.
-
-    Raises:
-        TypeError: for a dtype that the format does not have.
-        ImportError: if safetensors is not installed.
 
     Example:
         >>> import pathlib, tempfile

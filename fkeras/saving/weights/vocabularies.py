@@ -18,6 +18,7 @@ from fkeras.engine.values.naming import snake_case
 from fkeras.saving.containers.archive import Archive
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.hdf5 import Store
+from fkeras.saving.containers.strict_json import Json
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, has_arrays
 from fkeras.saving.weights.weight_paths import walk_groups
 
@@ -28,15 +29,7 @@ _OPERATIONS = "keras.src.ops"
 
 
 def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store) -> Mapping:
-    """Returns the configuration of a model with the vocabularies of its lookup layers.
-
-    Args:
-        config: `class_name` and `config` of the model.
-        archive: `.keras` file.
-
-    Raises:
-        FileError: for a vocabulary that is not text, or for an `IntegerLookup` not integers.
-    """
+    """Returns the configuration of a model with the vocabularies of its lookup layers."""
     # most files have no lookup layer: do not walk their configuration
     if not any(name.endswith("/vocabulary.txt") for name in archive.names):
         return config
@@ -63,10 +56,10 @@ def stored_weights(model: Layer) -> Iterator[tuple[str, np.ndarray]]:
                 yield posixpath.join(group, name, IDF_WEIGHTS), layer.index_weights  # type: ignore
 
 
-def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
-    item_config = item.get("config") if isinstance(item, Mapping) else None
-    if not isinstance(item_config, Mapping):
+def _in_model(item: Json, group: str, archive: Archive, store: Store) -> Any:
+    if not isinstance(item, Mapping) or not isinstance(item.get("config"), Mapping):
         return item
+    item_config = item["config"]
     if item.get("class_name") in _LOOKUPS:
         return {
             **item,

@@ -86,9 +86,6 @@ def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) ->
     The result lists a weight twice if Keras stores the weight twice (the kernel wrapped by a
     SpectralNormalization).
 
-    Args:
-        layer: a built layer, of arrays or of shapes.
-
     Example:
         >>> import jax, fkeras as fk
         >>> members = [fk.layers.LayerNormalization(), fk.layers.Dense(2)]

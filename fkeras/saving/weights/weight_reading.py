@@ -16,13 +16,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fkeras.atomic_files import npz
 from fkeras.engine import Layer
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.archive import Archive, open_archive
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store, open_store
-from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.limits import Limits, check_limit
 from fkeras.saving.containers.strict_json import check, field, parse
 from fkeras.saving.weights import safetensors
 from fkeras.saving.weights.filling import noted_groups, stored_arrays, stored_groups
@@ -167,10 +169,7 @@ def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
     if f"{npz.ABOUT}.npy" in archive:
         with reading(archive.file, npz.ABOUT), archive.open(f"{npz.ABOUT}.npy") as file:
             size = archive.size(f"{npz.ABOUT}.npy")
-            if size > limits.config_bytes:
-                raise FileError(
-                    f"expected a text of at most {limits.config_bytes} bytes, received {size} bytes."
-                )
+            check_limit(limits, "config_bytes", size, "bytes of text")
             text = str(npz.read_array(file, size))
             dtypes = npz.check_about(parse(text, archive.file, npz.ABOUT, limits))
     arrays = {}
@@ -180,11 +179,7 @@ def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
             continue
         with reading(archive.file, name):
             size = archive.size(member)
-            if size > limits.array_bytes:
-                raise FileError(
-                    f"expected an array of at most {limits.array_bytes} bytes, received {size} "
-                    "bytes. If you trust the file, pass limits=fk.Limits(array_bytes=...)."
-                )
+            check_limit(limits, "array_bytes", size, "bytes of an array")
             # the header only: arrays are read after all shapes have been compared
             with archive.open(member) as file:
                 shape, dtype, _ = npz.read_header(file, size)
@@ -204,7 +199,7 @@ def _without_kind(name: str) -> str:
     return name.partition("/")[2]
 
 
-def _read_npz(archive: Archive, member: str, size: int, dtype: Any) -> Any:
+def _read_npz(archive: Archive, member: str, size: int, dtype: np.dtype) -> Any:
     with reading(archive.file, member), archive.open(member) as file:
         return npz.viewed(npz.read_array(file, size), dtype)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
+from jax.typing import DTypeLike
 
+from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.weights.weight_paths import BY_CLASS, Groups, Place
 
 # kinds of dtypes: an array is cast within its kind only; real floats also to complex numbers
@@ -54,9 +55,14 @@ class Source:
     label: Callable[[str], str] = str
 
 
-def unread(store: Any, path: str) -> Stored:
+def unread(store: Store, path: str) -> Stored:
     """Returns an array of a store without reading its numbers."""
     return Stored(store.shape(path), store.dtype(path), functools.partial(store.read, path))
+
+
+def loaded(array: np.ndarray) -> Stored:
+    """Returns an array in memory in the form of an array in a file."""
+    return Stored(array.shape, array.dtype, lambda: array)
 
 
 def own_path(place: Place) -> str:
@@ -74,7 +80,7 @@ def own_path_by_kind(place: Place) -> str:
     return f"{'weights' if place.kind == 'weight' else 'state'}/{place.name}"
 
 
-def fits(stored: np.dtype, wanted: Any) -> bool:
+def fits(stored: np.dtype, wanted: DTypeLike) -> bool:
     """Returns whether a stored array may be cast to the dtype of a place: the kinds must be equal.
 
     Integers and booleans never become float weights: these arrays are codes, counts or masks.
@@ -84,7 +90,7 @@ def fits(stored: np.dtype, wanted: Any) -> bool:
         (True, False)
     """
 
-    def kind(dtype: Any) -> int:
+    def kind(dtype: DTypeLike) -> int:
         # NumPy gives most dtypes of ml_dtypes the kind "V"
         is_small_float = np.dtype(dtype).name.startswith(("bfloat", "float8"))
         kind_letter = "f" if is_small_float else np.dtype(dtype).kind

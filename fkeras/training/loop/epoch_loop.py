@@ -1,223 +1,139 @@
-"""Runs one epoch of training as calls of a compiled function, and tracks the newest valid run.
+"""Runs one epoch of training as calls of a compiled function, written into the journal.
 
 The host prepares the next batches while the device computes the previous batches. The loop registers
 a call before the dispatch, and settles the call after checking that its results are finite. The
-newest valid run is therefore available at any moment, including after an exception.
+journal therefore knows the newest valid run at any moment, including after an exception.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fkeras.engine.network.stacking import Stacking
+from fkeras.training import callbacks as hooks
 from fkeras.training.data import array_feed
 from fkeras.training.loop.batch_loops import CallSize, as_floats
-from fkeras.training.loop.rescue import Point, is_usable
+from fkeras.training.loop.journal import Call, Journal, Point
 from fkeras.training.nonfinite import recovery
-from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.progress import Progress
-from fkeras.training.records.state import TrainState, join, own_copy, split, strong
-from fkeras.training.step import objective, outputs, step
-from fkeras.training.step.blocks import stacked, stacking_of, unstacked
+from fkeras.training.records.state import TrainState, own_copy, strong
+from fkeras.training.step import objective, optimizer_state, outputs, sharding, step
+from fkeras.training.step.blocks import FlatRun, flat
 
-
-@dataclasses.dataclass
-class Call:
-    """Device call of a compiled function; the call may still be running.
-
-    Attributes:
-        before: arrays of the run before the call; donated for large runs.
-        rows: the rows, in the form that `step.batch_at` reads.
-        number: number of batches in the call.
-        done: number of batches of the epoch that are done after the call.
-        cursor: position in the data source after the call: `(state, skip)`, the loader's state and the
-            number of batches to skip from this state.
-        result: `(leaves, logs, finite)`, or None before the dispatch.
-    """
-
-    before: tuple
-    rows: tuple
-    number: int
-    done: int
-    cursor: tuple[Any, int]
-    result: tuple[tuple, dict[str, Any], Any] | None = None
-
-    @property
-    def outcome(self) -> tuple[tuple, dict[str, Any], Any]:
-        """Result of a dispatched call."""
-        assert self.result is not None
-        return self.result
-
-
-@dataclasses.dataclass(frozen=True)
-class Settled:
-    """State of an epoch after settled calls, whose arrays are valid.
-
-    Attributes:
-        structure: tree structure of the run.
-        leaves: arrays of the run.
-        outer: run with the callback memory and the epoch number for these arrays.
-        stacking: how the arrays hold repeated blocks; None for single blocks.
-        done: number of batches of the epoch that are done.
-        cursor: position in the data source after these batches, as in `Call`.
-        hooked: False if the hooks of the last batch still have to be called.
-        stopping: whether a callback has requested the end of the training after the epoch.
-        fresh: whether the state is that of the beginning: no call settled, no hook called.
-    """
-
-    structure: Any
-    leaves: tuple
-    outer: TrainState
-    stacking: Stacking | None
-    done: int
-    cursor: tuple[Any, int]
-    hooked: bool
-    stopping: bool
-    fresh: bool = False
-
-    def run(self) -> TrainState:
-        """Returns the run with the position in the epoch."""
-        position = np.asarray([self.outer.position[0], self.done], "int32")
-        run = join(self.structure, self.leaves, self.outer).replace(position=position)
-        return unstacked(self.stacking, run)
-
-
-class LoopHooks:
-    """Hooks between device calls (callbacks, checkpoints); the default does nothing."""
-
-    hooks: bool = False  # whether `visit` has an effect
-    group: Alone = ALONE  # the processes that train together
-    interrupts: Any = None  # an `Interrupts`, which delays signals while a call donates a run
-
-    def agreed_number(self, number: int) -> int:
-        """Returns the number of batches of the next call; all processes receive the same number."""
-        return number
-
-    def until(self, done: int) -> int | None:
-        """Returns the number of batches from batch `done` to the next visit; None if none is due."""
-        return None
-
-    def wanted(self) -> bool:
-        """Returns whether a visit is due now; the loop asks after each call."""
-        return False
-
-    def visit(self, run: TrainState, logs: Callable[[], Mapping[str, Any]]) -> tuple[Any, bool]:
-        """Returns `(run, stop)`: the run to continue with, and whether to stop after the epoch."""
-        return run, False
-
-    def end_visit(self, point: Point) -> None:
-        """Receives the point of the visit, after `visit`."""
+if TYPE_CHECKING:
+    from fkeras.training.data.joint_feed import JointEpoch
+    from fkeras.training.data.stream_epoch import BatchEpoch
+    from fkeras.training.trainer import Trainer
 
 
 class EpochLoop:
     """Trains one epoch as a sequence of device calls.
 
     Args:
-        trainer: the trainer.
         run: the state before the epoch; the loop may donate its buffers.
         epoch: source of the batches.
-        call_size: chooses the number of batches of each call.
-        progress: the progress bar.
-        loop_hooks: hooks between calls.
-        begin: the point at which the epoch begins or resumes.
+        callbacks: the callbacks to call between device calls.
+        journal: receives the calls; its newest point is the one at which the epoch begins or resumes.
     """
 
     def __init__(
         self,
-        trainer: Any,
+        trainer: Trainer,
         run: TrainState,
-        epoch: Any,
+        epoch: array_feed.Epoch | BatchEpoch | JointEpoch,
         call_size: CallSize,
         progress: Progress,
-        loop_hooks: LoopHooks,
-        begin: Point,
+        callbacks: tuple[hooks.Callback, ...],
+        journal: Journal,
     ):
         self.trainer, self.form = trainer, step.training_form(trainer)
-        self.epoch = epoch
-        self.call_size = call_size
-        self.progress = progress
-        self.loop_hooks = loop_hooks
-        self.begin = begin
+        self.epoch, self.call_size, self.progress = epoch, call_size, progress
+        # Callbacks without `on_batch_end` must not cost a synchronization per batch.
+        self.callbacks = tuple(callback for callback in callbacks if callback.watches_batches)
+        self.journal, self.group = journal, journal.group
         self.names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
-        self.stacking = stacking_of(self.form, run)
-        self.structure, leaves = split(stacked(self.stacking, run))
         self.logs: Mapping[str, Any] = {}
         self.left_out: list[int] = []
+        arrays = flat(self.form, run)
         # Repeating a call after a NaN needs the arrays before the call, which donation destroys:
         # donate only runs that take a large part of the device's memory.
-        large = sum(map(_bytes, leaves)) > array_feed.device_bytes() // 16
-        self.large = loop_hooks.group.agree(large, "the size of the run")[0]
+        large = sum(map(_bytes, arrays.leaves)) > array_feed.device_bytes() // 16
+        self.large = self.group.agree(large, "the size of the run")[0]
         if self.large:
             # Set before the first `take`: in mode "once" a call has one batch, so a large run never
             # has to repeat a part of a call.
             call_size.mode = "once"
-        self.leaves = self._owned_leaves(leaves)
+        self._take(run, arrays)
+        # Number of calls of the older of two groups: the loop waits for the older group, while the
+        # calls of the newer group stay in the queue of the device.
+        self.older = 0
+        begin = journal.begin
+        self.cursor = (begin.loader, begin.skip)
+        point = dataclasses.replace(
+            begin,
+            base=run,
+            arrays=self.arrays,
+            done=epoch.done,
+            pending=begin.pending and bool(self.callbacks),
+            fresh=True,
+        )
+        # With "skip", the guarded step of a large run returns the arrays from before the step.
+        mode = trainer.on_nonfinite
+        keeps_nonfinite = mode == "ignore" or (mode == "skip" and self.large)
+        journal.begin_epoch(point, self.large, keeps_nonfinite)
+        self._continue_at(point)
+
+    def _continue_at(self, point: Point) -> None:
+        """Makes a point the base of the next calls, after which `on_batch_end` is due."""
+        self.base = dataclasses.replace(point, pending=bool(self.callbacks))
+
+    def _take(self, run: TrainState, arrays: FlatRun) -> None:
+        """Makes the arrays of a run those of the next call."""
+        if self.large:
+            leaves = tuple(own_copy(arrays.leaves))
+        else:
+            # NumPy arrays stay as they are: the dispatch of a compiled step transfers them faster
+            # than `device_put`. JAX arrays become strongly typed: a weak type would recompile.
+            leaves = tuple(a if type(a) is np.ndarray else strong(a) for a in arrays.leaves)
+        self.arrays = arrays._replace(leaves=leaves)
         # Counted on the host: reading `run.step` from the device would wait for the last call.
         self.next_step = int(run.step) if self.large else 0
-        # Invariant: the calls in `waiting` follow the state `settled`, and the calls in `opened` follow
-        # those in `waiting`. `point` goes through them in this order, up to the first call without a
-        # valid result.
-        self.waiting: list[Call] = []
-        self.opened: list[Call] = []
-        self.cursor = (begin.loader, begin.skip)
-        hooked = not (begin.pending and loop_hooks.hooks)
-        self.settled = Settled(
-            self.structure,
-            self.leaves,
-            run,
-            self.stacking,
-            epoch.done,
-            self.cursor,
-            hooked,
-            begin.stopping,
-            True,
-        )
-        self.visit_point = begin
-
-    def _owned_leaves(self, leaves: tuple) -> tuple:
-        if self.large:
-            return tuple(own_copy(leaves))
-        # NumPy arrays stay as they are: the dispatch of a compiled step transfers them faster
-        # than `device_put`. JAX arrays become strongly typed: a weak type would recompile.
-        return tuple(leaf if type(leaf) is np.ndarray else strong(leaf) for leaf in leaves)
 
     def train(self) -> dict[str, Any]:
-        """Trains the epoch and returns the logs; `point` then returns the end of the epoch."""
+        """Trains the epoch and returns the logs; the journal then has the end of the epoch."""
         self.call_size.start()
-        if not self.settled.hooked:
+        if self.journal.settled.pending:
             # The training was resumed at a step whose `on_batch_end` had raised: call the hook again.
             self._call_hooks()
-        remaining = self.loop_hooks.until(self.epoch.done)
+        remaining = self.journal.until_save(self.epoch.done)
         while True:
-            number = self.loop_hooks.agreed_number(self.call_size.batches)
+            number = self.journal.agreed_number(self.call_size.batches)
             chunk = self.epoch.take(number if remaining is None else min(number, remaining))
             if chunk is None:
                 break
             call = self._call(*chunk)
             remaining = None if remaining is None else remaining - call.number
-            pause = remaining == 0 or self.loop_hooks.wanted()
-            if not pause and not self.call_size.fresh and len(self.opened) < self._group_size():
+            pause = remaining == 0 or bool(self.callbacks) or self.journal.wants_visit()
+            newer = len(self.journal.calls) - self.older
+            if not pause and not self.call_size.fresh and newer < self._group_size():
                 continue
             # Settle the previous group only: the newest group stays in the queue of the device, which
             # is not idle while the host waits.
-            self._settle_waiting()
-            self.waiting, self.opened = self.opened, []
+            self._settle_older()
             # Hooks need the newest run, and the time of the first call includes the compilation: in
             # both cases also wait for the call that was just dispatched.
             if pause or self.call_size.fresh:
-                self._settle_waiting()
+                self._settle_older()
             if pause:
                 self._call_hooks()
-                remaining = self.loop_hooks.until(call.done)
-        # Twice, because settling `waiting` may repeat the calls in `opened`.
-        self._settle_waiting()
-        self.waiting, self.opened = self.opened, []
-        self._settle_waiting()
+                remaining = self.journal.until_save(call.done)
+        # Twice, because settling the older group may repeat the calls of the newer group.
+        self._settle_older()
+        self._settle_older()
         return self._floats()
 
     def _group_size(self) -> int:
@@ -226,105 +142,45 @@ class EpochLoop:
         # small step. A group has as many calls as one call of mode "loop" has steps.
         return self.call_size.number if self.call_size.mode == "once" and not self.large else 1
 
-    def point(self) -> Point:
-        """Returns the newest valid point; waits for calls that still run.
-
-        The method changes nothing, so any thread may call it at any moment.
-        """
-        # The thread that watches signals calls this method while the main thread trains. Reading
-        # `settled` once is enough: the assignment of a frozen value is atomic.
-        newest = self.settled
-        for call in (*self.waiting, *self.opened):
-            if call.result is None:  # registered, but the dispatch raised or is under way
-                break
-            leaves, _, finite = call.result
-            # the computation of several processes may wait for a process that has ended
-            if not self.loop_hooks.group.is_computed(finite):
-                break
-            try:
-                finite = bool(finite) or self._applies_nonfinite
-            except Exception:  # the computation failed on the device: the arrays have no contents
-                break
-            if not finite:
-                # A large run: the call donated the arrays of `newest`. The guarded step returned
-                # the same numbers in new arrays, so only the leaves change.
-                newest = dataclasses.replace(newest, leaves=leaves) if self.large else newest
-                break
-            newest = self._after(newest, call)
-        # Arrays may be donated or deleted at any time (large runs, user code). The fallback is the
-        # point of the last visit, whose arrays are a copy, and then the beginning of the epoch.
-        if not newest.fresh:
-            point = self._point(newest)
-            if is_usable(point.run):
-                return point
-        return self.visit_point if is_usable(self.visit_point.run) else self.begin
-
-    @property
-    def _applies_nonfinite(self) -> bool:
-        """Whether the training continues with the arrays that a non-finite step returned."""
-        # With "skip", a large run's guarded step already returned the arrays from before the step.
-        mode = self.trainer.on_nonfinite
-        return mode == "ignore" or (mode == "skip" and self.large)
-
-    def _after(self, before: Settled, call: Call) -> Settled:
-        leaves, cursor, hooked = call.outcome[0], call.cursor, not self.loop_hooks.hooks
-        return dataclasses.replace(
-            before, leaves=leaves, done=call.done, cursor=cursor, hooked=hooked, fresh=False
-        )
-
-    def _point(self, settled: Settled, run: TrainState | None = None) -> Point:
-        return dataclasses.replace(
-            self.begin,
-            run=settled.run() if run is None else run,
-            stopping=settled.stopping,
-            loader=settled.cursor[0],
-            skip=settled.cursor[1],
-            pending=not settled.hooked,
-        )
-
-    def dispatched(self) -> tuple[int, Any]:
-        """Returns the number of batches whose calls are dispatched, and the results of these calls."""
-        calls = [call for call in (*self.waiting, *self.opened) if call.result is not None]
-        done = calls[-1].done if calls else self.settled.done
-        return done, [call.outcome[2] for call in calls]
-
     def _floats(self) -> dict[str, Any]:
         # A training that resumes after the last batch of an epoch has no call and no logs. The run
         # holds the sums from which the logs are computed.
-        logs = self.logs or step.compiled_logs(self.form, self.structure, self.leaves)
+        structure, leaves, _ = self.arrays
+        logs = self.logs or step.compiled_logs(self.form, structure, leaves)
         return as_floats(self.names, logs)
 
     def _call_hooks(self) -> None:
-        settled = self.settled
+        """Calls `on_batch_end` of the callbacks at the settled point, and records the visit."""
+        settled = self.journal.settled
         # Callbacks may keep the run, and the next call of a large run donates the arrays.
-        run = own_copy(settled.run()) if self.large else settled.run()
-        new_run, stop = self.loop_hooks.visit(run, self._floats)
-        structure, leaves = settled.structure, settled.leaves
+        run = new_run = own_copy(settled.run) if self.large else settled.run
+        stop = False
+        if self.callbacks:
+            new_run, stop = hooks.call(
+                self.callbacks, "on_batch_end", run, int(run.step), self._floats(), group=self.group
+            )
         if new_run is not run:
-            self.stacking = stacking_of(self.form, new_run)
-            structure, leaves = split(stacked(self.stacking, new_run))
-            leaves = self._owned_leaves(leaves)
-            self.next_step = int(new_run.step) if self.large else 0
-        self.structure, self.leaves = structure, leaves
-        self.settled = dataclasses.replace(
+            # a callback may freeze layers, whose weights then need no optimizer state
+            new_run = ready(self.trainer, new_run)
+            self._take(new_run, flat(self.form, new_run))
+        point = dataclasses.replace(
             settled,
-            structure=structure,
-            leaves=leaves,
-            outer=new_run,
-            stacking=self.stacking,
-            hooked=True,
+            base=new_run,
+            arrays=self.arrays,
             stopping=settled.stopping or stop,
+            pending=False,
             fresh=False,
         )
-        self.visit_point = self._point(self.settled, new_run)
-        self.loop_hooks.end_visit(self.visit_point)
+        self._continue_at(point)
+        self.journal.visit(point, dataclasses.replace(point, arrays=None))
 
     def _call(self, rows: tuple, number: int, repeated_call: Call | None = None) -> Call:
         if self.call_size.fresh:
             self.progress.compile_starts()
-        before, batches = self.leaves, np.int32(number)
+        structure, before, _ = self.arrays
+        batches = np.int32(number)
         arguments = (before, rows, batches)
-        static = (self.form, self.structure, "loop")
+        static = (self.form, structure, "loop")
         mode = self.call_size.choose(self.large, step.compiled_train, static, arguments)
         if mode != "loop":
             arguments = (before, rows, np.int32(0))
@@ -336,20 +192,18 @@ class EpochLoop:
             # the expected number and change nothing: the arrays remain those before the NaN.
             mode, arguments = "halting", (before, rows, np.int32(self.next_step))
             self.next_step += 1
-        call_arguments = (self.form, self.structure, mode, *arguments)
+        call_arguments = (self.form, structure, mode, *arguments)
         function = self.call_size.function(self.large, *call_arguments)
         call = self._open_call(rows, number) if repeated_call is None else repeated_call
         call.before = before
-        # Registered before the dispatch: an exception during the dispatch then leaves a call
-        # without a result, and `point` stops before it.
-        self.opened.append(call)
-        if self.large and self.loop_hooks.interrupts is not None:
+        self.journal.calls.append(call)
+        if self.large:
             # Ctrl-C between the donation and the assignment would lose the runs before and after.
-            with self.loop_hooks.interrupts.held():
+            with self.journal.interrupts.held():
                 call.result = function(*call_arguments)
         else:
             call.result = function(*call_arguments)
-        self.leaves = call.outcome[0]
+        self.arrays = self.arrays._replace(leaves=call.outcome[0])
         # The cursor of a repeated call stays: the loader has already passed the batches of the call.
         if repeated_call is None and self.epoch.is_at_state:
             self.cursor = call.cursor = (self.epoch.state(), 0)
@@ -359,23 +213,22 @@ class EpochLoop:
         # If the loader raised or has been read further, its state after these batches is unknown:
         # count the batches from the last known state instead, and skip them when resuming.
         self.cursor = (self.cursor[0], self.cursor[1] + number)
-        return Call((), rows, number, self.epoch.done, self.cursor)
+        return Call(self.base, (), rows, number, self.epoch.done, self.cursor)
 
-    def _settle_waiting(self) -> None:
-        if not self.waiting:
-            return
-        invalid = self._settle(self.waiting)
-        self.waiting = []
-        if invalid:
+    def _settle_older(self) -> None:
+        """Settles the calls of the older group; the newer group becomes the older one."""
+        calls = self.journal.calls[: self.older]
+        if calls and self._settle(calls):
             # The later calls began from arrays that `_leave_out_steps` replaced: dispatch them again.
-            calls, self.opened = self.opened, []
-            for call in calls:
+            later, self.journal.calls = self.journal.calls, []
+            for call in later:
                 self._call(call.rows, call.number, dataclasses.replace(call, result=None))
+        self.older = len(self.journal.calls)
 
     def _settle(self, calls: list[Call]) -> bool:
         """Waits for calls; returns True if steps were left out, which invalidates later calls."""
         last, number = calls[-1], sum(call.number for call in calls)
-        self.loop_hooks.group.wait(last.outcome[2])
+        self.group.wait(last.outcome[2])
         _, logs, last_finite = last.outcome
         # NaN and infinity never disappear from the weights or the sum of the loss, so the result of
         # the last call is valid for the group: one transfer of a boolean per group.
@@ -386,7 +239,7 @@ class EpochLoop:
             self.progress.compiled()
         self.logs = logs
         if finite:
-            self.settled = self._after(self.settled, last)
+            self.journal.settle(last.point(), len(calls))
         else:
             self._leave_out_steps(calls)
         self.progress.step(last.done, self.epoch.feed.rows(last.done), self._floats)
@@ -394,40 +247,43 @@ class EpochLoop:
 
     def _leave_out_steps(self, calls: list[Call]) -> None:
         batches = [(call.rows, index) for call in calls for index in range(call.number)]
-        settled, last = self.settled, calls[-1]
+        last, structure = calls[-1], self.arrays.structure
         if self.large:  # the call is one guarded step, which the device has already left out
-            failed, leaves_before = (0,), self.leaves
-            settled_after = self._after(settled, last)
+            failed, leaves_before, after = (0,), self.arrays.leaves, last.point()
         else:
             # The group only shows that a step has failed: repeat the steps one by one to find it.
-            before = calls[0].before
             repetition = recovery.again(
-                self.trainer, self.structure, before, batches, self.loop_hooks.group
+                self.trainer, structure, calls[0].before, batches, self.group
             )
-            self.leaves, self.logs = repetition.leaves, repetition.logs
+            self.arrays = self.arrays._replace(leaves=repetition.leaves)
+            self.logs = repetition.logs
             failed, leaves_before = repetition.wrong, repetition.first
-            settled_after = dataclasses.replace(
-                self._after(settled, last), leaves=repetition.leaves
-            )
+            after = last.point(repetition.leaves)
         first_batch = last.done - len(batches)
         self.left_out.extend(first_batch + number for number in failed)
         if failed and self.trainer.on_nonfinite == "raise":
             # `error.run` is the run before the first non-finite step, so that resuming and `find_nan`
             # compute exactly this step again.
-            state, skip = settled.cursor
-            self.waiting, self.opened = [], []
-            self.settled = dataclasses.replace(
+            settled = self.journal.settled
+            self.journal.calls = []
+            self.journal.settled = dataclasses.replace(
                 settled,
-                leaves=leaves_before,
+                arrays=self.arrays._replace(leaves=leaves_before),
                 done=first_batch + failed[0],
-                cursor=(state, skip + failed[0]),
-                hooked=settled.hooked or failed[0] > 0,
+                skip=settled.skip + failed[0],
+                pending=settled.pending and failed[0] == 0,
                 fresh=settled.fresh and failed[0] == 0,
             )
-            batch = recovery.batch_of(*batches[failed[0]], self.loop_hooks.group)
-            epoch = int(settled.outer.position[0])
-            raise recovery.error(self.point().run, batch, epoch, first_batch + failed[0])
-        self.settled = settled_after
+            batch = recovery.batch_of(*batches[failed[0]], self.group)
+            epoch = int(settled.base.position[0])
+            raise recovery.error(self.journal.newest().run, batch, epoch, first_batch + failed[0])
+        self.journal.settle(after, len(calls))
+
+
+def ready(trainer: Trainer, run: TrainState) -> TrainState:
+    """Returns the run with an optimizer state for its trainable weights, placed on the mesh."""
+    opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
+    return sharding.place(trainer, run.replace(opt_state=opt_state))
 
 
 def _bytes(leaf: Any) -> int:

@@ -51,7 +51,7 @@ def predict(
         return batch_loops.predict(run, feed, lambda batch: batch)
     compute = functools.partial(step.compiled_sharded_predict, step.evaluation_form(trainer))
     return batch_loops.predict(
-        run, feed, lambda batch: sharding.split_rows(trainer, batch, even=False), compute, group
+        run, feed, lambda batch: sharding.split_rows(trainer, batch), compute, group
     )
 
 

@@ -1,4 +1,4 @@
-"""Saves checkpoints during a training, and restores the newest checkpoint."""
+"""Saves the points of a training as checkpoints, and restores the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import ml_dtypes
 import numpy as np
 
-from fkeras.engine.messages.errors import add_note
 from fkeras.training.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -21,11 +20,15 @@ from fkeras.training.checkpoint import (
     model_fingerprint,
     optimizer_fingerprint,
 )
-from fkeras.training.loop.interrupts import Interrupted
-from fkeras.training.loop.rescue import Current, Point
+from fkeras.training.checkpoint.store import Store
+from fkeras.training.data.array_feed import Feed
+from fkeras.training.data.stream_feed import Batches
+from fkeras.training.loop.journal import Point
 from fkeras.training.processes.alone import ALONE, Alone
-from fkeras.training.processes.service import ProcessError
 from fkeras.training.records.state import TrainState
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,52 +48,42 @@ class RestoredTraining:
     rows: int
 
 
-def as_checkpoint(value: Any) -> Checkpoint:
-    """Returns a `Checkpoint`; a folder's name becomes a `Checkpoint` with default settings."""
-    return value if isinstance(value, Checkpoint) else Checkpoint(value)
-
-
 class Saver:
-    """Saves at the intervals of a `Checkpoint`, at a signal, and at an exception.
+    """Writes points of a training to the folder of a `Checkpoint`, and tells when a save is due.
 
-    Args:
-        store: writes and reads the files.
-        checkpoint: folder and intervals.
-        trainer: the trainer.
-        run: the run that the training begins with.
-        feed: the data.
-        shuffle: whether each epoch shuffles the rows.
-        current: the newest point of the training.
-        group: the processes that train together.
+    Attributes:
+        saved: the order of the newest saved point.
+        best: the best value of the monitored log so far.
     """
 
     def __init__(
         self,
-        store: Any,
+        store: Store,
         checkpoint: Checkpoint,
-        trainer: Any,
+        trainer: Trainer,
         run: TrainState,
-        feed: Any,
+        feed: Feed | Batches,
         shuffle: bool,
-        current: Current,
         group: Alone = ALONE,
     ):
-        self.group, self._rescue = group, group.channel("rescue")
-        # signal and elapsed interval that the processes have agreed on, in a group
-        self._agreed: tuple[int | None, bool] = (None, False)
-        self.store, self.checkpoint, self.current, self.feed = store, checkpoint, current, feed
+        self._store, self._checkpoint, self._feed, self._group = store, checkpoint, feed, group
         # A checkpoint of another model, optimizer or data set would load without an error if the
         # shapes match, and continue with wrong numbers: compare fingerprints first.
-        self.fingerprint = {
+        fingerprint = {
             "model": model_fingerprint(run.model),
             "optimizer": optimizer_fingerprint(trainer.optimizer),
             "data": data_fingerprint(feed, shuffle=shuffle),
         }
         # the sources of the processes differ, so the fingerprint is that of the first process
-        self.fingerprint = group.agree(self.fingerprint, "the fingerprints")[0]
-        self.begun, self.time = int(run.step), time.monotonic()
-        self.saved: tuple[int, int, bool] | None = None  # the order of the newest saved point
+        self._fingerprint = group.agree(fingerprint, "the fingerprints")[0]
+        self._begun, self._time = int(run.step), time.monotonic()
+        self.saved: tuple[int, int, bool] | None = None
         self.best: float | None = None
+
+    @property
+    def folder(self) -> str:
+        """Folder of the checkpoints."""
+        return str(self._checkpoint.directory)
 
     def restore(self, like: TrainState) -> RestoredTraining | None:
         """Returns the newest checkpoint, or None.
@@ -102,10 +95,10 @@ class Saver:
         def with_memory(info: Mapping[str, Any], arrays: Mapping[str, Any]) -> TrainState:
             return like.replace(memory=_memory_like(info["memory"], arrays))
 
-        restored = self.store.restore(with_memory, self.fingerprint)
+        restored = self._store.restore(with_memory, self._fingerprint)
         if restored is None:
             return None
-        for message in restored.messages if self.group.leads else ():
+        for message in restored.messages if self._group.leads else ():
             warnings.warn(message, stacklevel=5)
         info = restored.info
         # `get`: checkpoints of earlier versions lack these entries, and the defaults describe
@@ -124,143 +117,67 @@ class Saver:
     def _own_loader(self, info: Mapping[str, Any]) -> Any:
         """Returns the state of this process's loader, from the states of all processes."""
         states = info.get("loaders", [info["loader"]])
-        if len(states) == self.group.count:
-            return _decode(states[self.group.index])
-        if states[0] is None or self.feed.moves_between_shares:
+        if len(states) == self._group.count:
+            return _decode(states[self._group.index])
+        if states[0] is None or self._feed.moves_between_shares:
             return _decode(states[0])
         raise CheckpointError(
-            f"Checkpoint {self.checkpoint.directory!r}: expected {len(states)} processes as in the save, "
-            f"received {self.group.count}: the position of this loader is that of one process's share. "
+            f"Checkpoint {self._checkpoint.directory!r}: expected {len(states)} processes as in the save, "
+            f"received {self._group.count}: the position of this loader is that of one process's share. "
             "Start as many processes, or use arrays or a fk.utils Dataset, whose position is valid "
             "for any number of processes."
         )
 
-    def agree(self) -> None:
-        """Lets all processes of a group agree on a signal, and on a save that is due.
-
-        A signal that one process receives then ends the training in all processes, at the same step.
-        """
-        if self.group.count > 1:
-            own = [self.current.interrupts.received, self.late()]
-            signals, due = zip(*self.group.agree(own, "signals and intervals"), strict=True)
-            received = next((number for number in signals if number is not None), None)
-            self._agreed = received, any(due)
-
-    def is_due(self) -> bool:
-        """Returns whether the processes of a group agreed to save or to end."""
-        return self._agreed[0] is not None or self._agreed[1]
-
-    def _is_late(self) -> bool:
-        return self.late() if self.group.count == 1 else self._agreed[1]
-
     def begin(self, run: TrainState) -> None:
         """Records the step at which an epoch began; a resumed epoch began before `run.step`."""
-        self.begun = int(run.step) - int(run.position[1])
+        self._begun = int(run.step) - int(run.position[1])
 
     def until(self, done: int) -> int | None:
         """Returns the number of batches from batch `done` to the next save by step count, or None."""
-        every = self.checkpoint.every
-        return None if every is None else every - (self.begun + done) % every
+        every = self._checkpoint.every
+        return None if every is None else every - (self._begun + done) % every
+
+    def is_due(self, step: int) -> bool:
+        """Returns whether the number of steps requires a save."""
+        every = self._checkpoint.every
+        return every is not None and step % every == 0
 
     def late(self) -> bool:
         """Returns whether the interval in seconds since the last save has passed."""
-        seconds = self.checkpoint.seconds
-        return seconds is not None and time.monotonic() - self.time >= seconds
+        seconds = self._checkpoint.seconds
+        return seconds is not None and time.monotonic() - self._time >= seconds
 
-    def end_visit(self, point: Point) -> None:
-        """Saves in the middle of an epoch if a save is due; raises if a signal arrived."""
-        self.leave(point)
-        every = self.checkpoint.every
-        if self._is_late() or (every is not None and int(point.run.step) % every == 0):
-            self.save(point)
+    @property
+    def saves_epochs(self) -> bool:
+        """Whether each epoch ends with a save, as no other interval is set."""
+        return self._checkpoint.every is None and self._checkpoint.seconds is None
 
-    def leave(self, point: Point) -> None:
-        """Saves the run and raises `Interrupted` if a signal arrived."""
-        alone = self.group.count == 1
-        number = self.current.interrupts.received if alone else self._agreed[0]
-        if number is not None:
-            self._save_newer(point)
-            self.store.wait()  # the process may end right after the exception
-            raise Interrupted(
-                f"Trainer.fit: ended by signal {number} after step {int(point.run.step)}, saved in "
-                f"{self.checkpoint.directory}. The same call resumes from there.",
-                point.run,
-                number,
-            )
-
-    def end_epoch(self, point: Point, logs: Mapping[str, Any]) -> None:
-        """Saves after an epoch, unless `every` or `seconds` sets another interval.
-
-        The best epoch by the monitored log is always saved.
-        """
-        self.leave(point)
-        is_best = self._better(logs)
-        plan = self.checkpoint
-        if is_best or (plan.every is None and plan.seconds is None) or self._is_late():
-            self.save(point, is_best)
-
-    def end(self, point: Point) -> None:
-        """Saves the end of the training, and waits until all files are written."""
-        if not self.store.wait():
-            self.saved = None  # the last save failed because the disk was full: save again
-        self._save_newer(point)
-        self.store.wait()
-
-    def rescue(self, error: BaseException) -> None:
-        """Saves the newest finished step before an exception leaves; adds a note on failure."""
-        self.current.interrupts.hold()  # a second Ctrl-C would interrupt the save
-        self.group.report_failure(error)  # the other processes then come here, too
-        try:
-            if not self.store.wait():
-                self.saved = None
-        except Exception:  # an earlier save failed in the background: its point is not on disk
-            self.saved = None
-        try:
-            self._require_same_step()
-            self._save_newer(self.current.point(), self._rescue)
-            self.store.wait()
-        except BaseException as failure:  # never hide the exception that ends the training
-            add_note(
-                error,
-                f"Trainer.fit: the last step could not be saved in {self.checkpoint.directory}: "
-                f"{type(failure).__name__}: {failure}",
-            )
-
-    def _require_same_step(self) -> None:
-        """Raises a `ProcessError` if the processes of a group cannot save the same step together."""
-        if self.group.count == 1:
-            return
-        # No process has dispatched a call that another has not: all results will be there.
-        own, results = self.current.dispatched()
-        dispatched = self._rescue.agree(own, "the last batch")
-        if len(set(dispatched)) > 1:
-            raise ProcessError(f"the processes had computed different batches: {dispatched}")
-        self._rescue.wait(results)
-        orders = self._rescue.agree(list(self.current.point().order), "the last step")
-        if any(order != orders[0] for order in orders):
-            raise ProcessError(f"the processes are at different steps: {orders}")
-
-    def _better(self, logs: Mapping[str, Any]) -> bool:
-        value = self.checkpoint.watched(logs)
-        if value is None or not self.checkpoint.better(value, self.best):
+    def is_better(self, logs: Mapping[str, Any]) -> bool:
+        """Returns whether the monitored log of an epoch is the best one so far; records the best."""
+        value = self._checkpoint.watched(logs)
+        if value is None or not self._checkpoint.better(value, self.best):
             return False
         self.best = value
         return True
 
-    def _save_newer(self, point: Point, group: Alone | None = None) -> None:
-        if self.saved is None or point.order > self.saved:
-            self.save(point, group=group)
-
-    def save(self, point: Point, best: bool = False, group: Alone | None = None) -> None:
-        """Saves a point, with the history and the settings that a resumed training needs.
+    def save(
+        self,
+        point: Point,
+        history: Mapping[str, list[Any]],
+        epochs: list[int],
+        best: bool,
+        group: Alone,
+    ) -> None:
+        """Saves a point, with the logs and the settings that a resumed training needs.
 
         Args:
+            history: the logs of the finished epochs, by name.
+            epochs: numbers of these epochs.
             best: whether the point is the best one so far.
-            group: the processes, with the exchanges to use; the group of the training by default.
+            group: the processes, with the exchanges to use.
         """
-        loader, group = _encode(point.loader), group or self.group
+        loader = _encode(point.loader)
         # The store checks `fingerprint` before it reads any array.
-        history, epochs = self.current.history(point)
         info = {
             "history": history,
             "epochs": epochs,
@@ -270,23 +187,18 @@ class Saver:
             "loaders": group.agree(loader, "the positions of the loaders"),
             "skip": point.skip,
             "pending": point.pending,
-            "rows": self.feed.rows(1),
+            "rows": self._feed.rows(1),
             "memory": _memory_keys(point.run.memory),
             "best": self.best,
-            "fingerprint": self.fingerprint,
+            "fingerprint": self._fingerprint,
         }
-        self.store.save(int(point.run.step), point.run, info, best)
-        self.saved, self.time = point.order, time.monotonic()
+        self._store.save(int(point.run.step), point.run, info, best)
+        self.saved, self._time = point.order, time.monotonic()
 
-    def save_newest(self) -> str:
-        """Saves the newest finished step, waits for the files, and returns the folder.
-
-        The thread that watches signals calls this method while the main thread is blocked.
-        """
-        self.store.wait()
-        self._save_newer(self.current.point())
-        self.store.wait()
-        return str(self.checkpoint.directory)
+    def wait(self) -> None:
+        """Waits until all files are written."""
+        if not self._store.wait():
+            self.saved = None  # the last save failed because the disk was full: save again
 
 
 def _memory_keys(memory: Mapping[str, Any]) -> list[list[str]]:

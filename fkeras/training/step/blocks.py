@@ -7,14 +7,14 @@ program nor its compilation grows with the number of blocks. See `fkeras.engine.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from fkeras.engine import trainable_weights
 from fkeras.engine.network.stacking import Stacking
 from fkeras.optimizers import transformation
-from fkeras.training.records.state import TrainState
+from fkeras.training.records.state import TrainState, join, split
 from fkeras.training.step.elementwise import updates_stacks
 from fkeras.transforms.depth import with_depth
 
@@ -70,6 +70,31 @@ def unstacked(stacking: Stacking | None, run: TrainState) -> TrainState:
         state=stacking.unstack_state(run.state),
         opt_state=stacking.unstack_weights(run.opt_state),
     )
+
+
+class FlatRun(NamedTuple):
+    """A run in the form that the compiled functions of a loop take.
+
+    Attributes:
+        structure: tree structure of the run, with stacked blocks.
+        leaves: arrays of the run.
+        stacking: how the arrays hold repeated blocks; None for single blocks.
+    """
+
+    structure: Any
+    leaves: tuple
+    stacking: Stacking | None
+
+    def joined(self, outer: TrainState) -> TrainState:
+        """Returns the run of the arrays, with the position and memory of `outer`."""
+        return unstacked(self.stacking, join(self.structure, self.leaves, outer))
+
+
+def flat(trainer: Any, run: TrainState) -> FlatRun:
+    """Returns a run as arrays; `FlatRun.joined` is the inverse."""
+    stacking = stacking_of(trainer, run)
+    structure, leaves = split(stacked(stacking, run))
+    return FlatRun(structure, leaves, stacking)
 
 
 # cached: every epoch asks for the stacking of the same model

@@ -118,14 +118,11 @@ def keep(trainer: Any, run: TrainState) -> TrainState:
     return jax.tree.map(jax.lax.with_sharding_constraint, run, _layouts(trainer, run))
 
 
-def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
+def split_rows(trainer: Any, batch: Any) -> Any:
     """Splits the rows of a batch over the devices, inside or outside a compiled step.
 
-    Args:
-        even: whether an uneven number of rows is an error; otherwise every device gets all rows.
-
-    Raises:
-        ValueError: if the devices cannot share the rows evenly.
+    Every device gets all rows of an array whose rows the devices cannot share evenly: those of a short
+    last batch.
     """
     if trainer.mesh is None:
         return batch
@@ -134,9 +131,8 @@ def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
     parts = parts_of(trainer.mesh, entry)
 
     def split_array(array: Any) -> Any:
-        if not even and (array.ndim == 0 or array.shape[0] % parts):
+        if array.ndim == 0 or array.shape[0] % parts:
             return array
-        check_rows(trainer, array.shape[0], parts)
         if isinstance(array, Tracer):
             return jax.lax.with_sharding_constraint(array, layout)
         return put(array, layout)
@@ -157,12 +153,12 @@ def whole_layout(trainer: Any) -> NamedSharding:
     return NamedSharding(trainer.mesh, PartitionSpec())
 
 
-def check_rows(trainer: Any, rows: int, parts: int | None = None) -> None:
+def check_rows(trainer: Any, rows: int) -> None:
     """Raises a `ValueError` if the devices cannot share the rows of a batch evenly."""
     if trainer.mesh is None:
         return
     entry = batch_entry(trainer.mesh, trainer.sharding)
-    parts = parts_of(trainer.mesh, entry) if parts is None else parts
+    parts = parts_of(trainer.mesh, entry)
     if rows % parts:
         raise ValueError(
             f"Trainer: expected a batch size divisible by the {parts} devices of the mesh axis "

@@ -24,10 +24,9 @@ from fkeras.optimizers import transformation
 from fkeras.training.data import batch_parts, host_arrays
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
+from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
-from fkeras.transforms.depth import with_depth
-from fkeras.transforms.remat import rematerialized
 
 
 def train_step(
@@ -42,8 +41,8 @@ def train_step(
         batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
         valid: mask of the real rows, or None if all are real.
     """
-    # the rows of a short batch may not be divisible by the number of devices
-    batch = sharding.split_rows(trainer, batch, even=False)
+    form = StepForm(trainer)
+    batch = form.batch(batch)
     key = subkey(run.key, run.step)
     trainable, overwritten = trainable_weights(run.model), overwritten_weights(run.model)
     # Runs while JAX traces the step, so a compiled step does not pay for it.
@@ -52,9 +51,7 @@ def train_step(
     heads = _heads(trainer, run.model, batch)
 
     def loss_fn(trainable: Any, overwritten: Any) -> tuple[jax.Array, tuple]:
-        model = replace_weights(run.model, trainable | overwritten)
-        model = rematerialized(with_depth(model, trainer.depth, trainer.remat), trainer.remat)
-        model = with_output_layouts(trainer, model, run.model)
+        model = form.model(replace_weights(run.model, trainable | overwritten))
         loss, updates, sums = objective.compute(
             trainer, heads, model, run.state, batch, key, True, valid
         )
@@ -73,7 +70,7 @@ def train_step(
         metrics=objective.merge(heads, run.metrics, sums),
         step=run.step + 1,
     )
-    return sharding.keep(trainer, run), sums
+    return form.result(run), sums
 
 
 def is_finite(run: TrainState, mesh: Any = None) -> jax.Array:
@@ -241,18 +238,18 @@ def compiled_test(
 ) -> tuple[tuple, dict[str, jax.Array]]:
     """Returns `((state, sums), logs)` after some batches of an evaluation."""
     model = jax.tree.unflatten(structure, leaves)
-    rolled = with_depth(model, trainer.depth, training=False)
-    laid_out_model = with_output_layouts(trainer, rolled, model)
+    form = StepForm(trainer, training=False)
+    computed = form.model(model)
 
     def body(number: jax.Array, carry: tuple) -> tuple:
         state, sums = carry
         batch, valid = batch_at(rows, number)
-        batch = sharding.split_rows(trainer, batch, even=False)
+        batch = form.batch(batch)
         # The evaluation of a model draws no samples; an objective may (a generative model).
         key = None if trainer.objective is None else evaluation_key(sums["loss"]["count"])
         heads = _heads(trainer, model, batch)
         _, updates, new = objective.compute(
-            trainer, heads, laid_out_model, state, batch, key, False, valid
+            trainer, heads, computed, state, batch, key, False, valid
         )
         return state | updates, objective.merge(heads, sums, new)
 

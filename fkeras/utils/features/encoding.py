@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fkeras import layers
 from fkeras.engine import KerasTensor, Layer
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.utils.features.feature import Feature
 
 # the field that `adapt` sets; None before `adapt`
@@ -35,14 +34,7 @@ def needs_adapt(layer: Layer) -> bool:
 
 
 def one_hot(name: str, layer: Layer, tensor: KerasTensor) -> KerasTensor:
-    """Encodes the integers that a layer returns as one-hot vectors.
-
-    Args:
-        name: name of the feature or cross.
-
-    Raises:
-        ValueError: for a layer that returns floats, or whose largest integer is unknown.
-    """
+    """Encodes the integers that a layer returns as one-hot vectors."""
     if isinstance(layer, layers.StringLookup | layers.IntegerLookup):
         size: int | None = layer.vocabulary_size()
     elif isinstance(layer, layers.Discretization):
@@ -60,13 +52,8 @@ def one_hot(name: str, layer: Layer, tensor: KerasTensor) -> KerasTensor:
     return layers.CategoryEncoding(size, output_mode="multi_hot")(tensor)
 
 
-def column_array(name: str, values: Any, feature: Feature) -> np.ndarray:
-    """Converts a column to an array of strings or numbers, as the feature expects.
-
-    Raises:
-        TypeError: for strings where numbers are expected, and for numbers instead of strings.
-        ValueError: for more than one value in a row.
-    """
+def column_array(name: str, values: Numbers, feature: Feature) -> np.ndarray:
+    """Converts a column to an array of strings or numbers, as the feature expects."""
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths: the dtype check below reports them

@@ -148,7 +148,7 @@ def float_normalized(name: str | None = None) -> Feature:
 
 def float_discretized(
     num_bins: int | None = None,
-    bin_boundaries: Any = None,
+    bin_boundaries: Sequence[float] | None = None,
     output_mode: str = "one_hot",
     name: str | None = None,
 ) -> Feature:
@@ -214,14 +214,11 @@ _KINDS: Mapping[str, tuple[Callable[..., Feature], str | None]] = MappingProxyTy
 )
 
 
-def as_feature(name: str, value: Any, sizes: Mapping[str, int]) -> Feature:
+def as_feature(name: str, value: object, sizes: Mapping[str, int]) -> Feature:
     """Converts the specification of a feature: a name such as "float", a `Feature`, or a config.
 
     Args:
         sizes: the space's arguments `hashing_dim` and `num_discretization_bins` by name.
-
-    Raises:
-        ValueError: for an unknown specification.
 
     Example:
         >>> as_feature("age", "float", {}).dtype

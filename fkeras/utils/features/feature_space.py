@@ -82,7 +82,7 @@ class FeatureSpace:
     integer_hashed = staticmethod(kinds.integer_hashed)
 
     def __post_init__(self) -> None:
-        def set_field(name: str, value: Any) -> None:
+        def set_field(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
         set_field("output_mode", _MODE.check("FeatureSpace: output_mode", self.output_mode))

@@ -20,9 +20,6 @@ def as_columns(data: Any, where: str) -> dict[str, Any]:
     Args:
         data: a dictionary, or an object with `keys` such as a pandas DataFrame.
 
-    Raises:
-        TypeError: for other data.
-
     Example:
         >>> as_columns({"a": [1]}, "adapt")
         {'a': [1]}
@@ -43,11 +40,6 @@ def read_columns(dataset: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
 
     Returns:
         Arrays of shape (n, 1) by name.
-
-    Raises:
-        TypeError: for data that are not tables.
-        ValueError: for a missing column, for a column with several values per row, and for data
-            without rows.
 
     Example:
         >>> read_columns([{"a": [1, 2]}, {"a": [3]}], ["a"])["a"].ravel()
@@ -96,9 +88,6 @@ def _tables(dataset: Any, where: str) -> Iterable[Any]:
 
 def split_batches(column: np.ndarray) -> list[np.ndarray]:
     """Splits a column into batches of the size with which Keras adapts layers.
-
-    Args:
-        column: array of shape (n, 1).
 
     Example:
         >>> [len(batch) for batch in split_batches(np.zeros((40, 1)))]

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from fkeras.engine.config.converters import boolean, integer, several
+from fkeras.engine.config.rules import Rule
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.optional_packages import missing_package
 
@@ -91,7 +92,7 @@ class Dataset:
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        def convert(name: str, rule: Any) -> None:
+        def convert(name: str, rule: Rule) -> None:
             object.__setattr__(self, name, rule.check(f"Dataset: {name}", getattr(self, name)))
 
         convert("count", integer(minimum=1))
@@ -216,7 +217,7 @@ class Dataset:
         # Keras passes the seed to grain unchanged: the first pass has Keras's order
         return seed if step == 0 else int(np.random.SeedSequence([seed, step]).generate_state(1)[0])
 
-    def _load_batch(self, ids: Any) -> Any:
+    def _load_batch(self, ids: np.ndarray) -> Any:
         batch = self.read(np.atleast_1d(np.asarray(ids)))
         if self.batch_size is None:
             batch = _first_sample(batch)

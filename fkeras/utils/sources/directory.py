@@ -93,26 +93,15 @@ class Options:
             )
 
 
-def check_format(where: str, value: Any) -> None:
-    """Rejects formats other than "grain".
-
-    Args:
-        value: the argument `format`.
-    """
+def check_format(where: str, value: object) -> None:
+    """Rejects formats other than "grain"."""
     _FORMAT.check(f"{where}: format", value)
 
 
 def build_datasets(
     options: Options, extensions: tuple[str, ...], read: Callable[[list[str]], np.ndarray]
 ) -> Any:
-    """Returns the dataset of a folder, or the two datasets of `subset="both"`.
-
-    Args:
-        extensions: accepted file extensions, such as ".txt".
-
-    Raises:
-        ValueError: for a folder without matching files, and for arguments that do not fit the files.
-    """
+    """Returns the dataset of a folder, or the two datasets of `subset="both"`."""
     paths, labels, names = _list_files(options, extensions)
     if not paths:
         raise ValueError(
@@ -147,9 +136,14 @@ def build_datasets(
 
 
 def _build_dataset(
-    options: Options, paths: list[str], labels: Any, names: Any, read: Any, shuffle: bool
+    options: Options,
+    paths: list[str],
+    labels: np.ndarray | None,
+    names: tuple[str, ...] | None,
+    read: Callable[[list[str]], np.ndarray],
+    shuffle: bool,
 ) -> Dataset:
-    targets = _encode_labels(options, labels, names)
+    targets = _encode_labels(options, labels, names or ())
 
     def read_batch(ids: np.ndarray) -> Any:
         samples = read([paths[index] for index in ids])
@@ -167,7 +161,9 @@ def _build_dataset(
     )
 
 
-def _encode_labels(options: Options, labels: Any, names: Any) -> np.ndarray | None:
+def _encode_labels(
+    options: Options, labels: np.ndarray | None, names: tuple[str, ...]
+) -> np.ndarray | None:
     if labels is None:
         return None
     if options.label_mode == "int":

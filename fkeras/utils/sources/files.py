@@ -48,7 +48,7 @@ def image_dataset_from_directory(
     class_names: Sequence[str] | None = None,
     color_mode: str = "rgb",
     batch_size: int | None = 32,
-    image_size: Any = (256, 256),
+    image_size: Sequence[Integer] = (256, 256),
     shuffle: bool = True,
     seed: int | None = None,
     validation_split: float | None = None,

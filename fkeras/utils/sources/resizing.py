@@ -18,8 +18,6 @@ def resize_image(
 
     Args:
         image: array of shape (h, w, c).
-        size: the new (height, width).
-        method: one of `METHODS`.
         crop: whether to preserve the aspect ratio by cropping the borders.
         pad: whether to preserve the aspect ratio by adding black borders.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.values.argument_types import Numbers
 from fkeras.utils.sources.dataset import Dataset
 from fkeras.utils.sources.directory import check_format
 
@@ -17,8 +18,8 @@ _SEED = integer(minimum=0, maximum=2**32 - 1, optional=True)
 
 
 def timeseries_dataset_from_array(
-    data: Any,
-    targets: Any,
+    data: Numbers,
+    targets: Numbers | None,
     sequence_length: int,
     sequence_stride: int = 1,
     sampling_rate: int = 1,
@@ -104,7 +105,7 @@ def timeseries_dataset_from_array(
     return Dataset(len(starts), read, batch_size, shuffle, seed, shard)
 
 
-def _time_array(value: Any, where: str) -> np.ndarray:
+def _time_array(value: Numbers, where: str) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError:

@@ -21,10 +21,6 @@ def read_wav(path: str) -> tuple[np.ndarray, int]:
 
     Returns:
         `(samples, rate)`: float32 of shape (t, channels) from -1 to 1, and samples per second.
-
-    Raises:
-        ValueError: for a damaged file, and for compressed sounds; the message describes the content
-            that was received.
     """
     with open(path, "rb") as file:
         signature = file.read(12)

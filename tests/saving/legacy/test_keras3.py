@@ -18,7 +18,7 @@ def _saved(model, path):
 
 def _load(path):
     with open_store(path) as store:
-        return legacy.load(store, str(path))
+        return legacy.load(store, str(path))[:2]
 
 
 def _randomize(model):

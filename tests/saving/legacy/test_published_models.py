@@ -35,7 +35,7 @@ def emotions():
 def test_a_published_model_recognizes_emotions(emotions):
     """A whole model of Keras 2.0.5: mini-Xception, 58 thousand weights, trained for 92,494 steps."""
     with open_store(emotions) as store:
-        model, state = legacy.load(store)
+        model, state, _ = legacy.load(store)
     shares = np.asarray(model.apply(_face(), state=state).value)[0]
     np.testing.assert_allclose(shares.sum(), 1, rtol=1e-5)
     assert MOODS[shares.argmax()] == "happy"

@@ -233,6 +233,7 @@ LOOP = {
         "loop/fitting.py",
         "loop/epoch_loop.py",
         "loop/batch_loops.py",
+        "loop/journal.py",
         "loop/saver.py",
         "inputs/sources.py",
         "data/stream_feed.py",

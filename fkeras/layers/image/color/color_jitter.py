@@ -7,9 +7,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import option, subkey
-from fkeras.engine.config.converters import data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, OptionalRange, Range
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.color.colors import RandomHue, RandomSaturation
 from fkeras.layers.image.color.tones import RandomBrightness, RandomContrast, contrast_range
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
@@ -20,7 +18,7 @@ from fkeras.layers.image.common.values import share_range, value_range
 def _checked(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Returns a converter that checks a factor with `rule`, and keeps the factor unchanged."""
 
-    def convert(value: Any) -> Any:
+    def convert(value: fk.Field) -> Any:
         if value is not None:
             rule(value)
         # the field keeps the user's value; the steps convert it again
@@ -53,13 +51,15 @@ class RandomColorJitter(RandomImageLayer):
         Array([0.5, 0.5, 0.5], dtype=float32)
     """
 
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    brightness_factor: OptionalRange = option(default=None, convert=_checked(factor_range(-1, 1)))
-    contrast_factor: OptionalRange = option(default=None, convert=_checked(contrast_range))
-    saturation_factor: OptionalRange = option(default=None, convert=_checked(share_range))
-    hue_factor: OptionalRange = option(default=None, convert=_checked(factor_range(0, 1)))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    brightness_factor: fk.OptionalRange = fk.option(
+        default=None, convert=_checked(factor_range(-1, 1))
+    )
+    contrast_factor: fk.OptionalRange = fk.option(default=None, convert=_checked(contrast_range))
+    saturation_factor: fk.OptionalRange = fk.option(default=None, convert=_checked(share_range))
+    hue_factor: fk.OptionalRange = fk.option(default=None, convert=_checked(factor_range(0, 1)))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def _steps(self) -> tuple[tuple[str, RandomImageLayer], ...]:
         # layers without weights are values: creating them at each call adds no run time
@@ -75,12 +75,12 @@ class RandomColorJitter(RandomImageLayer):
             if factor is not None
         )
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws the transformation of each step, by the step's name."""
         # keys derived by name: omitting a step does not change the draws of the others
-        return {name: step.draw(subkey(key, name), shape) for name, step in self._steps()}
+        return {name: step.draw(fk.subkey(key, name), shape) for name, step in self._steps()}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         for name, step in self._steps():
             images = step.transform_images(images, transformation[name])
         return images

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, probability
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.values import share_range, value_range
@@ -40,18 +36,18 @@ class RandomHue(RandomImageLayer):
         Array([0., 1., 1.], dtype=float32)
     """
 
-    factor: Range = option(convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"factor": (b,)}: the rotation in turns."""
         direction, size = jax.random.split(key)
         signs = jax.random.rademacher(direction, (shape.batch,), "float32")
         return {"factor": signs * uniform(size, (shape.batch,), self.factor) * 0.5}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         factor = jnp.reshape(transformation["factor"], (-1, 1, 1, 1))
         return adjust_hue(images, factor, self.value_range, self.data_format)
 
@@ -82,18 +78,18 @@ class RandomSaturation(RandomImageLayer):
         Array([200., 200., 200.], dtype=float32)
     """
 
-    factor: Range = option(convert=share_range)
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(convert=share_range)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"factor": (b,)}: the factor of the saturation."""
         factor = uniform(key, (shape.batch,), self.factor)
         # epsilon keeps the result finite for a draw of 1; clipping then gives pure colours
         return {"factor": factor / (1 - factor + _EPSILON)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         amount = jnp.reshape(transformation["factor"], (-1, 1, 1, 1))
         return adjust_saturation(images, amount, self.value_range, self.data_format)
 
@@ -120,16 +116,16 @@ class RandomColorDegeneration(RandomImageLayer):
         Array([29.35, 79.35, 29.35], dtype=float32)
     """
 
-    factor: Range = option(convert=share_range)
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(convert=share_range)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"factor": (b, 1, 1, 1)}: the weight of the grayscale image."""
         return {"factor": uniform(key, (shape.batch, 1, 1, 1), self.factor)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         factor = transformation["factor"]
         return degenerate_colors(images, factor, self.value_range, self.data_format)
 
@@ -156,14 +152,14 @@ class RandomGrayscale(RandomImageLayer):
         Array([58.7, 58.7, 58.7], dtype=float32)
     """
 
-    factor: Real = option(default=0.5, convert=probability)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Real = fk.option(default=0.5, convert=fk.probability)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws which images become grayscale: (b, 1, 1, 1)."""
         return uniform(key, (shape.batch, 1, 1, 1), (0.0, 1.0)) < self.factor
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         # the grayscale image has one channel; `where` broadcasts it to the channels of the image
         return jnp.where(transformation, rgb_to_grayscale(images, self.data_format), images)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, sizes
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Pair, Range
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.common.values import value_range
 from fkeras.nn.image.filters import gaussian_blur, sharpen
 
-_two_sizes = sizes(2)
+_two_sizes = fk.sizes(2)
 
 
-def _odd_sizes(value: Any) -> tuple[int, ...]:
+def _odd_sizes(value: fk.Field) -> tuple[int, ...]:
     window_sizes = _two_sizes(value)
     if not all(size % 2 for size in window_sizes):
         raise ValueError(
@@ -40,9 +36,6 @@ class RandomGaussianBlur(RandomImageLayer):
             draws one for the width and one for the height, or one number s for (0, s). (Keras
             documents this too, but draws once for the whole batch.)
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors and sigmas outside of [0, 1] and even sizes; in training without a
             key.
@@ -56,14 +49,14 @@ class RandomGaussianBlur(RandomImageLayer):
         (20.4, 7.5)
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    kernel_size: Pair = option(default=3, convert=_odd_sizes)
-    sigma: Range = option(default=1.0, convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    kernel_size: fk.Pair = fk.option(default=3, convert=_odd_sizes)
+    sigma: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"should_apply_blur": (b,), "blur_factor": (b, 2)}: images and their sigmas."""
         apply_key, sigma_key = jax.random.split(key)
         return {
@@ -72,7 +65,7 @@ class RandomGaussianBlur(RandomImageLayer):
             "blur_factor": uniform(sigma_key, (shape.batch, 2), self.sigma) + 1e-6,
         }
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         selected = jnp.reshape(transformation["should_apply_blur"], (-1, 1, 1, 1))
         sigma = transformation["blur_factor"]
         blurred = gaussian_blur(images, self.kernel_size, sigma, self.data_format)
@@ -85,9 +78,6 @@ class RandomSharpness(RandomImageLayer):
     Args:
         factor: 0 for a blurred image, 0.5 for no change, 1 for a sharpened image: two numbers from
             0 to 1 between which each image draws, or one number f for (0, f).
-
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
         ValueError: for factors outside of [0, 1]; in training without a key.
@@ -102,16 +92,16 @@ class RandomSharpness(RandomImageLayer):
                [  0.,   0.,   0.]], dtype=float32)
     """
 
-    factor: Range = option(convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Range = fk.option(convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"factor": (b,)}: the sharpness."""
         return {"factor": uniform(key, (shape.batch,), self.factor)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         # `sharpen` takes 0 for blurred, 1 for no change and 2 for sharpened images
         sharpness = jnp.reshape(transformation["factor"] * 2, (-1, 1, 1, 1))
         return jnp.clip(sharpen(images, sharpness, self.data_format), *self.value_range)

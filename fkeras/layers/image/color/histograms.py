@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, real, sizes
-from fkeras.engine.config.field_types import DataFormat, Integer, Range, Real, Sizes
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageLayer
 from fkeras.layers.image.common.values import value_range
 from fkeras.nn.image.adjustments import auto_contrast
@@ -24,19 +22,16 @@ class AutoContrast(ImageLayer):
         data_format: "channels_last" (also None) or "channels_first". (Keras uses the same axes
             for both, which mixes the channels of "channels_first" images.)
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.layers.AutoContrast()(jnp.array([[[50], [100], [75]]])).ravel()
         Array([  0. , 255. , 127.5], dtype=float32)
     """
 
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return auto_contrast(images, self.value_range, self.data_format)
 
 
@@ -49,20 +44,17 @@ class Equalization(ImageLayer):
     Args:
         bins: number of levels.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.layers.Equalization()(jnp.array([[[10], [11], [12]]])).ravel()
         Array([  0., 128., 255.], dtype=float32)
     """
 
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    bins: Integer = option(default=256, convert=integer(minimum=1))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    bins: fk.Integer = fk.option(default=256, convert=fk.integer(minimum=1))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return equalize(images, self.bins, self.value_range, self.data_format)
 
 
@@ -89,19 +81,19 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
         Zuiderveld, 1994, Contrast limited adaptive histogram equalization, Graphics Gems IV
     """
 
-    value_range: Range = option(
+    value_range: fk.Range = fk.option(
         default=(0, 255),
         convert=value_range,
     )
-    clip_limit: Real = option(default=4.0, convert=real())
-    tile_grid_size: Sizes = option(default=(8, 8), convert=sizes(2))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    clip_limit: fk.Real = fk.option(default=4.0, convert=fk.real())
+    tile_grid_size: fk.Sizes = fk.option(default=(8, 8), convert=fk.sizes(2))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     # `equalize_tiles` computes in float32 for every dtype, and the result keeps the dtype of the
     # images
     casts_images: ClassVar[bool] = False
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         ranges = self.value_range, self.data_format
         return equalize_tiles(images, self.clip_limit, self.tile_grid_size, *ranges).astype(
             images.dtype

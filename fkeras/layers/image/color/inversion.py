@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, several
-from fkeras.engine.config.field_types import (
-    AnyInteger,
-    Converted,
-    DataFormat,
-    OptionalInteger,
-    Range,
-)
-from fkeras.engine.messages.errors import describe_value
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.common.values import value_range
@@ -35,9 +25,6 @@ class RandomInvert(RandomImageLayer):
         factor: probability: two numbers from 0 to 1 between which each image draws its
             probability, or one number f for (0, f); (1, 1) to invert all images.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors outside of [0, 1]; in training without a key.
 
@@ -48,16 +35,16 @@ class RandomInvert(RandomImageLayer):
         Array([200.], dtype=float32)
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"apply_inversion": (b,)}: the images to invert."""
         return {"apply_inversion": applied(key, shape.batch, self.factor)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         selected = jnp.reshape(transformation["apply_inversion"], (-1, 1, 1, 1))
         return jnp.where(selected, invert(images, self.value_range), images)
 
@@ -72,9 +59,6 @@ class Solarization(RandomImageLayer):
         threshold_factor: threshold as a fraction of the value range, in the same form. With 0 all
             pixels are inverted.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors outside of [0, 1]; in training without a key.
 
@@ -85,13 +69,13 @@ class Solarization(RandomImageLayer):
         Array([10., 55.], dtype=float32)
     """
 
-    addition_factor: Range = option(default=0.0, convert=factor_range(0, 1))
-    threshold_factor: Range = option(default=0.0, convert=factor_range(0, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
+    addition_factor: fk.Range = fk.option(default=0.0, convert=factor_range(0, 1))
+    threshold_factor: fk.Range = fk.option(default=0.0, convert=factor_range(0, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"additions", "thresholds"}: (b, 1, 1, 1), both from 0 to 255."""
         # Keras's scale: from 0 to 255 for every value range
         keys, line = jax.random.split(key), (shape.batch, 1, 1, 1)
@@ -100,16 +84,16 @@ class Solarization(RandomImageLayer):
             "thresholds": uniform(keys[1], line, self.threshold_factor) * 255,
         }
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         thresholds, additions = transformation["thresholds"], transformation["additions"]
         return solarize(images, thresholds, additions, self.value_range)
 
 
-_one_to_eight = integer(minimum=1, maximum=8)
-_two_bits = several(_one_to_eight, "two integers from 1 to 8")
+_one_to_eight = fk.integer(minimum=1, maximum=8)
+_two_bits = fk.several(_one_to_eight, "two integers from 1 to 8")
 
 
-def _bits(value: Any) -> tuple[int, int]:
+def _bits(value: fk.Field) -> tuple[int, int]:
     if isinstance(value, tuple | list | np.ndarray):
         numbers = _two_bits(value)
         if len(numbers) == 2:
@@ -118,7 +102,7 @@ def _bits(value: Any) -> tuple[int, int]:
         return 1, _one_to_eight(value)
     raise ValueError(
         "expected a number of bits from 1 to 8, or a pair of numbers, received "
-        f"{describe_value(value)}. For exactly 4 bits give (4, 4)."
+        f"{fk.describe_value(value)}. For exactly 4 bits give (4, 4)."
     )
 
 
@@ -130,9 +114,6 @@ class RandomPosterization(RandomImageLayer):
             or one integer n for (1, n). (Keras never draws the upper integer.)
         value_range: (lowest, highest) value of a pixel; the range is quantized to 8 bits.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors that are not integers from 1 to 8; in training without a key.
 
@@ -143,17 +124,19 @@ class RandomPosterization(RandomImageLayer):
         Array([ 64., 192.], dtype=float32)
     """
 
-    factor: Converted[AnyInteger | Sequence[AnyInteger], tuple[int, int]] = option(convert=_bits)
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    factor: fk.Converted[fk.AnyInteger | Sequence[fk.AnyInteger], tuple[int, int]] = fk.option(
+        convert=_bits
+    )
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"shift_factor": (b,)}: the number of bits to clear."""
         min_bits, max_bits = self.factor
         # randint excludes its upper end
         return {"shift_factor": 8 - jax.random.randint(key, (shape.batch,), min_bits, max_bits + 1)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         bits = 8 - jnp.reshape(transformation["shift_factor"], (-1, 1, 1, 1))
         return posterize(images, bits, self.value_range)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.values import value_range
@@ -23,9 +19,6 @@ class RandomBrightness(RandomImageLayer):
         factor: brightness shift as a fraction of the value range, from -1 (black) to 1 (white): two
             numbers between which each image draws, or one number f for (-f, f).
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors outside of [-1, 1]; in training without a key.
 
@@ -36,24 +29,24 @@ class RandomBrightness(RandomImageLayer):
         Array([151.], dtype=float32)
     """
 
-    factor: Range = option(convert=factor_range(-1, 1))
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
+    factor: fk.Range = fk.option(convert=factor_range(-1, 1))
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"rgb_delta": (b, 1, 1, 1)}: the amount to add."""
         low, high = self.value_range
         return {"rgb_delta": uniform(key, (shape.batch, 1, 1, 1), self.factor) * (high - low)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return adjust_brightness(images, transformation["rgb_delta"], self.value_range)
 
 
 _contrast = factor_range(0, 1)
 
 
-def contrast_range(value: Any) -> tuple[float, float]:
+def contrast_range(value: fk.Field) -> tuple[float, float]:
     """Converts to (lower, upper); a single number f means (f, f)."""
     is_pair = isinstance(value, tuple | list | np.ndarray)
     return _contrast(value if is_pair else (value, value))
@@ -70,9 +63,6 @@ class RandomContrast(RandomImageLayer):
             implements one number f as (0, f), so that contrast never decreases. Keras reads a
             config written by this layer as this layer does.)
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors outside of [0, 1]; in training without a key.
 
@@ -85,17 +75,17 @@ class RandomContrast(RandomImageLayer):
         True
     """
 
-    factor: Range = option(convert=contrast_range)
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
+    factor: fk.Range = fk.option(convert=contrast_range)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"contrast_factor": (b, 1, 1, 1)}: the factor of the contrast."""
         lower, upper = self.factor
         amounts = uniform(key, (shape.batch, 1, 1, 1), (1.0 - lower, 1.0 + upper))
         return {"contrast_factor": amounts}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         amount = transformation["contrast_factor"]
         return adjust_contrast(images, amount, self.value_range, self.data_format)

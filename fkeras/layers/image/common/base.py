@@ -20,6 +20,7 @@ default returns the batch unchanged:
     transform_labels(labels, transformation) -> labels
     transform_bounding_boxes(bounding_boxes, transformation, shape) -> bounding_boxes
     transform_segmentation_masks(segmentation_masks, transformation) -> segmentation_masks
+    moved(images_or_masks, transformation, interpolation) -> images_or_masks
 
 An `ImageLayer` draws nothing: its hooks run in training and in inference, with the transformation
 None. A `RandomImageLayer` first draws a transformation, in training only. In inference it only
@@ -39,15 +40,14 @@ converter `data_format_name`; a random layer also declares the field `seed`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.config.converters import choice
-from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.layers.common import authoring as fk
+from fkeras.layers.common.arguments import seeded_key
 from fkeras.nn.image.boxes import FORMATS
 from fkeras.nn.numerics.axes import format_shape
 
@@ -68,10 +68,10 @@ class ImageShape(NamedTuple):
     channels: int
 
 
-_box_format = choice(*FORMATS, optional=True)
+_box_format = fk.choice(*FORMATS, optional=True)
 
 
-class ImageLayer(Layer):
+class ImageLayer(fk.Layer):
     """Base class of layers that transform images with their labels, boxes and masks.
 
     Args of the family:
@@ -85,6 +85,9 @@ class ImageLayer(Layer):
         bounding_box_format: format of the boxes, for example "xyxy"; required only if a layer that
             moves boxes receives boxes. Layers that change only colors leave boxes unchanged.
 
+    Shapes of the family:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> from fkeras.layers.image.common.base import ImageLayer
@@ -96,9 +99,9 @@ class ImageLayer(Layer):
         (255.0, 3)
     """
 
-    _keras_form: ClassVar[KerasForm] = KerasForm(input_names=("data",), training_default=True)
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(input_names=("data",), training_default=True)
 
-    bounding_box_format: str | None = option(default=None, convert=_box_format, kw_only=True)
+    bounding_box_format: str | None = fk.option(default=None, convert=_box_format, kw_only=True)
 
     # boxes of hundreds of pixels and mask ids lose precision in half precision
     _autocast: ClassVar[bool] = False
@@ -110,28 +113,32 @@ class ImageLayer(Layer):
 
     # Hooks for subclasses
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         """Returns the new images (b, h2, w2, c2), or with the channels first."""
-        return images
+        return self.moved(images, transformation, getattr(self, "interpolation", "bilinear"))
 
-    def transform_labels(self, labels: jax.Array, transformation: Any) -> jax.Array:
+    def transform_labels(self, labels: jax.Array, transformation: fk.Tree) -> jax.Array:
         """Returns the new labels of the images."""
         return labels
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         """Returns the new {"boxes": (b, n, 4), "labels": ...}; `shape` is that of the input."""
         return bounding_boxes
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         """Returns the new masks; an override must not blend their values, which are ids."""
-        return segmentation_masks
+        return self.moved(segmentation_masks, transformation, "nearest")
 
-    def forward(self, context: Context, data: Any) -> Output:
-        return Output(self._transformed(data, lambda shape: (True, None)))
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
+        """Moves the pixels of images or masks, for layers that move both alike."""
+        return images
+
+    def forward(self, context: fk.Context, data: fk.Tree) -> fk.Output:
+        return fk.Output(self._transformed(data, lambda shape: (True, None)))
 
     def image_shape(self, images: jax.Array) -> ImageShape:
         """Returns the sizes of a batch of images in this layer's data format."""
@@ -155,7 +162,7 @@ class ImageLayer(Layer):
             )
         return self.bounding_box_format
 
-    def _transformed(self, data: Any, draw: Any) -> Any:
+    def _transformed(self, data: fk.Tree, draw: Callable) -> Any:
         entries = dict(data) if isinstance(data, Mapping) else {"images": data}
         is_single = self._is_single(entries)
         values = {name: entries[name] for name in _ENTRIES if entries.get(name) is not None}
@@ -205,7 +212,7 @@ class ImageLayer(Layer):
             )
         return len(shape) == 3
 
-    def _check_masks(self, masks: Any, images: jax.Array) -> None:
+    def _check_masks(self, masks: fk.Tree, images: jax.Array) -> None:
         if masks is not None and jnp.ndim(masks) != images.ndim:
             raise ValueError(
                 f"{self._where}: expected segmentation_masks with as many axes as the images, "
@@ -213,7 +220,7 @@ class ImageLayer(Layer):
                 "Masks with one id per pixel need a channel axis of size 1."
             )
 
-    def _checked_boxes(self, value: Any) -> dict[str, jax.Array]:
+    def _checked_boxes(self, value: fk.Field) -> dict[str, jax.Array]:
         is_complete = isinstance(value, Mapping) and "boxes" in value and "labels" in value
         boxes = jnp.asarray(value["boxes"]) if is_complete else None
         if boxes is None or boxes.ndim != 3 or boxes.shape[-1] != 4:
@@ -253,17 +260,16 @@ class RandomImageLayer(ImageLayer):
     # folded into the key of each call; default of a field of the concrete classes
     seed = None
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Returns the random transformation of a batch: a pytree of arrays."""
         raise NotImplementedError(
             f"{self._where}: has no `draw`. Write `def draw(self, key, shape): ...`, which returns "
             "the arrays that the hooks use."
         )
 
-    def forward(self, context: Context, data: Any) -> Output:
+    def forward(self, context: fk.Context, data: fk.Tree) -> fk.Output:
         # inference still casts the images, so that both modes return one dtype
         if not context.training:
-            return Output(self._transformed(data, lambda shape: (False, None)))
-        # folding in the seed separates equal layers; the key of the call still changes every step
-        key = context.key if self.seed is None else subkey(context.key, self.seed)
-        return Output(self._transformed(data, lambda shape: (True, self.draw(key, shape))))
+            return fk.Output(self._transformed(data, lambda shape: (False, None)))
+        key = seeded_key(context, self.seed)
+        return fk.Output(self._transformed(data, lambda shape: (True, self.draw(key, shape))))

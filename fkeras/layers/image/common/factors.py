@@ -7,13 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.engine.config.converters import real
-from fkeras.engine.config.rules import REJECTED, Rule, scalar
+from fkeras.layers.common import authoring as fk
 
 _SEVERAL = (tuple, list, np.ndarray)
 
 
-def factor_range(low: float, high: float, *, above: bool = False, optional: bool = False) -> Rule:
+def factor_range(
+    low: float, high: float, *, above: bool = False, optional: bool = False
+) -> fk.Rule:
     """Returns a rule for (lower, upper): two numbers, or a single f, which means (-f, f).
 
     If -f is less than `low`, the single number means (low, f).
@@ -28,22 +29,22 @@ def factor_range(low: float, high: float, *, above: bool = False, optional: bool
         >>> factor_range(0, 1)(0.5)
         (0, 0.5)
     """
-    item = real(above=low, maximum=high) if above else real(minimum=low, maximum=high)
+    item = fk.real(above=low, maximum=high) if above else fk.real(minimum=low, maximum=high)
 
-    def parse(value: Any) -> Any:
+    def parse(value: fk.Field) -> Any:
         if item.accepts(value):
-            size = abs(scalar(value))
+            size = abs(fk.scalar(value))
             return max(-size, low), size
-        numbers = [scalar(v) for v in value] if isinstance(value, _SEVERAL) else []
+        numbers = [fk.scalar(v) for v in value] if isinstance(value, _SEVERAL) else []
         return (
             tuple(sorted(numbers))
             if len(numbers) == 2 and all(map(item.accepts, numbers))
-            else REJECTED
+            else fk.REJECTED
         )
 
     words = f"{item.expected}, or a pair (lower, upper)"
     hint = "Factors are fractions, not percentages: 0.2 is one fifth."
-    return Rule("range", words, parse, optional=optional, limits=(item,), hint=hint)
+    return fk.Rule("range", words, parse, optional=optional, limits=(item,), hint=hint)
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...], ends: tuple[float, float]) -> jax.Array:

@@ -8,21 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config.converters import real
-from fkeras.engine.config.rules import REJECTED, Rule, scalar
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.factors import factor_range
 
-_number = real()
+_number = fk.real()
 
 
-def _ends(value: Any) -> Any:
-    ends = [scalar(v) for v in value] if isinstance(value, tuple | list | np.ndarray) else []
+def _ends(value: fk.Field) -> Any:
+    ends = [fk.scalar(v) for v in value] if isinstance(value, tuple | list | np.ndarray) else []
     if len(ends) != 2 or not all(map(_number.accepts, ends)) or ends[0] == ends[1]:
-        return REJECTED
+        return fk.REJECTED
     return min(ends), max(ends)
 
 
-value_range = Rule(
+value_range = fk.Rule(
     "range",
     "the lowest and the highest pixel value",
     _ends,
@@ -34,7 +33,7 @@ value_range = Rule(
 _one, _two = factor_range(0, 1), factor_range(-1, 1)
 
 
-def share_range(value: Any) -> tuple[float, float]:
+def share_range(value: fk.Field) -> tuple[float, float]:
     """Converts to (lower, upper); one number f from 0 to 1 means (0, f).
 
     Two numbers may be negative: Keras writes (-f, f) for a single f, contrary to its documentation.

@@ -6,14 +6,10 @@ the matrix that they compute from a draw; images, masks and boxes all use the sa
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer, real
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, OptionalRange, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.layers.image.common.factors import factor_range, uniform
@@ -29,8 +25,8 @@ from fkeras.nn.warping.matrices import (
 from fkeras.nn.warping.sampling import INTERPOLATIONS
 
 FILL_MODES = ("reflect", "wrap", "constant", "nearest")
-_fill_mode = choice(*FILL_MODES)
-_interpolation = choice(*INTERPOLATIONS)
+_fill_mode = fk.choice(*FILL_MODES)
+_interpolation = fk.choice(*INTERPOLATIONS)
 
 
 # MatrixLayer must not declare fields: each class has Keras's own order of arguments
@@ -46,22 +42,16 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
 
     The concrete classes declare the fields `fill_mode`, `interpolation`, `fill_value`, `seed` and
     `data_format`.
+
+    Raises of the family:
+        ValueError: for factors out of range and unknown strings; in training without a key.
     """
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         """Returns the matrices (b, 3, 3) that map points of the new images to the old images."""
         raise NotImplementedError(f"{self._where}: has no `matrix`. Write one of shape (b, 3, 3).")
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        return self._warped(images, transformation, self.interpolation)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
-    ) -> jax.Array:
-        # class ids must not be interpolated
-        return self._warped(segmentation_masks, transformation, "nearest")
-
-    def _warped(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         matrix = self.matrix(transformation, self.image_shape(images))
         batch, unbatch = as_batch(images, self.data_format)
         # RandomPerspective has no fill_mode, as in Keras
@@ -69,7 +59,7 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
         return unbatch(warp_by_matrix(batch, matrix, interpolation, fill_mode, self.fill_value))
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         matrix = self.matrix(transformation, shape)
         return move_boxes(self, bounding_boxes, shape, lambda boxes: follow(boxes, matrix))
@@ -83,12 +73,6 @@ class RandomTranslation(MatrixLayer):
             1; one number f means (-f, f).
         width_factor: (lower, upper): shift to the right as a fraction of the width.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> layer = fk.layers.RandomTranslation(0, (0.5, 0.5), fill_mode="constant")
@@ -96,22 +80,22 @@ class RandomTranslation(MatrixLayer):
         Array([0., 1.], dtype=float32)
     """
 
-    height_factor: Range = option(convert=factor_range(-1, 1))
-    width_factor: Range = option(convert=factor_range(-1, 1))
-    fill_mode: str = option(default="reflect", convert=_fill_mode)
-    interpolation: str = option(default="bilinear", convert=_interpolation)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    fill_value: Real = option(default=0.0, convert=real())
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    height_factor: fk.Range = fk.option(convert=factor_range(-1, 1))
+    width_factor: fk.Range = fk.option(convert=factor_range(-1, 1))
+    fill_mode: str = fk.option(default="reflect", convert=_fill_mode)
+    interpolation: str = fk.option(default="bilinear", convert=_interpolation)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"translations": (b, 2)}: pixels to the right and down."""
         down, right = jax.random.split(key)
         dx = uniform(right, (shape.batch,), self.width_factor) * shape.width
         dy = uniform(down, (shape.batch,), self.height_factor) * shape.height
         return {"translations": jnp.stack((dx, dy), axis=-1)}
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         translations = transformation["translations"]
         return translation_matrix(translations[:, 0], translations[:, 1])
 
@@ -126,12 +110,6 @@ class RandomRotation(MatrixLayer):
         factor: (lower, upper), counterclockwise in fractions of a full turn, each from -1 to 1; one
             number f means (-f, f).
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])[..., None]
@@ -141,19 +119,19 @@ class RandomRotation(MatrixLayer):
                [1., 3.]], dtype=float32)
     """
 
-    factor: Range = option(convert=factor_range(-1, 1))
-    fill_mode: str = option(default="reflect", convert=_fill_mode)
-    interpolation: str = option(default="bilinear", convert=_interpolation)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    fill_value: Real = option(default=0.0, convert=real())
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(convert=factor_range(-1, 1))
+    fill_mode: str = fk.option(default="reflect", convert=_fill_mode)
+    interpolation: str = fk.option(default="bilinear", convert=_interpolation)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"angle": (b,)} in degrees."""
         lower, upper = self.factor
         return {"angle": uniform(key, (shape.batch,), (360.0 * lower, 360.0 * upper))}
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         return rotation_matrix(transformation["angle"], shape.height, shape.width)
 
 
@@ -165,12 +143,6 @@ class RandomZoom(MatrixLayer):
             height, so that numbers above 0 shrink the image; one number f means (-f, f).
         width_factor: the same for the width; None to use the draw of the height.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> layer = fk.layers.RandomZoom((1.0, 1.0), fill_mode="constant")
@@ -178,17 +150,17 @@ class RandomZoom(MatrixLayer):
         Array([0., 1., 1., 0.], dtype=float32)
     """
 
-    height_factor: Range = option(convert=factor_range(-1, 1, above=True))
-    width_factor: OptionalRange = option(
+    height_factor: fk.Range = fk.option(convert=factor_range(-1, 1, above=True))
+    width_factor: fk.OptionalRange = fk.option(
         default=None, convert=factor_range(-1, 1, above=True, optional=True)
     )
-    fill_mode: str = option(default="reflect", convert=_fill_mode)
-    interpolation: str = option(default="bilinear", convert=_interpolation)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    fill_value: Real = option(default=0.0, convert=real())
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    fill_mode: str = fk.option(default="reflect", convert=_fill_mode)
+    interpolation: str = fk.option(default="bilinear", convert=_interpolation)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"height_zoom": (b, 1), "width_zoom": (b, 1)}: the visible fractions."""
         height_key, width_key = jax.random.split(key)
         height = 1.0 + uniform(height_key, (shape.batch, 1), self.height_factor)
@@ -198,7 +170,7 @@ class RandomZoom(MatrixLayer):
         width = 1.0 + uniform(width_key, (shape.batch, 1), self.width_factor)
         return {"height_zoom": height, "width_zoom": width}
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         height_zoom, width_zoom = (
             transformation[name][:, 0] for name in ("height_zoom", "width_zoom")
         )
@@ -208,7 +180,7 @@ class RandomZoom(MatrixLayer):
 _shear_range = factor_range(0, 1)
 
 
-def _shear(value: Any) -> float | tuple[float, float]:
+def _shear(value: fk.Field) -> float | tuple[float, float]:
     # Keras writes one number as (-f, f), which its own constructor rejects
     if isinstance(value, tuple | list) and len(value) == 2:
         numbers = [v for v in value if isinstance(v, int | float)]
@@ -229,12 +201,6 @@ class RandomShear(MatrixLayer):
             from 0 to 1, or one number f, which means (-f, f).
         y_factor: vertical shift of a column for each column after the first, in the same form.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> layer = fk.layers.RandomShear((1.0, 1.0), fill_mode="constant")
@@ -244,15 +210,15 @@ class RandomShear(MatrixLayer):
         True
     """
 
-    x_factor: Range = option(default=0.0, convert=_shear)
-    y_factor: Range = option(default=0.0, convert=_shear)
-    interpolation: str = option(default="bilinear", convert=_interpolation)
-    fill_mode: str = option(default="reflect", convert=_fill_mode)
-    fill_value: Real = option(default=0.0, convert=real())
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    x_factor: fk.Range = fk.option(default=0.0, convert=_shear)
+    y_factor: fk.Range = fk.option(default=0.0, convert=_shear)
+    interpolation: str = fk.option(default="bilinear", convert=_interpolation)
+    fill_mode: str = fk.option(default="reflect", convert=_fill_mode)
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"shear_factor": (b, 2)}: pixels to the left per row, and up per column."""
         side, *keys = jax.random.split(key, 3)
         # one sign for both directions
@@ -263,6 +229,6 @@ class RandomShear(MatrixLayer):
         ]
         return {"shear_factor": jnp.stack(shears, axis=-1)}
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         shears = transformation["shear_factor"]
         return shear_matrix(shears[:, 0], shears[:, 1])

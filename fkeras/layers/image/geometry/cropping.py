@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fkeras.engine import Context, Output, option
-from fkeras.engine.config.converters import data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, Integer, OptionalInteger
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageLayer, ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes, stretch
 from fkeras.layers.image.common.factors import uniform
@@ -78,25 +74,17 @@ class CenterCrop(ImageLayer):
         Array([3., 4.], dtype=float32)
     """
 
-    height: Integer = option(convert=integer(minimum=1))
-    width: Integer = option(convert=integer(minimum=1))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    height: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    width: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        return self._cropped(images, "bilinear")
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
-    ) -> jax.Array:
-        return self._cropped(segmentation_masks, "nearest")
-
-    def _cropped(self, images: jax.Array, method: str) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         shape, size = self.image_shape(images), (self.height, self.width)
         part = middle(shape.height, shape.width, size)
-        return _part_as_image(images, part, size, method, self.data_format)
+        return _part_as_image(images, part, size, interpolation, self.data_format)
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         size = (self.height, self.width)
         part = middle(shape.height, shape.width, size)
@@ -131,12 +119,12 @@ class RandomCrop(RandomImageLayer):
         (1, 2, 1)
     """
 
-    height: Integer = option(convert=integer(minimum=1))
-    width: Integer = option(convert=integer(minimum=1))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    height: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    width: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws `(top, left)` of the part, two integers; None if the images are too small."""
         rows, columns = shape.height - self.height, shape.width - self.width
         if rows < 0 or columns < 0:
@@ -149,25 +137,17 @@ class RandomCrop(RandomImageLayer):
             for s, last in zip(starts, (rows, columns), strict=True)
         )
 
-    def forward(self, context: Context, data: Any) -> Output:
+    def forward(self, context: fk.Context, data: fk.Tree) -> fk.Output:
         # inference crops too, without a draw: the output has one size in both modes
         if context.training:
             return super().forward(context, data)
-        return Output(self._transformed(data, lambda shape: (True, None)))
+        return fk.Output(self._transformed(data, lambda shape: (True, None)))
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        return self._cropped(images, transformation, "bilinear")
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
-    ) -> jax.Array:
-        return self._cropped(segmentation_masks, transformation, "nearest")
-
-    def _cropped(self, images: jax.Array, transformation: Any, method: str) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         shape, size = self.image_shape(images), (self.height, self.width)
         if transformation is None:
             part = window(shape.height, shape.width, size, crop=True)
-            return _part_as_image(images, part, size, method, self.data_format)
+            return _part_as_image(images, part, size, interpolation, self.data_format)
         batch, unbatch = as_batch(images, self.data_format)
         top, left = transformation
         # a dynamic slice has a static size and a traced start
@@ -176,7 +156,7 @@ class RandomCrop(RandomImageLayer):
         return unbatch(batch)
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         size = (self.height, self.width)
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer, real
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
@@ -71,9 +67,6 @@ class RandomElasticTransform(RandomImageLayer):
         fill_mode: "mirror" (c b | a b c | b a), or a fill mode of `RandomTranslation`.
         value_range: (lowest, highest) value of a pixel.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors out of range and unknown strings; in training without a key.
 
@@ -89,16 +82,16 @@ class RandomElasticTransform(RandomImageLayer):
         https://doi.org/10.1109/ICDAR.2003.1227801
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    scale: Range = option(default=1.0, convert=factor_range(0, 1))
-    interpolation: str = option(default="bilinear", convert=choice(*INTERPOLATIONS))
-    fill_mode: str = option(default="reflect", convert=choice(*FILL_MODES))
-    fill_value: Real = option(default=0.0, convert=real())
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    scale: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    interpolation: str = fk.option(default="bilinear", convert=fk.choice(*INTERPOLATIONS))
+    fill_mode: str = fk.option(default="reflect", convert=fk.choice(*FILL_MODES))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"apply_transform": (b,), "dy": (b, h, w), "dx": (b, h, w)}; None for scale 0."""
         if self.scale[1] == 0 or self.factor[1] == 0:
             return None
@@ -116,20 +109,13 @@ class RandomElasticTransform(RandomImageLayer):
         selected = applied(chance, shape.batch, self.factor)
         return {"apply_transform": selected, "dy": dy, "dx": dx}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
+        images = super().transform_images(images, transformation)
+        return images if transformation is None else jnp.clip(images, *self.value_range)
+
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         if transformation is None:
             return images
-        images = self._displaced(images, transformation, self.interpolation)
-        return jnp.clip(images, *self.value_range)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
-    ) -> jax.Array:
-        if transformation is None:
-            return segmentation_masks
-        return self._displaced(segmentation_masks, transformation, "nearest")
-
-    def _displaced(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
         batch, unbatch = as_batch(images, self.data_format)
         dy, dx = transformation["dy"], transformation["dx"]
         displaced = displace(batch, dy, dx, interpolation, self.fill_mode, self.fill_value)
@@ -138,7 +124,7 @@ class RandomElasticTransform(RandomImageLayer):
         )
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         if transformation is None:
             return bounding_boxes

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.nn.image.layout import image_axes
@@ -25,9 +21,6 @@ class RandomFlip(RandomImageLayer):
         mode: "horizontal" (exchanges left and right), "vertical" (exchanges top and bottom), or
             "horizontal_and_vertical".
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for an unknown mode; in training without a key.
 
@@ -40,14 +33,14 @@ class RandomFlip(RandomImageLayer):
         True
     """
 
-    mode: str = option(
+    mode: str = fk.option(
         default="horizontal_and_vertical",
-        convert=choice("horizontal", "vertical", "horizontal_and_vertical"),
+        convert=fk.choice("horizontal", "vertical", "horizontal_and_vertical"),
     )
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"vertical": (b,), "horizontal": (b,)}: the images to flip in each direction."""
         vertical_key, horizontal_key = jax.random.split(key)
         no_flips = jnp.zeros((shape.batch,), bool)
@@ -65,7 +58,7 @@ class RandomFlip(RandomImageLayer):
             "horizontal": flips(horizontal_key, "horizontal"),
         }
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         rows, columns, _ = image_axes(images.ndim, self.data_format)
         for direction, axis in (("vertical", rows), ("horizontal", columns)):
             # `where` computes both versions: the program has no branches for single images
@@ -73,13 +66,8 @@ class RandomFlip(RandomImageLayer):
             images = jnp.where(flips, jnp.flip(images, axis), images)
         return images
 
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
-    ) -> jax.Array:
-        return self.transform_images(segmentation_masks, transformation)
-
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         vertical, horizontal = (
             transformation[d][:, None, None] for d in ("vertical", "horizontal")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 from jax import lax
 from jax import numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, Integer
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageLayer, ImageShape
 
 
@@ -40,14 +38,14 @@ class MaxNumBoundingBoxes(ImageLayer):
         Array([ 7, -1, -1], dtype=int32)
     """
 
-    max_number: Integer = option(convert=integer(minimum=1))
-    fill_value: Integer = option(default=-1, convert=integer())
-    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
+    max_number: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    fill_value: fk.Integer = fk.option(default=-1, convert=fk.integer())
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name, kw_only=True)
 
     casts_images: ClassVar[bool] = False
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         return {
             **bounding_boxes,

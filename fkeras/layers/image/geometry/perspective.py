@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer, probability, real
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.geometry.affine import MatrixLayer
@@ -29,12 +25,6 @@ class RandomPerspective(MatrixLayer):
         scale: twice the largest fraction by which a coordinate changes, from 0 to 1.
         fill_value: value of pixels outside of the old image.
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
-    Raises:
-        ValueError: for factors out of range and unknown strings; in training without a key.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> x = jnp.ones((2, 8, 8, 1))
@@ -43,14 +33,14 @@ class RandomPerspective(MatrixLayer):
         ((2, 8, 8, 1), False)
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    scale: Real = option(default=1.0, convert=probability)
-    interpolation: str = option(default="bilinear", convert=choice(*INTERPOLATIONS))
-    fill_value: Real = option(default=0.0, convert=real())
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    scale: fk.Real = fk.option(default=1.0, convert=fk.probability)
+    interpolation: str = fk.option(default="bilinear", convert=fk.choice(*INTERPOLATIONS))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"apply_perspective": (b,), "start_points", "end_points": both (b, 4, 2)}."""
         apply_key, offset_key = jax.random.split(key)
         # the corners of an image with a width of one pixel would be collinear
@@ -65,7 +55,7 @@ class RandomPerspective(MatrixLayer):
             "end_points": corners + corners * fractions,
         }
 
-    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+    def matrix(self, transformation: fk.Tree, shape: ImageShape) -> jax.Array:
         coefficients = homography(transformation["start_points"], transformation["end_points"])
         selected = transformation["apply_perspective"][:, None, None]
         # the identity matrix leaves the other images unchanged without a branch

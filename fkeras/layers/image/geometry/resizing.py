@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
-from fkeras.engine.config.field_types import DataFormat, Integer, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageLayer, ImageShape
 from fkeras.layers.image.common.boxes import move_boxes, stretch
 from fkeras.nn.image.resizing import METHODS, resize, window
@@ -45,15 +43,15 @@ class Resizing(ImageLayer):
         (2, 8, 6, 1)
     """
 
-    height: Integer = option(convert=integer(minimum=1))
-    width: Integer = option(convert=integer(minimum=1))
-    interpolation: str = option(default="bilinear", convert=choice(*METHODS))
-    crop_to_aspect_ratio: bool = option(default=False, convert=boolean)
-    pad_to_aspect_ratio: bool = option(default=False, convert=boolean)
-    fill_mode: str = option(default="constant", convert=choice("constant"))
-    fill_value: Real = option(default=0.0, convert=real())
-    antialias: bool = option(default=False, convert=boolean)
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    height: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    width: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    interpolation: str = fk.option(default="bilinear", convert=fk.choice(*METHODS))
+    crop_to_aspect_ratio: bool = fk.option(default=False, convert=fk.boolean)
+    pad_to_aspect_ratio: bool = fk.option(default=False, convert=fk.boolean)
+    fill_mode: str = fk.option(default="constant", convert=fk.choice("constant"))
+    fill_value: fk.Real = fk.option(default=0.0, convert=fk.real())
+    antialias: bool = fk.option(default=False, convert=fk.boolean)
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     casts_images: ClassVar[bool] = False
 
@@ -65,15 +63,7 @@ class Resizing(ImageLayer):
                 "pad_to_aspect_ratio, received both. Cropping leaves nothing to pad: give one."
             )
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        return self._resized(images, self.interpolation)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
-    ) -> jax.Array:
-        return self._resized(segmentation_masks, "nearest")
-
-    def _resized(self, images: jax.Array, interpolation: str) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         return resize(
             images,
             (self.height, self.width),
@@ -87,7 +77,7 @@ class Resizing(ImageLayer):
         )
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         size = (self.height, self.width)
         part = window(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
-from fkeras.engine.config.field_types import DataFormat, Integer, OptionalInteger, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range
 from fkeras.layers.image.common.values import check_amounts, value_range
@@ -75,21 +72,21 @@ class AugMix(RandomImageLayer):
         Uncertainty, https://arxiv.org/abs/1912.02781
     """
 
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    num_chains: Integer = option(default=3, convert=integer(minimum=1))
-    chain_depth: Integer = option(default=3, convert=integer(minimum=1))
-    factor: Range = option(default=0.3, convert=factor_range(0, 1))
-    alpha: Real = option(default=1.0, convert=real(above=0))
-    all_ops: bool = option(default=True, convert=boolean)
-    interpolation: str = option(default="bilinear", convert=choice("nearest", "bilinear"))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    num_chains: fk.Integer = fk.option(default=3, convert=fk.integer(minimum=1))
+    chain_depth: fk.Integer = fk.option(default=3, convert=fk.integer(minimum=1))
+    factor: fk.Range = fk.option(default=0.3, convert=factor_range(0, 1))
+    alpha: fk.Real = fk.option(default=1.0, convert=fk.real(above=0))
+    all_ops: bool = fk.option(default=True, convert=fk.boolean)
+    interpolation: str = fk.option(default="bilinear", convert=fk.choice("nearest", "bilinear"))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def operations(self) -> Operations:
         """Returns the layers to choose from, by name, in the order of `chain_operations`."""
         return operations(self, _NAMES + _MORE_NAMES if self.all_ops else _NAMES)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws the weights, the operation at each position of each chain, and their strengths.
 
         "chain_mixing_weights" has the shape (num_chains,), "weight_sample" (), "chain_operations"
@@ -110,12 +107,12 @@ class AugMix(RandomImageLayer):
             ),
         }
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         mixture = self._mixture(images, transformation, "transform_images")
         return jnp.clip(mixture, *self.value_range)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         masks = segmentation_masks
         if not jnp.issubdtype(masks.dtype, jnp.floating):
@@ -125,7 +122,7 @@ class AugMix(RandomImageLayer):
             masks = masks.astype("float32")
         return self._mixture(masks, transformation, "transform_segmentation_masks")
 
-    def _mixture(self, values: jax.Array, transformation: Any, hook: str) -> jax.Array:
+    def _mixture(self, values: jax.Array, transformation: fk.Tree, hook: str) -> jax.Array:
         branches = [
             _branch(getattr(operation, hook), name) for name, operation in self.operations()
         ]

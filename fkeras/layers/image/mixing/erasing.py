@@ -7,19 +7,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import align, option
-from fkeras.engine.config.converters import data_format_name, either, integer, real, several
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, OptionalNumbers, Range
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.common.patches import patches
 from fkeras.layers.image.common.values import value_range
 from fkeras.nn.image.layout import image_axes
 
-_paint = either(real(), several(real(), "three of them for red, green and blue"), optional=True)
+_paint = fk.either(
+    fk.real(), fk.several(fk.real(), "three of them for red, green and blue"), optional=True
+)
 
 
-def _fill_value(value: Any) -> Any:
+def _fill_value(value: fk.Field) -> Any:
     numbers = _paint(value)
     if isinstance(numbers, tuple) and len(numbers) not in (1, 3):
         raise ValueError(
@@ -43,9 +43,6 @@ class RandomErasing(RandomImageLayer):
         data_format: "channels_last" (also None) or "channels_first". (Keras applies three numbers
             along the width of "channels_first" images.)
 
-    Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b.
-
     Raises:
         ValueError: for factors and scales outside of [0, 1], and three numbers for images without
             3 channels; in training without a key.
@@ -61,14 +58,14 @@ class RandomErasing(RandomImageLayer):
         Zhong et al., 2017, Random Erasing Data Augmentation, https://arxiv.org/abs/1708.04896
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    scale: Range = option(default=(0.02, 0.33), convert=factor_range(0, 1))
-    fill_value: OptionalNumbers = option(default=None, convert=_fill_value)
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    scale: fk.Range = fk.option(default=(0.02, 0.33), convert=factor_range(0, 1))
+    fill_value: fk.OptionalNumbers = fk.option(default=None, convert=_fill_value)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"apply_erasing": (b,), "batch_masks": (b, h, w, 1), "fill_value"}."""
         apply_key, size_key, position_key, fill_key = jax.random.split(key, 4)
         # the scale is an area: its root is a side
@@ -93,9 +90,9 @@ class RandomErasing(RandomImageLayer):
                 f"{self._where}: expected images of 3 channels for fill_value={self.fill_value}, "
                 f"received {c}. Give one number."
             )
-        return align(jnp.atleast_1d(paint), 4, axis)
+        return fk.align(jnp.atleast_1d(paint), 4, axis)
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         selected = jnp.reshape(transformation["apply_erasing"], (-1, 1, 1, 1))
         paint = transformation["fill_value"].astype(images.dtype)
         return jnp.where(selected & transformation["batch_masks"], paint, images)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import data_format_name, integer, real
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.patches import patches
@@ -53,11 +49,11 @@ class MixUp(RandomImageLayer):
         https://arxiv.org/abs/1710.09412
     """
 
-    alpha: Real = option(default=0.2, convert=real(minimum=0))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    alpha: fk.Real = fk.option(default=0.2, convert=fk.real(minimum=0))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"mix_weight": (b,), "permutation_order": (b,)}: weights, and the other images."""
         weight, order = jax.random.split(key)
         weights = jnp.ones((shape.batch,), "float32")
@@ -66,21 +62,21 @@ class MixUp(RandomImageLayer):
             weights = jax.random.beta(weight, self.alpha, self.alpha, (shape.batch,), "float32")
         return {"mix_weight": weights, "permutation_order": _permutation(order, shape.batch)}
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return self._mixed("images", images, transformation, -1)
 
-    def transform_labels(self, labels: jax.Array, transformation: Any) -> jax.Array:
+    def transform_labels(self, labels: jax.Array, transformation: fk.Tree) -> jax.Array:
         return self._mixed("labels", labels, transformation, -1)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         # the class axis of masks is the channel axis
         axis = image_axes(4, self.data_format)[2]
         return self._mixed("segmentation_masks", segmentation_masks, transformation, axis)
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         order = transformation["permutation_order"]
         return jax.tree.map(
@@ -88,7 +84,7 @@ class MixUp(RandomImageLayer):
             bounding_boxes,
         )
 
-    def _mixed(self, name: str, values: jax.Array, transformation: Any, axis: int) -> jax.Array:
+    def _mixed(self, name: str, values: jax.Array, transformation: fk.Tree, axis: int) -> jax.Array:
         order, weight = transformation["permutation_order"], transformation["mix_weight"]
         return mixed(self._where, name, values, order, weight, axis)
 
@@ -126,11 +122,11 @@ class CutMix(RandomImageLayer):
         Localizable Features, https://arxiv.org/abs/1905.04899
     """
 
-    factor: Range = option(default=1.0, convert=factor_range(0, 1))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    factor: fk.Range = fk.option(default=1.0, convert=factor_range(0, 1))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"permutation_order": (b,), "batch_masks": (b, h, w, 1), "mix_weight": (b,)}."""
         alpha, weight, position_key, order = jax.random.split(key, 4)
         # both parameters of a Beta distribution must be positive
@@ -144,21 +140,16 @@ class CutMix(RandomImageLayer):
             "mix_weight": 1 - jnp.mean(masks.astype("float32"), axis=(1, 2, 3)),
         }
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def moved(self, images: jax.Array, transformation: fk.Tree, interpolation: str) -> jax.Array:
         others = jnp.take(images, transformation["permutation_order"], axis=0)
         return jnp.where(transformation["batch_masks"], others, images)
 
-    def transform_labels(self, labels: jax.Array, transformation: Any) -> jax.Array:
+    def transform_labels(self, labels: jax.Array, transformation: fk.Tree) -> jax.Array:
         order, weight = transformation["permutation_order"], transformation["mix_weight"]
         return mixed(self._where, "labels", labels, order, weight)
 
-    def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
-    ) -> jax.Array:
-        return self.transform_images(segmentation_masks, transformation)
-
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         raise ValueError(
             f"{self._where}: expected only images and labels, also received 'bounding_boxes'. A "

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import subkey
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.color.colors import RandomColorDegeneration
 from fkeras.layers.image.color.filtering import RandomSharpness
 from fkeras.layers.image.color.histograms import AutoContrast, Equalization
@@ -49,6 +49,8 @@ def operations(layer: Any, names: Sequence[str]) -> Operations:
 def draw_all(chosen: Operations, key: jax.Array, shape: ImageShape) -> dict[str, Any]:
     """Draws the transformation of each operation, by name; None if it draws nothing."""
     return {
-        name: layer.draw(subkey(key, name), shape) if isinstance(layer, RandomImageLayer) else None
+        name: layer.draw(fk.subkey(key, name), shape)
+        if isinstance(layer, RandomImageLayer)
+        else None
         for name, layer in chosen
     }

@@ -8,9 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import option
-from fkeras.engine.config.converters import choice, data_format_name, integer
-from fkeras.engine.config.field_types import DataFormat, Integer, OptionalInteger, Range
+from fkeras.layers.common import authoring as fk
 from fkeras.layers.image.common.base import ImageLayer, ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range
 from fkeras.layers.image.common.values import value_range
@@ -63,18 +61,18 @@ class RandAugment(RandomImageLayer):
         search space, https://arxiv.org/abs/1909.13719
     """
 
-    value_range: Range = option(default=(0, 255), convert=value_range)
-    num_ops: Integer = option(default=2, convert=integer(minimum=1))
-    factor: Range = option(default=0.5, convert=factor_range(0, 1))
-    interpolation: str = option(default="bilinear", convert=choice("nearest", "bilinear"))
-    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
-    data_format: DataFormat = option(default=None, convert=data_format_name)
+    value_range: fk.Range = fk.option(default=(0, 255), convert=value_range)
+    num_ops: fk.Integer = fk.option(default=2, convert=fk.integer(minimum=1))
+    factor: fk.Range = fk.option(default=0.5, convert=factor_range(0, 1))
+    interpolation: str = fk.option(default="bilinear", convert=fk.choice("nearest", "bilinear"))
+    seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    data_format: fk.DataFormat = fk.option(default=None, convert=fk.data_format_name)
 
     def operations(self) -> Operations:
         """Returns the layers to choose from, by name, in the order of `layer_idxes`."""
         return operations(self, _NAMES)
 
-    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+    def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
         """Draws {"layer_idxes": (num_ops, b), "transforms": the draws of each operation}."""
         operation_key, strength_key = jax.random.split(key)
         return {
@@ -84,30 +82,30 @@ class RandAugment(RandomImageLayer):
             "transforms": draw_all(self.operations(), strength_key, shape),
         }
 
-    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+    def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         return self._apply(images, transformation, lambda op: op.transform_images)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: jax.Array, transformation: Any
+        self, segmentation_masks: jax.Array, transformation: fk.Tree
     ) -> jax.Array:
         return self._apply(
             segmentation_masks, transformation, lambda op: op.transform_segmentation_masks
         )
 
     def transform_bounding_boxes(
-        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+        self, bounding_boxes: dict[str, jax.Array], transformation: fk.Tree, shape: ImageShape
     ) -> dict[str, jax.Array]:
         def hook(operation: ImageLayer) -> Callable:
             return lambda boxes, draws: operation.transform_bounding_boxes(boxes, draws, shape)
 
         return self._apply(bounding_boxes, transformation, hook)
 
-    def _apply(self, values: Any, transformation: Any, hook: Callable) -> Any:
+    def _apply(self, values: fk.Tree, transformation: fk.Tree, hook: Callable) -> Any:
         named_layers, draws = self.operations(), transformation["transforms"]
 
         # scan compiles one step for all draws; images select different operations, so each step
         # computes every operation
-        def step(values: Any, indices: jax.Array) -> tuple[Any, None]:
+        def step(values: fk.Tree, indices: jax.Array) -> tuple[Any, None]:
             result = values
             for i, (name, operation) in enumerate(named_layers):
                 new = hook(operation)(values, draws[name])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
-from fkeras.saving.containers.strict_json import check
+from fkeras.saving.containers.strict_json import Json, check
 from fkeras.saving.quirks.origin import Origin
 
 #: layers whose call lists initial states and constants after the input tensor
@@ -16,7 +16,7 @@ _RECURRENT = frozenset(
 _BY_POSITION = frozenset(("MultiHeadAttention", "GroupQueryAttention"))
 _NETWORKS = ("Functional", "Sequential")
 #: marker that tf.keras 2.4 and later write instead of a layer's name, before a constant
-_CONSTANT = "_CONSTANT_VALUE"
+CONSTANT = "_CONSTANT_VALUE"
 
 
 class Graph:
@@ -24,8 +24,6 @@ class Graph:
 
     Args:
         counts: number of calls of each layer, by name.
-        networks: names of the layers that are networks.
-        origin: the program that wrote the file.
     """
 
     def __init__(self, counts: Mapping[str, int], networks: frozenset[str], origin: Origin):
@@ -38,23 +36,19 @@ class Graph:
         #: converts a constant to a tensor, for a layer that needs a tensor
         self.constant: Callable[[Any, str | None], dict[str, Any]] | None = None
 
-    def meet(self, nodes: Any) -> None:
+    def meet(self, nodes: Json) -> None:
         """Records the lowest call index of each network in `nodes`, for `reference`.
 
         Many versions of Keras count a network's calls from 1, because index 0 is the call that
         created the network. Other versions count from 0.
         """
-        for entry in _entries(nodes):
+        for entry in call_entries(nodes):
             name, index = entry[0], entry[1]
             if name in self.networks and isinstance(index, int):
                 self.first[name] = min(index, self.first.get(name, index))
 
     def reference(self, entry: Sequence[Any], layer: str | None) -> dict[str, Any]:
-        """Returns the tensor of `["name", node, tensor]` in Keras 3's form.
-
-        Raises:
-            FileError: for an unknown layer or call.
-        """
+        """Returns the tensor of `["name", node, tensor]` in Keras 3's form."""
         value = self.value(entry, layer)
         return (
             value if isinstance(value, dict) or not self.constant else self.constant(value, layer)
@@ -102,7 +96,7 @@ class Graph:
             )
         return [safe_name(name), index, tensor]
 
-    def node(self, node: Any, kind: str, layer: str, constants: int = 0) -> dict[str, Any]:
+    def node(self, node: Json, kind: str, layer: str, constants: int = 0) -> dict[str, Any]:
         """Converts one call to Keras 3's form: `{"args": [...], "kwargs": {...}}`."""
         check(node, (list, dict), "a call", **self.origin.place(layer))
         inputs = self._inputs(node, layer)
@@ -116,7 +110,7 @@ class Graph:
         return call
 
     def _arguments(
-        self, value: Any, kwargs: dict[str, Any], kind: str, layer: str, constants: int
+        self, value: Json, kwargs: dict[str, Any], kind: str, layer: str, constants: int
     ) -> dict[str, Any]:
         if isinstance(value, dict) and "class_name" not in value:
             return {"args": [value], "kwargs": kwargs}
@@ -136,18 +130,18 @@ class Graph:
             return {"args": [*tensors, *named], "kwargs": kwargs}
         return {"args": tensors if len(tensors) == 1 else [tensors], "kwargs": kwargs}
 
-    def _inputs(self, node: Any, layer: str) -> Any:
+    def _inputs(self, node: Json, layer: str) -> Any:
         if isinstance(node, Mapping):
             return {str(k): self._inputs(v, layer) for k, v in node.items()}
-        if _is_entry(node):
-            if node[0] == _CONSTANT:
+        if is_entry(node):
+            if node[0] == CONSTANT:
                 return _constant(node[2])
             return self.reference(node, layer)
-        check(node, list, "a tensor of a call", **self.origin.place(layer))
-        return [self._inputs(part, layer) for part in node]
+        parts = check(node, list, "a tensor of a call", **self.origin.place(layer))
+        return [self._inputs(part, layer) for part in parts]
 
-    def _options(self, node: Any, layer: str) -> dict[str, Any]:
-        entry = next(_entries(node), None)
+    def _options(self, node: Json, layer: str) -> dict[str, Any]:
+        entry = next(call_entries(node), None)
         if entry is None or len(entry) < 4:
             return {}
         options = check(entry[3], dict, "the options of a call", **self.origin.place(layer))
@@ -155,7 +149,7 @@ class Graph:
         explicit_options = {k: v for k, v in options.items() if v is not None}
         return {k: self._option(v, layer) for k, v in explicit_options.items()}
 
-    def _option(self, value: Any, layer: str) -> Any:
+    def _option(self, value: Json, layer: str) -> Any:
         if _is_tensor(value) and value[0] in self.counts:
             return self.reference(value, layer)
         if isinstance(value, list):
@@ -171,28 +165,28 @@ class Graph:
             return {k: self._option(v, layer) for k, v in value.items()}
         return value
 
-    def ends(self, value: Any, what: str) -> Any:
+    def ends(self, value: Json, what: str) -> Any:
         """Converts the inputs or outputs of a model; unpacks a list of a single tensor."""
         where = self.origin.place()
         if isinstance(value, Mapping):
             return {str(k): self.ends(v, what) for k, v in value.items()}
-        check(value, list, what, **where)
+        parts = check(value, list, what, **where)
         if _is_tensor(value):
             return self.reference(value, None)["config"]["keras_history"]
-        if not value:
+        if not parts:
             raise self.origin.error(f"a model without {what}. The file is damaged.")
-        converted = [self.ends(v, what) for v in value]
+        converted = [self.ends(v, what) for v in parts]
         return converted[0] if len(converted) == 1 else converted
 
 
-def _constant(value: Any) -> Any:
+def _constant(value: Json) -> Any:
     """Returns a number unchanged, and a list of numbers as an array in Keras 3's form."""
     if not isinstance(value, list):
         return value
     return {"class_name": "__numpy__", "config": {"value": value, "dtype": "float32"}}
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: Json) -> TypeGuard[list[Any]]:
     return (
         isinstance(value, list)
         and len(value) == 3
@@ -201,16 +195,17 @@ def _is_tensor(value: Any) -> bool:
     )
 
 
-def _is_entry(value: Any) -> bool:
+def is_entry(value: Json) -> TypeGuard[list[Any]]:
+    """Whether a value is `[name, node, tensor]` or `[name, node, tensor, kwargs]`."""
     return isinstance(value, list) and len(value) in (3, 4) and isinstance(value[0], str)
 
 
-def _entries(nodes: Any) -> Iterator[Sequence[Any]]:
+def call_entries(nodes: Json) -> Iterator[Sequence[Any]]:
     """Yields every `[name, node, tensor, ...]` in a structure."""
     stack = [nodes]
     while stack:
         item = stack.pop()
-        if _is_entry(item):
+        if is_entry(item):
             yield item
             # The keyword arguments of a call may contain further tensors.
             stack.extend(v for v in item[3:] if isinstance(v, list | Mapping))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.config.custom_objects import custom_code
-from fkeras.saving.containers.strict_json import check
+from fkeras.saving.containers.strict_json import Json, check
 from fkeras.saving.quirks.origin import Origin
 
 _CONVOLUTION = types.MappingProxyType(
@@ -138,7 +138,7 @@ _INHERITED = frozenset(
 _INHERITING = ("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D")
 
 
-def ordering(config: Any) -> str:
+def ordering(config: Json) -> str:
     """Returns the first data format in a model of Keras 1; all its layers use the same format.
 
     Example:
@@ -165,9 +165,6 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
 
     Returns:
         A new dictionary without the keys that have no effect.
-
-    Raises:
-        FileError: for two values of one argument.
     """
     name = config.get("name")
     table = {**(_GENERAL if origin.major == 1 else {}), **_OWN.get(kind, {})}
@@ -195,11 +192,7 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
 def supported_arguments(
     kind: str, config: Mapping[str, Any], fields: frozenset[str], origin: Origin, name: str | None
 ) -> dict[str, Any]:
-    """Returns the arguments that the layer has; others must have a value without effect.
-
-    Raises:
-        FileError: for an argument that the layer lacks and that would change its output.
-    """
+    """Returns the arguments that the layer has; others must have a value without effect."""
     options = {}
     for key, value in config.items():
         if key in fields:
@@ -250,7 +243,7 @@ def adjusted(kind: str, config: dict[str, Any], origin: Origin, name: str | None
     return config
 
 
-def _single(value: Any, origin: Origin, name: str | None) -> Any:
+def _single(value: list[Any] | Mapping[str, Any], origin: Origin, name: str | None) -> Any:
     entries = list(value.values()) if isinstance(value, Mapping) else value
     if len(entries) != 1 or not isinstance(entries[0], int):
         raise origin.error(

@@ -16,7 +16,9 @@ class _Replacement:
     def __init__(self, layer: Layer):
         self._layer = layer
 
-    def from_config(self, config: Mapping[str, Any], custom_objects: Any = None) -> Layer:
+    def from_config(
+        self, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Layer:
         return self._layer.replace(name=config["name"])
 
 
@@ -34,9 +36,6 @@ def lambda_layer(
 
     Returns:
         The arguments of the `Lambda`, or a whole layer item if the user passed a layer.
-
-    Raises:
-        FileError: without a function from the user, because stored bytecode never runs.
     """
     function = config.get("function")
     if isinstance(function, Mapping) and isinstance(function.get("config"), str):

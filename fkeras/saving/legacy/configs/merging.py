@@ -18,12 +18,6 @@ _PLAIN = types.MappingProxyType(
 def merge(config: Mapping[str, Any], origin: Origin) -> tuple[str, dict[str, Any]]:
     """Returns `(class name, configuration)` of the Keras 3 layer that equals a `Merge`.
 
-    Args:
-        config: configuration of the `Merge`.
-
-    Raises:
-        FileError: for a mode that is a function, or an unknown mode.
-
     Example:
         >>> merge({"name": "m", "mode": "concat", "concat_axis": 1}, Origin())
         ('Concatenate', {'name': 'm', 'axis': 1})

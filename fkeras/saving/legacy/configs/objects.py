@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Configurable, suggest
 from fkeras.engine.config.custom_objects import custom_code
 from fkeras.engine.config.public_names import public_names
-from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.containers.strict_json import Json, check, field
 from fkeras.saving.quirks.origin import Origin
 
 #: name of Keras 2's hard sigmoid in converted configurations
@@ -56,16 +57,12 @@ _SILENT = ("dtype", "partitioner", "verify_shape")
 
 
 def part(
-    kind: str, value: Any, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
+    kind: str, value: Json, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
 ) -> Any:
     """Returns an initializer, regularizer or constraint in Keras 3's form.
 
     Args:
         kind: "initializer", "regularizer" or "constraint".
-        value: a name, a configuration or None.
-
-    Raises:
-        FileError: for an unknown name.
     """
     if value is None:
         return None
@@ -101,7 +98,7 @@ def part(
     }
 
 
-def _class_by_name(library: Any, name: str) -> Any:
+def _class_by_name(library: ModuleType, name: str) -> Any:
     """Returns the class for a name such as "glorot_uniform"."""
     lower_name = name.replace("_", "").lower()
     for public_name in public_names(library):
@@ -130,13 +127,9 @@ def _convert_options(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def activation(
-    value: Any, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
+    value: Json, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
 ) -> Any:
-    """Returns the Keras 3 name of an activation; Keras 2's hard sigmoid has a separate name.
-
-    Raises:
-        FileError: for an unknown name.
-    """
+    """Returns the Keras 3 name of an activation; Keras 2's hard sigmoid has a separate name."""
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -144,31 +137,31 @@ def activation(
         if name == "function" and isinstance(value.get("config"), str):
             name = value["config"]
         value = name
-    check(value, str, "the activation", **origin.place(layer))
-    if value in custom_objects:
-        return value
-    if value == "hard_sigmoid" and origin.major < 3:
+    old_name = check(value, str, "the activation", **origin.place(layer))
+    if old_name in custom_objects:
+        return old_name
+    if old_name == "hard_sigmoid" and origin.major < 3:
         return HARD_SIGMOID
-    name = _OLD_ACTIVATIONS.get(value, value)
+    name = _OLD_ACTIVATIONS.get(old_name, old_name)
     try:
         activations.get(name)
     except ValueError as error:
         raise origin.error(
-            f"expected the name of an activation, received {value!r:.80}."
-            f"{suggest(value, public_names(activations))} Pass a custom function by "
-            f"{custom_code(value, 'the_function')}.",
+            f"expected the name of an activation, received {old_name!r:.80}."
+            f"{suggest(old_name, public_names(activations))} Pass a custom function by "
+            f"{custom_code(old_name, 'the_function')}.",
             layer,
         ) from error
     return name
 
 
-def dtype(value: Any, origin: Origin, layer: str | None) -> str | None:
+def dtype(value: Json, origin: Origin, layer: str | None) -> str | None:
     """Returns the name of a dtype policy from a name or a policy's configuration."""
     if isinstance(value, Mapping):
         config = field(value, "config", dict, **origin.place(layer))
         value = field(config, "name", (str, type(None)), None, **origin.place(layer))
     if value is None or value in ("_infer", "infer"):
         return None
-    check(value, str, "the dtype", **origin.place(layer))
+    name = check(value, str, "the dtype", **origin.place(layer))
     # Keras 2 also wrote the dtype of a layer's input here, such as int32 for an Embedding.
-    return None if value.startswith(("int", "uint", "bool", "string")) else value
+    return None if name.startswith(("int", "uint", "bool", "string")) else name

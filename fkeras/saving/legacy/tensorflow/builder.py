@@ -14,6 +14,7 @@ from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.spec import canonical_dtype
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.legacy.tensorflow.folding import (
+    Arg,
     fold,
     folds,
     has_tensor,
@@ -120,11 +121,11 @@ class Builder:
 
     # -- values -------------------------------------------------------------------------------
 
-    def dims(self, value: Any) -> Dims:
+    def dims(self, value: Arg) -> Dims:
         """Returns the shape of a tensor or constant; unknown sizes are symbolic dimensions."""
         return self.sizes.of(value)[0] if is_tensor(value) else to_array(value).shape
 
-    def dtype(self, value: Any) -> str:
+    def dtype(self, value: Arg) -> str:
         """Returns the dtype of a tensor or constant."""
         if is_tensor(value):
             return self.sizes.of(value)[1]
@@ -132,12 +133,8 @@ class Builder:
         # Object arrays hold symbolic sizes, which TensorFlow computes as int32.
         return canonical_dtype("int32" if array.dtype == object else array.dtype)
 
-    def plain(self, value: Any) -> Any:
-        """Returns a constant as JSON data.
-
-        Raises:
-            FileError: for a value that is unknown before the model runs.
-        """
+    def plain(self, value: Arg) -> Any:
+        """Returns a constant as JSON data."""
         if isinstance(value, np.ndarray | np.generic):
             value = value.tolist()
         if isinstance(value, list | tuple):
@@ -154,7 +151,7 @@ class Builder:
             )
         return value
 
-    def numbers(self, value: Any, what: str) -> list[Any]:
+    def numbers(self, value: Arg, what: str) -> list[Any]:
         """Returns the sizes or integers of a number, list or array as a flat list."""
         if isinstance(value, list | tuple):
             return [n for v in value for n in self.numbers(v, what)]
@@ -173,25 +170,25 @@ class Builder:
             + self.instead
         )
 
-    def wholes(self, value: Any, what: str) -> list[int]:
+    def wholes(self, value: Arg, what: str) -> list[int]:
         """Returns a flat list of integers, all known before the model runs."""
         return self.plain(self.numbers(value, what))
 
-    def whole(self, value: Any, what: str) -> int:
+    def whole(self, value: Arg, what: str) -> int:
         """Returns one integer that is known before the model runs."""
         integers = self.wholes(value, what)
         if len(integers) != 1:
             raise self.error(f"expected one number as {what}, received {len(integers)}.")
         return integers[0]
 
-    def axes(self, value: Any) -> Any:
+    def axes(self, value: Arg) -> Any:
         """Returns an axis, a list of axes, or None for all axes."""
         if value is None:
             return None
         listed = isinstance(value, list | tuple | np.ndarray)
         return self.wholes(value, "axes") if listed else self.whole(value, "an axis")
 
-    def kind(self, value: Any, what: str = "a dtype") -> str:
+    def kind(self, value: Arg, what: str = "a dtype") -> str:
         """Returns JAX's dtype for the name of a TensorFlow dtype."""
         # TensorFlow 1 marks the dtypes of variables with "_ref".
         dtype_name = value.removesuffix("_ref") if isinstance(value, str) else ""
@@ -258,7 +255,7 @@ class Builder:
         partner = next((v for v in args[conditional:] if is_tensor(v)), None)
         dtype = None if partner is None else self.dtype(partner)
 
-        def convert(value: Any) -> Any:
+        def convert(value: Arg) -> Any:
             if is_tensor(value) or to_array(value).ndim == 0:
                 return value
             array = to_array(value)
@@ -269,11 +266,11 @@ class Builder:
 
         return tuple(convert(v) for v in args)
 
-    def _argument(self, value: Any, others: tuple) -> Any:
+    def _argument(self, value: Arg, others: tuple) -> Any:
         """Converts a value to an argument of a call."""
         if is_tensor(value) or value is None or isinstance(value, bool | int | float | str):
             return value
-        if has_tensor(value):
+        if isinstance(value, list | tuple) and has_tensor(value):
             return [self._argument(v, others) for v in value]
         if isinstance(value, np.ndarray | list | tuple):
             try:
@@ -309,7 +306,7 @@ def _tensor(name: str, output: int) -> dict[str, Any]:
     return {"class_name": "__keras_tensor__", "config": config}
 
 
-def _entry(builder: Builder, entry: Any) -> Any:
+def _entry(builder: Builder, entry: Arg) -> Any:
     """Converts one index of `x[...]` to JSON data."""
     if isinstance(entry, slice):
         parts = {k: builder.plain(getattr(entry, k)) for k in ("start", "stop", "step")}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.saving.legacy.tensorflow.builder import Builder
-from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_tensor
+from fkeras.saving.legacy.tensorflow.folding import Arg, has_tensor, is_tensor
 from fkeras.saving.legacy.tensorflow.sizes import tensors_in
 
 
@@ -27,7 +27,7 @@ class _Call:
         return self._function(*args, **options)
 
 
-def _insert_tensors(value: Any, remaining_tensors: list[Any]) -> Any:
+def _insert_tensors(value: Arg, remaining_tensors: list[Any]) -> Any:
     if is_tensor(value):
         return remaining_tensors.pop(0)
     if isinstance(value, list):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from fkeras.saving.legacy.tensorflow.builder import Builder, Row
-from fkeras.saving.legacy.tensorflow.folding import has_tensor, to_array
+from fkeras.saving.legacy.tensorflow.folding import Arg, has_tensor, to_array
 
 
-def mean(b: Builder, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def mean(b: Builder, x: Arg, axis: Arg = None, keepdims: bool = False) -> Any:
     """Returns the mean, in the dtype of x."""
     y = b("Mean", x, axis=b.axes(axis), keepdims=keepdims)
     # TensorFlow's mean of integers is an integer, Keras 3's a float.
     return y if _is_float(b.dtype(x)) else b("Cast", y, dtype=b.dtype(x))
 
 
-def floordiv(b: Builder, x: Any, y: Any) -> Any:
+def floordiv(b: Builder, x: Arg, y: Arg) -> Any:
     """Returns the quotient rounded down."""
     if not has_tensor([x, y]) or not _is_float(b.dtype(x if has_tensor(x) else y)):
         return b("FloorDivide", x, y)
@@ -28,14 +28,14 @@ def _is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat", "complex"))
 
 
-def silu(b: Builder, x: Any, beta: Any = 1.0) -> Any:
+def silu(b: Builder, x: Arg, beta: Arg = 1.0) -> Any:
     """Returns x * sigmoid(beta * x)."""
     if beta == 1:
         return b("Silu", x)
     return b("Multiply", x, b("Sigmoid", b("Multiply", x, beta)))
 
 
-def add_n(b: Builder, inputs: Any) -> Any:
+def add_n(b: Builder, inputs: Arg) -> Any:
     """Returns the sum of a list of tensors."""
     values = inputs if isinstance(inputs, list) else [inputs]
     total = values[0]
@@ -44,7 +44,7 @@ def add_n(b: Builder, inputs: Any) -> Any:
     return total
 
 
-def clip_by_value(b: Builder, t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
+def clip_by_value(b: Builder, t: Arg, clip_value_min: Arg, clip_value_max: Arg) -> Any:
     """Clips t to two bounds."""
     bounds = (clip_value_min, clip_value_max)
     if all(not has_tensor(v) and to_array(v).ndim == 0 for v in bounds):
@@ -53,19 +53,19 @@ def clip_by_value(b: Builder, t: Any, clip_value_min: Any, clip_value_max: Any) 
     return b("Maximum", b("Minimum", t, clip_value_max), clip_value_min)
 
 
-def clip_by_norm(b: Builder, t: Any, clip_norm: Any, axes: Any = None) -> Any:
+def clip_by_norm(b: Builder, t: Arg, clip_norm: Arg, axes: Arg = None) -> Any:
     """Scales t down to the norm `clip_norm` if its norm is greater."""
     length = euclidean_norm(b, t, axes, True)
     return b("TrueDivide", b("Multiply", t, clip_norm), b("Maximum", length, clip_norm))
 
 
-def euclidean_norm(b: Builder, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def euclidean_norm(b: Builder, x: Arg, axis: Arg = None, keepdims: bool = False) -> Any:
     """Returns the root of the sum of squares."""
     return b("Sqrt", b("Sum", b("Square", x), axis=b.axes(axis), keepdims=keepdims))
 
 
 def norm(
-    b: Builder, x: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False
+    b: Builder, x: Arg, ord: Arg = "euclidean", axis: Arg = None, keepdims: bool = False
 ) -> Any:
     """Returns the norm of vectors along one axis, or of all elements."""
     axis = b.axes(axis)
@@ -82,13 +82,13 @@ def norm(
     )
 
 
-def normalized(b: Builder, x: Any, ord: Any = "euclidean", axis: Any = None) -> list:
+def normalized(b: Builder, x: Arg, ord: Arg = "euclidean", axis: Arg = None) -> list:
     """Returns the vectors divided by their norms, and the norms."""
     length = norm(b, x, ord, axis, True)
     return [b("TrueDivide", x, length), length]
 
 
-def sort(b: Builder, x: Any, axis: Any = -1, direction: Any = "ASCENDING") -> Any:
+def sort(b: Builder, x: Arg, axis: Arg = -1, direction: Arg = "ASCENDING") -> Any:
     """Sorts along an axis."""
     axis = b.whole(axis, "an axis")
     y = b("Sort", x, axis=axis)
@@ -96,7 +96,7 @@ def sort(b: Builder, x: Any, axis: Any = -1, direction: Any = "ASCENDING") -> An
 
 
 def argsort(
-    b: Builder, x: Any, axis: Any = -1, direction: Any = "ASCENDING", stable: Any = False
+    b: Builder, x: Arg, axis: Arg = -1, direction: Arg = "ASCENDING", stable: Arg = False
 ) -> Any:
     """Returns the indices that sort along an axis."""
     # Negating keeps the lower index first among equal elements; flipping would not.
@@ -106,8 +106,8 @@ def argsort(
 
 def matmul(
     b: Builder,
-    x: Any,
-    y: Any,
+    x: Arg,
+    y: Arg,
     transpose_a: bool = False,
     transpose_b: bool = False,
     adjoint_a: bool = False,
@@ -121,20 +121,20 @@ def matmul(
     )
 
 
-def matvec(b: Builder, x: Any, y: Any, transpose_a: bool = False, adjoint_a: bool = False) -> Any:
+def matvec(b: Builder, x: Arg, y: Arg, transpose_a: bool = False, adjoint_a: bool = False) -> Any:
     """Returns products of matrices and vectors."""
     column = b("ExpandDims", y, axis=-1)
     return b("Squeeze", b("Matmul", transposed(b, x, transpose_a or adjoint_a), column), axis=-1)
 
 
-def transposed(b: Builder, x: Any, transpose: bool = True) -> Any:
+def transposed(b: Builder, x: Arg, transpose: bool = True) -> Any:
     """Transposes matrices."""
     if not transpose:
         return x
     return b("Swapaxes", x, axis1=-1, axis2=-2) if has_tensor(x) else to_array(x).swapaxes(-1, -2)
 
 
-def einsum(b: Builder, equation: Any, *operands: Any) -> Any:
+def einsum(b: Builder, equation: Arg, *operands: Arg) -> Any:
     """Returns sums of products by an equation; only `TensorFlowOpLayer` stores the operands."""
     # TFOpLambda does not store variadic arguments.
     if not operands:
@@ -146,7 +146,7 @@ def einsum(b: Builder, equation: Any, *operands: Any) -> Any:
     return b("Einsum", equation, *operands)
 
 
-def lost(b: Builder, x: Any) -> Any:
+def lost(b: Builder, x: Arg) -> Any:
     """Rejects `x == y` and `x != y`."""
     raise b.error(
         "the second operand is missing in the file: TensorFlow omitted it when it saved the model, "
@@ -155,12 +155,12 @@ def lost(b: Builder, x: Any) -> Any:
     )
 
 
-def inv(b: Builder, x: Any, adjoint: bool = False) -> Any:
+def inv(b: Builder, x: Arg, adjoint: bool = False) -> Any:
     """Inverts matrices."""
     return b("Inv", transposed(b, x, adjoint))
 
 
-def band_part(b: Builder, x: Any, num_lower: Any, num_upper: Any) -> Any:
+def band_part(b: Builder, x: Arg, num_lower: Arg, num_upper: Arg) -> Any:
     """Sets elements outside a band around the diagonal to 0; -1 keeps a whole triangle."""
     lower, upper = b.whole(num_lower, "num_lower"), b.whole(num_upper, "num_upper")
     # `Triu` with a negative k keeps that many subdiagonals; `Tril` likewise.
@@ -168,7 +168,7 @@ def band_part(b: Builder, x: Any, num_lower: Any, num_upper: Any) -> Any:
     return x if upper < 0 else b("Tril", x, k=upper)
 
 
-def bias_add(b: Builder, x: Any, bias: Any, data_format: Any = None) -> Any:
+def bias_add(b: Builder, x: Arg, bias: Arg, data_format: Arg = None) -> Any:
     """Adds a bias for each channel."""
     if isinstance(data_format, str) and data_format.startswith("NC"):
         # Channels first: the channel axis is the first after the batch.
@@ -180,7 +180,7 @@ def bias_add(b: Builder, x: Any, bias: Any, data_format: Any = None) -> Any:
 def arg_extreme(kind: str) -> Any:
     """Returns the function for the index of an extreme along an axis, by default the first axis."""
 
-    def make(b: Builder, x: Any, axis: Any = 0, output_type: Any = "int64") -> Any:
+    def make(b: Builder, x: Arg, axis: Arg = 0, output_type: Arg = "int64") -> Any:
         y, dtype = b(kind, x, axis=b.whole(axis, "an axis")), b.kind(output_type)
         # Keras's operations return int32 indices, TensorFlow's int64 by default.
         return y if dtype == "int32" else b("Cast", y, dtype=dtype)
@@ -192,7 +192,7 @@ def cumulative(kind: str, neutral: int) -> Any:
     """Returns the function for cumulative sums or products; `exclusive` excludes each element itself."""
 
     def make(
-        b: Builder, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
+        b: Builder, x: Arg, axis: Arg = 0, exclusive: bool = False, reverse: bool = False
     ) -> Any:
         axis = b.whole(axis, "an axis")
         y = b("Flip", x, axis=axis) if reverse else x

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeGuard
 
 import jax.export
 import numpy as np
 
 from fkeras.engine.values.naming import snake_case
 
+#: an argument of a TensorFlow function: the description of a tensor, a constant, a symbolic size
+#: (an integer for type checkers), or a list of these
+Arg: TypeAlias = Mapping[str, Any] | np.ndarray | Sequence[Any] | complex | str | None
 #: maximum length of a symbolic size: a hostile file could double an expression again and again
 _LONGEST = 500
 
@@ -25,23 +28,20 @@ def is_size(value: Any) -> bool:
     return jax.export.is_symbolic_dim(value)
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: Arg) -> TypeGuard[Mapping[str, Any]]:
     """Whether a value is the description of a symbolic tensor."""
     return isinstance(value, Mapping) and value.get("class_name") == "__keras_tensor__"
 
 
-def has_tensor(value: Any) -> bool:
+def has_tensor(value: Arg) -> bool:
     """Whether a value, or a list in the value, contains a symbolic tensor."""
     if isinstance(value, list | tuple):
         return any(has_tensor(v) for v in value)
     return is_tensor(value)
 
 
-def to_array(value: Any) -> np.ndarray:
+def to_array(value: Arg) -> np.ndarray:
     """Returns an array of numbers, or of objects if the value contains symbolic sizes.
-
-    Raises:
-        ValueError: for lists of different lengths.
 
     Example:
         >>> to_array([1, 2]).dtype, to_array([]).dtype, to_array([0.5]).dtype
@@ -61,7 +61,7 @@ def to_array(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def to_value(array: Any) -> Any:
+def to_value(array: Arg) -> Any:
     """Unpacks arrays without axes to a number or size, and object arrays without symbolic sizes."""
     if not isinstance(array, np.ndarray):
         return array.item() if isinstance(array, np.generic) else array
@@ -72,27 +72,29 @@ def to_value(array: Any) -> Any:
     return array.item() if array.ndim == 0 else array
 
 
-def _unstack(x: Any, num: Any = None, axis: int = 0) -> list:
+def _unstack(x: Arg, num: Arg = None, axis: int = 0) -> list:
     return [to_value(part) for part in np.moveaxis(to_array(x), axis, 0)]
 
 
-def _cast(x: Any, dtype: str) -> Any:
+def _cast(x: Arg, dtype: str) -> Any:
     x = to_array(x)
     # Symbolic sizes have no dtype.
     return x if x.dtype == object else x.astype(dtype)
 
 
-def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+def _full(shape: Sequence[Any], fill_value: Arg, dtype: str | None = None) -> Any:
     # `int` rejects symbolic sizes: NumPy needs the shape.
     return np.full(tuple(int(n) for n in shape), to_array(fill_value), dtype)
 
 
-def _arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+def _arange(
+    start: int, stop: int | None = None, step: int | None = None, dtype: str | None = None
+) -> Any:
     stop, start = (start, 0) if stop is None else (stop, start)
     return np.arange(start, stop, 1 if step is None else step, dtype=dtype)
 
 
-def _plain(x: Any) -> np.ndarray:
+def _plain(x: Arg) -> np.ndarray:
     array = to_array(x)
     if array.dtype == object:
         raise ValueError("powers of unknown sizes are not supported")
@@ -104,7 +106,7 @@ def _elementwise(function: Callable) -> Callable:
 
 
 def _along(function: Callable) -> Callable:
-    def reduced(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    def reduced(x: Arg, axis: Arg = None, keepdims: bool = False) -> Any:
         axis = tuple(axis) if isinstance(axis, list) else axis
         return function(to_array(x), axis=axis, keepdims=keepdims)
 
@@ -113,7 +115,7 @@ def _along(function: Callable) -> Callable:
 
 _REDUCTIONS = ("Sum", "Prod", "Max", "Min", "All", "Any")
 #: NumPy equivalents of Keras operations; operations outside this table are not folded
-_FOLDS = types.MappingProxyType(
+_FOLDS: Mapping[str, Callable[..., Any]] = types.MappingProxyType(
     {
         **{
             name: _elementwise(getattr(np, snake_case(name)))

@@ -8,23 +8,29 @@ from typing import Any
 
 from fkeras.engine.graph_json.items import reason
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import check, field
-from fkeras.saving.legacy.calls.graphs import Graph, safe_name
+from fkeras.saving.containers.strict_json import Json, check, field
+from fkeras.saving.legacy.calls.graphs import (
+    CONSTANT,
+    Graph,
+    call_entries,
+    is_entry,
+    safe_name,
+)
 from fkeras.saving.legacy.tensorflow import nodes, table
 from fkeras.saving.legacy.tensorflow.builder import Builder
 from fkeras.saving.legacy.tensorflow.custom import UserFunctionCall
+from fkeras.saving.legacy.tensorflow.folding import Arg
 from fkeras.saving.legacy.tensorflow.sizes import Sizes, tensors_in
 from fkeras.saving.quirks.origin import Origin
 
 #: layers of tf.keras 2.4 and later (the first two) and 2.0 to 2.3 that call a function
 _CLASSES = ("TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")
-_CONSTANT = "_CONSTANT_VALUE"
 #: dtypes of layers whose constants must not widen the result
 _NARROW = ("float16", "bfloat16")
 Call = tuple[str, int]
 
 
-def is_function(item: Any, custom_objects: Mapping[str, Any]) -> bool:
+def is_function(item: Json, custom_objects: Mapping[str, Any]) -> bool:
     """Whether a layer of a file is a call of a TensorFlow function.
 
     Example:
@@ -50,7 +56,7 @@ class _Reader:
     loose: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     converted: dict[str, dict[int, list[dict[str, Any]]]] = dataclasses.field(default_factory=dict)
 
-    def read(self, layer: str, index: int, raw: Any) -> None:
+    def read(self, layer: str, index: int, raw: Json) -> None:
         """Converts one call whose inputs have been converted."""
         item = self.items[layer]
         safe = safe_name(layer)
@@ -80,7 +86,7 @@ class _Reader:
         self.graph.values[safe, index] = value
         self.converted.setdefault(layer, {})[index] = builder.items
 
-    def constant(self, value: Any, layer: str | None) -> dict[str, Any]:
+    def constant(self, value: Arg, layer: str | None) -> dict[str, Any]:
         """Converts a constant to a tensor, for a layer that needs a tensor: adds a zero."""
         name = safe_name(f"{layer or 'output'}_constant")
         builder = Builder(name, "constant", self.origin, self.sizes)
@@ -109,7 +115,7 @@ class _Reader:
         return table.call(builder, function, arguments, options)
 
     def _call(
-        self, item: Mapping, config: Mapping, layer: str, raw: Any
+        self, item: Mapping, config: Mapping, layer: str, raw: Json
     ) -> tuple[str | None, str, list, dict]:
         where = self.origin.place(layer)
         if item["class_name"] == "TensorFlowOpLayer":
@@ -123,28 +129,26 @@ class _Reader:
             function, arguments, options = nodes.read(config, tensors, self.origin, layer)
             return function, op if isinstance(op, str) else function, arguments, options
         function_name = field(config, "function", str, **where)
-        options = {}
         # Keras repeats the same options beside each tensor of a call: the first copy is enough.
-        entry = next(_options(raw), None)
-        if entry is not None:
-            options = {k: self._option(v, layer) for k, v in entry.items()}
+        all_options = (e[3] for e in call_entries(raw) if len(e) == 4 and isinstance(e[3], Mapping))
+        options = {k: self._option(v, layer) for k, v in next(all_options, {}).items()}
         # x[None] adds an axis, but None in other options means a missing argument.
         if function_name == "__operators__.getitem" and options.get("slice_spec", 0) is None:
             options["slice_spec"] = [None]
         return table.key_of(function_name), function_name, [self._value(raw, layer)], options
 
-    def _value(self, node: Any, layer: str) -> Any:
+    def _value(self, node: Json, layer: str) -> Any:
         """Returns the first argument of a call: a tensor, a constant, or a list of these."""
-        check(node, list, "a tensor of a call", **self.origin.place(layer))
-        if not _is_entry(node):
-            return [self._value(part, layer) for part in node]
-        if node[0] == _CONSTANT:
+        parts = check(node, list, "a tensor of a call", **self.origin.place(layer))
+        if not is_entry(node):
+            return [self._value(part, layer) for part in parts]
+        if node[0] == CONSTANT:
             return node[2]
         return self.graph.value(node, layer)
 
-    def _option(self, value: Any, layer: str) -> Any:
+    def _option(self, value: Json, layer: str) -> Any:
         if isinstance(value, list):
-            if _is_entry(value) and len(value) == 3 and value[0] in self.graph.counts:
+            if is_entry(value) and len(value) == 3 and value[0] in self.graph.counts:
                 return self.graph.value(value, layer)
             return [self._option(v, layer) for v in value]
         if isinstance(value, Mapping):
@@ -154,7 +158,7 @@ class _Reader:
             return {k: self._option(v, layer) for k, v in value.items()}
         return value
 
-    def _name(self, builder: Builder, safe: str, value: Any) -> None:
+    def _name(self, builder: Builder, safe: str, value: Arg) -> None:
         """Names the last operation after the layer, and other operations after layer and class."""
         # The last operation returns the layer's result: outputs of the model keep their names.
         names = {}
@@ -193,11 +197,7 @@ def operations(
     extra: dict[str, Any],
     ordinary: Callable[[str, Any], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Returns the layers of a network in Keras 3's form, with operations instead of functions.
-
-    Raises:
-        FileError: for an unknown function or argument, and for cyclic calls.
-    """
+    """Returns the layers of a network in Keras 3's form, with operations instead of functions."""
     origin = graph.origin
     if not any(is_function(item, custom_objects) for item in items.values()):
         return [
@@ -269,31 +269,15 @@ def _in_order(
             stack.extend(pending_inputs)
 
 
-def _is_entry(value: Any) -> bool:
-    return isinstance(value, list) and len(value) in (3, 4) and isinstance(value[0], str)
-
-
-def _entries(node: Any, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+def _entries(node: Json, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     """Yields every `[name, call, output, ...]` of a tensor in a call."""
     stack = [node]
     while stack:
         value = stack.pop()
-        if _is_entry(value) and value[0] in names:
+        if is_entry(value) and value[0] in names:
             yield value
             stack.extend(value[3:])
         elif isinstance(value, Mapping):
             stack.extend(value.values())
         elif isinstance(value, list):
             stack.extend(v for v in value if isinstance(v, list | Mapping))
-
-
-def _options(node: Any) -> Iterator[Mapping]:
-    """Yields the keyword arguments that Keras writes beside each tensor of a call."""
-    stack = [node]
-    while stack:
-        value = stack.pop()
-        if _is_entry(value):
-            if len(value) == 4 and isinstance(value[3], Mapping):
-                yield value[3]
-        elif isinstance(value, list):
-            stack.extend(reversed(value))

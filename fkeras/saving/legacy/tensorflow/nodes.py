@@ -8,7 +8,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving.containers.strict_json import check, field, parse
+from fkeras.saving.containers.strict_json import Json, check, field, parse
 from fkeras.saving.legacy.tensorflow import table
 from fkeras.saving.quirks.origin import Origin
 
@@ -81,11 +81,7 @@ OPERATIONS = types.MappingProxyType(
 
 
 def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tuple[str, list, dict]:
-    """Converts a node to `(function, arguments, options)` with keys of the table of functions.
-
-    Raises:
-        FileError: for an unknown operation or a malformed node.
-    """
+    """Converts a node to `(function, arguments, options)` with keys of the table of functions."""
     where = origin.place(layer)
     node = field(config, "node_def", (dict, str), **where)
     node = check(parse(node) if isinstance(node, str) else node, dict, "a node", **where)
@@ -149,12 +145,12 @@ def _by_parameter(inputs: str, values: list[Any]) -> dict[str, Any]:
     return {names[0][1:]: parts, **dict(zip(names[1:], values[len(parts) :], strict=False))}
 
 
-def _attribute(value: Any, origin: Origin, layer: str) -> Any:
+def _attribute(value: Json, origin: Origin, layer: str) -> Any:
     """Converts an attribute of a node such as `{"i": "3"}`."""
     where = origin.place(layer)
-    check(value, dict, "an attribute of a node", **where)
-    kind: str = next(iter(value), "none")
-    content: Any = value.get(kind)
+    attribute = check(value, dict, "an attribute of a node", **where)
+    kind: str = next(iter(attribute), "none")
+    content: Any = attribute.get(kind)
     if kind == "list":
         parts = check(content, dict, "a list", **where)
         pairs = [(k, v) for k, vs in parts.items() for v in check(vs, list, "a list", **where)]

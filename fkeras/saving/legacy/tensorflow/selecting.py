@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from fkeras.saving.legacy.tensorflow.builder import Builder, Row
-from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, is_tensor, to_array
+from fkeras.saving.legacy.tensorflow.folding import Arg, has_tensor, is_size, is_tensor, to_array
 
 # -- slices ---------------------------------------------------------------------------------------
 
 
-def getitem(b: Builder, x: Any, slice_spec: Any) -> Any:
+def getitem(b: Builder, x: Arg, slice_spec: Arg) -> Any:
     """Returns x[...] with slices, indices, new axes and the ellipsis in TensorFlow's form."""
     entries = slice_spec if isinstance(slice_spec, list) else [slice_spec]
     if not is_tensor(x) and not has_tensor(x):
@@ -30,15 +30,15 @@ def getitem(b: Builder, x: Any, slice_spec: Any) -> Any:
     return b("GetItem", x, indices)
 
 
-def _is_dots(entry: Any) -> bool:
+def _is_dots(entry: Arg) -> bool:
     return isinstance(entry, Mapping) and entry.get("class_name") == "__ellipsis__"
 
 
-def _has_sizes(entry: Any) -> bool:
+def _has_sizes(entry: Arg) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(entry, Mapping) and any(map(is_size, entry.values()))
 
 
-def _offsets_from_end(b: Builder, entry: Mapping, size: Any) -> dict[str, Any]:
+def _offsets_from_end(b: Builder, entry: Mapping, size: Arg) -> dict[str, Any]:
     """Rewrites symbolic ends of a slice as offsets from the end of the axis."""
     slice_ends = dict(entry)
     for key in ("start", "stop"):
@@ -52,7 +52,7 @@ def _offsets_from_end(b: Builder, entry: Mapping, size: Any) -> dict[str, Any]:
     return slice_ends
 
 
-def _entry(b: Builder, entry: Any, x: Any) -> Any:
+def _entry(b: Builder, entry: Arg, x: Arg) -> Any:
     if _is_dots(entry):
         return Ellipsis
     if is_tensor(entry):
@@ -77,7 +77,7 @@ def _entry(b: Builder, entry: Any, x: Any) -> Any:
     return None if entry is None else b.whole(entry, "an index")
 
 
-def slice_(b: Builder, x: Any, begin: Any, size: Any) -> Any:
+def slice_(b: Builder, x: Arg, begin: Arg, size: Arg) -> Any:
     """Returns `size` elements of each axis from `begin`; -1 means all remaining elements."""
     starts, counts = b.numbers(begin, "begin"), b.numbers(size, "size")
     entries = []
@@ -92,10 +92,10 @@ def slice_(b: Builder, x: Any, begin: Any, size: Any) -> Any:
 
 def strided_slice(
     b: Builder,
-    x: Any,
-    begin: Any,
-    end: Any,
-    strides: Any = None,
+    x: Arg,
+    begin: Arg,
+    end: Arg,
+    strides: Arg = None,
     begin_mask: int = 0,
     end_mask: int = 0,
     ellipsis_mask: int = 0,
@@ -124,7 +124,7 @@ def strided_slice(
 # -- elements at indices --------------------------------------------------------------------------
 
 
-def gather(b: Builder, x: Any, indices: Any, axis: Any = None, batch_dims: Any = 0) -> Any:
+def gather(b: Builder, x: Arg, indices: Arg, axis: Arg = None, batch_dims: Arg = 0) -> Any:
     """Returns elements at indices along an axis, with separate indices for each batch entry."""
     batch = b.whole(batch_dims, "batch_dims")
     # TensorFlow's default axis follows the batch axes.
@@ -149,7 +149,7 @@ def gather(b: Builder, x: Any, indices: Any, axis: Any = None, batch_dims: Any =
     return b("Squeeze", elements, axis=batch) if single else elements
 
 
-def gather_nd(b: Builder, x: Any, indices: Any, batch_dims: Any = 0) -> Any:
+def gather_nd(b: Builder, x: Arg, indices: Arg, batch_dims: Arg = 0) -> Any:
     """Returns elements at index tuples, which are on the last axis of `indices`."""
     if b.whole(batch_dims, "batch_dims") != 0:
         raise b.error("expected batch_dims=0. Use tf.gather with batch_dims, " + b.instead)
@@ -160,7 +160,7 @@ def gather_nd(b: Builder, x: Any, indices: Any, batch_dims: Any = 0) -> Any:
     return b("GetItem", x, [b("GetItem", indices, [Ellipsis, i]) for i in range(count)])
 
 
-def embedding_lookup(b: Builder, params: Any, ids: Any, max_norm: Any = None) -> Any:
+def embedding_lookup(b: Builder, params: Arg, ids: Arg, max_norm: Arg = None) -> Any:
     """Returns rows of a table at indices."""
     if max_norm is not None:
         raise b.error("max_norm is not supported. Use keras.layers.Embedding, " + b.instead)
@@ -173,9 +173,9 @@ def embedding_lookup(b: Builder, params: Any, ids: Any, max_norm: Any = None) ->
 
 def resize(
     b: Builder,
-    images: Any,
-    size: Any,
-    method: Any = "bilinear",
+    images: Arg,
+    size: Arg,
+    method: Arg = "bilinear",
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
 ) -> Any:
@@ -202,7 +202,7 @@ def resize(
     )
 
 
-def standardized(b: Builder, image: Any) -> Any:
+def standardized(b: Builder, image: Arg) -> Any:
     """Scales each image to mean 0 and variance 1."""
     axes = [-1, -2, -3]
     count = 1
@@ -215,7 +215,7 @@ def standardized(b: Builder, image: Any) -> Any:
     return b("TrueDivide", centered, b("Maximum", deviation, lower))
 
 
-def _window(b: Builder, value: Any, rank: int, what: str) -> list[int]:
+def _window(b: Builder, value: Arg, rank: int, what: str) -> list[int]:
     """Expands a window size: one number, one for each image axis, or one for every axis of x."""
     sizes = b.wholes(value, what)
     # Sizes for the batch and channel axes must be 1 and carry no information.
@@ -232,7 +232,7 @@ def _collapse_equal(sizes: list[int]) -> int | list[int]:
     return sizes[0] if len(set(sizes)) == 1 else sizes
 
 
-def _options(b: Builder, padding: Any, data_format: Any) -> dict[str, Any]:
+def _options(b: Builder, padding: str, data_format: str | None) -> dict[str, Any]:
     if padding not in ("SAME", "VALID"):
         raise b.error(f"expected the padding SAME or VALID, received {padding!r:.40}. Use tf.pad.")
     if isinstance(data_format, str) and data_format.startswith("NC"):
@@ -246,7 +246,7 @@ def pooling(kind: str, rank: int | None) -> Any:
     """Returns the function for the maximum or the mean of each window."""
 
     def make(
-        b: Builder, x: Any, ksize: Any, strides: Any, padding: Any, data_format: Any = None
+        b: Builder, x: Arg, ksize: Arg, strides: Arg, padding: str, data_format: str | None = None
     ) -> Any:
         axes = len(b.dims(x)) - 2 if rank is None else rank
         options = _options(b, padding, data_format)
@@ -262,13 +262,13 @@ def convolution(kind: str, rank: int) -> Any:
 
     def make(
         b: Builder,
-        x: Any,
-        filter: Any,
-        strides: Any,
-        padding: Any,
-        data_format: Any = None,
-        dilations: Any = None,
-        rate: Any = None,
+        x: Arg,
+        filter: Arg,
+        strides: Arg,
+        padding: str,
+        data_format: str | None = None,
+        dilations: Arg = None,
+        rate: Arg = None,
     ) -> Any:
         dilation_option = dilations if dilations is not None else rate
         dilation = (
@@ -286,7 +286,7 @@ def convolution(kind: str, rank: int) -> Any:
 def blocks(kind: str) -> Any:
     """Returns the function that rearranges channels into blocks of pixels, or blocks into channels."""
 
-    def make(b: Builder, x: Any, block_size: Any, data_format: Any = "NHWC") -> Any:
+    def make(b: Builder, x: Arg, block_size: Arg, data_format: str = "NHWC") -> Any:
         data_format = _options(b, "SAME", data_format)["data_format"]
         return b(kind, x, block_size=b.whole(block_size, "a size"), data_format=data_format)
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from fkeras.saving.legacy.tensorflow.builder import MOST, Builder, Row
-from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, is_tensor, to_array
+from fkeras.saving.legacy.tensorflow.folding import Arg, has_tensor, is_size, is_tensor, to_array
 
 
-def same(b: Builder, x: Any) -> Any:
+def same(b: Builder, x: Arg) -> Any:
     """Returns x without its mask: every TensorFlow function drops the mask."""
     return b("Copy", x) if is_tensor(x) else x
 
 
-def convert(b: Builder, x: Any, dtype: Any = None) -> Any:
+def convert(b: Builder, x: Arg, dtype: Arg = None) -> Any:
     """Returns x, cast if a dtype is given."""
     return same(b, x) if dtype is None else b("Cast", x, dtype=b.kind(dtype))
 
@@ -23,17 +24,17 @@ def convert(b: Builder, x: Any, dtype: Any = None) -> Any:
 # -- sizes ----------------------------------------------------------------------------------------
 
 
-def shape(b: Builder, x: Any, out_type: Any = None) -> Any:
+def shape(b: Builder, x: Arg, out_type: Arg = None) -> Any:
     """Returns the sizes of the axes as a constant, which may contain symbolic sizes."""
     return to_array(list(b.dims(x)))
 
 
-def size(b: Builder, x: Any, out_type: Any = None) -> Any:
+def size(b: Builder, x: Arg, out_type: Arg = None) -> Any:
     """Returns the number of elements."""
     return b("Prod", to_array([1, *b.dims(x)]))
 
 
-def reshape(b: Builder, x: Any, shape: Any) -> Any:
+def reshape(b: Builder, x: Arg, shape: Arg) -> Any:
     """Reshapes x."""
     # Keras's Reshape allows one unknown size, written as -1; more need the equations below.
     target = b.numbers(shape, "the shape")
@@ -48,7 +49,7 @@ def reshape(b: Builder, x: Any, shape: Any) -> Any:
     return b("Reshape", x, newshape=target)
 
 
-def _resolve_unknown_size(b: Builder, x: Any, target: list[Any]) -> list[Any]:
+def _resolve_unknown_size(b: Builder, x: Arg, target: list[Any]) -> list[Any]:
     """Replaces -1 in the target by the size that keeps the number of elements."""
     if -1 not in target:
         return target
@@ -70,7 +71,7 @@ def _resolve_unknown_size(b: Builder, x: Any, target: list[Any]) -> list[Any]:
     return [inferred_size if not is_size(n) and n == -1 else n for n in target]
 
 
-def _split_last(b: Builder, x: Any, target: list[Any]) -> Any:
+def _split_last(b: Builder, x: Arg, target: list[Any]) -> Any:
     """Joins and splits the axes after a common prefix of unknown sizes, by einops patterns."""
     dims = list(b.dims(x))
     prefix_length = 0
@@ -96,18 +97,18 @@ def _split_last(b: Builder, x: Any, target: list[Any]) -> Any:
     return x
 
 
-def _product(sizes: Any) -> Any:
+def _product(sizes: Iterable[Any]) -> Any:
     total: Any = 1
     for n in sizes:
         total = total * n
     return total
 
 
-def _format_sizes(sizes: Any) -> str:
+def _format_sizes(sizes: Iterable[Any]) -> str:
     return f"({', '.join(map(str, sizes))})"
 
 
-def squeeze(b: Builder, x: Any, axis: Any = None) -> Any:
+def squeeze(b: Builder, x: Arg, axis: Arg = None) -> Any:
     """Removes axes of size 1."""
     axis = b.axes(axis)
     if isinstance(axis, list) and not axis:
@@ -120,26 +121,26 @@ def squeeze(b: Builder, x: Any, axis: Any = None) -> Any:
     return b("Squeeze", x, axis=axis)
 
 
-def batch_flatten(b: Builder, x: Any) -> Any:
+def batch_flatten(b: Builder, x: Arg) -> Any:
     """Flattens all axes except the first."""
     return b("Reshape", x, newshape=[-1, _static_product(b, b.dims(x)[1:])])
 
 
-def _static_product(b: Builder, sizes: Any) -> int:
+def _static_product(b: Builder, sizes: Iterable[Any]) -> int:
     return _product(b.wholes(list(sizes), "sizes"))
 
 
 # -- joining and taking apart ---------------------------------------------------------------------
 
 
-def concat(b: Builder, values: Any, axis: Any) -> Any:
+def concat(b: Builder, values: Arg, axis: Arg) -> Any:
     """Concatenates tensors along an axis."""
     values = values if isinstance(values, list) else [values]
     axis = b.whole(axis, "an axis")
     return same(b, values[0]) if len(values) == 1 else b("Concatenate", values, axis=axis)
 
 
-def stack(b: Builder, values: Any, axis: Any = 0) -> Any:
+def stack(b: Builder, values: Arg, axis: Arg = 0) -> Any:
     """Stacks tensors along a new axis."""
     axis = b.whole(axis, "an axis")
     # Keras saves a list of one tensor as the tensor.
@@ -148,7 +149,7 @@ def stack(b: Builder, values: Any, axis: Any = 0) -> Any:
     return b("Stack", values, axis=axis)
 
 
-def unstack(b: Builder, x: Any, num: Any = None, axis: Any = 0) -> Any:
+def unstack(b: Builder, x: Arg, num: Arg = None, axis: Arg = 0) -> Any:
     """Returns the slices along an axis as a list."""
     axis = b.whole(axis, "an axis")
     if not has_tensor(x):
@@ -163,7 +164,7 @@ def _check_count(b: Builder, count: int) -> None:
         raise b.error(f"expected 1 to 9999 parts, received {count}. The file is damaged.")
 
 
-def split(b: Builder, x: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None) -> Any:
+def split(b: Builder, x: Arg, num_or_size_splits: Arg, axis: Arg = 0, num: Arg = None) -> Any:
     """Splits x along an axis."""
     axis = b.whole(axis, "an axis")
     if not isinstance(num_or_size_splits, list | np.ndarray):
@@ -182,7 +183,7 @@ def split(b: Builder, x: Any, num_or_size_splits: Any, axis: Any = 0, num: Any =
     return b("Split", x, indices_or_sections=split_indices, axis=axis, outputs=len(sizes))
 
 
-def tile(b: Builder, x: Any, multiples: Any) -> Any:
+def tile(b: Builder, x: Arg, multiples: Arg) -> Any:
     """Repeats x along each axis."""
     counts = b.numbers(multiples, "multiples")
     # A constant tiled to the batch size cannot be folded: add it to a tensor of that size.
@@ -193,7 +194,7 @@ def tile(b: Builder, x: Any, multiples: Any) -> Any:
     return b("Tile", x, repeats=counts)
 
 
-def repeat(b: Builder, x: Any, repeats: Any, axis: Any = None) -> Any:
+def repeat(b: Builder, x: Arg, repeats: Arg, axis: Arg = None) -> Any:
     """Repeats each element along an axis."""
     counts = b.wholes(repeats, "repeats")
     if len(counts) == 1:
@@ -204,7 +205,7 @@ def repeat(b: Builder, x: Any, repeats: Any, axis: Any = None) -> Any:
     return b("Take", x, np.repeat(np.arange(len(counts)), counts), axis=b.whole(axis, "an axis"))
 
 
-def pad(b: Builder, x: Any, paddings: Any, mode: Any = "CONSTANT", constant_values: Any = 0) -> Any:
+def pad(b: Builder, x: Arg, paddings: Arg, mode: Arg = "CONSTANT", constant_values: Arg = 0) -> Any:
     """Pads each axis at both ends."""
     pairs = np.reshape(b.wholes(paddings, "paddings"), (-1, 2)).tolist()
     keras_mode = mode.lower() if isinstance(mode, str) else mode
@@ -218,7 +219,7 @@ def pad(b: Builder, x: Any, paddings: Any, mode: Any = "CONSTANT", constant_valu
     return b("Pad", x, pad_width=pairs, mode=keras_mode, constant_values=constant_values)
 
 
-def where(b: Builder, condition: Any, x: Any = None, y: Any = None) -> Any:
+def where(b: Builder, condition: Arg, x: Arg = None, y: Arg = None) -> Any:
     """Returns elements of x where the condition is true, and of y elsewhere."""
     if x is None or y is None:
         raise b.error(
@@ -231,7 +232,7 @@ def where(b: Builder, condition: Any, x: Any = None, y: Any = None) -> Any:
 # -- new tensors ----------------------------------------------------------------------------------
 
 
-def fill(b: Builder, dims: Any, value: Any) -> Any:
+def fill(b: Builder, dims: Arg, value: Arg) -> Any:
     """Returns an array filled with a constant."""
     if has_tensor(value):
         raise b.error(
@@ -240,7 +241,7 @@ def fill(b: Builder, dims: Any, value: Any) -> Any:
     return _filled(b, dims, value, b.dtype(value))
 
 
-def _filled(b: Builder, shape: Any, value: Any, dtype: str) -> Any:
+def _filled(b: Builder, shape: Arg, value: Arg, dtype: str) -> Any:
     sizes = b.numbers(shape, "the shape")
     if not any(map(is_size, sizes)):
         return b("Full", sizes, value, dtype)
@@ -249,7 +250,7 @@ def _filled(b: Builder, shape: Any, value: Any, dtype: str) -> Any:
     return _broadcast_batch(b, b("Full", known_sizes, value, dtype), sizes)
 
 
-def broadcast_to(b: Builder, x: Any, shape: Any) -> Any:
+def broadcast_to(b: Builder, x: Arg, shape: Arg) -> Any:
     """Broadcasts x to a shape."""
     sizes = b.numbers(shape, "the shape")
     if any(map(is_size, sizes)):
@@ -257,7 +258,7 @@ def broadcast_to(b: Builder, x: Any, shape: Any) -> Any:
     return b("BroadcastTo", x, shape=sizes)
 
 
-def _broadcast_batch(b: Builder, x: Any, sizes: list[Any]) -> Any:
+def _broadcast_batch(b: Builder, x: Arg, sizes: list[Any]) -> Any:
     """Broadcasts x to sizes with an unknown batch: adds x to zeros taken from an input."""
     input_tensor = next((t for t, dims in b.sizes.inputs() if dims and dims[0] == sizes[0]), None)
     if input_tensor is None or any(map(is_size, sizes[1:])):
@@ -286,12 +287,12 @@ def _broadcast_batch(b: Builder, x: Any, sizes: list[Any]) -> Any:
 
 def one_hot(
     b: Builder,
-    indices: Any,
-    depth: Any,
-    on_value: Any = None,
-    off_value: Any = None,
-    axis: Any = -1,
-    dtype: Any = None,
+    indices: Arg,
+    depth: Arg,
+    on_value: Arg = None,
+    off_value: Arg = None,
+    axis: Arg = -1,
+    dtype: Arg = None,
 ) -> Any:
     """Returns one-hot vectors, with other values than 1 and 0 if given."""
     count, checked_axis = b.whole(depth, "depth"), b.whole(axis, "an axis")
@@ -309,7 +310,7 @@ def one_hot(
     return b("Where", is_hot, 1 if on_value is None else on_value, off_value or 0)
 
 
-def sequence_mask(b: Builder, lengths: Any, maxlen: Any = None, dtype: Any = "bool") -> Any:
+def sequence_mask(b: Builder, lengths: Arg, maxlen: Arg = None, dtype: Arg = "bool") -> Any:
     """Returns a mask that is true at positions before each length."""
     if maxlen is None:
         raise b.error("expected maxlen, received None. Pass maxlen: the shape must be static.")
@@ -322,7 +323,7 @@ def sequence_mask(b: Builder, lengths: Any, maxlen: Any = None, dtype: Any = "bo
 def like(kind: str) -> Any:
     """Returns the function for an array of the shape of x, by the operation of Keras."""
 
-    def make(b: Builder, x: Any, dtype: Any = None) -> Any:
+    def make(b: Builder, x: Arg, dtype: Arg = None) -> Any:
         y = b(kind, x)
         return y if dtype is None else b("Cast", y, dtype=b.kind(dtype))
 

@@ -283,9 +283,6 @@ def call(builder: Builder, key: str, arguments: list[Any], options: Mapping[str,
 
     Args:
         options: arguments by name; None means missing.
-
-    Raises:
-        FileError: for an unknown or missing argument.
     """
     function = FUNCTIONS[key]
     names = (*function.required, *function.optional)

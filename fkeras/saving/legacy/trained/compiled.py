@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras import losses, metrics, optimizers
@@ -13,8 +13,8 @@ from fkeras.engine.config.public_names import public_names
 from fkeras.engine.messages.key_paths import within
 from fkeras.optimizers import schedules
 from fkeras.saving.containers.errors import reading
-from fkeras.saving.containers.strict_json import check, field
-from fkeras.saving.legacy.trained.losses import keras2_hinge, keras2_squared_hinge
+from fkeras.saving.containers.strict_json import Json, check, field
+from fkeras.saving.legacy.configs.functions import keras2_hinge, keras2_squared_hinge
 from fkeras.saving.legacy.trained.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
 from fkeras.saving.quirks.origin import Origin
 from fkeras.training import Trainer
@@ -49,13 +49,9 @@ _PLAIN = ("function", "MeanMetricWrapper", "LossFunctionWrapper")
 
 
 def trainer_of(
-    config: Any, names: list[str], origin: Origin, custom_objects: Mapping[str, Any]
+    config: Mapping[str, Any], names: list[str], origin: Origin, custom_objects: Mapping[str, Any]
 ) -> Trainer:
-    """Returns the `Trainer` for a training configuration.
-
-    Raises:
-        FileError: for an unknown optimizer, loss or metric.
-    """
+    """Returns the `Trainer` for a training configuration."""
     where = origin.place()
     optimizer_config = field(config, "optimizer_config", dict, **where)
     with within("optimizer_config"):
@@ -89,11 +85,7 @@ def family(config: Mapping[str, Any], origin: Origin) -> str:
 
 
 def optimizer_of(config: Mapping[str, Any], origin: Origin, custom_objects: Mapping) -> Any:
-    """Returns an optimizer that takes the same steps as the optimizer in the file.
-
-    Raises:
-        FileError: for an unknown optimizer or argument.
-    """
+    """Returns an optimizer that takes the same steps as the optimizer in the file."""
     where = origin.place()
     kind = field(config, "class_name", str, **where)
     config = field(config, "config", dict, **where)
@@ -165,7 +157,7 @@ _ABSTRACT = frozenset(
 )
 
 
-def _rate(value: Any, decay: Any, origin: Origin, custom_objects: Mapping[str, Any]) -> Any:
+def _rate(value: Json, decay: Json, origin: Origin, custom_objects: Mapping[str, Any]) -> Any:
     """Returns the learning rate: a number or a schedule."""
     where = origin.place()
     if isinstance(value, Mapping):
@@ -198,7 +190,7 @@ class _Reader:
         self.origin = origin
         self.custom_objects = custom_objects
 
-    def tree(self, value: Any, kind: str) -> Any:
+    def tree(self, value: Json, kind: str) -> Any:
         """Converts a loss or metric, or lists and dictionaries of losses or metrics."""
         if value is None:
             return None
@@ -208,13 +200,13 @@ class _Reader:
             return {str(k): self._part(v, kind, k) for k, v in value.items()}
         return self.convert(value, kind)
 
-    def _part(self, value: Any, kind: str, key: Any) -> Any:
+    def _part(self, value: Json, kind: str, key: str | int) -> Any:
         with within(key):
             if isinstance(value, Mapping) and not value:
                 raise self.origin.error(f"expected a {kind}, received an empty dictionary.")
             return self.tree(value, kind)
 
-    def metrics(self, value: Any, names: list[str]) -> Any:
+    def metrics(self, value: Json, names: list[str]) -> Any:
         """Converts metrics; a flat list of metrics applies to every output."""
         converted = self.tree(value, "metric")
         if converted is None:
@@ -239,7 +231,7 @@ class _Reader:
             }
         return [converted]
 
-    def convert(self, value: Any, kind: str) -> Any:
+    def convert(self, value: Json, kind: str) -> Any:
         """Converts a single loss or metric."""
         origin, library = self.origin, losses if kind == "loss" else metrics
         name, config = value, {}
@@ -272,7 +264,7 @@ class _Reader:
             ) from error
         return name
 
-    def _construct(self, function_or_class: Any, config: Any) -> Any:
+    def _construct(self, function_or_class: Callable[..., Any], config: Json) -> Any:
         if not isinstance(function_or_class, type):
             return function_or_class
         config = dict(config) if isinstance(config, Mapping) else {}

@@ -109,9 +109,6 @@ def from_cudnn(kind: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
     The bias identifies cuDNN's arrays: cuDNN has two biases, for the input and for the state.
 
-    Args:
-        kind: "LSTM" or "GRU".
-
     Example:
         >>> arrays = [np.ones((2, 12)), np.ones((3, 12)), np.ones(24)]
         >>> from_cudnn("LSTM", arrays)[2].shape

@@ -14,6 +14,7 @@ from fkeras.engine import Layer, Network
 from fkeras.engine.tree.array_list import layer_arrays
 from fkeras.engine.tree.sublayers import children
 
+#: names of the layers of each network in the file's order, by path
 Orders = Mapping[tuple[str, ...], Sequence[str]]
 
 
@@ -34,10 +35,6 @@ class Unit:
 
 def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders: Orders) -> list:
     """Returns the units of `layer` in the order of a legacy file.
-
-    Args:
-        layer: a built layer, of arrays or of shapes.
-        orders: layer names of each network in the file's order, by path.
 
     Example:
         >>> import jax, fkeras as fk

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,7 +25,7 @@ from fkeras.saving.legacy.weights.weights import (
     with_backend,
 )
 from fkeras.saving.quirks.origin import Origin, origin_of
-from fkeras.saving.weights.weight_source import Source, Stored, unread
+from fkeras.saving.weights.weight_source import Source, Stored, loaded, unread
 
 Key = tuple[str, str]
 
@@ -38,15 +37,6 @@ def legacy_source(
 
     Layers match by name. If some names differ but model and file have the same number of layers,
     layers match by order, provided that no name matches or that all pairs have equal sizes.
-
-    Args:
-        store: the open HDF5 file.
-        model: the model, of arrays or of shapes.
-        state: state of the model, of arrays or of shapes.
-        skips: whether to skip a path.
-
-    Raises:
-        FileError: if the file is damaged.
     """
     group = group_of(store)
     stored = {safe_name(name): layer for name, layer in file_layers(store).items()}
@@ -90,9 +80,7 @@ def legacy_source(
         for path in used_paths:
             unmatched_labels.pop(path, None)
         for key, value in arrays_by_key.items():
-            arrays[_key(*key)] = Stored(
-                value.shape, value.dtype, functools.partial(np.asarray, value)
-            )
+            arrays[_key(*key)] = loaded(value)
     # Unmatched arrays keep their paths in the file and are read only on demand.
     arrays |= {path: unread(store, path) for path in unmatched_labels}
     names = {_key(*key): key[1] for keys in specs.values() for key in keys}

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Network
+from fkeras.engine import Layer, Network
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
@@ -23,18 +23,13 @@ from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights import arrays
 from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered
 from fkeras.saving.quirks.origin import Origin, origin_of
-from fkeras.saving.weights.finite import is_finite, warn_not_finite
-from fkeras.saving.weights.placing import Transfer
+from fkeras.saving.weights.placing import Key, Transfer, with_arrays
 from fkeras.saving.weights.quantized_codes import Find, old_shapes, renewed, with_stored_codes
 from fkeras.saving.weights.weight_source import Stored, fits, unread
 
 
 def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
-    """Reads a list of strings from a group's attributes, also if split: `name0`, `name1`...
-
-    Raises:
-        FileError: if the attribute is missing or not a list of strings.
-    """
+    """Reads a list of strings from a group's attributes, also if split: `name0`, `name1`..."""
     attributes = store.attributes(group)
     if name in attributes:
         parts = [attributes[name]]
@@ -75,17 +70,11 @@ def place_legacy_weights(
     Layers match by name if file and model have the same names, otherwise by order.
 
     Args:
-        store: the open HDF5 file.
         model: the model, of arrays or of shapes (`jax.eval_shape` of its `build`).
-        state: state of the model, of arrays or of shapes.
-        orders: layer names of each network in the file's order, by path.
-
-    Raises:
-        FileError: for other layers, or arrays of other shapes; the error names the layer.
     """
     group, orders = group_of(store), orders or {}
     origin = origin_of(store, group)
-    changes: dict[tuple[str, str], np.ndarray] = {}
+    transfer = Transfer(origin.file)
     if origin.major == 3:
         # The arrays, not the configuration, show which attention projections are quantized.
         model = with_stored_codes(model, _find_in(store))
@@ -104,18 +93,25 @@ def place_legacy_weights(
             if layer is not None and value.shape == shape:
                 value = renewed(layer, name, value)
             _check_array(key[1], specs[key], value, origin.at(f"/{layer_group}"), layer_name)
-            changes[key] = value
-    # One warning for the whole model: NaN in a file is legal, but rarely intended.
-    nonfinite_names = [name for (_, name), value in changes.items() if not is_finite(value)]
-    warn_not_finite(nonfinite_names, origin.file)
-    return _with_changes(model, state, leaves, changes)
+            transfer.add(key, value, specs[key])
+    device_arrays = transfer.arrays()
+    leaves |= {path: array for (kind, path), array in device_arrays.items() if kind == "weight"}
+    skeleton = skeleton_of(model)
+    model = skeleton.join(tuple(leaves[name] for name in skeleton.names))
+
+    def initial(leaf: Any) -> Any:
+        # Legacy files hold no carry of stateful layers; zeros are the initial carry.
+        is_shape = isinstance(leaf, jax.ShapeDtypeStruct)
+        return jnp.zeros(leaf.shape, leaf.dtype) if is_shape else leaf
+
+    return model, with_arrays(state, device_arrays, initial)
 
 
 def _find_in(store: Store) -> Find:
     """Returns a function that finds the arrays of projections by Keras 3's names."""
     arrays = [path for _, paths in file_layers(store).values() for path in paths]
 
-    def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
+    def find(keys: tuple[str, ...], layer: Layer, field: str) -> dict[str, Stored]:
         projection_path = f"/{layer.name}/{getattr(layer, field).name}/"
         return {
             base_name(path): unread(store, path) for path in arrays if projection_path in f"/{path}"
@@ -149,11 +145,7 @@ def with_backend(origin: Origin, paths: Sequence[str]) -> Origin:
 def stored_layers(
     store: Store, model: Network, state: Mapping[str, Any], orders: Orders
 ) -> list[tuple[str, str, list[str]]]:
-    """Returns `(layer, group, paths of arrays)` for each layer of a model with arrays.
-
-    Raises:
-        FileError: if file and model have different layers.
-    """
+    """Returns `(layer, group, paths of arrays)` for each layer of a model with arrays."""
     stored = file_layers(store)
     origin = origin_of(store, group_of(store))
     model_layers = own_layers(model, state, orders)
@@ -176,11 +168,7 @@ def stored_layers(
 
 
 def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
-    """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name.
-
-    Raises:
-        FileError: if a list contains a missing or repeated name.
-    """
+    """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name."""
     group = group_of(store)
     origin = origin_of(store, group)
     stored: dict[str, tuple[str, list[str]]] = {}
@@ -217,7 +205,7 @@ def _existing_group(store: Store, path: str) -> tuple[str, ...]:
 
 def specs_of(
     units: Sequence[Unit], leaves: Mapping[str, Any], state: Mapping[str, Any]
-) -> dict[tuple[str, str], Any]:
+) -> dict[Key, Any]:
     """Returns a layer's arrays (or shapes) in the model by kind and path, in the file's order."""
     return {
         (kind, path): leaves[path] if kind == "weight" else _lookup(state, path)
@@ -242,18 +230,14 @@ def read_layer(
     group: str,
     paths: Sequence[str],
     units: Sequence[Unit],
-    specs: Mapping[tuple[str, str], Any],
+    specs: Mapping[Key, Any],
     origin: Origin,
-) -> dict[tuple[str, str], np.ndarray]:
+) -> dict[Key, np.ndarray]:
     """Reads a layer's arrays in Keras 3's layout, by kind and path, without a check of shapes.
 
     Args:
-        store: the open HDF5 file.
         units: the layer's arrays in the model, in the file's order.
         specs: arrays or shapes in the model, see `specs_of`.
-
-    Raises:
-        FileError: for a wrong number of arrays, or names that contradict the order.
     """
     origin = origin.at(f"/{group}")
     counts = counts_of(units, len(paths), origin)
@@ -278,35 +262,19 @@ def read_layer(
 
 
 def _lookup(state: Mapping[str, Any], path: str) -> Any:
-    for key in _keys(state, path):
-        state = state[key]
-    return state
+    """Returns the leaf of a nested state at a path; a key may contain "/"."""
+    # the longest key first: another key may be its prefix
+    for key in sorted(state, key=len, reverse=True):
+        if path == key:
+            return state[key]
+        if path.startswith(f"{key}/"):
+            return _lookup(state[key], path.removeprefix(f"{key}/"))
+    raise KeyError(path)
 
 
-def _keys(state: Mapping[str, Any], path: str) -> list[str]:
-    """Splits a path into keys of the nested state; a key may contain "/"."""
-    keys: list[str] = []
-    rest = path
-    while rest:
-        # The longest key first: another key may be its prefix.
-        key = next(
-            (
-                k
-                for k in sorted(state, key=len, reverse=True)
-                if rest == k or rest.startswith(f"{k}/")
-            ),
-            None,
-        )
-        if key is None:
-            raise KeyError(path)
-        keys.append(key)
-        state, rest = state[key], rest[len(key) + 1 :]
-        if not isinstance(state, Mapping):
-            break
-    return keys
-
-
-def _check_array(path: str, spec: Any, value: np.ndarray, origin: Origin, layer: str) -> None:
+def _check_array(
+    path: str, spec: jax.Array | jax.ShapeDtypeStruct, value: np.ndarray, origin: Origin, layer: str
+) -> None:
     if tuple(value.shape) != tuple(spec.shape):
         raise origin.error(
             f"expected {path!r} of shape {tuple(spec.shape)}, received {tuple(value.shape)}. The "
@@ -342,32 +310,3 @@ def _check_names(paths: Sequence[str], names: Sequence[str], origin: Origin, lay
                 "again.",
                 layer,
             )
-
-
-def _with_changes(
-    model: Network, state: Mapping[str, Any], leaves: dict[str, Any], changes: Mapping
-) -> tuple[Network, dict[str, Any]]:
-    skeleton, transfer = skeleton_of(model), Transfer()
-    for (kind, path), value in changes.items():
-        if kind == "weight":
-            transfer.add(path, value.astype(leaves[path].dtype, copy=False), leaves[path])
-    leaves |= transfer.arrays()
-    filled_model = skeleton.join(tuple(leaves[name] for name in skeleton.names))
-    states = {tuple(_keys(state, p)): v for (kind, p), v in changes.items() if kind == "state"}
-    return filled_model, _filled_state(state, states, ())
-
-
-def _filled_state(state: Mapping[str, Any], values: Mapping, at: tuple[str, ...]) -> dict[str, Any]:
-    filled: dict[str, Any] = {}
-    for key, value in state.items():
-        key_path = (*at, key)
-        if isinstance(value, Mapping):
-            filled[key] = _filled_state(value, values, key_path)
-        elif key_path in values:
-            filled[key] = jnp.asarray(values[key_path], value.dtype)
-        elif isinstance(value, jax.ShapeDtypeStruct):
-            # Legacy files hold no carry of stateful layers; zeros are the initial carry.
-            filled[key] = jnp.zeros(value.shape, value.dtype)
-        else:
-            filled[key] = value
-    return filled

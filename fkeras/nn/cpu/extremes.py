@@ -1,0 +1,133 @@
+"""Maximum and minimum along axes, with gradients that are robust to recomputation."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.custom_batching
+import jax.numpy as jnp
+
+from fkeras.nn.cpu.forms import Form, Spec, compute
+from fkeras.nn.numerics.dtypes import wide_dtype
+
+
+def largest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
+    """Returns the maximum along the axes, with a gradient that is robust to recomputation.
+
+    JAX's derivative searches the elements that equal the maximum. XLA may compute an operand twice,
+    with different rounding, once to count these elements and once to select them. Then the shares
+    of the gradient do not add up to 1; without an equal element the gradient is 0 / 0. This
+    function counts and selects on one array in memory. Equal elements share the gradient; if the
+    maximum is NaN, so is the gradient.
+
+    Args:
+        axis: axis, axes, or None for all axes.
+        keepdims: whether to keep the axes, with size 1.
+
+    Example:
+        >>> jax.grad(lambda x: largest(x))(jnp.array([1.0, 3.0, 3.0]))
+        Array([0. , 0.5, 0.5], dtype=float32)
+    """
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.max(x, axis=axis, keepdims=keepdims)
+    axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    axes = tuple(sorted(a % x.ndim for a in axes))
+    y = _largest(x, axes)
+    return y if keepdims else jnp.squeeze(y, axes)
+
+
+def smallest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
+    """Returns the minimum along the axes, with a gradient like that of `largest`.
+
+    Args:
+        axis: axis, axes, or None for all axes.
+        keepdims: whether to keep the axes, with size 1.
+
+    Example:
+        >>> jax.grad(lambda x: smallest(x))(jnp.array([1.0, 1.0, 3.0]))
+        Array([0.5, 0.5, 0. ], dtype=float32)
+    """
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.min(x, axis=axis, keepdims=keepdims)
+    return -largest(-x, axis, keepdims)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _largest(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    return jnp.max(x, axis=axes, keepdims=True)
+
+
+@_largest.defjvp
+def _largest_jvp(axes: tuple[int, ...], primals: tuple, tangents: tuple) -> Any:
+    (x,), (tangent,) = primals, tangents
+    y = _largest(x, axes)
+    constants = jax.lax.stop_gradient((x, y))
+    return y, compute(_Tangent(axes), *constants, tangent)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tangent(Form):
+    """The tangent of the maximum: the mean of the tangents of the elements that equal it.
+
+    The operands are the input of the maximum, the maximum, and the tangent of the input.
+    """
+
+    axes: tuple[int, ...]
+
+    linear: ClassVar[tuple[int, ...]] = (2,)
+
+    def default(self, x: jax.Array, y: jax.Array, tangent: jax.Array) -> jax.Array:
+        shares = _distribute(self.axes)(x, y, jnp.ones_like(y))
+        return jnp.sum(tangent * shares, axis=self.axes, keepdims=True)
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        return self.default(*operands)
+
+    def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
+        return _distribute(self.axes)(*operands)
+
+
+def _distribute(axes: tuple[int, ...]) -> Callable[..., jax.Array]:
+    """Returns a function that distributes the gradient of the maximum over the elements.
+
+    The arguments of the function are the input, its maximum, and the gradient of the maximum.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def distribute(x: jax.Array, y: jax.Array, gradient: jax.Array) -> jax.Array:
+        # XLA keeps the operands of a conditional in memory; on CPUs, XLA removes an
+        # optimization_barrier before the fusion that computes an operand twice
+        return jax.lax.cond(jnp.any(jnp.isnan(y)), with_nan, without_nan, x, y, gradient)
+
+    def without_nan(x: jax.Array, y: jax.Array, gradient: jax.Array) -> jax.Array:
+        wide = wide_dtype(x.dtype)
+        counts = jnp.sum((x == y).astype(wide), axis=axes, keepdims=True)
+        quotients = (gradient.astype(wide) / counts).astype(x.dtype)
+        # no element equals a maximum that was computed from an `x` with other rounding
+        return jax.lax.cond(jnp.all(counts > 0), select, again, x, y, quotients, gradient)
+
+    def select(x: jax.Array, y: jax.Array, quotients: jax.Array, _: jax.Array) -> jax.Array:
+        # the sign of a zero product: `smallest` has no negative zeros
+        return jnp.where(x == y, quotients, 0 * quotients)
+
+    def again(x: jax.Array, y: jax.Array, _: jax.Array, gradient: jax.Array) -> jax.Array:
+        return with_nan(x, y, gradient)
+
+    def with_nan(x: jax.Array, _: jax.Array, gradient: jax.Array) -> jax.Array:
+        y = jnp.max(x, axis=axes, keepdims=True)
+        equal = (x == y).astype(wide_dtype(x.dtype))
+        shares = equal / jnp.sum(equal, axis=axes, keepdims=True)
+        return jnp.where(jnp.isnan(y), y, shares.astype(x.dtype)) * gradient
+
+    @distribute.def_vmap
+    def _(size: int, batched: list[bool], *operands: jax.Array) -> tuple[jax.Array, bool]:
+        # under a batched condition, jax.vmap would replace the conditional by a selection
+        pairs = zip(operands, batched, strict=True)
+        full = (x if mapped else jnp.broadcast_to(x, (size, *x.shape)) for x, mapped in pairs)
+        return _distribute(tuple(axis + 1 for axis in axes))(*full), True
+
+    return distribute

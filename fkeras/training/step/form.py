@@ -1,0 +1,44 @@
+"""The form in which a compiled step computes a model: loops, recomputation and layouts on a mesh.
+
+None of this changes a result. For a small model on one device the form is the model itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from fkeras.training.records.state import M, TrainState
+from fkeras.training.step import sharding
+from fkeras.training.step.output_layouts import with_output_layouts
+from fkeras.transforms.depth import with_depth
+from fkeras.transforms.remat import rematerialized
+
+if TYPE_CHECKING:
+    from fkeras.training.trainer import Trainer
+
+
+@dataclasses.dataclass(frozen=True)
+class StepForm:
+    """Prepares the values of one step, by the settings `depth`, `remat`, `mesh` and `sharding`."""
+
+    trainer: Trainer
+    training: bool = True
+
+    def model(self, model: M) -> M:
+        """Returns the model with repeated blocks as loops, recomputation, and output layouts."""
+        trainer = self.trainer
+        if self.training:
+            computed = with_depth(model, trainer.depth, trainer.remat)
+            computed = rematerialized(computed, trainer.remat)
+        else:
+            computed = with_depth(model, trainer.depth, training=False)
+        return with_output_layouts(trainer, computed, model)
+
+    def batch(self, batch: Any) -> Any:
+        """Returns the batch with its rows split over the devices, if the devices share them evenly."""
+        return sharding.split_rows(self.trainer, batch)
+
+    def result(self, run: TrainState[M]) -> TrainState[M]:
+        """Returns the run with the layouts that it had before the step."""
+        return sharding.keep(self.trainer, run)

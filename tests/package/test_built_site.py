@@ -1,0 +1,117 @@
+"""The built site, as a reader meets it: search and pictures. `.ci/run` builds the site first."""
+
+import re
+
+import pytest
+
+from tests.support import site_search
+from tests.support.paths import ROOT
+
+DOCS = ROOT / "docs"
+SITE = DOCS / "build/html"
+# what users of Keras type into the search, and the page that answers
+QUESTIONS = {
+    "model.fit": "tutorials/training",
+    "pandas": "guides/tables",
+    "ONNX": "guides/where",
+    "Hugging Face": "guides/where",
+    "mixed precision": "guides/precision",
+    "EMA": "guides/precision",
+    "gradient accumulation": "guides/precision",
+    "custom loss": "guides/losses_metrics",
+    "custom metric": "guides/losses_metrics",
+    "multiple outputs": "guides/several_outputs",
+    "class weights": "guides/several_outputs",
+    "learning rate schedule": "reference/api/schedules",
+    "early stopping": "tutorials/training",
+    "resume training": "tutorials/training",
+    "TPU": "guides/colab_tpu",
+    "multiple GPUs": "tutorials/several_devices",
+    "save model": "guides/open_files",
+    "load h5": "guides/open_files",
+    "transfer learning": "guides/transfer",
+    "freeze layers": "tutorials/fine_tuning",
+    "tokenizer": "tutorials/text_transformer",
+    "time series": "guides/time_series",
+    "stateful LSTM": "guides/time_series",
+    "serving": "guides/serving",
+    "NaN loss": "guides/find_nan",
+    "reproducible seed": "explanation/keys",
+}
+# further questions, each with words of its own
+MORE_QUESTIONS = {
+    "dataframe": "guides/tables",
+    "categorical features": "guides/tables",
+    "model.compile": "guides/where",
+    "keras.backend": "guides/where",
+    "float16": "guides/precision",
+    "imbalanced data": "guides/several_outputs",
+    "checkpoint": "tutorials/training",
+    "multi-gpu": "tutorials/several_devices",
+    "pretrained model": "guides/transfer",
+    "ImageNet": "guides/transfer",
+    "forecasting": "guides/time_series",
+    "deploy": "guides/serving",
+    "out of memory": "guides/planning",
+    "random seed": "explanation/keys",
+    "custom layer": "tutorials/custom_layers",
+    "custom training loop": "tutorials/custom_loops",
+    "data augmentation": "guides/augment",
+    "functional API": "tutorials/graph",
+    "intermediate output": "tutorials/graph",
+    "masking": "explanation/masks",
+    "hyperparameter tuning": "guides/populations",
+    "install": "getting_started/installation",
+}
+
+
+def _newest(folder):
+    pages = (path for path in folder.rglob("*.md") if "build" not in path.parts)
+    return max(path.stat().st_mtime for path in pages if "api" not in path.parts)
+
+
+def _missing():
+    """The reason to skip, or ""."""
+    index = SITE / "searchindex.js"
+    if not index.exists():
+        return "the site is not built: python -m sphinx -b html docs docs/build/html"
+    if index.stat().st_mtime < _newest(DOCS):
+        return "docs/build is older than a page: build the site again"
+    return ""
+
+
+pytestmark = pytest.mark.skipif(bool(_missing()), reason=_missing() or "-")
+
+
+@pytest.mark.skipif(site_search.NODE is None, reason="the search is JavaScript: node is missing")
+@pytest.mark.parametrize(("questions", "least"), [(QUESTIONS, 23), (MORE_QUESTIONS, 19)])
+def test_the_search_shows_the_wanted_page_first_or_second(questions, least):
+    found = site_search.found_pages(SITE, list(questions))
+    wrong = {
+        question: pages[:3]
+        for (question, wanted), pages in zip(questions.items(), found, strict=True)
+        if wanted not in pages[:2]
+    }
+    assert len(questions) - len(wrong) >= least, wrong
+
+
+def test_the_questions_name_pages():
+    for page in {*QUESTIONS.values(), *MORE_QUESTIONS.values()}:
+        assert (SITE / f"{page}.html").is_file(), page
+
+
+def test_pictures_have_a_text():
+    pictures = [
+        (path.relative_to(SITE), picture)
+        for path in SITE.rglob("*.html")
+        for picture in re.findall(r"<img\b[^>]*>", path.read_text())
+    ]
+    assert len(pictures) >= 10
+    for path, picture in pictures:
+        text = re.search(r'\balt="([^"]*)"', picture)
+        assert text and text[1] and not text[1].endswith((".png", ".svg")), f"{path}: {picture}"
+
+
+def test_no_variable_of_a_page_is_left():
+    for path in SITE.rglob("*.html"):
+        assert "{{" not in path.read_text().partition("<article")[2], path
