@@ -43,6 +43,7 @@ from fkeras.engine.tree import donated, labels, weight_lists
 from fkeras.engine.tree.axes import AxisNames
 from fkeras.engine.tree.skeleton import (
     CACHES,
+    WEIGHT,
     leaves_of,
     register,
     same_leaf,
@@ -383,7 +384,10 @@ class Layer(Traits, LayerTypes):
         return hash(skeleton_of(self))
 
     def __repr__(self) -> str:
-        return describe(self)
+        fields = dataclasses.fields(
+            self
+        )  # no skeleton, which would be cached, before the end of `__init__`
+        return describe(self, weights=[f.name for f in fields if WEIGHT in f.metadata])
 
     def __reduce__(self):
         # without caches, and through `Skeleton.join`, which runs no constructor
