@@ -1,186 +1,100 @@
 """fkeras: Keras's way of composing networks, as pure values on JAX."""
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+import types
+import typing
 
-from fkeras import (
-    activations,
-    constraints,
-    engine,
-    initializers,
-    layers,
-    losses,
-    metrics,
-    ops,
-    optimizers,
-    quantizers,
-    random,
-    regularizers,
-    transforms,
+from fkeras import activations as activations
+from fkeras import constraints as constraints
+from fkeras import engine as engine
+from fkeras import initializers as initializers
+from fkeras import layers as layers
+from fkeras import losses as losses
+from fkeras import metrics as metrics
+from fkeras import ops as ops
+from fkeras import optimizers as optimizers
+from fkeras import quantizers as quantizers
+from fkeras import random as random
+from fkeras import regularizers as regularizers
+from fkeras import transforms as transforms
+from fkeras.engine import Configurable as Configurable
+from fkeras.engine import Context as Context
+from fkeras.engine import DisconnectedGraphError as DisconnectedGraphError
+from fkeras.engine import DTypePolicy as DTypePolicy
+from fkeras.engine import FKerasError as FKerasError
+from fkeras.engine import Graph as Graph
+from fkeras.engine import Input as Input
+from fkeras.engine import InputSpec as InputSpec
+from fkeras.engine import InputSpecError as InputSpecError
+from fkeras.engine import KerasTensor as KerasTensor
+from fkeras.engine import Layer as Layer
+from fkeras.engine import Model as Model
+from fkeras.engine import Network as Network
+from fkeras.engine import Node as Node
+from fkeras.engine import Output as Output
+from fkeras.engine import Sequential as Sequential
+from fkeras.engine import SymbolicValueError as SymbolicValueError
+from fkeras.engine import combine as combine
+from fkeras.engine import constrain as constrain
+from fkeras.engine import option as option
+from fkeras.engine import partition as partition
+from fkeras.engine import to_dot as to_dot
+from fkeras.engine import to_mermaid as to_mermaid
+from fkeras.engine import weight as weight
+from fkeras.engine.config.late_module import late_module as _late_module
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.engine.migration_hints.imports import (
+    explain_missing_modules as _explain_missing_modules,
 )
-from fkeras.engine import (
-    Configurable,
-    Context,
-    DisconnectedGraphError,
-    DTypePolicy,
-    FKerasError,
-    Graph,
-    Input,
-    InputSpec,
-    InputSpecError,
-    KerasTensor,
-    Layer,
-    Model,
-    Network,
-    Node,
-    Output,
-    Sequential,
-    SymbolicValueError,
-    combine,
-    constrain,
-    option,
-    partition,
-    to_dot,
-    to_mermaid,
-    weight,
-)
-from fkeras.engine.config.late_module import late_module
-from fkeras.engine.migration_hints.imports import explain_missing_modules
-from fkeras.engine.migration_hints.names import explain_unknown_names, missing_name_error
-from fkeras.transforms import (
-    dequantize,
-    freeze,
-    inline,
-    quantize,
-    rematerialized,
-    rename,
-    split_host,
-    unfreeze,
-)
+from fkeras.engine.migration_hints.names import missing_name_error as _missing_name_error
+from fkeras.transforms import dequantize as dequantize
+from fkeras.transforms import freeze as freeze
+from fkeras.transforms import inline as inline
+from fkeras.transforms import quantize as quantize
+from fkeras.transforms import rematerialized as rematerialized
+from fkeras.transforms import rename as rename
+from fkeras.transforms import split_host as split_host
+from fkeras.transforms import unfreeze as unfreeze
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from fkeras import applications as applications
     from fkeras import datasets as datasets
     from fkeras import planning as planning
     from fkeras import saving as saving
     from fkeras import training as training
     from fkeras import utils as utils
-    from fkeras.planning import Plan, Profile, plan, profile
-    from fkeras.saving import (
-        FileError,
-        Limits,
-        export,
-        export_step,
-        from_keras,
-        load_model,
-        load_training,
-        load_weights,
-        save_model,
-        save_weights,
-        to_keras,
-    )
-    from fkeras.training import (
-        Callback,
-        Checkpoint,
-        CheckpointError,
-        Finding,
-        History,
-        Interrupted,
-        NonFiniteError,
-        Stop,
-        Trainer,
-        TrainState,
-        callbacks,
-        find_nan,
-    )
+    from fkeras.planning import Plan as Plan
+    from fkeras.planning import Profile as Profile
+    from fkeras.planning import plan as plan
+    from fkeras.planning import profile as profile
+    from fkeras.saving import FileError as FileError
+    from fkeras.saving import Limits as Limits
+    from fkeras.saving import export as export
+    from fkeras.saving import export_step as export_step
+    from fkeras.saving import from_keras as from_keras
+    from fkeras.saving import load_model as load_model
+    from fkeras.saving import load_training as load_training
+    from fkeras.saving import load_weights as load_weights
+    from fkeras.saving import save_model as save_model
+    from fkeras.saving import save_weights as save_weights
+    from fkeras.saving import to_keras as to_keras
+    from fkeras.training import Callback as Callback
+    from fkeras.training import Checkpoint as Checkpoint
+    from fkeras.training import CheckpointError as CheckpointError
+    from fkeras.training import Finding as Finding
+    from fkeras.training import History as History
+    from fkeras.training import Interrupted as Interrupted
+    from fkeras.training import NonFiniteError as NonFiniteError
+    from fkeras.training import Stop as Stop
+    from fkeras.training import Trainer as Trainer
+    from fkeras.training import TrainState as TrainState
+    from fkeras.training import callbacks as callbacks
+    from fkeras.training import find_nan as find_nan
 
 __version__ = "0.1.0"
 
-__all__ = (
-    "Callback",
-    "Checkpoint",
-    "CheckpointError",
-    "Configurable",
-    "Context",
-    "DTypePolicy",
-    "DisconnectedGraphError",
-    "FKerasError",
-    "FileError",
-    "Finding",
-    "Graph",
-    "History",
-    "Input",
-    "InputSpec",
-    "InputSpecError",
-    "Interrupted",
-    "KerasTensor",
-    "Layer",
-    "Limits",
-    "Model",
-    "Network",
-    "NonFiniteError",
-    "Node",
-    "Output",
-    "Plan",
-    "Profile",
-    "Sequential",
-    "Stop",
-    "SymbolicValueError",
-    "TrainState",
-    "Trainer",
-    "activations",
-    "applications",
-    "callbacks",
-    "combine",
-    "constrain",
-    "constraints",
-    "datasets",
-    "dequantize",
-    "engine",
-    "export",
-    "export_step",
-    "find_nan",
-    "freeze",
-    "from_keras",
-    "initializers",
-    "inline",
-    "layers",
-    "load_model",
-    "load_training",
-    "load_weights",
-    "losses",
-    "metrics",
-    "ops",
-    "optimizers",
-    "option",
-    "partition",
-    "plan",
-    "planning",
-    "profile",
-    "quantize",
-    "quantizers",
-    "random",
-    "regularizers",
-    "rematerialized",
-    "rename",
-    "save_model",
-    "save_weights",
-    "split_host",
-    "to_dot",
-    "to_keras",
-    "to_mermaid",
-    "transforms",
-    "unfreeze",
-    "utils",
-    "weight",
-)
-
-explain_unknown_names()
-explain_missing_modules()
-
 # imported at first use: these packages take a third of the import time, and programs that only
 # compute do not need them
-_LATE = MappingProxyType(
+_LATE = types.MappingProxyType(
     {
         "applications": (),
         "saving": (
@@ -198,17 +112,16 @@ _LATE = MappingProxyType(
 )
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_LATE})
-
-
 def _import_late(name: str) -> object:
     for home, names in _LATE.items():
         if name == home or name in names:
-            module = late_module(home)
+            module = _late_module(home)
             return module if name == home else getattr(module, name)
-    raise missing_name_error(__name__, name)
+    raise _missing_name_error(__name__, name)
 
 
 # an assignment, since with a `def __getattr__` type checkers accept every unknown name
 globals()["__getattr__"] = _import_late
+
+_publish(__name__, late_names=(*_LATE, *(name for names in _LATE.values() for name in names)))
+_explain_missing_modules()

@@ -4,27 +4,14 @@
 with `download=True`. Files are not trusted: pickles run no code, and archives write no files.
 """
 
-from fkeras.datasets import (
-    boston_housing,
-    california_housing,
-    cifar10,
-    cifar100,
-    fashion_mnist,
-    imdb,
-    mnist,
-    reuters,
-)
-from fkeras.engine.migration_hints.names import explain_unknown_names
+from fkeras.datasets import boston_housing as boston_housing
+from fkeras.datasets import california_housing as california_housing
+from fkeras.datasets import cifar10 as cifar10
+from fkeras.datasets import cifar100 as cifar100
+from fkeras.datasets import fashion_mnist as fashion_mnist
+from fkeras.datasets import imdb as imdb
+from fkeras.datasets import mnist as mnist
+from fkeras.datasets import reuters as reuters
+from fkeras.engine.config.public_names import publish as _publish
 
-__all__ = (
-    "boston_housing",
-    "california_housing",
-    "cifar10",
-    "cifar100",
-    "fashion_mnist",
-    "imdb",
-    "mnist",
-    "reuters",
-)
-
-explain_unknown_names(__name__)
+_publish(__name__)

@@ -1,22 +1,27 @@
 """Initializers: values that create a weight's initial array, `init(key, shape, dtype)`."""
 
-from fkeras.engine.config.configurable import deserialize, serialize
-from fkeras.initializers.constant import Constant, Identity, Ones, Zeros
-from fkeras.initializers.distributions import RandomNormal, RandomUniform, TruncatedNormal
-from fkeras.initializers.initializer import Initializer
-from fkeras.initializers.naming import get
-from fkeras.initializers.orthogonal import Orthogonal
-from fkeras.initializers.scaling import (
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
-    LecunNormal,
-    LecunUniform,
-    VarianceScaling,
-    compute_fans,
-)
-from fkeras.initializers.stft import STFT
+from fkeras.engine.config.configurable import deserialize as deserialize
+from fkeras.engine.config.configurable import serialize as serialize
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.initializers.constant import Constant as Constant
+from fkeras.initializers.constant import Identity as Identity
+from fkeras.initializers.constant import Ones as Ones
+from fkeras.initializers.constant import Zeros as Zeros
+from fkeras.initializers.distributions import RandomNormal as RandomNormal
+from fkeras.initializers.distributions import RandomUniform as RandomUniform
+from fkeras.initializers.distributions import TruncatedNormal as TruncatedNormal
+from fkeras.initializers.initializer import Initializer as Initializer
+from fkeras.initializers.naming import get as get
+from fkeras.initializers.orthogonal import Orthogonal as Orthogonal
+from fkeras.initializers.scaling import GlorotNormal as GlorotNormal
+from fkeras.initializers.scaling import GlorotUniform as GlorotUniform
+from fkeras.initializers.scaling import HeNormal as HeNormal
+from fkeras.initializers.scaling import HeUniform as HeUniform
+from fkeras.initializers.scaling import LecunNormal as LecunNormal
+from fkeras.initializers.scaling import LecunUniform as LecunUniform
+from fkeras.initializers.scaling import VarianceScaling as VarianceScaling
+from fkeras.initializers.scaling import compute_fans as compute_fans
+from fkeras.initializers.stft import STFT as STFT
 
 # Keras's aliases
 IdentityInitializer = Identity
@@ -39,45 +44,4 @@ he_normal = HeNormal
 orthogonal = Orthogonal
 stft = STFT
 
-__all__ = (
-    "Constant",
-    "GlorotNormal",
-    "GlorotUniform",
-    "HeNormal",
-    "HeUniform",
-    "Identity",
-    "IdentityInitializer",
-    "Initializer",
-    "LecunNormal",
-    "LecunUniform",
-    "Ones",
-    "Orthogonal",
-    "OrthogonalInitializer",
-    "RandomNormal",
-    "RandomUniform",
-    "STFT",
-    "STFTInitializer",
-    "TruncatedNormal",
-    "VarianceScaling",
-    "Zeros",
-    "compute_fans",
-    "constant",
-    "deserialize",
-    "get",
-    "glorot_normal",
-    "glorot_uniform",
-    "he_normal",
-    "he_uniform",
-    "identity",
-    "lecun_normal",
-    "lecun_uniform",
-    "ones",
-    "orthogonal",
-    "random_normal",
-    "random_uniform",
-    "serialize",
-    "stft",
-    "truncated_normal",
-    "variance_scaling",
-    "zeros",
-)
+_publish(__name__)

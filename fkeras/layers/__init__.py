@@ -1,358 +1,187 @@
 """The layers, and their public names.
 
-To add a layer: write its file in the folder of its family, import and list its class here, and add
+To add a layer: write its file in the folder of its family, import its class here `as` itself, and add
 a row to `tests/cases`, which runs all tests that layers share. A class without a row fails a test.
 """
 
-from fkeras.engine.call.input_spec import InputSpec
-from fkeras.engine.config.configurable import deserialize, serialize
-from fkeras.engine.layer.layer import Layer
-from fkeras.engine.symbolic.input import Input, InputLayer
-from fkeras.layers.activation.activation import ELU, Activation, LeakyReLU, ReLU
-from fkeras.layers.activation.prelu import PReLU
-from fkeras.layers.activation.softmax import Softmax
-from fkeras.layers.attention.attention import AdditiveAttention, Attention
-from fkeras.layers.attention.grouped_query import GroupQueryAttention
-from fkeras.layers.attention.multi_head import MultiHeadAttention
-from fkeras.layers.convolution.convolution import (
-    Conv1D,
-    Conv2D,
-    Conv3D,
-    Convolution1D,
-    Convolution2D,
-    Convolution3D,
-)
-from fkeras.layers.convolution.depthwise import DepthwiseConv1D, DepthwiseConv2D
-from fkeras.layers.convolution.separable import (
-    SeparableConv1D,
-    SeparableConv2D,
-    SeparableConvolution1D,
-    SeparableConvolution2D,
-)
-from fkeras.layers.convolution.transposed import (
-    Conv1DTranspose,
-    Conv2DTranspose,
-    Conv3DTranspose,
-    Convolution1DTranspose,
-    Convolution2DTranspose,
-    Convolution3DTranspose,
-)
-from fkeras.layers.core.dense import Dense
-from fkeras.layers.core.einsum_dense import EinsumDense
-from fkeras.layers.core.embedding import Embedding
-from fkeras.layers.core.identity import Identity
-from fkeras.layers.core.lambda_layer import Lambda
-from fkeras.layers.core.masking import Masking
-from fkeras.layers.core.reversible_embedding import ReversibleEmbedding
-from fkeras.layers.core.wrapper import Wrapper
-from fkeras.layers.foreign.flax_layer import FlaxLayer
-from fkeras.layers.foreign.jax_layer import JaxLayer
-from fkeras.layers.image.color.color_jitter import RandomColorJitter
-from fkeras.layers.image.color.colors import (
-    RandomColorDegeneration,
-    RandomGrayscale,
-    RandomHue,
-    RandomSaturation,
-)
-from fkeras.layers.image.color.filtering import RandomGaussianBlur, RandomSharpness
+from fkeras.engine.call.input_spec import InputSpec as InputSpec
+from fkeras.engine.config.configurable import deserialize as deserialize
+from fkeras.engine.config.configurable import serialize as serialize
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.engine.layer.layer import Layer as Layer
+from fkeras.engine.symbolic.input import Input as Input
+from fkeras.engine.symbolic.input import InputLayer as InputLayer
+from fkeras.layers.activation.activation import ELU as ELU
+from fkeras.layers.activation.activation import Activation as Activation
+from fkeras.layers.activation.activation import LeakyReLU as LeakyReLU
+from fkeras.layers.activation.activation import ReLU as ReLU
+from fkeras.layers.activation.prelu import PReLU as PReLU
+from fkeras.layers.activation.softmax import Softmax as Softmax
+from fkeras.layers.attention.attention import AdditiveAttention as AdditiveAttention
+from fkeras.layers.attention.attention import Attention as Attention
+from fkeras.layers.attention.grouped_query import GroupQueryAttention as GroupQueryAttention
+from fkeras.layers.attention.multi_head import MultiHeadAttention as MultiHeadAttention
+from fkeras.layers.convolution.convolution import Conv1D as Conv1D
+from fkeras.layers.convolution.convolution import Conv2D as Conv2D
+from fkeras.layers.convolution.convolution import Conv3D as Conv3D
+from fkeras.layers.convolution.convolution import Convolution1D as Convolution1D
+from fkeras.layers.convolution.convolution import Convolution2D as Convolution2D
+from fkeras.layers.convolution.convolution import Convolution3D as Convolution3D
+from fkeras.layers.convolution.depthwise import DepthwiseConv1D as DepthwiseConv1D
+from fkeras.layers.convolution.depthwise import DepthwiseConv2D as DepthwiseConv2D
+from fkeras.layers.convolution.separable import SeparableConv1D as SeparableConv1D
+from fkeras.layers.convolution.separable import SeparableConv2D as SeparableConv2D
+from fkeras.layers.convolution.separable import SeparableConvolution1D as SeparableConvolution1D
+from fkeras.layers.convolution.separable import SeparableConvolution2D as SeparableConvolution2D
+from fkeras.layers.convolution.transposed import Conv1DTranspose as Conv1DTranspose
+from fkeras.layers.convolution.transposed import Conv2DTranspose as Conv2DTranspose
+from fkeras.layers.convolution.transposed import Conv3DTranspose as Conv3DTranspose
+from fkeras.layers.convolution.transposed import Convolution1DTranspose as Convolution1DTranspose
+from fkeras.layers.convolution.transposed import Convolution2DTranspose as Convolution2DTranspose
+from fkeras.layers.convolution.transposed import Convolution3DTranspose as Convolution3DTranspose
+from fkeras.layers.core.dense import Dense as Dense
+from fkeras.layers.core.einsum_dense import EinsumDense as EinsumDense
+from fkeras.layers.core.embedding import Embedding as Embedding
+from fkeras.layers.core.identity import Identity as Identity
+from fkeras.layers.core.lambda_layer import Lambda as Lambda
+from fkeras.layers.core.masking import Masking as Masking
+from fkeras.layers.core.reversible_embedding import ReversibleEmbedding as ReversibleEmbedding
+from fkeras.layers.core.wrapper import Wrapper as Wrapper
+from fkeras.layers.foreign.flax_layer import FlaxLayer as FlaxLayer
+from fkeras.layers.foreign.jax_layer import JaxLayer as JaxLayer
+from fkeras.layers.image.color.color_jitter import RandomColorJitter as RandomColorJitter
+from fkeras.layers.image.color.colors import RandomColorDegeneration as RandomColorDegeneration
+from fkeras.layers.image.color.colors import RandomGrayscale as RandomGrayscale
+from fkeras.layers.image.color.colors import RandomHue as RandomHue
+from fkeras.layers.image.color.colors import RandomSaturation as RandomSaturation
+from fkeras.layers.image.color.filtering import RandomGaussianBlur as RandomGaussianBlur
+from fkeras.layers.image.color.filtering import RandomSharpness as RandomSharpness
+from fkeras.layers.image.color.histograms import AutoContrast as AutoContrast
 from fkeras.layers.image.color.histograms import (
-    AutoContrast,
-    ContrastLimitedAdaptiveHistogramEqualization,
-    Equalization,
+    ContrastLimitedAdaptiveHistogramEqualization as ContrastLimitedAdaptiveHistogramEqualization,
 )
-from fkeras.layers.image.color.inversion import RandomInvert, RandomPosterization, Solarization
-from fkeras.layers.image.color.tones import RandomBrightness, RandomContrast
-from fkeras.layers.image.geometry.affine import (
-    RandomRotation,
-    RandomShear,
-    RandomTranslation,
-    RandomZoom,
-)
-from fkeras.layers.image.geometry.cropping import CenterCrop, RandomCrop
-from fkeras.layers.image.geometry.elastic import RandomElasticTransform
-from fkeras.layers.image.geometry.flipping import RandomFlip
-from fkeras.layers.image.geometry.max_boxes import MaxNumBoundingBoxes
-from fkeras.layers.image.geometry.perspective import RandomPerspective
-from fkeras.layers.image.geometry.resizing import Resizing
-from fkeras.layers.image.mixing.aug_mix import AugMix
-from fkeras.layers.image.mixing.erasing import RandomErasing
-from fkeras.layers.image.mixing.mixing import CutMix, MixUp
-from fkeras.layers.image.mixing.rand_augment import RandAugment
-from fkeras.layers.lookup.hashing import HashedCrossing, Hashing
-from fkeras.layers.lookup.integer_lookup import IntegerLookup
-from fkeras.layers.lookup.string_lookup import StringLookup
-from fkeras.layers.lookup.text_vectorization import TextVectorization
-from fkeras.layers.merging.concatenate import Concatenate
-from fkeras.layers.merging.dot import Dot
-from fkeras.layers.merging.elementwise import Add, Average, Maximum, Minimum, Multiply, Subtract
-from fkeras.layers.merging.functions import (
-    add,
-    average,
-    concatenate,
-    dot,
-    maximum,
-    minimum,
-    multiply,
-    subtract,
-)
-from fkeras.layers.normalization.batch import BatchNormalization
-from fkeras.layers.normalization.feature import Normalization
-from fkeras.layers.normalization.group import GroupNormalization
-from fkeras.layers.normalization.layer import (
-    LayerNormalization,
-    RMSNormalization,
-    UnitNormalization,
-)
-from fkeras.layers.normalization.spectral import SpectralNormalization
-from fkeras.layers.pooling.adaptive import (
-    AdaptiveAveragePooling1D,
-    AdaptiveAveragePooling2D,
-    AdaptiveAveragePooling3D,
-    AdaptiveMaxPooling1D,
-    AdaptiveMaxPooling2D,
-    AdaptiveMaxPooling3D,
-)
-from fkeras.layers.pooling.global_pooling import (
-    GlobalAveragePooling1D,
-    GlobalAveragePooling2D,
-    GlobalAveragePooling3D,
-    GlobalAvgPool1D,
-    GlobalAvgPool2D,
-    GlobalAvgPool3D,
-    GlobalMaxPool1D,
-    GlobalMaxPool2D,
-    GlobalMaxPool3D,
-    GlobalMaxPooling1D,
-    GlobalMaxPooling2D,
-    GlobalMaxPooling3D,
-)
-from fkeras.layers.pooling.windows import (
-    AveragePooling1D,
-    AveragePooling2D,
-    AveragePooling3D,
-    AvgPool1D,
-    AvgPool2D,
-    AvgPool3D,
-    MaxPool1D,
-    MaxPool2D,
-    MaxPool3D,
-    MaxPooling1D,
-    MaxPooling2D,
-    MaxPooling3D,
-)
-from fkeras.layers.preprocessing.category_encoding import CategoryEncoding
-from fkeras.layers.preprocessing.discretization import Discretization
-from fkeras.layers.preprocessing.pipeline import Pipeline
-from fkeras.layers.preprocessing.rescaling import Rescaling
-from fkeras.layers.preprocessing.spectrogram import MelSpectrogram, STFTSpectrogram
-from fkeras.layers.quantized.dense import Float8Dense, QuantizedDense
-from fkeras.layers.quantized.embedding import QuantizedEmbedding
-from fkeras.layers.recurrent.bidirectional import Bidirectional
-from fkeras.layers.recurrent.cells import StackedRNNCells
-from fkeras.layers.recurrent.conv_lstm import ConvLSTM1D, ConvLSTM2D, ConvLSTM3D
-from fkeras.layers.recurrent.gru import GRU, GRUCell
-from fkeras.layers.recurrent.lstm import LSTM, LSTMCell
-from fkeras.layers.recurrent.rnn import RNN
-from fkeras.layers.recurrent.simple_rnn import SimpleRNN, SimpleRNNCell
-from fkeras.layers.recurrent.time_distributed import TimeDistributed
-from fkeras.layers.regularization.dropout import (
-    ActivityRegularization,
-    AlphaDropout,
-    Dropout,
-    GaussianDropout,
-    GaussianNoise,
-)
-from fkeras.layers.regularization.spatial_dropout import (
-    SpatialDropout1D,
-    SpatialDropout2D,
-    SpatialDropout3D,
-)
-from fkeras.layers.reshaping.borders import (
-    Cropping1D,
-    Cropping2D,
-    Cropping3D,
-    ZeroPadding1D,
-    ZeroPadding2D,
-    ZeroPadding3D,
-)
-from fkeras.layers.reshaping.resampling import UpSampling1D, UpSampling2D, UpSampling3D
-from fkeras.layers.reshaping.shapes import Flatten, Permute, RepeatVector, Reshape
+from fkeras.layers.image.color.histograms import Equalization as Equalization
+from fkeras.layers.image.color.inversion import RandomInvert as RandomInvert
+from fkeras.layers.image.color.inversion import RandomPosterization as RandomPosterization
+from fkeras.layers.image.color.inversion import Solarization as Solarization
+from fkeras.layers.image.color.tones import RandomBrightness as RandomBrightness
+from fkeras.layers.image.color.tones import RandomContrast as RandomContrast
+from fkeras.layers.image.geometry.affine import RandomRotation as RandomRotation
+from fkeras.layers.image.geometry.affine import RandomShear as RandomShear
+from fkeras.layers.image.geometry.affine import RandomTranslation as RandomTranslation
+from fkeras.layers.image.geometry.affine import RandomZoom as RandomZoom
+from fkeras.layers.image.geometry.cropping import CenterCrop as CenterCrop
+from fkeras.layers.image.geometry.cropping import RandomCrop as RandomCrop
+from fkeras.layers.image.geometry.elastic import RandomElasticTransform as RandomElasticTransform
+from fkeras.layers.image.geometry.flipping import RandomFlip as RandomFlip
+from fkeras.layers.image.geometry.max_boxes import MaxNumBoundingBoxes as MaxNumBoundingBoxes
+from fkeras.layers.image.geometry.perspective import RandomPerspective as RandomPerspective
+from fkeras.layers.image.geometry.resizing import Resizing as Resizing
+from fkeras.layers.image.mixing.aug_mix import AugMix as AugMix
+from fkeras.layers.image.mixing.erasing import RandomErasing as RandomErasing
+from fkeras.layers.image.mixing.mixing import CutMix as CutMix
+from fkeras.layers.image.mixing.mixing import MixUp as MixUp
+from fkeras.layers.image.mixing.rand_augment import RandAugment as RandAugment
+from fkeras.layers.lookup.hashing import HashedCrossing as HashedCrossing
+from fkeras.layers.lookup.hashing import Hashing as Hashing
+from fkeras.layers.lookup.integer_lookup import IntegerLookup as IntegerLookup
+from fkeras.layers.lookup.string_lookup import StringLookup as StringLookup
+from fkeras.layers.lookup.text_vectorization import TextVectorization as TextVectorization
+from fkeras.layers.merging.concatenate import Concatenate as Concatenate
+from fkeras.layers.merging.dot import Dot as Dot
+from fkeras.layers.merging.elementwise import Add as Add
+from fkeras.layers.merging.elementwise import Average as Average
+from fkeras.layers.merging.elementwise import Maximum as Maximum
+from fkeras.layers.merging.elementwise import Minimum as Minimum
+from fkeras.layers.merging.elementwise import Multiply as Multiply
+from fkeras.layers.merging.elementwise import Subtract as Subtract
+from fkeras.layers.merging.functions import add as add
+from fkeras.layers.merging.functions import average as average
+from fkeras.layers.merging.functions import concatenate as concatenate
+from fkeras.layers.merging.functions import dot as dot
+from fkeras.layers.merging.functions import maximum as maximum
+from fkeras.layers.merging.functions import minimum as minimum
+from fkeras.layers.merging.functions import multiply as multiply
+from fkeras.layers.merging.functions import subtract as subtract
+from fkeras.layers.normalization.batch import BatchNormalization as BatchNormalization
+from fkeras.layers.normalization.feature import Normalization as Normalization
+from fkeras.layers.normalization.group import GroupNormalization as GroupNormalization
+from fkeras.layers.normalization.layer import LayerNormalization as LayerNormalization
+from fkeras.layers.normalization.layer import RMSNormalization as RMSNormalization
+from fkeras.layers.normalization.layer import UnitNormalization as UnitNormalization
+from fkeras.layers.normalization.spectral import SpectralNormalization as SpectralNormalization
+from fkeras.layers.pooling.adaptive import AdaptiveAveragePooling1D as AdaptiveAveragePooling1D
+from fkeras.layers.pooling.adaptive import AdaptiveAveragePooling2D as AdaptiveAveragePooling2D
+from fkeras.layers.pooling.adaptive import AdaptiveAveragePooling3D as AdaptiveAveragePooling3D
+from fkeras.layers.pooling.adaptive import AdaptiveMaxPooling1D as AdaptiveMaxPooling1D
+from fkeras.layers.pooling.adaptive import AdaptiveMaxPooling2D as AdaptiveMaxPooling2D
+from fkeras.layers.pooling.adaptive import AdaptiveMaxPooling3D as AdaptiveMaxPooling3D
+from fkeras.layers.pooling.global_pooling import GlobalAveragePooling1D as GlobalAveragePooling1D
+from fkeras.layers.pooling.global_pooling import GlobalAveragePooling2D as GlobalAveragePooling2D
+from fkeras.layers.pooling.global_pooling import GlobalAveragePooling3D as GlobalAveragePooling3D
+from fkeras.layers.pooling.global_pooling import GlobalAvgPool1D as GlobalAvgPool1D
+from fkeras.layers.pooling.global_pooling import GlobalAvgPool2D as GlobalAvgPool2D
+from fkeras.layers.pooling.global_pooling import GlobalAvgPool3D as GlobalAvgPool3D
+from fkeras.layers.pooling.global_pooling import GlobalMaxPool1D as GlobalMaxPool1D
+from fkeras.layers.pooling.global_pooling import GlobalMaxPool2D as GlobalMaxPool2D
+from fkeras.layers.pooling.global_pooling import GlobalMaxPool3D as GlobalMaxPool3D
+from fkeras.layers.pooling.global_pooling import GlobalMaxPooling1D as GlobalMaxPooling1D
+from fkeras.layers.pooling.global_pooling import GlobalMaxPooling2D as GlobalMaxPooling2D
+from fkeras.layers.pooling.global_pooling import GlobalMaxPooling3D as GlobalMaxPooling3D
+from fkeras.layers.pooling.windows import AveragePooling1D as AveragePooling1D
+from fkeras.layers.pooling.windows import AveragePooling2D as AveragePooling2D
+from fkeras.layers.pooling.windows import AveragePooling3D as AveragePooling3D
+from fkeras.layers.pooling.windows import AvgPool1D as AvgPool1D
+from fkeras.layers.pooling.windows import AvgPool2D as AvgPool2D
+from fkeras.layers.pooling.windows import AvgPool3D as AvgPool3D
+from fkeras.layers.pooling.windows import MaxPool1D as MaxPool1D
+from fkeras.layers.pooling.windows import MaxPool2D as MaxPool2D
+from fkeras.layers.pooling.windows import MaxPool3D as MaxPool3D
+from fkeras.layers.pooling.windows import MaxPooling1D as MaxPooling1D
+from fkeras.layers.pooling.windows import MaxPooling2D as MaxPooling2D
+from fkeras.layers.pooling.windows import MaxPooling3D as MaxPooling3D
+from fkeras.layers.preprocessing.category_encoding import CategoryEncoding as CategoryEncoding
+from fkeras.layers.preprocessing.discretization import Discretization as Discretization
+from fkeras.layers.preprocessing.pipeline import Pipeline as Pipeline
+from fkeras.layers.preprocessing.rescaling import Rescaling as Rescaling
+from fkeras.layers.preprocessing.spectrogram import MelSpectrogram as MelSpectrogram
+from fkeras.layers.preprocessing.spectrogram import STFTSpectrogram as STFTSpectrogram
+from fkeras.layers.quantized.dense import Float8Dense as Float8Dense
+from fkeras.layers.quantized.dense import QuantizedDense as QuantizedDense
+from fkeras.layers.quantized.embedding import QuantizedEmbedding as QuantizedEmbedding
+from fkeras.layers.recurrent.bidirectional import Bidirectional as Bidirectional
+from fkeras.layers.recurrent.cells import StackedRNNCells as StackedRNNCells
+from fkeras.layers.recurrent.conv_lstm import ConvLSTM1D as ConvLSTM1D
+from fkeras.layers.recurrent.conv_lstm import ConvLSTM2D as ConvLSTM2D
+from fkeras.layers.recurrent.conv_lstm import ConvLSTM3D as ConvLSTM3D
+from fkeras.layers.recurrent.gru import GRU as GRU
+from fkeras.layers.recurrent.gru import GRUCell as GRUCell
+from fkeras.layers.recurrent.lstm import LSTM as LSTM
+from fkeras.layers.recurrent.lstm import LSTMCell as LSTMCell
+from fkeras.layers.recurrent.rnn import RNN as RNN
+from fkeras.layers.recurrent.simple_rnn import SimpleRNN as SimpleRNN
+from fkeras.layers.recurrent.simple_rnn import SimpleRNNCell as SimpleRNNCell
+from fkeras.layers.recurrent.time_distributed import TimeDistributed as TimeDistributed
+from fkeras.layers.regularization.dropout import ActivityRegularization as ActivityRegularization
+from fkeras.layers.regularization.dropout import AlphaDropout as AlphaDropout
+from fkeras.layers.regularization.dropout import Dropout as Dropout
+from fkeras.layers.regularization.dropout import GaussianDropout as GaussianDropout
+from fkeras.layers.regularization.dropout import GaussianNoise as GaussianNoise
+from fkeras.layers.regularization.spatial_dropout import SpatialDropout1D as SpatialDropout1D
+from fkeras.layers.regularization.spatial_dropout import SpatialDropout2D as SpatialDropout2D
+from fkeras.layers.regularization.spatial_dropout import SpatialDropout3D as SpatialDropout3D
+from fkeras.layers.reshaping.borders import Cropping1D as Cropping1D
+from fkeras.layers.reshaping.borders import Cropping2D as Cropping2D
+from fkeras.layers.reshaping.borders import Cropping3D as Cropping3D
+from fkeras.layers.reshaping.borders import ZeroPadding1D as ZeroPadding1D
+from fkeras.layers.reshaping.borders import ZeroPadding2D as ZeroPadding2D
+from fkeras.layers.reshaping.borders import ZeroPadding3D as ZeroPadding3D
+from fkeras.layers.reshaping.resampling import UpSampling1D as UpSampling1D
+from fkeras.layers.reshaping.resampling import UpSampling2D as UpSampling2D
+from fkeras.layers.reshaping.resampling import UpSampling3D as UpSampling3D
+from fkeras.layers.reshaping.shapes import Flatten as Flatten
+from fkeras.layers.reshaping.shapes import Permute as Permute
+from fkeras.layers.reshaping.shapes import RepeatVector as RepeatVector
+from fkeras.layers.reshaping.shapes import Reshape as Reshape
 
-__all__ = (
-    "ELU",
-    "Float8Dense",
-    "LeakyReLU",
-    "MelSpectrogram",
-    "QuantizedDense",
-    "QuantizedEmbedding",
-    "ReLU",
-    "AlphaDropout",
-    "Normalization",
-    "FlaxLayer",
-    "GroupNormalization",
-    "JaxLayer",
-    "GaussianDropout",
-    "AugMix",
-    "AutoContrast",
-    "ContrastLimitedAdaptiveHistogramEqualization",
-    "CutMix",
-    "Equalization",
-    "GaussianNoise",
-    "MixUp",
-    "Pipeline",
-    "PReLU",
-    "RandAugment",
-    "RandomBrightness",
-    "RandomColorDegeneration",
-    "RandomColorJitter",
-    "RandomContrast",
-    "RandomErasing",
-    "RandomGaussianBlur",
-    "RandomGrayscale",
-    "RandomHue",
-    "RandomInvert",
-    "RandomPosterization",
-    "RandomSaturation",
-    "RandomSharpness",
-    "Rescaling",
-    "RMSNormalization",
-    "STFTSpectrogram",
-    "Solarization",
-    "SpatialDropout1D",
-    "SpatialDropout2D",
-    "SpatialDropout3D",
-    "SpectralNormalization",
-    "UnitNormalization",
-    "Wrapper",
-    "InputSpec",
-    "Convolution1D",
-    "Convolution1DTranspose",
-    "Convolution2D",
-    "Convolution2DTranspose",
-    "Convolution3D",
-    "Convolution3DTranspose",
-    "MaxPool1D",
-    "MaxPool2D",
-    "MaxPool3D",
-    "AvgPool1D",
-    "AvgPool2D",
-    "AvgPool3D",
-    "Activation",
-    "ActivityRegularization",
-    "AdaptiveAveragePooling1D",
-    "AdaptiveAveragePooling2D",
-    "AdaptiveAveragePooling3D",
-    "AdaptiveMaxPooling1D",
-    "AdaptiveMaxPooling2D",
-    "AdaptiveMaxPooling3D",
-    "Add",
-    "AdditiveAttention",
-    "Attention",
-    "Average",
-    "AveragePooling1D",
-    "AveragePooling2D",
-    "AveragePooling3D",
-    "BatchNormalization",
-    "Bidirectional",
-    "CategoryEncoding",
-    "CenterCrop",
-    "Concatenate",
-    "Conv1D",
-    "Conv1DTranspose",
-    "Conv2D",
-    "Conv2DTranspose",
-    "Conv3D",
-    "Conv3DTranspose",
-    "ConvLSTM1D",
-    "ConvLSTM2D",
-    "ConvLSTM3D",
-    "Cropping1D",
-    "Cropping2D",
-    "Cropping3D",
-    "Dense",
-    "DepthwiseConv1D",
-    "DepthwiseConv2D",
-    "Discretization",
-    "Dot",
-    "Dropout",
-    "EinsumDense",
-    "Embedding",
-    "Flatten",
-    "GRU",
-    "GRUCell",
-    "GlobalAveragePooling1D",
-    "GlobalAveragePooling2D",
-    "GlobalAveragePooling3D",
-    "GlobalAvgPool1D",
-    "GlobalAvgPool2D",
-    "GlobalAvgPool3D",
-    "GlobalMaxPool1D",
-    "GlobalMaxPool2D",
-    "GlobalMaxPool3D",
-    "GlobalMaxPooling1D",
-    "GlobalMaxPooling2D",
-    "GlobalMaxPooling3D",
-    "HashedCrossing",
-    "Hashing",
-    "GroupQueryAttention",
-    "Identity",
-    "Input",
-    "InputLayer",
-    "IntegerLookup",
-    "LSTM",
-    "LSTMCell",
-    "Lambda",
-    "Layer",
-    "LayerNormalization",
-    "Masking",
-    "MaxNumBoundingBoxes",
-    "MaxPooling1D",
-    "MaxPooling2D",
-    "MaxPooling3D",
-    "Maximum",
-    "Minimum",
-    "MultiHeadAttention",
-    "Multiply",
-    "Permute",
-    "RNN",
-    "RandomCrop",
-    "RandomElasticTransform",
-    "RandomFlip",
-    "RandomPerspective",
-    "RandomRotation",
-    "RandomShear",
-    "RandomTranslation",
-    "RandomZoom",
-    "RepeatVector",
-    "Reshape",
-    "Resizing",
-    "ReversibleEmbedding",
-    "SeparableConv1D",
-    "SeparableConv2D",
-    "SeparableConvolution1D",
-    "SeparableConvolution2D",
-    "SimpleRNN",
-    "SimpleRNNCell",
-    "Softmax",
-    "StackedRNNCells",
-    "StringLookup",
-    "Subtract",
-    "TextVectorization",
-    "TimeDistributed",
-    "UpSampling1D",
-    "UpSampling2D",
-    "UpSampling3D",
-    "ZeroPadding1D",
-    "ZeroPadding2D",
-    "ZeroPadding3D",
-    "add",
-    "average",
-    "concatenate",
-    "deserialize",
-    "dot",
-    "maximum",
-    "minimum",
-    "multiply",
-    "serialize",
-    "subtract",
-)
+_publish(__name__, ())

@@ -9,106 +9,70 @@ Arguments that all functions share, documented here only:
     axis: the axis of the classes.
 """
 
-from fkeras.engine.config.configurable import deserialize, serialize
+from fkeras.engine.config.configurable import deserialize as deserialize
+from fkeras.engine.config.configurable import serialize as serialize
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.losses.crossentropy import binary_crossentropy as binary_crossentropy
+from fkeras.losses.crossentropy import binary_focal_crossentropy as binary_focal_crossentropy
+from fkeras.losses.crossentropy import categorical_crossentropy as categorical_crossentropy
 from fkeras.losses.crossentropy import (
-    binary_crossentropy,
-    binary_focal_crossentropy,
-    categorical_crossentropy,
-    categorical_focal_crossentropy,
-    categorical_generalized_cross_entropy,
-    kl_divergence,
-    poisson,
-    sparse_categorical_crossentropy,
+    categorical_focal_crossentropy as categorical_focal_crossentropy,
 )
-from fkeras.losses.loss import Loss, LossFunctionWrapper
-from fkeras.losses.margin import (
-    CategoricalHinge,
-    Hinge,
-    SquaredHinge,
-    categorical_hinge,
-    hinge,
-    squared_hinge,
+from fkeras.losses.crossentropy import (
+    categorical_generalized_cross_entropy as categorical_generalized_cross_entropy,
 )
-from fkeras.losses.naming import get, resolve
+from fkeras.losses.crossentropy import kl_divergence as kl_divergence
+from fkeras.losses.crossentropy import poisson as poisson
+from fkeras.losses.crossentropy import (
+    sparse_categorical_crossentropy as sparse_categorical_crossentropy,
+)
+from fkeras.losses.loss import Loss as Loss
+from fkeras.losses.loss import LossFunctionWrapper as LossFunctionWrapper
+from fkeras.losses.margin import CategoricalHinge as CategoricalHinge
+from fkeras.losses.margin import Hinge as Hinge
+from fkeras.losses.margin import SquaredHinge as SquaredHinge
+from fkeras.losses.margin import categorical_hinge as categorical_hinge
+from fkeras.losses.margin import hinge as hinge
+from fkeras.losses.margin import squared_hinge as squared_hinge
+from fkeras.losses.naming import get as get
+from fkeras.losses.naming import resolve as resolve
+from fkeras.losses.probabilistic import BinaryCrossentropy as BinaryCrossentropy
+from fkeras.losses.probabilistic import BinaryFocalCrossentropy as BinaryFocalCrossentropy
+from fkeras.losses.probabilistic import CategoricalCrossentropy as CategoricalCrossentropy
+from fkeras.losses.probabilistic import CategoricalFocalCrossentropy as CategoricalFocalCrossentropy
 from fkeras.losses.probabilistic import (
-    BinaryCrossentropy,
-    BinaryFocalCrossentropy,
-    CategoricalCrossentropy,
-    CategoricalFocalCrossentropy,
-    CategoricalGeneralizedCrossEntropy,
-    KLDivergence,
-    Poisson,
-    SparseCategoricalCrossentropy,
+    CategoricalGeneralizedCrossEntropy as CategoricalGeneralizedCrossEntropy,
 )
+from fkeras.losses.probabilistic import KLDivergence as KLDivergence
+from fkeras.losses.probabilistic import Poisson as Poisson
+from fkeras.losses.probabilistic import (
+    SparseCategoricalCrossentropy as SparseCategoricalCrossentropy,
+)
+from fkeras.losses.regression import CosineSimilarity as CosineSimilarity
+from fkeras.losses.regression import Huber as Huber
+from fkeras.losses.regression import LogCosh as LogCosh
+from fkeras.losses.regression import MeanAbsoluteError as MeanAbsoluteError
+from fkeras.losses.regression import MeanAbsolutePercentageError as MeanAbsolutePercentageError
+from fkeras.losses.regression import MeanSquaredError as MeanSquaredError
+from fkeras.losses.regression import MeanSquaredLogarithmicError as MeanSquaredLogarithmicError
+from fkeras.losses.regression import cosine_similarity as cosine_similarity
+from fkeras.losses.regression import huber as huber
+from fkeras.losses.regression import log_cosh as log_cosh
+from fkeras.losses.regression import mean_absolute_error as mean_absolute_error
 from fkeras.losses.regression import (
-    CosineSimilarity,
-    Huber,
-    LogCosh,
-    MeanAbsoluteError,
-    MeanAbsolutePercentageError,
-    MeanSquaredError,
-    MeanSquaredLogarithmicError,
-    cosine_similarity,
-    huber,
-    log_cosh,
-    mean_absolute_error,
-    mean_absolute_percentage_error,
-    mean_squared_error,
-    mean_squared_logarithmic_error,
+    mean_absolute_percentage_error as mean_absolute_percentage_error,
 )
-from fkeras.losses.segmentation import Dice, Tversky, dice, tversky
-from fkeras.losses.sequence import CTC, ctc
-from fkeras.losses.similarity import Circle, circle
+from fkeras.losses.regression import mean_squared_error as mean_squared_error
+from fkeras.losses.regression import (
+    mean_squared_logarithmic_error as mean_squared_logarithmic_error,
+)
+from fkeras.losses.segmentation import Dice as Dice
+from fkeras.losses.segmentation import Tversky as Tversky
+from fkeras.losses.segmentation import dice as dice
+from fkeras.losses.segmentation import tversky as tversky
+from fkeras.losses.sequence import CTC as CTC
+from fkeras.losses.sequence import ctc as ctc
+from fkeras.losses.similarity import Circle as Circle
+from fkeras.losses.similarity import circle as circle
 
-__all__ = (
-    "BinaryCrossentropy",
-    "BinaryFocalCrossentropy",
-    "CTC",
-    "CategoricalCrossentropy",
-    "CategoricalFocalCrossentropy",
-    "CategoricalGeneralizedCrossEntropy",
-    "CategoricalHinge",
-    "Circle",
-    "CosineSimilarity",
-    "Dice",
-    "Hinge",
-    "Huber",
-    "KLDivergence",
-    "LogCosh",
-    "Loss",
-    "LossFunctionWrapper",
-    "MeanAbsoluteError",
-    "MeanAbsolutePercentageError",
-    "MeanSquaredError",
-    "MeanSquaredLogarithmicError",
-    "Poisson",
-    "SparseCategoricalCrossentropy",
-    "SquaredHinge",
-    "Tversky",
-    "binary_crossentropy",
-    "binary_focal_crossentropy",
-    "categorical_crossentropy",
-    "categorical_focal_crossentropy",
-    "categorical_generalized_cross_entropy",
-    "categorical_hinge",
-    "circle",
-    "cosine_similarity",
-    "ctc",
-    "deserialize",
-    "dice",
-    "get",
-    "hinge",
-    "huber",
-    "kl_divergence",
-    "log_cosh",
-    "mean_absolute_error",
-    "mean_absolute_percentage_error",
-    "mean_squared_error",
-    "mean_squared_logarithmic_error",
-    "poisson",
-    "resolve",
-    "serialize",
-    "sparse_categorical_crossentropy",
-    "squared_hinge",
-    "tversky",
-)
+_publish(__name__)

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 
 from fkeras.nn.numerics.array_types import Numbers
 
-__all__ = ("beam_search_decode", "ctc_decode", "greedy_decode")
-
 _NONE = -1  # pads label sequences
 
 

@@ -15,19 +15,6 @@ from jax.typing import DTypeLike
 
 from fkeras.nn.numerics.array_types import Numbers, NumbersPair
 
-__all__ = (
-    "extract_sequences",
-    "fft",
-    "fft2",
-    "ifft2",
-    "irfft",
-    "istft",
-    "overlap_add",
-    "rfft",
-    "stft",
-    "window_of",
-)
-
 Pair = tuple[jax.Array, jax.Array]
 # resource limit of the length of a window, which is compiled in as a constant
 _LONGEST = 1 << 24

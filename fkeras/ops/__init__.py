@@ -18,50 +18,22 @@ Arguments that all functions share, documented here only:
     data_format: "channels_last" (also None) or "channels_first".
 """
 
-from fkeras.engine.symbolic.operation import Op, Operation, lift
-from fkeras.engine.symbolic.operators import getitem
-from fkeras.ops import control, core, image, linalg, masks, math, nn, numpy, rearranging
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.engine.symbolic.operation import Op as Op
+from fkeras.engine.symbolic.operation import Operation as Operation
+from fkeras.engine.symbolic.operation import lift as lift
+from fkeras.engine.symbolic.operators import getitem as getitem
+from fkeras.ops import image as image
+from fkeras.ops import linalg as linalg
+from fkeras.ops import nn as nn
+from fkeras.ops import numpy as numpy
 from fkeras.ops.control import *  # noqa: F403
 from fkeras.ops.core import *  # noqa: F403
 from fkeras.ops.linalg import *  # noqa: F403
 from fkeras.ops.masks import *  # noqa: F403
 from fkeras.ops.math import *  # noqa: F403
-from fkeras.ops.nn.activation import *  # noqa: F403
-from fkeras.ops.nn.attending import *  # noqa: F403
-from fkeras.ops.nn.convolving import *  # noqa: F403
-from fkeras.ops.nn.encoding import *  # noqa: F403
-from fkeras.ops.nn.normalizing import *  # noqa: F403
-from fkeras.ops.nn.spatial import *  # noqa: F403
-from fkeras.ops.numpy.arithmetic import *  # noqa: F403
-from fkeras.ops.numpy.comparison import *  # noqa: F403
-from fkeras.ops.numpy.creation import *  # noqa: F403
-from fkeras.ops.numpy.exponents import *  # noqa: F403
-from fkeras.ops.numpy.joining import *  # noqa: F403
-from fkeras.ops.numpy.nans import *  # noqa: F403
-from fkeras.ops.numpy.products import *  # noqa: F403
-from fkeras.ops.numpy.quantiles import *  # noqa: F403
-from fkeras.ops.numpy.reductions import *  # noqa: F403
-from fkeras.ops.numpy.searching import *  # noqa: F403
-from fkeras.ops.numpy.shaping import *  # noqa: F403
-from fkeras.ops.numpy.windows import *  # noqa: F403
+from fkeras.ops.nn import *  # noqa: F403
+from fkeras.ops.numpy import *  # noqa: F403
 from fkeras.ops.rearranging import *  # noqa: F403
 
-# `import *` and `+=` on `__all__` are the only forms that mypy evaluates.
-__all__: tuple[str, ...] = (
-    "Op",
-    "Operation",
-    "getitem",
-    "image",
-    "lift",
-    "linalg",
-    "nn",
-    "numpy",
-)
-__all__ += control.__all__
-__all__ += core.__all__
-__all__ += linalg.__all__
-__all__ += math.__all__
-__all__ += nn.__all__
-__all__ += numpy.__all__
-__all__ += rearranging.__all__
-__all__ += masks.__all__
+_publish(__name__, ("image", "linalg", "nn", "numpy"))

@@ -1,15 +1,13 @@
 """Plans of training steps compiled for shapes, and profiles of training steps from measurements."""
 
-from fkeras.planning.plan import Advice, CallPlan, Candidate, Plan, plan
-from fkeras.planning.profile import CallProfile, Profile, profile
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.planning.plan import Advice as Advice
+from fkeras.planning.plan import CallPlan as CallPlan
+from fkeras.planning.plan import Candidate as Candidate
+from fkeras.planning.plan import Plan as Plan
+from fkeras.planning.plan import plan as plan
+from fkeras.planning.profile import CallProfile as CallProfile
+from fkeras.planning.profile import Profile as Profile
+from fkeras.planning.profile import profile as profile
 
-__all__ = (
-    "Advice",
-    "CallPlan",
-    "CallProfile",
-    "Candidate",
-    "Plan",
-    "Profile",
-    "plan",
-    "profile",
-)
+_publish(__name__)

@@ -6,26 +6,17 @@ rejected file raises a `FileError` that names the part of the file and the layer
 to a temporary name and then rename the file, so that a crash leaves the old file intact.
 """
 
-from fkeras.engine.migration_hints.names import explain_unknown_names
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.conversion import from_keras, to_keras
-from fkeras.saving.export.exporting import export, export_step
-from fkeras.saving.models import load_model, load_training, save_model
-from fkeras.saving.weight_files import load_weights, save_weights
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.saving.containers.errors import FileError as FileError
+from fkeras.saving.containers.limits import Limits as Limits
+from fkeras.saving.conversion import from_keras as from_keras
+from fkeras.saving.conversion import to_keras as to_keras
+from fkeras.saving.export.exporting import export as export
+from fkeras.saving.export.exporting import export_step as export_step
+from fkeras.saving.models import load_model as load_model
+from fkeras.saving.models import load_training as load_training
+from fkeras.saving.models import save_model as save_model
+from fkeras.saving.weight_files import load_weights as load_weights
+from fkeras.saving.weight_files import save_weights as save_weights
 
-__all__ = (
-    "FileError",
-    "Limits",
-    "export",
-    "export_step",
-    "from_keras",
-    "load_model",
-    "load_training",
-    "load_weights",
-    "save_model",
-    "save_weights",
-    "to_keras",
-)
-
-explain_unknown_names(__name__)
+_publish(__name__)

@@ -3,23 +3,17 @@
 Each transform returns a new model and keeps all arrays that it does not change.
 """
 
-from fkeras.transforms.depth import roll, unroll
-from fkeras.transforms.freezing import freeze, unfreeze
-from fkeras.transforms.quantizing import dequantize, quantize
-from fkeras.transforms.remat import rematerialized
-from fkeras.transforms.replacing import replace_layers
-from fkeras.transforms.rewriting import inline, rename, split_host
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.transforms.depth import roll as roll
+from fkeras.transforms.depth import unroll as unroll
+from fkeras.transforms.freezing import freeze as freeze
+from fkeras.transforms.freezing import unfreeze as unfreeze
+from fkeras.transforms.quantizing import dequantize as dequantize
+from fkeras.transforms.quantizing import quantize as quantize
+from fkeras.transforms.remat import rematerialized as rematerialized
+from fkeras.transforms.replacing import replace_layers as replace_layers
+from fkeras.transforms.rewriting import inline as inline
+from fkeras.transforms.rewriting import rename as rename
+from fkeras.transforms.rewriting import split_host as split_host
 
-__all__ = (
-    "dequantize",
-    "freeze",
-    "inline",
-    "quantize",
-    "rematerialized",
-    "rename",
-    "replace_layers",
-    "roll",
-    "split_host",
-    "unfreeze",
-    "unroll",
-)
+_publish(__name__)

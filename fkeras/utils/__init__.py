@@ -1,39 +1,25 @@
 """Utilities with Keras's names, and `cache_programs`, which stores compiled programs."""
 
-from fkeras.engine.migration_hints.names import explain_unknown_names
-from fkeras.utils.categories import normalize, to_categorical
-from fkeras.utils.drawing import model_to_dot, plot_model
-from fkeras.utils.features.feature_space import FeatureSpace
-from fkeras.utils.images import array_to_img, img_to_array, load_img, save_img
-from fkeras.utils.programs import cache_programs
-from fkeras.utils.sequences import pad_sequences
-from fkeras.utils.sources.dataset import Dataset
-from fkeras.utils.sources.files import (
-    audio_dataset_from_directory,
-    image_dataset_from_directory,
-    text_dataset_from_directory,
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.utils.categories import normalize as normalize
+from fkeras.utils.categories import to_categorical as to_categorical
+from fkeras.utils.drawing import model_to_dot as model_to_dot
+from fkeras.utils.drawing import plot_model as plot_model
+from fkeras.utils.features.feature_space import FeatureSpace as FeatureSpace
+from fkeras.utils.images import array_to_img as array_to_img
+from fkeras.utils.images import img_to_array as img_to_array
+from fkeras.utils.images import load_img as load_img
+from fkeras.utils.images import save_img as save_img
+from fkeras.utils.programs import cache_programs as cache_programs
+from fkeras.utils.sequences import pad_sequences as pad_sequences
+from fkeras.utils.sources.dataset import Dataset as Dataset
+from fkeras.utils.sources.files import audio_dataset_from_directory as audio_dataset_from_directory
+from fkeras.utils.sources.files import image_dataset_from_directory as image_dataset_from_directory
+from fkeras.utils.sources.files import text_dataset_from_directory as text_dataset_from_directory
+from fkeras.utils.sources.timeseries import (
+    timeseries_dataset_from_array as timeseries_dataset_from_array,
 )
-from fkeras.utils.sources.timeseries import timeseries_dataset_from_array
-from fkeras.utils.splitting import split_dataset
+from fkeras.utils.splitting import split_dataset as split_dataset
+from fkeras.utils.weight_values import print_weights as print_weights
 
-__all__ = (
-    "Dataset",
-    "FeatureSpace",
-    "array_to_img",
-    "audio_dataset_from_directory",
-    "cache_programs",
-    "image_dataset_from_directory",
-    "img_to_array",
-    "load_img",
-    "model_to_dot",
-    "normalize",
-    "pad_sequences",
-    "plot_model",
-    "save_img",
-    "split_dataset",
-    "text_dataset_from_directory",
-    "timeseries_dataset_from_array",
-    "to_categorical",
-)
-
-explain_unknown_names(__name__)
+_publish(__name__)

@@ -1,6 +1,8 @@
-"""Every public name of Keras is in fkeras, or in the tables of docs/explanation/omitted.md."""
+"""Public names: every name of Keras is in fkeras or in docs/explanation/omitted.md; `dir` shows all."""
 
+import ast
 import importlib
+import pathlib
 import re
 import types
 
@@ -96,6 +98,59 @@ def test_errors_of_missing_names_have_a_remedy():
         if isinstance(space, types.ModuleType):  # not fk.export
             with pytest.raises(AttributeError, match="Instead: "):
                 getattr(space, name)
+
+
+def _spaces(module=fk):
+    """The package, and all modules among public names."""
+    yield module
+    for name in module.__all__:
+        if isinstance(value := getattr(module, name), types.ModuleType):
+            yield from _spaces(value)
+
+
+ALL_SPACES = sorted({space.__name__: space for space in _spaces()}.items())
+
+
+def test_all_spaces_are_found():
+    names = dict(ALL_SPACES)
+    assert len(names) > 40 and {f"fkeras.{space}" for space in SPACES} < names.keys()
+    # documented as public or internal in docs/reference/index.md
+    assert {"fkeras.training", "fkeras.saving", "fkeras.planning"} < names.keys()
+    assert not {"fkeras.nn", "fkeras.atomic_files", "fkeras.layers.core"} & names.keys()
+
+
+def _source_names(space):
+    """Names that a file makes public for type checkers: definitions, and `from x import A as A`."""
+    for node in ast.walk(ast.parse(pathlib.Path(space.__file__).read_text())):
+        match node:
+            case ast.ImportFrom(module=module, names=[ast.alias(name="*")]):
+                yield from importlib.import_module(module).__all__
+            case ast.ImportFrom(names=aliases):
+                yield from (alias.name for alias in aliases if alias.name == alias.asname)
+    for node in ast.parse(pathlib.Path(space.__file__).read_text()).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+
+
+@pytest.mark.parametrize("space", dict(ALL_SPACES).values(), ids=dict(ALL_SPACES))
+def test_dir_shows_the_public_names(space):
+    shown = [name for name in dir(space) if not name.startswith("__")]
+    assert shown == sorted(shown) and set(shown) == set(space.__all__)
+    assert all(hasattr(space, name) for name in shown)
+    assert not [name for name in shown if name.startswith("_")]
+    if "__all__ = (" not in pathlib.Path(space.__file__).read_text():
+        assert {name for name in _source_names(space) if name[0] != "_"} == set(shown)
+
+
+@pytest.mark.parametrize("space", dict(ALL_SPACES))
+def test_import_with_a_star(space):
+    names: dict = {}
+    exec(f"from {space} import *", names)
+    del names["__builtins__"]
+    assert names.keys() == set(dict(ALL_SPACES)[space].__all__)
 
 
 @pytest.mark.parametrize("space", SPACES)

@@ -16,6 +16,7 @@ import site
 import subprocess
 import sys
 import tomllib
+import types
 import venv
 
 import pytest
@@ -33,12 +34,25 @@ def programs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("programs")
     for program in (*EXAMPLES, HERE / "user.py", HERE / "mistakes.py"):
         shutil.copy(program, folder)
+    for name, text in _uses_of_all_names():
+        (folder / name).write_text(text)
     environment = tmp_path_factory.mktemp("environment")
     venv.create(environment, with_pip=False)
     purelib = next(environment.glob("lib/python*/site-packages"))
     paths = [str(PACKAGE.parent), *site.getsitepackages()]
     (purelib / "paths.pth").write_text("".join(f"{path}\n" for path in paths))
     return folder, environment / "bin" / "python"
+
+
+def _uses_of_all_names(module=fk):
+    """Yields name and text of a program for each namespace, which imports all its names in three ways."""
+    path = module.__name__
+    lines = [f"import {path}", f"from {path} import *"]
+    for name in module.__all__:
+        lines += [f"from {path} import {name}", f"print({path}.{name}, {name})"]
+        if isinstance(value := getattr(module, name), types.ModuleType):
+            yield from _uses_of_all_names(value)
+    yield f"names_{path.replace('.', '_')}.py", "\n".join(lines)
 
 
 def _pyright(folder, python):

@@ -13,12 +13,19 @@ import types
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
+import numpy as np
+
 from fkeras.engine.config.namespaces import find
 from fkeras.engine.config.policy_maps import policy_at, policy_map, quantization
 from fkeras.engine.config.rules import Rule
-from fkeras.engine.config.serialization import decode, deserialize, encode, lookup, serialize
+from fkeras.engine.config.serialization import decode as decode
+from fkeras.engine.config.serialization import deserialize as deserialize
+from fkeras.engine.config.serialization import encode as encode
+from fkeras.engine.config.serialization import lookup as lookup
+from fkeras.engine.config.serialization import serialize as serialize
 from fkeras.engine.messages.docstrings import complete_docstring
-from fkeras.engine.messages.errors import add_note, suggest
+from fkeras.engine.messages.errors import add_note
+from fkeras.engine.messages.errors import suggest as suggest
 from fkeras.engine.messages.key_paths import add_key, within
 from fkeras.engine.messages.tracebacks import without_internal_frames
 from fkeras.engine.migration_hints.arguments import unknown_argument
@@ -33,21 +40,7 @@ from fkeras.engine.migration_hints.declarations import (
 )
 from fkeras.engine.migration_hints.keras_objects import check_no_keras_in
 from fkeras.engine.values.annotations import Field
-from fkeras.engine.values.frozen import freeze_value
-
-__all__ = (
-    "Configurable",
-    "configuration",
-    "decode",
-    "deserialize",
-    "encode",
-    "from_configuration",
-    "lookup",
-    "make_dataclass",
-    "option",
-    "serialize",
-    "suggest",
-)
+from fkeras.engine.values.frozen import freeze_value, short_array
 
 _CONVERT = "fkeras.convert"
 # immutable types, which need no freezing; most fields hold one of them
@@ -371,8 +364,13 @@ class Configurable(DeclaresFields):
         return from_configuration(cls, config, custom_objects)
 
 
-def describe(obj: Any, omitted: Collection[str] = ()) -> str:
-    """Returns the constructor call of `obj` as text, without arguments equal to their defaults."""
+def describe(obj: Any, omitted: Collection[str] = (), weights: Collection[str] = ()) -> str:
+    """Returns the constructor call of `obj` as text, without arguments equal to their defaults.
+
+    Args:
+        omitted: fields that are left out.
+        weights: fields of arrays that follow the arguments, except those that are None.
+    """
     arguments = []
     positional = True
     for field in _arguments(type(obj)):
@@ -391,13 +389,19 @@ def describe(obj: Any, omitted: Collection[str] = ()) -> str:
         text = getattr(value, "__name__", None) if callable(value) else None
         text = text if isinstance(text, str) else _shown(value)
         arguments.append(text if positional else f"{field.name}={text}")
+    arrays = {n: getattr(obj, n) for n in weights if not type(obj).__dataclass_fields__[n].init}
+    arguments += [f"{n}={_shown(array)}" for n, array in arrays.items() if array is not None]
     return f"{type(obj).__name__}({', '.join(arguments)})"
 
 
 def _shown(value: Field) -> str:
-    """Returns a value as text; a long tuple, such as a vocabulary, without its middle."""
-    if type(value) is not tuple or len(value) <= _LONGEST_TUPLE:
+    """Returns a value as text; of an array the shape, of a long tuple not the middle."""
+    if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, np.generic):
+        return short_array(value)
+    if type(value) is not tuple or len(value) < 2:
         return repr(value)
+    if len(value) <= _LONGEST_TUPLE:
+        return f"({', '.join(map(_shown, value))})"
     return (
         f"({', '.join(map(_shown, value[:3]))}, ... {len(value) - 4} more ..., {_shown(value[-1])})"
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fkeras.engine.call.signature import Effects
 from fkeras.engine.graph.call_table import CallTable
 from fkeras.engine.graph.effects import effects_of
-from fkeras.engine.graph.listing import listing
+from fkeras.engine.graph.listing import Lines, lines_html, lines_text, listing
 from fkeras.engine.graph.views import LayerView
 
 
@@ -29,8 +29,14 @@ class Graph(CallTable):
     """
 
     def __repr__(self) -> str:
-        lines = listing(self, lambda name, again: (name, "", ()))
-        return "\n".join(["Graph:", *(f"    {line}" for line in lines)])
+        return lines_text(self._lines())
+
+    def _repr_html_(self) -> str:
+        """Returns the calls as HTML, which notebooks show."""
+        return lines_html(self._lines())
+
+    def _lines(self) -> Lines:
+        return [("Graph:", list(listing(self, lambda name, again: (name, "", ()))))]
 
     @functools.cached_property
     def calls_by_depth(self) -> Mapping[int, tuple[int, ...]]:

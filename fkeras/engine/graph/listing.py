@@ -1,9 +1,10 @@
-"""A graph as text: one line for each call, in the form of an assignment."""
+"""A graph as text and HTML: one line for each call, in the form of an assignment."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from fkeras.engine.values.structure import draw
 
@@ -12,10 +13,44 @@ _LONGEST = 40
 #: columns of an assignment before the shapes, and of the whole line
 _COLUMNS, _WIDTH = 60, 100
 
-Describe = Callable[[str, bool], tuple[str, str, Sequence[str]]]
+#: lines, each with the lines that are indented below
+Lines: TypeAlias = Sequence[tuple[str, "Lines"]]
+Describe: TypeAlias = Callable[[str, bool], tuple[str, str, Lines]]
 
 
-def listing(graph: Any, describe: Describe) -> Iterator[str]:
+def lines_text(lines: Lines) -> str:
+    """Returns lines as text.
+
+    Example:
+        >>> print(lines_text([("Graph:", [("x = Input", []), ("return x", [])])]))
+        Graph:
+            x = Input
+            return x
+    """
+    blocks = ((line, lines_text(below).replace("\n", "\n    ")) for line, below in lines)
+    return "\n".join(f"{line}\n    {text}" if text else line for line, text in blocks)
+
+
+def lines_html(lines: Lines, is_open: bool = True) -> str:
+    """Returns lines as HTML; a line with lines below is a `<details>` element.
+
+    Args:
+        is_open: whether the elements of the outermost lines are open; those below are closed.
+    """
+    parts = []
+    for line, below in lines:
+        text = html.escape(line)
+        if below:
+            # the triangle of a summary stands in the padding, so that all lines are aligned
+            summary = f'<summary style="list-style-position:outside">{text}</summary>'
+            attribute = ' open=""' if is_open else ""
+            text = f"<details{attribute}>{summary}{lines_html(below, False)}</details>"
+        parts.append(f"<div>{text}</div>")
+    style = "font-family:monospace;white-space:pre;overflow-x:auto;padding-left:1.5em"
+    return f'<div style="{style}">{"".join(parts)}</div>'
+
+
+def listing(graph: Any, describe: Describe) -> Iterator[tuple[str, Lines]]:
     """Returns the lines of a graph: calls with shapes, then the outputs.
 
     Args:
@@ -30,7 +65,7 @@ def listing(graph: Any, describe: Describe) -> Iterator[str]:
         shown = [*shown[: _LONGEST // 2], None, *shown[-(_LONGEST // 2) :]]
     for number in shown:
         if number is None:
-            yield f"... {len(graph.calls) - _LONGEST} calls ..."
+            yield f"... {len(graph.calls) - _LONGEST} calls ...", ()
             continue
         call, first = graph.calls[number], graph.first_slots[number]
         text, remark, below = describe(call.layer, graph.node_indices[number] > 0)
@@ -47,9 +82,8 @@ def listing(graph: Any, describe: Describe) -> Iterator[str]:
         else:
             space = _WIDTH - len(variable) - len(arguments) - len(end) - 3
             left = f"{variable} = {_cut(text, space)}{arguments}"
-        yield f"{left:{_COLUMNS}}{end}"
-        yield from (f"    {line}" for line in below)
-    yield f"return {draw(graph.outputs, names.__getitem__)}"
+        yield f"{left:{_COLUMNS}}{end}", below
+    yield f"return {draw(graph.outputs, names.__getitem__)}", ()
 
 
 def _names(graph: Any) -> list[str]:

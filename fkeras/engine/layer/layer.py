@@ -42,7 +42,14 @@ from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree import donated, labels, weight_lists
 from fkeras.engine.tree.axes import AxisNames
-from fkeras.engine.tree.skeleton import CACHES, leaves_of, register, same_leaf, skeleton_of
+from fkeras.engine.tree.skeleton import (
+    CACHES,
+    WEIGHT,
+    leaves_of,
+    register,
+    same_leaf,
+    skeleton_of,
+)
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.weights import make_weights, reset_carries
 from fkeras.engine.values.annotations import Field, Option, Skeleton, Tree
@@ -380,7 +387,10 @@ class Layer(Traits, LayerTypes):
         return hash(skeleton_of(self))
 
     def __repr__(self) -> str:
-        return describe(self)
+        fields = dataclasses.fields(
+            self
+        )  # no skeleton, which would be cached, before the end of `__init__`
+        return describe(self, weights=[f.name for f in fields if WEIGHT in f.metadata])
 
     def __reduce__(self):
         # without caches, and through `Skeleton.join`, which runs no constructor

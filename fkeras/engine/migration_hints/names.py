@@ -5,8 +5,7 @@ from __future__ import annotations
 import dis
 import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.migration_hints.hints import hints
@@ -17,9 +16,6 @@ _SPACES = (
     *("initializers", "regularizers", "constraints", "random", "training.callbacks", "quantizers"),
     *("ops.image", "ops.linalg", "ops.nn", "ops.numpy", "utils", "datasets", ""),
 )
-# namespaces without a `__getattr__` from here: `callbacks`, `utils` and `datasets` are imported at
-# first use, and the package has its own `__getattr__`, which performs these imports
-_LATE = ("training.callbacks", "utils", "datasets", "")
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 # most namespaces have these names, so a hint at another namespace would not help
 _SHARED = ("get", "serialize", "deserialize")
@@ -30,46 +26,6 @@ class MissingNameError(AttributeError):
 
     def __str__(self) -> str:
         return missing_name(*self.args) if len(self.args) == 2 else super().__str__()
-
-
-def explain_unknown_names(*modules: str) -> None:
-    """Adds a `__getattr__` to public namespaces whose error has a hint or the nearest name.
-
-    The package calls this function after importing its namespaces. A `def __getattr__` in their
-    source code would prevent type checkers from reporting unknown names.
-
-    Args:
-        modules: the namespaces; by default all namespaces imported with the package.
-
-    Example:
-        >>> import fkeras as fk
-        >>> try:
-        ...     fk.layers.Dens
-        ... except AttributeError as error:
-        ...     print(error)
-        fk.layers: has no name 'Dens'. Did you mean 'Dense'?
-    """
-    for module in modules or [f"fkeras.{space}" for space in _SPACES if space not in _LATE]:
-        setattr(sys.modules[module], "__getattr__", _error_of(module))  # noqa: B010
-
-
-def _error_of(module: str) -> Callable[[str], Any]:
-    def raise_missing_name(name: str) -> Any:
-        raise missing_name_error(module, name)
-
-    return raise_missing_name
-
-
-def missing_name_error(module: str, name: str) -> Exception:
-    """Returns the error of a namespace's `__getattr__`: an ImportError for a `from` import.
-
-    Python replaces an AttributeError in a `from` import by an error without a hint.
-    """
-    # the caller of `__getattr__`
-    frame = sys._getframe(2)
-    if frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM:
-        return ImportError(missing_name(module, name), name=module)
-    return MissingNameError(module, name)
 
 
 def missing_name(module: str, name: str) -> str:
@@ -99,6 +55,18 @@ def missing_name(module: str, name: str) -> str:
     if near_name is not None:
         return f"{where} Did you mean {near_name!r}?"
     return where + suggest(name, module_names)
+
+
+def missing_name_error(module: str, name: str) -> Exception:
+    """Returns the error of a namespace's `__getattr__`: an ImportError for a `from` import.
+
+    Python replaces an AttributeError in a `from` import by an error without a hint.
+    """
+    # the caller of `__getattr__`
+    frame = sys._getframe(2)
+    if frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM:
+        return ImportError(missing_name(module, name), name=module)
+    return MissingNameError(module, name)
 
 
 def _normalized(name: str) -> str:

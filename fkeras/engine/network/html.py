@@ -1,14 +1,17 @@
-"""Networks in notebooks: the table of the summary, and a drawing of the graph, as HTML.
+"""Networks in notebooks: the calls, the table of the summary, and a drawing of the graph, as HTML.
 
-The drawing is SVG text, which needs no other program and no script of a notebook.
+Each part can be folded by the `<details>` element, and the drawing is SVG text: a notebook needs no
+other program and no script.
 """
 
 from __future__ import annotations
 
 import html
 
+from fkeras.engine.graph.listing import lines_html
 from fkeras.engine.messages.html import html_table
 from fkeras.engine.network.summary import HEADINGS, NUMBERS, table
+from fkeras.engine.network.text import network_lines
 from fkeras.engine.values.annotations import Network
 
 # a drawing of more layers would be too large for the output of a cell
@@ -17,22 +20,26 @@ _CHARACTER, _HEIGHT, _ROW, _SPACE = 7.2, 36, 62, 18
 
 
 def network_html(network: Network) -> str:
-    """Returns the summary of a network and a drawing of its graph as HTML.
+    """Returns the calls of a network, its summary and a drawing of its graph as HTML.
 
     Args:
         network: a network, built or not.
     """
     contents = table(network)
-    parts = [
-        f"<p><b>{html.escape(contents.title)}</b></p>",
+    summary = [
         '<div style="max-height:40em;overflow:auto">',
         html_table(HEADINGS, contents.rows, NUMBERS),
         "</div>",
         *(f"<div>{html.escape(line)}</div>" for line in contents.totals),
     ]
+    parts = [lines_html(network_lines(network)), _folded("Summary", "\n".join(summary))]
     if network.graph is not None:
-        parts.append(f"<details><summary>Graph</summary>{_drawing(network)}</details>")
+        parts.append(_folded("Graph", _drawing(network)))
     return "\n".join(parts)
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{title}</summary>{content}</details>"
 
 
 def _drawing(network: Network) -> str:

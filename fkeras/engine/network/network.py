@@ -16,6 +16,7 @@ from fkeras.engine.call.node import symbolic_arguments
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict
+from fkeras.engine.graph.listing import lines_text
 from fkeras.engine.graph.walk import open_graph
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
@@ -26,7 +27,7 @@ from fkeras.engine.network.execution import Execution
 from fkeras.engine.network.host_split import on_host, read_inputs, run_on_host, split, split_after
 from fkeras.engine.network.html import network_html
 from fkeras.engine.network.summary import summary
-from fkeras.engine.network.text import network_text
+from fkeras.engine.network.text import network_lines
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.tree.weights import subkey
 from fkeras.engine.values import structure
@@ -334,10 +335,10 @@ class Network(Layer):
         return None
 
     def __repr__(self) -> str:
-        return network_text(self)
+        return lines_text(network_lines(self))
 
     def _repr_html_(self) -> str:
-        """Returns the summary with a drawing of the graph, which notebooks show."""
+        """Returns calls, summary and a drawing of the graph as HTML, which notebooks show."""
         return network_html(self)
 
 

@@ -9,34 +9,12 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
-from fkeras.engine.symbolic.operation import (
-    Op,
-    Parameters,
-    Rest,
-    Unary,
-    binary,
-    described,
-    to_array,
-    unary,
-)
+from fkeras.engine.symbolic.operation import Op, Parameters, Rest, Unary
+from fkeras.engine.symbolic.operation import binary as binary
+from fkeras.engine.symbolic.operation import described as described
+from fkeras.engine.symbolic.operation import to_array as to_array
+from fkeras.engine.symbolic.operation import unary as unary
 from fkeras.engine.values.annotations import Option, Tree
-
-__all__ = (
-    "ListOp",
-    "PairOp",
-    "TreeOp",
-    "TupleOp",
-    "binary",
-    "described",
-    "elementwise",
-    "few",
-    "float_unary",
-    "op",
-    "to_array",
-    "to_floats",
-    "tree_op",
-    "unary",
-)
 
 # `Op` declares that an operation returns a tensor for tensors, and an array for arrays. Type checkers
 # have no form for "the same structure, with tensors in place of arrays", so each structure is named with

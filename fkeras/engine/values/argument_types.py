@@ -15,27 +15,12 @@ from typing import Any, Protocol, TypeAlias
 import jax
 import jax.typing
 import numpy as np
-from jax.typing import DTypeLike
+from jax.typing import DTypeLike as DTypeLike
 
-from fkeras.nn.numerics.array_types import ArrayLike, Nested, Numbers, SupportsArray
-
-__all__ = (
-    "ArrayLike",
-    "Arrays",
-    "Axes",
-    "Batches",
-    "DTypeLike",
-    "Data",
-    "FilePath",
-    "HasShape",
-    "Index",
-    "Integer",
-    "Nested",
-    "Number",
-    "Numbers",
-    "Shape",
-    "SupportsArray",
-)
+from fkeras.nn.numerics.array_types import ArrayLike as ArrayLike
+from fkeras.nn.numerics.array_types import Nested as Nested
+from fkeras.nn.numerics.array_types import Numbers as Numbers
+from fkeras.nn.numerics.array_types import SupportsArray as SupportsArray
 
 
 class HasShape(Protocol):

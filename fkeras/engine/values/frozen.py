@@ -6,6 +6,7 @@ dictionaries become `FrozenDict`, arrays become `ArrayConstant`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import ItemsView, Iterator, Mapping, Set
 from typing import Any, TypeVar
 
@@ -130,6 +131,18 @@ class ArrayConstant:
 
     def __reduce__(self):
         return (ArrayConstant, (self.array,))
+
+
+def short_array(value: Leaf) -> str:
+    """Returns dtype and shape of an array as short text.
+
+    Example:
+        >>> import numpy as np
+        >>> short_array(np.ones((4, 3), "float32")), short_array(np.ones(2, "uint8"))
+        ('f32[4,3]', 'u8[2]')
+    """
+    dtype = re.sub(r"^(bf|[fiuc])[a-z]*(?=\d)", r"\1", str(value.dtype))
+    return f"{dtype}[{','.join(map(str, value.shape))}]"
 
 
 def is_array(value: Leaf) -> bool:

@@ -1,19 +1,6 @@
 """NumPy's functions with Keras's arguments, as in `keras.ops.numpy`."""
 
-from fkeras.ops.numpy import (
-    arithmetic,
-    comparison,
-    creation,
-    exponents,
-    joining,
-    nans,
-    products,
-    quantiles,
-    reductions,
-    searching,
-    shaping,
-    windows,
-)
+from fkeras.engine.config.public_names import publish as _publish
 from fkeras.ops.numpy.arithmetic import *  # noqa: F403
 from fkeras.ops.numpy.comparison import *  # noqa: F403
 from fkeras.ops.numpy.creation import *  # noqa: F403
@@ -27,16 +14,4 @@ from fkeras.ops.numpy.searching import *  # noqa: F403
 from fkeras.ops.numpy.shaping import *  # noqa: F403
 from fkeras.ops.numpy.windows import *  # noqa: F403
 
-__all__: tuple[str, ...] = ()
-__all__ += arithmetic.__all__
-__all__ += comparison.__all__
-__all__ += creation.__all__
-__all__ += exponents.__all__
-__all__ += joining.__all__
-__all__ += nans.__all__
-__all__ += products.__all__
-__all__ += quantiles.__all__
-__all__ += reductions.__all__
-__all__ += searching.__all__
-__all__ += shaping.__all__
-__all__ += windows.__all__
+_publish(__name__, ())

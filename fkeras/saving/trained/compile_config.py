@@ -22,6 +22,7 @@ import numpy as np
 from fkeras import losses, metrics, optimizers
 from fkeras.engine import Layer, trainable_weights
 from fkeras.engine.config.custom_objects import CustomObjects, custom_code
+from fkeras.engine.config.public_names import public_names
 from fkeras.engine.config.serialization import deserialize, serialize
 from fkeras.engine.messages.key_paths import within
 from fkeras.losses import Loss, LossFunctionWrapper
@@ -190,7 +191,7 @@ def _function(
     for candidate in (name, registered):
         if candidate in custom_objects:
             return custom_objects[candidate]
-    if name in library.__all__ or (hasattr(library, "get") and _is_in_library(library, name)):
+    if name in public_names(library) or (hasattr(library, "get") and _is_in_library(library, name)):
         return name
     raise FileError(
         f"the {kind} {name[:80]!r} is a custom function, and files hold no code. Pass the function: "

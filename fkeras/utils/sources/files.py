@@ -31,7 +31,6 @@ import numpy as np
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
 from fkeras.engine.values.argument_types import FilePath, Integer
 from fkeras.utils.images import read_image
-from fkeras.utils.sources.dataset import Dataset
 from fkeras.utils.sources.directory import Options, build_datasets, check_format, unreadable_file
 from fkeras.utils.sources.resizing import METHODS, resize_image
 from fkeras.utils.sources.wav import read_wav, resample
@@ -307,11 +306,3 @@ def _read_sound(path: str, rate: int | None, where: str) -> np.ndarray:
     except ValueError as error:
         raise unreadable_file(path, "a WAV file of integers or floats", str(error), where) from None
     return samples if rate is None else resample(samples, file_rate, rate)
-
-
-__all__ = (
-    "Dataset",
-    "audio_dataset_from_directory",
-    "image_dataset_from_directory",
-    "text_dataset_from_directory",
-)

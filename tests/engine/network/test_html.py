@@ -1,9 +1,18 @@
-"""Models in notebooks: escaped HTML with the table and the drawing."""
+"""Models in notebooks: escaped HTML with the calls, the table and the drawing."""
 
 import xml.etree.ElementTree as ElementTree
 
+import jax
+import pytest
+
 import fkeras as fk
 from fkeras import layers
+
+
+def _nested():
+    encoder = fk.Sequential([fk.Input((3,)), layers.Dense(4, name="hidden")], name="encoder")
+    x = fk.Input((3,), name="x")
+    return fk.Model(x, layers.Add(name="sum")([encoder(x), encoder(x)]), name="outer")
 
 
 def _tree(model):
@@ -27,7 +36,7 @@ def test_names_are_escaped():
     x = fk.Input((3,), name="x")
     html = fk.Model(x, layers.Dense(4, name="<script>&'\"")(x), name="<b>")._repr_html_()
     assert "<script" not in html and "<b>&" not in html
-    assert html.count("&lt;script&gt;&amp;") == 2 and "&lt;b&gt;" in html
+    assert html.count("&lt;script&gt;&amp;") == 4 and "&lt;b&gt;" in html
 
 
 def test_models_without_a_graph_and_large_models():
@@ -35,3 +44,38 @@ def test_models_without_a_graph_and_large_models():
     assert "<svg" not in fk.Sequential([layers.Dense(2)])._repr_html_()
     large = fk.Sequential([fk.Input((2,)), *[layers.ReLU() for _ in range(201)]])
     assert "plot_model" in large._repr_html_() and "<svg" not in large._repr_html_()
+
+
+def test_calls_are_shown_as_a_function_that_folds():
+    tree = _tree(_nested())
+    blocks = list(tree.iter("details"))
+    titles = [block.find("summary").text for block in blocks]
+    assert titles[0] == "Model(name='outer'):"
+    assert titles[1].startswith("encoder = Sequential()(x)  ") and titles[2:] == [
+        "Summary",
+        "Graph",
+    ]
+    # the calls of the model are visible; a nested network, the table and the drawing are folded
+    assert [block.get("open") for block in blocks] == ["", None, None, None]
+    nested = [line.text for line in blocks[1].iter("div")]
+    assert any(line and line.startswith("hidden = Dense(4)(input_layer)") for line in nested)
+    text = "".join(blocks[0].itertext())
+    assert "encoder:1 = encoder(x)" in text and "return sum" in text
+
+
+def test_html_and_text_have_the_same_lines():
+    for value in (_nested(), _nested().graph):
+        first = next(ElementTree.fromstring(f"<div>{value._repr_html_()}</div>").iter("details"))
+        lines = [line.strip() for line in repr(value).splitlines()]
+        assert [text.strip() for text in first.itertext()] == lines
+        assert "<script" not in value._repr_html_() and "onclick" not in value._repr_html_()
+
+
+def test_treescope_shows_layers_and_models():
+    treescope = pytest.importorskip("treescope")
+    model = _nested().build(jax.random.key(0))
+    assert "kernel=<jax.Array float32(3, 4)" in treescope.render_to_text(
+        model.layers["encoder"].layers["hidden"]
+    )
+    assert treescope.render_to_text(model).startswith("Model(")
+    assert len(treescope.render_to_html(model)) > 1000

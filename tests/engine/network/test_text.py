@@ -119,3 +119,35 @@ def test_long_tuples_of_layers_lose_their_middle():
     text = repr(layers.Normalization(mean=np.zeros(100), variance=np.ones(100)))
     assert "96 more" in text and len(text) < 120
     assert repr(layers.Reshape((2,) * 16)).count("2") == 16
+
+
+def test_layers_show_shapes_and_dtypes_of_arrays():
+    dense = layers.Dense(3, name="d").build(jax.random.key(0), (None, 4))
+    assert repr(dense) == "Dense(3, name='d', kernel=f32[4,3], bias=f32[3])"
+    assert repr(layers.Dense(3)) == "Dense(3)"
+    assert repr(
+        layers.Dense(3, use_bias=False, dtype="bfloat16").build(jax.random.key(0), (1, 2))
+    ) == ("Dense(3, use_bias=False, dtype=DTypePolicy('bfloat16'), kernel=bf16[2,3])")
+    outer = layers.TimeDistributed(layers.Dense(3)).build(jax.random.key(0), (None, 5, 4))
+    assert repr(outer) == "TimeDistributed(Dense(3, kernel=f32[4,3], bias=f32[3]))"
+    trained, frozen = fk.partition(dense)
+    assert repr(trained) == repr(dense) and repr(frozen) == "Dense(3, name='d')"
+    assert repr(jax.eval_shape(lambda: dense)) == repr(dense)
+    texts = []
+    jax.jit(lambda layer: texts.append(repr(layer)))(dense)
+    assert texts == [repr(dense)]
+
+
+def test_arrays_among_arguments():
+    class Shift(fk.Layer):
+        by: object = fk.option(default=None)
+
+    assert repr(Shift(np.zeros((40, 2), "int8"))) == "Shift(i8[40,2])"
+    assert repr(Shift((np.ones(2, bool), 3))) == "Shift((bool[2], 3))"
+    assert repr(Shift(np.float32(2.0))).startswith("Shift(")
+
+
+def test_calls_of_a_built_model_name_no_shapes_of_weights():
+    model = fk.Sequential([fk.Input((4,)), layers.Dense(3)])
+    before, after = repr(model), repr(model.build(jax.random.key(0)))
+    assert "kernel" not in after and after.splitlines()[2].startswith(before.splitlines()[2])

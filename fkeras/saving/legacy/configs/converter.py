@@ -16,6 +16,7 @@ from fkeras import layers as catalogue
 from fkeras.engine import Layer, suggest
 from fkeras.engine.config.custom_objects import CustomObjects, custom_code
 from fkeras.engine.config.policy_maps import quantization
+from fkeras.engine.config.public_names import public_names
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.saving.containers.strict_json import Json, check, field
@@ -146,10 +147,12 @@ class Converter:
             operation = _operation(kind)
             if operation is not None:
                 return {"module": operation, "class_name": kind, "config": dict(config)}
-        cls = getattr(catalogue, class_name, None) if class_name in catalogue.__all__ else None
+        cls = (
+            getattr(catalogue, class_name, None) if class_name in public_names(catalogue) else None
+        )
         if not (isinstance(cls, type) and issubclass(cls, Layer)) or class_name in _FOREIGN:
             raise origin.error(
-                f"unknown layer {kind!r:.80}.{suggest(kind, catalogue.__all__)} Pass your own class: "
+                f"unknown layer {kind!r:.80}.{suggest(kind, public_names(catalogue))} Pass your own class: "
                 f"{custom_code(kind, 'YourLayer')}.",
                 name,
             )

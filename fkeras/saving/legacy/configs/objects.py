@@ -14,6 +14,7 @@ from typing import Any
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Configurable, suggest
 from fkeras.engine.config.custom_objects import custom_code
+from fkeras.engine.config.public_names import public_names
 from fkeras.saving.containers.strict_json import Json, check, field
 from fkeras.saving.quirks.origin import Origin
 
@@ -86,7 +87,7 @@ def part(
     if component is None:
         raise origin.error(
             f"expected the name of an {kind} of Keras, received {name!r:.80}."
-            f"{suggest(name, library.__all__)} Pass a custom {kind} by {custom_code(name)}.",
+            f"{suggest(name, public_names(library))} Pass a custom {kind} by {custom_code(name)}.",
             layer,
         )
     return {
@@ -100,7 +101,7 @@ def part(
 def _class_by_name(library: ModuleType, name: str) -> Any:
     """Returns the class for a name such as "glorot_uniform"."""
     lower_name = name.replace("_", "").lower()
-    for public_name in library.__all__:
+    for public_name in public_names(library):
         candidate = getattr(library, public_name)
         if (
             isinstance(candidate, type)
@@ -147,7 +148,7 @@ def activation(
     except ValueError as error:
         raise origin.error(
             f"expected the name of an activation, received {old_name!r:.80}."
-            f"{suggest(old_name, activations.__all__)} Pass a custom function by "
+            f"{suggest(old_name, public_names(activations))} Pass a custom function by "
             f"{custom_code(old_name, 'the_function')}.",
             layer,
         ) from error

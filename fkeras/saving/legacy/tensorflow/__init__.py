@@ -1,5 +1,4 @@
 """Converts TensorFlow functions in graphs of tf.keras 2 to operations of Keras 3."""
 
-from fkeras.saving.legacy.tensorflow.network import is_function, operations
-
-__all__ = ("is_function", "operations")
+from fkeras.saving.legacy.tensorflow.network import is_function as is_function
+from fkeras.saving.legacy.tensorflow.network import operations as operations

@@ -9,6 +9,7 @@ from typing import Any
 from fkeras import losses, metrics, optimizers
 from fkeras.engine import Configurable, suggest
 from fkeras.engine.config.custom_objects import custom_code
+from fkeras.engine.config.public_names import public_names
 from fkeras.engine.messages.key_paths import within
 from fkeras.optimizers import schedules
 from fkeras.saving.containers.errors import reading
@@ -130,7 +131,7 @@ def _class(kind: str, options: dict[str, Any], source: str, origin: Origin) -> A
             return Keras2Adagrad
         if kind == "Nadam":
             return Keras2Nadam
-    classes = {n: getattr(optimizers, n) for n in optimizers.__all__}
+    classes = {n: getattr(optimizers, n) for n in public_names(optimizers)}
     classes = {n: c for n, c in classes.items() if isinstance(c, type) and n not in _ABSTRACT}
     if kind not in classes:
         raise origin.error(
@@ -161,9 +162,9 @@ def _rate(value: Json, decay: Json, origin: Origin, custom_objects: Mapping[str,
     where = origin.place()
     if isinstance(value, Mapping):
         name = field(value, "class_name", str, **where)
-        if name not in schedules.__all__ and name not in custom_objects:
+        if name not in public_names(schedules) and name not in custom_objects:
             raise origin.error(
-                f"unknown schedule {name!r:.80}.{suggest(name, schedules.__all__)} Pass your own "
+                f"unknown schedule {name!r:.80}.{suggest(name, public_names(schedules))} Pass your own "
                 f"class: {custom_code(name, 'YourSchedule')}."
             )
         config = field(value, "config", dict, **where)
@@ -251,14 +252,14 @@ class _Reader:
         if kind == "metric" and name.lower() in ("accuracy", "acc", "crossentropy", "ce"):
             return name
         name = _OLD_NAMES.get(_OLD_CLASSES.get(name, name), name)
-        library_object = getattr(library, name, None) if name in library.__all__ else None
+        library_object = getattr(library, name, None) if name in public_names(library) else None
         if isinstance(library_object, type) and issubclass(library_object, Configurable):
             return self._construct(library_object, config)
         try:
             library.get(name)
         except ValueError as error:
             raise origin.error(
-                f"unknown {kind} {name!r:.80}.{suggest(name, library.__all__)} Pass your own "
+                f"unknown {kind} {name!r:.80}.{suggest(name, public_names(library))} Pass your own "
                 f"{kind}: {custom_code(name, f'your_{kind}')}; fk.load_model opens the model alone."
             ) from error
         return name
