@@ -30,6 +30,10 @@ from fkeras.training.step.blocks import FlatRun, flat
 if TYPE_CHECKING:
     from fkeras.training.trainer import Trainer
 
+# size in bytes of a run that trains by single steps on CPUs: XLA copies the arrays of a loop, which
+# takes 9 % of a step for the 100 MB of a ResNet50 with 8 images (`benchmarks/convolutional.py`)
+_COPIED = 64 << 20
+
 
 class EpochLoop:
     """Trains one epoch as a sequence of device calls.
@@ -62,9 +66,11 @@ class EpochLoop:
         arrays = flat(self.form, run)
         # Repeating a call after a NaN needs the arrays before the call, which donation destroys:
         # donate only runs that take a large part of the device's memory.
-        large = sum(map(_bytes, arrays.leaves)) > array_feed.device_bytes() // 16
+        size = sum(map(_bytes, arrays.leaves))
+        large = size > array_feed.device_bytes() // 16
         self.large = self.group.agree(large, "the size of the run")[0]
-        if self.large:
+        copied = size > _COPIED and call_size.fixed is None and jax.default_backend() == "cpu"
+        if self.large or copied:
             # Set before the first `take`: in mode "once" a call has one batch, so a large run never
             # has to repeat a part of a call.
             call_size.mode = "once"

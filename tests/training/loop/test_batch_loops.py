@@ -14,7 +14,7 @@ from fkeras import layers
 from fkeras.nn.convolution import convolve
 from fkeras.training import Callback, Stop
 from fkeras.training.data import array_feed
-from fkeras.training.loop import batch_loops
+from fkeras.training.loop import batch_loops, epoch_loop
 from fkeras.training.records.state import split
 from fkeras.training.step import step
 from fkeras.training.step.donation import donates
@@ -42,6 +42,28 @@ def test_the_number_of_steps_a_call_changes_nothing(monkeypatch):
     single, second = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=8, verbose=0)
     chex.assert_trees_all_equal(many, single)
     assert first == second
+
+
+def test_runs_whose_copy_takes_long_train_by_single_steps_on_a_cpu(monkeypatch):
+    modes = []
+    choose = batch_loops.CallSize.choose
+
+    def record(*arguments):
+        modes.append(choose(*arguments))
+        return modes[-1]
+
+    monkeypatch.setattr(batch_loops.CallSize, "choose", record)
+    looped, first = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=8, verbose=0)
+    assert set(modes) == {"loop"}
+    monkeypatch.setattr(epoch_loop, "_COPIED", 100)
+    modes.clear()
+    single, second = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=8, verbose=0)
+    assert set(modes) == {"once" if jax.default_backend() == "cpu" else "loop"}
+    chex.assert_trees_all_close(looped, single, rtol=1e-5, atol=1e-6)
+    assert second["loss"] == pytest.approx(first["loss"], rel=1e-5)
+    modes.clear()
+    _ = TRAINER.fit(RUN, X, Y, epochs=1, batch_size=8, steps_per_execution=3, verbose=0)
+    assert set(modes) == {"loop"}
 
 
 def test_fit_equals_steps_by_hand_with_the_same_keys():
