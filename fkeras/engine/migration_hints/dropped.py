@@ -44,7 +44,10 @@ def returned(result: _T, where: str, line: str, depth: int = 1) -> _T:
         polish: returns a new value and changes nothing in place; this statement drops the value.
         Write `word = polish(word)`, or `_ = polish(...)` to drop it on purpose.
     """
-    frame = sys._getframe(depth + 1)
+    try:
+        frame = sys._getframe(depth + 1)
+    except ValueError:  # called from C, as `atexit` does
+        return result
     code, after = frame.f_code.co_code, frame.f_lasti + 2
     while code[after] == _CACHE:
         after += 2

@@ -197,6 +197,18 @@ def test_a_script_warns_at_the_statement(tmp_path):
     assert ran.returncode == 1 and "line 3" in ran.stderr and "fk.freeze" in ran.stderr
 
 
+def test_a_function_that_no_python_code_calls_returns():
+    program = (
+        "import atexit\n"
+        "from fkeras.engine.migration_hints.dropped import returned\n"
+        "atexit.register(lambda: print(returned(3, 'f', 'y = f()')))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert (ran.stdout, ran.stderr) == ("3\n", "")
+
+
 def test_a_notebook_warns_unless_the_cell_shows_the_value():
     shells = pytest.importorskip("IPython.core.interactiveshell")
     shell = shells.InteractiveShell.instance()
