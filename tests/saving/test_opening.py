@@ -55,7 +55,7 @@ def test_recording_runs_no_initializer():
     layer = fk.layers.Dense(2, kernel_initializer=initializer)
     model = fk.Model(x := fk.Input((3,)), layer(x))
     assert drawn == []
-    model.build(jax.random.key(0))
+    _ = model.build(jax.random.key(0))
     assert drawn == [(3, 2)]
 
 

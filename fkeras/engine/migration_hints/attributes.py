@@ -137,7 +137,7 @@ def rejected_assignment(layer: Layer, name: str, value: object = None) -> str:
             f"call layers in `call`, or declare a field: `{name}: fk.Layer = fk.option(default=...)`; "
             "a subclass of fk.Model has no `__init__`"
         )
-    elif hasattr(type(value), "transparent_field"):
+    elif hasattr(type(value), "_transparent_field"):
         remedy = (
             f"make sublayers in `call` of a subclass of fk.Model: `def call(self, x): return "
             f"layers.Dense(3)(x)`; or declare a field, `{name}: fk.Layer = fk.option(default="

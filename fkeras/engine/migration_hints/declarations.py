@@ -75,7 +75,7 @@ def check_layer_arguments(cls: type, args: tuple) -> None:
         ...     print(error)
         Dense: the constructor takes no tensor. Make the layer, then call it: `y = layers.Dense(10)(x)`.
     """
-    if not hasattr(cls, "transparent_field"):
+    if not hasattr(cls, "_transparent_field"):
         return
     tensors = [type(v).__name__ in _TENSORS or getattr(v, "ndim", 0) > 1 for v in args]
     if any(tensors):
