@@ -243,7 +243,9 @@ def test_weights_have_the_shapes_and_order_of_keras():
 
 
 def test_a_missing_axis_is_reported():
-    with pytest.raises(fk.InputSpecError, match=r"ndim=4.*\(b, 28, 28\).*fk.Input\(\(28, 28, 1\)\)"):
+    with pytest.raises(
+        fk.InputSpecError, match=r"ndim=4.*\(b, 28, 28\).*fk.Input\(\(28, 28, 1\)\)"
+    ):
         layers.Conv2D(4, 3)(fk.Input((28, 28)))
     built = layers.Conv2D(4, 3).build(KEY, (None, 28, 28, 3))
     with pytest.raises(fk.InputSpecError, match=r"x\[None\].*batch axis"):
