@@ -30,11 +30,11 @@ def print_weights(model: Layer, pattern: str = "*", *, show: bool = True) -> str
 
     Args:
         model: a built layer or model.
-        pattern: paths of weights, with "*" for any characters.
+        pattern: paths of weights or of layers, with "*" for any characters.
         show: False returns the text instead.
 
     Raises:
-        ValueError: if no weight has such a path; names the nearest path.
+        ValueError: if nothing has such a path; names the nearest path.
 
     Example:
         >>> import jax, fkeras as fk
@@ -45,10 +45,11 @@ def print_weights(model: Layer, pattern: str = "*", *, show: bool = True) -> str
     """
     require_layer(model, "utils.print_weights")
     weights = {path: w for path, w in weights_by_path(model).items() if w is not None}
-    chosen = {path: w for path, w in weights.items() if fnmatch.fnmatchcase(path, pattern)}
+    patterns = (pattern, f"{pattern}/*")
+    chosen = {p: w for p, w in weights.items() if any(fnmatch.fnmatchcase(p, q) for q in patterns)}
     if not chosen:
         raise ValueError(
-            f"print_weights: no weight has the path {pattern!r}.{suggest(pattern, weights)} The model "
+            f"print_weights: no weight and no layer has the path {pattern!r}.{suggest(pattern, weights)} The model "
             f"has {len(weights)} weights; a model needs `model.build(key)` first."
         )
     check_donated(chosen, "print_weights", "Print the model that the function returned.")

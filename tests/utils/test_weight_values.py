@@ -18,6 +18,7 @@ def test_values_are_printed_below_path_and_shape(capsys):
     model = _model().build(jax.random.key(0))
     assert fk.utils.print_weights(model, "out/*") is None
     text = capsys.readouterr().out
+    assert fk.utils.print_weights(model, "out", show=False) == text.rstrip("\n")
     assert text.startswith("out/kernel: f32[300,1]\n[[") and text.endswith(
         "out/bias: f32[1]\n[0.]\n"
     )
@@ -40,7 +41,9 @@ def test_long_arrays_and_numpy_options():
 def test_a_layer_and_missing_weights():
     layer = layers.Dense(2, use_bias=False).build(jax.random.key(0), (None, 3))
     assert fk.utils.print_weights(layer, show=False).startswith("kernel: f32[3,2]\n[[")
-    with pytest.raises(ValueError, match="no weight has the path 'wide/kernle'. Did you mean"):
+    with pytest.raises(
+        ValueError, match="no weight and no layer has the path 'wide/kernle'. Did you mean"
+    ):
         fk.utils.print_weights(_model().build(jax.random.key(0)), "wide/kernle")
     with pytest.raises(ValueError, match="has 0 weights; a model needs"):
         fk.utils.print_weights(_model())
