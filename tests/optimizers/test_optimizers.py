@@ -473,3 +473,13 @@ def test_names_that_match_no_weight_are_told(name):
 def test_names_are_not_told_without_weight_decay():
     optimizer = optimizers.SGD(exclude_from_weight_decay=["nope"])
     assert list(optimizer.idle_names(["dense/kernel"])) == []
+
+
+def test_an_average_is_returned_in_the_order_of_the_weights():
+    optimizer = optimizers.SGD(0.1, use_ema=True)
+    model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(1)]).build(jax.random.key(0))
+    trainer = fk.Trainer(optimizer, "mse")
+    run = trainer.init(model, jax.random.key(0))
+    # the state averages a dictionary of the weights, whose order differs from the model's
+    averaged = optimizer.finalize(run.opt_state, model)
+    jax.tree.map(np.testing.assert_array_equal, averaged, model)

@@ -43,15 +43,15 @@ def averaged(where: str, average: optax.Params, weights: optax.Params) -> Any:
     """Returns the average with the structure and dtypes of the weights."""
     paths, leaves, structure = flatten(weights)
     average_paths, average_leaves, _ = flatten(average)
-    if paths != average_paths:
-        unmatched = next(
-            p for p in (*paths, *average_paths) if p not in paths or p not in average_paths
-        )
+    by_path = dict(zip(average_paths, average_leaves, strict=True))
+    if by_path.keys() != set(paths):
+        unmatched = next(p for p in (*paths, *average_paths) if p not in paths or p not in by_path)
         raise ValueError(
             f"{where}.finalize: expected the weights that this state averages, received other "
             f"weights: {unmatched!r} is not in both. Pass the weights of the last update."
         )
+    # a model and the dictionary of its weights have other orders
     cast_leaves = [
-        jnp.asarray(a).astype(w.dtype) for a, w in zip(average_leaves, leaves, strict=True)
+        jnp.asarray(by_path[path]).astype(w.dtype) for path, w in zip(paths, leaves, strict=True)
     ]
     return jax.tree.unflatten(structure, cast_leaves)

@@ -127,8 +127,13 @@ class Batches:
 
     # A source may have another order in each pass: a function of the step, so that it can resume.
     def _pass_at(self, step: int) -> Iterator[Any]:
-        begin = getattr(self.source, "pass_at", None)
-        return iter(self.source) if begin is None else begin(step)
+        source, begin = self.source, getattr(self.source, "pass_at", None)
+        if begin is not None:
+            return begin(step)
+        if hasattr(source, "__len__") and not hasattr(source, "__iter__"):
+            # `iter` would ignore the length, and go on as long as `__getitem__` raises no error
+            return map(source.__getitem__, range(len(source)))
+        return iter(source)
 
     @property
     def once(self) -> bool:

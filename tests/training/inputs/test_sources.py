@@ -31,6 +31,16 @@ class Loader:
         return iter(self.made)
 
 
+class Indexed:
+    """Batches by number, as in Keras's `PyDataset`; numbers beyond the length start again."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        return batches()[index % 6]
+
+
 FITTED, LOGS = TRAINER.fit(RUN, X, Y, 8, epochs=2, shuffle=False, verbose=0)
 
 
@@ -40,10 +50,15 @@ FITTED, LOGS = TRAINER.fit(RUN, X, Y, 8, epochs=2, shuffle=False, verbose=0)
         (lambda: batches(), None),
         (lambda: Loader(batches()), None),
         (lambda: Loader(batches()), 6),
+        (Indexed, None),
+        (Indexed, 6),
         (lambda: (b for _ in range(2) for b in batches()), 6),
         (lambda: lambda step: batches()[step % 6], 6),
     ],
-    ids=["list", "iterable", "iterable with steps", "generator", "function of the step"],
+    ids=[
+        *("list", "iterable", "iterable with steps", "indexed", "indexed with steps"),
+        *("generator", "function of the step"),
+    ],
 )
 def test_batches_train_as_arrays_do(source, steps):
     run, history = TRAINER.fit(RUN, source(), epochs=2, steps_per_epoch=steps, verbose=0)
