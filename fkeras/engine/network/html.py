@@ -11,7 +11,7 @@ import html
 from fkeras.engine.graph.listing import lines_html
 from fkeras.engine.messages.html import html_table
 from fkeras.engine.network.summary import HEADINGS, NUMBERS, table
-from fkeras.engine.network.text import network_lines
+from fkeras.engine.network.text import has_arrays, network_lines
 from fkeras.engine.values.annotations import Network
 
 # a drawing of more layers would be too large for the output of a cell
@@ -25,17 +25,24 @@ def network_html(network: Network) -> str:
     Args:
         network: a network, built or not.
     """
-    contents = table(network)
-    summary = [
-        '<div style="max-height:40em;overflow:auto">',
-        html_table(HEADINGS, contents.rows, NUMBERS),
-        "</div>",
-        *(f"<div>{html.escape(line)}</div>" for line in contents.totals),
-    ]
-    parts = [lines_html(network_lines(network)), _folded("Summary", "\n".join(summary))]
+    parts = [lines_html(network_lines(network))]
+    if has_arrays(network):
+        parts.append(_folded("Summary", _summary(network)))
     if network.graph is not None:
         parts.append(_folded("Graph", _drawing(network)))
     return "\n".join(parts)
+
+
+def _summary(network: Network) -> str:
+    contents = table(network)
+    return "\n".join(
+        [
+            '<div style="max-height:40em;overflow:auto">',
+            html_table(HEADINGS, contents.rows, NUMBERS),
+            "</div>",
+            *(f"<div>{html.escape(line)}</div>" for line in contents.totals),
+        ]
+    )
 
 
 def _folded(title: str, content: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 from fkeras.engine.config.configurable import describe
 from fkeras.engine.graph.listing import Lines, listing
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.symbolic.operation import Operation
+from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import leaves_of
 
 
@@ -20,9 +20,8 @@ def network_lines(network: Any) -> Lines:
     Args:
         network: a network, built or not.
     """
-    count = _count(network)
-    title = f"{describe(network)}:" + (f"  # {count:,} weights" if count else "")
-    return [(title, list(_body(network)))]
+    remark = _counted(network).replace(", ", "  # ", 1)
+    return [(f"{describe(network)}:{remark}", list(_body(network)))]
 
 
 def _body(network: Any) -> Iterator[tuple[str, Lines]]:
@@ -40,12 +39,14 @@ def _body(network: Any) -> Iterator[tuple[str, Lines]]:
 
 def _layer(layer: Any) -> tuple[str, str, Lines]:
     """Returns text, remark and nested lines of a layer."""
-    count = _count(layer)
-    frozen = "" if layer.trainable else ", frozen"
-    remark = f", {count:,} weights{frozen}" if count else ""
+    is_network = hasattr(layer, "graph")
+    counted = _counted(layer)
+    # leaves that are no arrays are shown themselves
+    remark = counted if is_network or has_arrays(layer) else _values(layer)
+    if counted and not layer.trainable:
+        remark += ", frozen"
     if isinstance(layer, Operation):
         return f"ops.{layer.op.name}", remark, []
-    is_network = hasattr(layer, "graph")
     plain = is_network or type(layer).__repr__ is Layer.__repr__
     # the remark counts the weights, so the text has no shapes of weights
     shown = layer if is_network else layer._unbuilt()
@@ -53,5 +54,22 @@ def _layer(layer: Any) -> tuple[str, str, Lines]:
     return text, remark, list(_body(layer)) if is_network else []
 
 
-def _count(layer: Any) -> int:
-    return sum(int(np.prod(leaf.shape)) for leaf in leaves_of(layer) if leaf is not None)
+def has_arrays(layer: Any) -> bool:
+    """Returns whether all leaves are arrays or specs; those of `jax.tree.map(jnp.shape, model)` are not."""
+    return all(
+        leaf is None or (hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
+        for leaf in leaves_of(layer)
+    )
+
+
+def _counted(layer: Any) -> str:
+    """Returns a remark with the number of weights; "" without weights, and if the leaves are no arrays."""
+    if not has_arrays(layer):
+        return ""
+    count = sum(math.prod(leaf.shape) for leaf in leaves_of(layer) if leaf is not None)
+    return f", {count:,} weights" if count else ""
+
+
+def _values(layer: Any) -> str:
+    leaves = weights_by_path(layer).items()
+    return "".join(f", {path}={leaf!r}" for path, leaf in leaves if leaf is not None)

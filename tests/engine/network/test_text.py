@@ -151,3 +151,20 @@ def test_calls_of_a_built_model_name_no_shapes_of_weights():
     model = fk.Sequential([fk.Input((4,)), layers.Dense(3)])
     before, after = repr(model), repr(model.build(jax.random.key(0)))
     assert "kernel" not in after and after.splitlines()[2].startswith(before.splitlines()[2])
+
+
+def test_leaves_that_are_no_arrays_are_shown():
+    inner = fk.Sequential([fk.Input((3,)), layers.Dense(2)])
+    model = fk.Model(x := fk.Input((4,)), inner(layers.Dense(3, name="d", trainable=False)(x)))
+    model = model.build(jax.random.key(0))
+    shapes = jax.tree.map(np.shape, model)
+    lines = repr(shapes).splitlines()
+    assert lines[0] == "Model():"
+    assert lines[2].endswith("# (b, 3), kernel=(4, 3), bias=(3,)")
+    assert lines[3].endswith("# (b, 2)") and lines[5].endswith("kernel=(3, 2), bias=(2,)")
+    assert "kernel=dtype('float32')" in repr(jax.tree.map(lambda leaf: leaf.dtype, model))
+    assert "bias=0.0" in repr(jax.tree.map(lambda leaf: float(leaf.sum()), model))
+    page = shapes._repr_html_()
+    assert "kernel=(4, 3)" in page and "Summary" not in page and "Summary" in model._repr_html_()
+    gradient = jax.grad(lambda model: model(np.ones((1, 4), "float32")).sum())(model)
+    assert repr(gradient) == repr(model)
