@@ -8,7 +8,7 @@ from typing import Any, Self
 import jax
 import optax
 
-from fkeras.engine.config.configurable import Configurable
+from fkeras.engine.config.configurable import Configurable, describe
 from fkeras.optimizers.updates.numeric import working_dtype
 
 
@@ -22,6 +22,10 @@ class BaseOptimizer(Configurable):
         >>> isinstance(fk.optimizers.SGD(), BaseOptimizer)
         True
     """
+
+    def __repr__(self) -> str:
+        # the rate that a training uses is worth reading even if it is the default
+        return describe(self, shown=("learning_rate",))
 
     def transformation(self) -> optax.GradientTransformation:
         """Returns the optimizer as an optax transformation: the pure functions `init` and `update`.

@@ -44,7 +44,7 @@ def get(
 
     Example:
         >>> get("adam")
-        Adam()
+        Adam(0.001)
     """
     # before the lookup, which rejects optax's transformations, as they are not callable
     if _is_transformation(identifier):

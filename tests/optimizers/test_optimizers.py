@@ -483,3 +483,10 @@ def test_an_average_is_returned_in_the_order_of_the_weights():
     # the state averages a dictionary of the weights, whose order differs from the model's
     averaged = optimizer.finalize(run.opt_state, model)
     jax.tree.map(np.testing.assert_array_equal, averaged, model)
+
+
+def test_optimizers_show_their_learning_rate():
+    assert repr(optimizers.AdamW()) == "AdamW(0.001)"
+    assert repr(optimizers.SGD(0.1, momentum=0.9)) == "SGD(0.1, 0.9)"
+    assert "ExponentialDecay(0.1" in repr(optimizers.Adam(schedules.ExponentialDecay(0.1, 5, 0.9)))
+    assert "Adam(0.001)" in repr(optimizers.LossScaleOptimizer(optimizers.Adam()))

@@ -364,12 +364,18 @@ class Configurable(DeclaresFields):
         return from_configuration(cls, config, custom_objects)
 
 
-def describe(obj: Any, omitted: Collection[str] = (), weights: Collection[str] = ()) -> str:
+def describe(
+    obj: Any,
+    omitted: Collection[str] = (),
+    weights: Collection[str] = (),
+    shown: Collection[str] = (),
+) -> str:
     """Returns the constructor call of `obj` as text, without arguments equal to their defaults.
 
     Args:
         omitted: fields that are left out.
         weights: fields of arrays that follow the arguments, except those that are None.
+        shown: fields that are shown even with their defaults.
     """
     arguments = []
     positional = True
@@ -383,7 +389,7 @@ def describe(obj: Any, omitted: Collection[str] = (), weights: Collection[str] =
         if default is not dataclasses.MISSING:
             if convert is not None:
                 default = convert(default)
-            if freeze_value(default) == value:
+            if freeze_value(default) == value and field.name not in shown:
                 positional = False
                 continue
         text = getattr(value, "__name__", None) if callable(value) else None

@@ -53,7 +53,7 @@ class OptimizerMap(Configurable):
         >>> import fkeras as fk
         >>> chosen = OptimizerMap("adam", {"encoder/.*": fk.optimizers.SGD(0.1)})
         >>> chosen["encoder/dense/kernel"], chosen["head/kernel"]
-        (SGD(0.1), Adam())
+        (SGD(0.1), Adam(0.001))
         >>> [pattern for pattern, _ in fk.optimizers.MultiOptimizer(chosen).optimizer_map]
         ['re:encoder/.*', '*']
     """
