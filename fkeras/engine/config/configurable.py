@@ -158,7 +158,7 @@ class _Constructor:
         self.cls = cls
 
     def __get__(self, instance: object, owner: type) -> Any:
-        return self if instance is None else types.MethodType(_construct, instance)
+        return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, instance: Configurable, *args: Field, **kwargs: Field) -> None:
         _construct(instance, *args, **kwargs)

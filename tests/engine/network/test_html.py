@@ -71,8 +71,8 @@ def test_html_and_text_have_the_same_lines():
         assert "<script" not in value._repr_html_() and "onclick" not in value._repr_html_()
 
 
-# treescope looks at all modules of NumPy that other tests imported, deprecated ones too
-@pytest.mark.filterwarnings("ignore:numpy.core:DeprecationWarning")
+# treescope looks at all names of NumPy, deprecated ones too
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_treescope_shows_layers_and_models():
     treescope = pytest.importorskip("treescope")
     model = _nested().build(jax.random.key(0))
