@@ -275,7 +275,7 @@ def as_trained(optimizer: AnyOptimizer, opt_state: Any) -> Any:
         >>> adam = fk.optimizers.AdamW()
         >>> state = adam.transformation().init({"w": jnp.ones(2)})
         >>> as_trained(adam, state._replace(weight_decay=jnp.float32(0.5)))
-        AdamW(weight_decay=0.5)
+        AdamW(0.001, 0.5)
     """
     if isinstance(optimizer, LossScaleOptimizer):
         inner = as_trained(optimizer.inner_optimizer, opt_state.inner)
