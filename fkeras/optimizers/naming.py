@@ -15,7 +15,7 @@ from fkeras.optimizers import adam, adaptive, descent, ftrl, muon, schedule_free
 from fkeras.optimizers.base import BaseOptimizer
 from fkeras.optimizers.optimizer import Optimizer
 
-#: what `get` accepts: a name, a configuration, a class, an optimizer, or a transformation of optax
+#: the argument of `get`: a name, a configuration, a class, an optimizer, or a transformation of optax
 Identifier: TypeAlias = Named | BaseOptimizer | optax.GradientTransformation | None
 
 NAMES: Mapping[str, type[Optimizer]] = by_name(

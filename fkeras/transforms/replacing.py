@@ -14,7 +14,7 @@ Pattern = str | tuple[str, ...] | list[str] | Callable[[str, Layer], bool]
 
 
 def matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
-    """Returns a function of path and layer that tells whether both match a pattern.
+    """Returns a function that returns whether a path and its layer match a pattern.
 
     Raises:
         TypeError: for a layer or a class of layers.

@@ -1,4 +1,4 @@
-"""Values of weights as text: what the display of a layer leaves out."""
+"""Values of weights as text; the display of a layer shows shapes only."""
 
 from __future__ import annotations
 

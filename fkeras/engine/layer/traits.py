@@ -1,4 +1,4 @@
-"""`Traits`: what the engine and the writers of files ask a layer, beside its computation.
+"""`Traits`: properties of a layer that the engine and the file writers read.
 
 The names begin with an underscore: completion in an editor lists what users call, and a subclass may
 have fields named `where` or `resolve`. Layers of the catalogue override these names; a user's layer

@@ -102,7 +102,7 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
         for candidate in candidates
         if isinstance(candidate, str) and len(candidate) <= _WORD
     )
-    # short names resemble many words: no guess is better than a wrong one
+    # a short name resembles many words, and a wrong suggestion misleads
     cutoff = 0.5 if len(name) > 3 else 0.6
     matches = difflib.get_close_matches(
         name, list(itertools.islice(names, _WORDS)), n=1, cutoff=cutoff

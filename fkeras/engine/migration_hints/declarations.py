@@ -11,7 +11,7 @@ def check_defaults(cls: type) -> None:
     """Rejects lists, dictionaries and sets as defaults of fields.
 
     Raises:
-        ValueError: for such a default; the message has the line to write.
+        ValueError: for a list, dictionary or set; the message has the line to write.
 
     Example:
         >>> import fkeras as fk
@@ -39,7 +39,7 @@ def check_declared(cls: type, name: str) -> None:
     """Rejects an argument for a class attribute without annotation, which is no field.
 
     Raises:
-        TypeError: for such an argument; the message has the line to write.
+        TypeError: if the class has the attribute; the message has the line to write.
 
     Example:
         >>> import fkeras as fk
@@ -65,7 +65,7 @@ def check_layer_arguments(cls: type, args: tuple) -> None:
     Called when the constructor has failed already.
 
     Raises:
-        TypeError: for such arguments; the message has the line to write.
+        TypeError: for a tensor or a shape; the message has the line to write.
 
     Example:
         >>> import fkeras as fk

@@ -132,12 +132,12 @@ def _rows(network: Network, nested: bool, level: int) -> Iterator[tuple[str, ...
             shapes = ", ".join(outputs)
             coords = [graph.coords[s] for call in calls if not call.is_input for s in call.inputs]
             connections = ", ".join(f"{c.layer}[{c.node}][{c.tensor}]" for c in coords)
-        count = _count(leaves_of(layer))
+        count = count_numbers(leaves_of(layer))
         yield (
             f"{indent}{name} ({type(layer).__name__}{frozen})",
             shapes,
             f"{count:,}" if layer.built or not _may_have_weights(layer) else "not built",
-            f"{_count(jax.tree.leaves(state.get(name, {}))):,}",
+            f"{count_numbers(jax.tree.leaves(state.get(name, {}))):,}",
             _flops(layer_costs(network, name)),
             connections,
         )
@@ -178,7 +178,8 @@ def _may_have_weights(layer: Layer) -> bool:
     return bool(skeleton.weights or skeleton.children)
 
 
-def _count(leaves: Tree) -> int:
+def count_numbers(leaves: Tree) -> int:
+    """Returns how many numbers the arrays among some leaves hold."""
     return sum(int(np.prod(leaf.shape)) for leaf in leaves if leaf is not None)
 
 
@@ -210,9 +211,9 @@ def _totals(network: Network, abstract: Network) -> list[str]:
     state_arrays = jax.tree.leaves(state)
     total = _bytes(leaves) + _bytes(state_arrays)
     return [
-        f"Trainable: {_count(trained):,} ({_size(_bytes(trained))})   "
-        f"frozen: {_count(frozen):,} ({_size(_bytes(frozen))})   "
-        f"state: {_count(state_arrays):,} ({_size(_bytes(state_arrays))})   total: {_size(total)}",
+        f"Trainable: {count_numbers(trained):,} ({_size(_bytes(trained))})   "
+        f"frozen: {count_numbers(frozen):,} ({_size(_bytes(frozen))})   "
+        f"state: {count_numbers(state_arrays):,} ({_size(_bytes(state_arrays))})   total: {_size(total)}",
         _flops_line(abstract),
         "built" if network.built else "not built yet: model = model.build(jax.random.key(0))",
     ]

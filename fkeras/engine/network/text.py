@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from fkeras.engine.config.configurable import describe
 from fkeras.engine.graph.listing import Lines, listing
 from fkeras.engine.layer.layer import Layer
+from fkeras.engine.network.summary import count_numbers
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import leaves_of
@@ -66,7 +66,7 @@ def _counted(layer: Any) -> str:
     """Returns a remark with the number of weights; "" without weights, and if the leaves are no arrays."""
     if not has_arrays(layer):
         return ""
-    count = sum(math.prod(leaf.shape) for leaf in leaves_of(layer) if leaf is not None)
+    count = count_numbers(leaves_of(layer))
     return f", {count:,} weights" if count else ""
 
 

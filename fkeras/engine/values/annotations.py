@@ -49,7 +49,7 @@ Option: TypeAlias = Any
 Field: TypeAlias = Any
 #: the type or types that a value must have
 Kind: TypeAlias = type | tuple[type, ...]
-#: data in JSON's form: what a configuration holds
+#: JSON data, for example a configuration
 Json: TypeAlias = Any
 
 #: an array on the device or the host

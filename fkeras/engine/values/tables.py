@@ -9,7 +9,7 @@ _NUMBERS = ("int", "uint", "float", "bool", "Int", "UInt", "Float", "double")
 
 
 def column_problem(table: Any) -> str | None:
-    """Returns what is wrong with the first column that holds no numbers, and the line to write.
+    """Returns the problem of the first column that holds no numbers, and the line to write.
 
     Args:
         table: an object with `columns` and `dtypes`, or a column with `name` and `dtype`.

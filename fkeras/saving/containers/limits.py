@@ -60,7 +60,7 @@ def check_limit(limits: Limits, name: str, count: int, noun: str, **place: str |
 
     Args:
         name: the field of `Limits`.
-        noun: what is counted, such as "bytes of JSON".
+        noun: the unit, for example "bytes of JSON".
         place: `file`, `member` and `layer`, for the message.
 
     Example:

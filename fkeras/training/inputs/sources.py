@@ -157,7 +157,7 @@ class _Call:
         trainer, run, group = self.trainer, self.run, self.group
 
         # In a training the device finds NaN (`on_nonfinite`): checking each batch on the host would
-        # delay every step. An evaluation has no such reaction.
+        # delay every step. The device does not look for NaN in an evaluation.
         def checked(batch: tuple, size: int) -> tuple:
             rows = host_arrays.length(batch)
             if group.count == 1:  # otherwise `joined` checks the rows of all processes

@@ -137,7 +137,7 @@ def evaluate(
             if progress is not None:
                 progress.compiled()
         elif waiting is not None:
-            # Wait for the call before the newest one: the device keeps one call in its queue.
+            # Wait for the call before the newest call: the device keeps one call in its queue.
             group.wait(waiting[1])
             call_size.measured(waiting[0])
         waiting = (number, logs)

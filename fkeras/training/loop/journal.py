@@ -213,13 +213,13 @@ class Journal:
     # Events of the training, in their order
 
     def stand(self, point: Point) -> None:
-        """Makes a point outside of device calls the newest one."""
+        """Makes a point outside of device calls the newest point."""
         self.settled = point
         self.visited = point
         self.begin = point
 
     def start(self, point: Point, changed: bool) -> None:
-        """Makes the point before the first step the newest one.
+        """Makes the point before the first step the newest point.
 
         Args:
             changed: whether a callback changed the run.
@@ -228,7 +228,7 @@ class Journal:
         self.stand(point)
 
     def restore(self, point: Point, history: Mapping[str, list[Any]], epochs: list[int]) -> None:
-        """Makes the point of a checkpoint the newest one, with its history."""
+        """Makes the point of a checkpoint the newest point, with its history."""
         self._history, self._epochs = dict(history), list(epochs)
         self.stand(point)
 
@@ -288,7 +288,7 @@ class Journal:
                 self._save(visited)
 
     def end_epoch(self, point: Point, epoch: int, logs: Mapping[str, Any]) -> None:
-        """Makes the point after an epoch the newest one, and saves if due."""
+        """Makes the point after an epoch the newest point, and saves if due."""
         # The logs are recorded before the point: `history(point)` reads `point.finished` entries.
         del self._finished[point.finished - 1 :]
         self._finished.append((epoch, logs))

@@ -48,7 +48,7 @@ class RestoredTraining:
 
 
 class Saver:
-    """Writes points of a training to the folder of a `Checkpoint`, and tells when a save is due.
+    """Writes points of a training to the folder of a `Checkpoint`, and decides when a save is due.
 
     Attributes:
         saved: the order of the newest saved point.
@@ -124,7 +124,7 @@ class Saver:
             return _decode(states[0])
         raise CheckpointError(
             f"Checkpoint {self._checkpoint.directory!r}: expected {len(states)} processes as in the save, "
-            f"received {self._group.count}: the position of this loader is that of one process's share. "
+            f"received {self._group.count}: the position of this loader counts the share of one process. "
             "Start as many processes, or use arrays or a fk.utils Dataset, whose position is valid "
             "for any number of processes."
         )
@@ -154,7 +154,7 @@ class Saver:
         return self._checkpoint.every is None and self._checkpoint.seconds is None
 
     def is_better(self, logs: Mapping[str, Any]) -> bool:
-        """Returns whether the monitored log of an epoch is the best one so far; records the best."""
+        """Returns whether the monitored log of an epoch is the best so far, and records the best."""
         value = self._checkpoint.watched(logs)
         if value is None or not self._checkpoint.better(value, self.best):
             return False
