@@ -11,7 +11,7 @@ from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits, check_limit
 
 #: a value of parsed JSON, whose type `check` and `field` verify
-Json: TypeAlias = Mapping[str, Any] | Sequence[Any] | str | float | bool | None
+ParsedJson: TypeAlias = Mapping[str, Any] | Sequence[Any] | str | float | bool | None
 
 # more digits than any size, seed or hash has: int() takes quadratic time
 _DIGITS = 40
@@ -93,7 +93,7 @@ def parse(
     return value
 
 
-def _check_depth(value: Json, limits: Limits, file: str | None, member: str | None) -> None:
+def _check_depth(value: ParsedJson, limits: Limits, file: str | None, member: str | None) -> None:
     # level by level: a recursive check could overflow the stack that it protects
     level = [value]
     depth = 0
@@ -109,7 +109,7 @@ def _check_depth(value: Json, limits: Limits, file: str | None, member: str | No
         depth += 1
 
 
-def check(value: Json, kind: type | tuple[type, ...], what: str, **place: str | None) -> Any:
+def check(value: ParsedJson, kind: type | tuple[type, ...], what: str, **place: str | None) -> Any:
     """Returns `value` if the value has the expected type.
 
     Args:
@@ -127,10 +127,10 @@ def check(value: Json, kind: type | tuple[type, ...], what: str, **place: str | 
 
 
 def field(
-    mapping: Json,
+    mapping: ParsedJson,
     key: str,
     kind: type | tuple[type, ...],
-    default: Json | object = MISSING,
+    default: ParsedJson | object = MISSING,
     **place: str | None,
 ) -> Any:
     """Returns the value of one key of a JSON object if the value has the expected type.

@@ -16,7 +16,7 @@ from fkeras.engine.messages.key_paths import within
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import Json, check, field
+from fkeras.saving.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.training import trainable_paths
@@ -65,7 +65,7 @@ def archive_training(
     return trainer, _with_optimizer_state(store, trainer, run, paths)
 
 
-def _optimizer_config(value: Json, converter: Converter) -> Any:
+def _optimizer_config(value: ParsedJson, converter: Converter) -> Any:
     """Returns the optimizer's configuration, also if the model was compiled with a name."""
     if isinstance(value, str) and value not in converter.custom_objects:
         # `is_legacy_optimizer: False` selects the arguments and epsilon of the new optimizers,

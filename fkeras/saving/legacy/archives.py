@@ -13,14 +13,14 @@ from fkeras.engine import Layer
 from fkeras.engine.values.naming import snake_case
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.legacy.calls.graphs import has_argument_nodes, safe_name
 from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.weights.old_layouts import has_arrays, has_old_layers, path_in
 from fkeras.saving.weights.weight_paths import Groups, by_class
 
 
-def archive_origin(version: str, config: Json, file: str, member: str) -> Origin:
+def archive_origin(version: str, config: ParsedJson, file: str, member: str) -> Origin:
     """Returns the program that wrote an archive: Keras 3 only if the calls have Keras 3's form.
 
     A version 3 with calls in Keras 2's form counts as 2.15: other programs may rewrite the version.
@@ -46,7 +46,7 @@ def archive_origin(version: str, config: Json, file: str, member: str) -> Origin
     return Origin((2, 15, 0) if numbers[0] == 3 else numbers, True, "tensorflow", file, member)
 
 
-def _has_list_calls(config: Json) -> bool:
+def _has_list_calls(config: ParsedJson) -> bool:
     """Whether any network in a configuration has calls in Keras 2's list form."""
     # Networks can be nested in networks, and a wrapper's configuration holds its layer.
     stack = [config]
@@ -100,7 +100,7 @@ def _steps(store: Store) -> Callable[[str], int]:
 
 
 def _named_groups(
-    item: Json, group: str, steps: Callable[[str], int]
+    item: ParsedJson, group: str, steps: Callable[[str], int]
 ) -> Iterator[tuple[str, dict[Any, str]]]:
     """Yields `(path of a layer list, group by layer name)` for each network in a configuration."""
     item_config = item.get("config") if isinstance(item, Mapping) else None

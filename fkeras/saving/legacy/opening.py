@@ -11,7 +11,7 @@ from fkeras.engine.network.network import Network
 from fkeras.saving.containers.errors import reading
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import Json, parse
+from fkeras.saving.containers.strict_json import ParsedJson, parse
 from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.weights.order import Orders
 from fkeras.saving.legacy.weights.weights import place_legacy_weights
@@ -73,7 +73,7 @@ def load(
     return model, state, converter.orders
 
 
-def _build(config: Json, converter: Converter) -> Network:
+def _build(config: ParsedJson, converter: Converter) -> Network:
     origin = converter.origin
     with reading(origin.file, origin.member):
         model = deserialize(config, converter.all_objects)

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.symbolic.input import needs_batch_size
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.layer_configs import change_layers
 from fkeras.saving.quirks.origin import Origin
 
 
-def with_any_batch(config: Json, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+def with_any_batch(config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
     """Replaces stored batch sizes by None, unless a layer of the model is stateful.
 
     Example:

@@ -9,11 +9,13 @@ from typing import Any
 
 from fkeras.engine.call.mask_rules import DROP
 from fkeras.engine.graph_json.rule_keys import with_rule
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.origin import Origin
 
 
-def with_dropped_masks(config: Json, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+def with_dropped_masks(
+    config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()
+) -> Any:
     """Sets the mask rule "drop" in all networks without a rule.
 
     Example:

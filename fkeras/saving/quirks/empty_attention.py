@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.layer_configs import change_layers, is_attention
 from fkeras.saving.quirks.origin import Origin
 
 
-def with_keras_rows(config: Json, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+def with_keras_rows(
+    config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()
+) -> Any:
     """Sets `empty_rows="keras"` in all attention layers.
 
     Example:

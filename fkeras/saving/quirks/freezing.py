@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.values.config_walk import PLAIN
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.layer_configs import change_layers
 from fkeras.saving.quirks.origin import Origin
 
@@ -37,7 +37,7 @@ _INITIALIZERS = ("beta", "gamma", "moving_mean", "moving_variance")
 
 
 def with_batch_statistics(
-    config: Json, origin: Origin, custom: frozenset[str] = frozenset()
+    config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()
 ) -> Any:
     """Sets `frozen="batch"` in frozen BatchNormalization layers that used batch statistics.
 
@@ -52,7 +52,7 @@ def with_batch_statistics(
     return _change(config, origin, custom, frozen=False)
 
 
-def _change(item: Json, origin: Origin, custom: frozenset[str], frozen: bool) -> Any:
+def _change(item: ParsedJson, origin: Origin, custom: frozenset[str], frozen: bool) -> Any:
     if isinstance(item, list):
         return [_change(part, origin, custom, frozen) for part in item]
     if not isinstance(item, Mapping):
@@ -96,7 +96,7 @@ def uses_batch(kind: str, config: Mapping[str, Any], origin: Origin) -> bool:
 
 
 def with_trained_children(
-    config: Json, origin: Origin, custom: frozenset[str] = frozenset()
+    config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()
 ) -> Any:
     """Sets `trainable=True` in frozen layers and models that contain a trained layer.
 
@@ -118,7 +118,7 @@ def with_trained_children(
     return change_layers(config, change)
 
 
-def _trains(value: Json) -> bool:
+def _trains(value: ParsedJson) -> bool:
     if type(value) in PLAIN:
         return False
     if isinstance(value, list):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from fkeras.engine.values.config_walk import PLAIN
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 
 # layers that merge several inputs and their masks
 MERGES = ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate")
@@ -25,7 +25,9 @@ _OPERATIONS = ("keras.src.ops", "keras.ops")
 _SKIPPED = ("inbound_nodes", "build_config", "compile_config", "input_layers", "output_layers")
 
 
-def change_layers(config: Json, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Any:
+def change_layers(
+    config: ParsedJson, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Any:
     """Applies a change to each object, `{"class_name": ..., "config": ...}`, of a configuration.
 
     Args:

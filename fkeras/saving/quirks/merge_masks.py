@@ -16,12 +16,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.graph_json.rule_keys import makes_masks
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.layer_configs import change_layers, is_merge
 from fkeras.saving.quirks.origin import Origin
 
 
-def with_lost_masks(config: Json, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+def with_lost_masks(
+    config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()
+) -> Any:
     """Drops the masks in all calls of merging layers, as Keras 3.0 to 3.3 does.
 
     A model without masks is returned unchanged.
@@ -45,7 +47,9 @@ def with_lost_masks(config: Json, origin: Origin, custom: frozenset[str] = froze
     return change_layers(config, change) if _may_mask(config, custom) else config
 
 
-def with_merged_masks(config: Json, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+def with_merged_masks(
+    config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()
+) -> Any:
     """Sets `masks="any"` in all merging layers, the rule of Keras since 3.4.
 
     A model without masks is returned unchanged.
@@ -66,7 +70,7 @@ def with_merged_masks(config: Json, origin: Origin, custom: frozenset[str] = fro
     return change_layers(config, change) if _may_mask(config, custom) else config
 
 
-def _may_mask(config: Json, custom: frozenset[str]) -> bool:
+def _may_mask(config: ParsedJson, custom: frozenset[str]) -> bool:
     # without masks the rules agree, and the model keeps the default of new models. The code of a
     # custom class is unknown: such a class may make masks
     return makes_masks(config, lambda item: item["class_name"] in custom)

@@ -12,13 +12,13 @@ from typing import Any
 from fkeras.engine.config.policy_maps import quantization
 from fkeras.engine.config.serialization import serialize
 from fkeras.quantizers import AbsMaxQuantizer, Int4QuantizationConfig
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.layer_configs import change_layers
 from fkeras.saving.quirks.origin import Origin
 
 
 def with_quantized_inputs(
-    config: Json, origin: Origin, custom: frozenset[str] = frozenset()
+    config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()
 ) -> Any:
     """Adds an input quantizer to all 4-bit layers without a quantization configuration.
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.batch_sizes import with_any_batch
 from fkeras.saving.quirks.dropped_masks import with_dropped_masks
 from fkeras.saving.quirks.empty_attention import with_keras_rows
@@ -71,7 +71,7 @@ QUIRKS = (
 
 
 def with_quirks(
-    config: Json, origin: Origin, custom: Iterable[str] = (), stage: Stage = "converted"
+    config: ParsedJson, origin: Origin, custom: Iterable[str] = (), stage: Stage = "converted"
 ) -> Any:
     """Applies the changes of all quirks of one stage to a configuration.
 
@@ -90,7 +90,7 @@ def with_quirks(
     return config
 
 
-def make_model(config: Json, origin: Origin, make: Callable[[Any], Model]) -> Model:
+def make_model(config: ParsedJson, origin: Origin, make: Callable[[Any], Model]) -> Model:
     """Constructs a model with the optional quirks, or without them if that fails."""
     changed = with_quirks(config, origin, stage="optional")
     if changed != config:

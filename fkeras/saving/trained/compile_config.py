@@ -29,7 +29,7 @@ from fkeras.losses import Loss, LossFunctionWrapper
 from fkeras.metrics import MeanMetricWrapper, Metric
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.strict_json import Json, check, field
+from fkeras.saving.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.trained.optimizer_slots import (
     Entry,
     as_trained,
@@ -49,7 +49,7 @@ _OMITTED = ("mesh", "sharding", "remat", "on_nonfinite")
 
 
 def read_trainer(
-    compiled: Json,
+    compiled: ParsedJson,
     custom_objects: Mapping[str, Any] | None = None,
     file: str | None = None,
     store: Store | None = None,
@@ -95,7 +95,7 @@ def read_trainer(
             ) from error
 
 
-def _tree(value: Json, convert: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
+def _tree(value: ParsedJson, convert: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
     """Applies `convert` to the entries of lists and dictionaries by output; None stays None."""
     if value is None:
         return None
@@ -123,13 +123,13 @@ def _tree(value: Json, convert: Callable[[Any], Any], what: str, depth: int = 0)
 
 
 def _tree_at(
-    key: str | int, value: Json, convert: Callable[[Any], Any], what: str, depth: int
+    key: str | int, value: ParsedJson, convert: Callable[[Any], Any], what: str, depth: int
 ) -> Any:
     with within(what) if depth == 1 else contextlib.nullcontext(), within(key):
         return _tree(value, convert, what, depth)
 
 
-def _weight(value: Json) -> float:
+def _weight(value: ParsedJson) -> float:
     return float(check(value, float, "a loss weight"))
 
 
@@ -148,7 +148,7 @@ def _optimizer(value: Mapping[str, Any] | str | None, custom_objects: Mapping[st
     return optimizer
 
 
-def _loss(value: Json, custom_objects: Mapping[str, Any]) -> Any:
+def _loss(value: ParsedJson, custom_objects: Mapping[str, Any]) -> Any:
     # "crossentropy" stays a name: the Trainer chooses the loss by the shapes of output and targets
     name = _function(value, custom_objects, "loss", losses)
     if isinstance(name, str) and name.lower() in ("crossentropy", "ce"):
@@ -157,7 +157,7 @@ def _loss(value: Json, custom_objects: Mapping[str, Any]) -> Any:
     return _check_converted(loss, Loss, "a loss", name, custom_objects)
 
 
-def _metric(value: Json, custom_objects: Mapping[str, Any]) -> Any:
+def _metric(value: ParsedJson, custom_objects: Mapping[str, Any]) -> Any:
     name = _function(value, custom_objects, "metric", metrics)
     # names stay names: the Trainer chooses the class of "accuracy" by shapes. `metrics.get` serves
     # for its error on unknown names only.
@@ -171,13 +171,13 @@ def _metric(value: Json, custom_objects: Mapping[str, Any]) -> Any:
     return _check_converted(metric, Metric, "a metric", name, custom_objects)
 
 
-def _object(library: Any, name: Json, custom_objects: Mapping[str, Any]) -> Any:
+def _object(library: Any, name: ParsedJson, custom_objects: Mapping[str, Any]) -> Any:
     is_config = isinstance(name, Mapping)
     return deserialize(name, custom_objects) if is_config else library.get(name, custom_objects)
 
 
 def _function(
-    value: Json, custom_objects: Mapping[str, Any], kind: str, library: ModuleType
+    value: ParsedJson, custom_objects: Mapping[str, Any], kind: str, library: ModuleType
 ) -> Any:
     """Returns `value`; for a function, the entry of `custom_objects` or the name in the library."""
     check(value, (str, dict), f"a {kind}")
@@ -322,7 +322,7 @@ def read_optimizer(
         return restored(run, optimizer, weights, pairs)
 
 
-def _is_loss_scale(config: Json) -> bool:
+def _is_loss_scale(config: ParsedJson) -> bool:
     return isinstance(config, Mapping) and config.get("class_name") == "LossScaleOptimizer"
 
 

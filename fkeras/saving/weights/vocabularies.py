@@ -18,7 +18,7 @@ from fkeras.engine.values.naming import snake_case
 from fkeras.saving.containers.archive import Archive
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, has_arrays
 from fkeras.saving.weights.weight_paths import walk_groups
 
@@ -56,7 +56,7 @@ def stored_weights(model: Layer) -> Iterator[tuple[str, np.ndarray]]:
                 yield posixpath.join(group, name, IDF_WEIGHTS), layer.index_weights  # type: ignore
 
 
-def _in_model(item: Json, group: str, archive: Archive, store: Store) -> Any:
+def _in_model(item: ParsedJson, group: str, archive: Archive, store: Store) -> Any:
     if not isinstance(item, Mapping) or not isinstance(item.get("config"), Mapping):
         return item
     item_config = item["config"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from fkeras.saving.containers.strict_json import Json, check
+from fkeras.saving.containers.strict_json import ParsedJson, check
 from fkeras.saving.quirks.origin import Origin
 
 #: layers whose call lists initial states and constants after the input tensor
@@ -36,7 +36,7 @@ class Graph:
         #: converts a constant to a tensor, for a layer that needs a tensor
         self.constant: Callable[[Any, str | None], dict[str, Any]] | None = None
 
-    def meet(self, nodes: Json) -> None:
+    def meet(self, nodes: ParsedJson) -> None:
         """Records the lowest call index of each network in `nodes`, for `reference`.
 
         Many versions of Keras count a network's calls from 1, because index 0 is the call that
@@ -96,7 +96,7 @@ class Graph:
             )
         return [safe_name(name), index, tensor]
 
-    def node(self, node: Json, kind: str, layer: str, constants: int = 0) -> dict[str, Any]:
+    def node(self, node: ParsedJson, kind: str, layer: str, constants: int = 0) -> dict[str, Any]:
         """Converts one call to Keras 3's form: `{"args": [...], "kwargs": {...}}`."""
         check(node, (list, dict), "a call", **self.origin.place(layer))
         inputs = self._inputs(node, layer)
@@ -110,7 +110,7 @@ class Graph:
         return call
 
     def _arguments(
-        self, value: Json, kwargs: dict[str, Any], kind: str, layer: str, constants: int
+        self, value: ParsedJson, kwargs: dict[str, Any], kind: str, layer: str, constants: int
     ) -> dict[str, Any]:
         if isinstance(value, dict) and "class_name" not in value:
             return {"args": [value], "kwargs": kwargs}
@@ -130,7 +130,7 @@ class Graph:
             return {"args": [*tensors, *named], "kwargs": kwargs}
         return {"args": tensors if len(tensors) == 1 else [tensors], "kwargs": kwargs}
 
-    def _inputs(self, node: Json, layer: str) -> Any:
+    def _inputs(self, node: ParsedJson, layer: str) -> Any:
         if isinstance(node, Mapping):
             return {str(k): self._inputs(v, layer) for k, v in node.items()}
         if is_entry(node):
@@ -140,7 +140,7 @@ class Graph:
         parts = check(node, list, "a tensor of a call", **self.origin.place(layer))
         return [self._inputs(part, layer) for part in parts]
 
-    def _options(self, node: Json, layer: str) -> dict[str, Any]:
+    def _options(self, node: ParsedJson, layer: str) -> dict[str, Any]:
         entry = next(call_entries(node), None)
         if entry is None or len(entry) < 4:
             return {}
@@ -149,7 +149,7 @@ class Graph:
         explicit_options = {k: v for k, v in options.items() if v is not None}
         return {k: self._option(v, layer) for k, v in explicit_options.items()}
 
-    def _option(self, value: Json, layer: str) -> Any:
+    def _option(self, value: ParsedJson, layer: str) -> Any:
         if _is_tensor(value) and value[0] in self.counts:
             return self.reference(value, layer)
         if isinstance(value, list):
@@ -165,7 +165,7 @@ class Graph:
             return {k: self._option(v, layer) for k, v in value.items()}
         return value
 
-    def ends(self, value: Json, what: str) -> Any:
+    def ends(self, value: ParsedJson, what: str) -> Any:
         """Converts the inputs or outputs of a model; unpacks a list of a single tensor."""
         where = self.origin.place()
         if isinstance(value, Mapping):
@@ -179,14 +179,14 @@ class Graph:
         return converted[0] if len(converted) == 1 else converted
 
 
-def _constant(value: Json) -> Any:
+def _constant(value: ParsedJson) -> Any:
     """Returns a number unchanged, and a list of numbers as an array in Keras 3's form."""
     if not isinstance(value, list):
         return value
     return {"class_name": "__numpy__", "config": {"value": value, "dtype": "float32"}}
 
 
-def _is_tensor(value: Json) -> TypeGuard[list[Any]]:
+def _is_tensor(value: ParsedJson) -> TypeGuard[list[Any]]:
     return (
         isinstance(value, list)
         and len(value) == 3
@@ -195,12 +195,12 @@ def _is_tensor(value: Json) -> TypeGuard[list[Any]]:
     )
 
 
-def is_entry(value: Json) -> TypeGuard[list[Any]]:
+def is_entry(value: ParsedJson) -> TypeGuard[list[Any]]:
     """Whether a value is `[name, node, tensor]` or `[name, node, tensor, kwargs]`."""
     return isinstance(value, list) and len(value) in (3, 4) and isinstance(value[0], str)
 
 
-def call_entries(nodes: Json) -> Iterator[Sequence[Any]]:
+def call_entries(nodes: ParsedJson) -> Iterator[Sequence[Any]]:
     """Yields every `[name, node, tensor, ...]` in a structure."""
     stack = [nodes]
     while stack:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.config.custom_objects import custom_code
-from fkeras.saving.containers.strict_json import Json, check
+from fkeras.saving.containers.strict_json import ParsedJson, check
 from fkeras.saving.quirks.origin import Origin
 
 _CONVOLUTION = types.MappingProxyType(
@@ -138,7 +138,7 @@ _INHERITED = frozenset(
 _INHERITING = ("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D")
 
 
-def ordering(config: Json) -> str:
+def ordering(config: ParsedJson) -> str:
     """Returns the first data format in a model of Keras 1; all its layers use the same format.
 
     Example:

@@ -19,7 +19,7 @@ from fkeras.engine.config.policy_maps import quantization
 from fkeras.engine.config.public_names import public_names
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.operation_forms import operation_form
-from fkeras.saving.containers.strict_json import Json, check, field
+from fkeras.saving.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.calls.graphs import Graph, has_argument_nodes, is_network, safe_name
 from fkeras.saving.legacy.configs import arguments, merging, objects
 from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid
@@ -93,7 +93,7 @@ class Converter:
         user_objects = {k: v for k, v in self.custom_objects.items() if k not in self.lambdas}
         return CustomObjects({**self.extra, **user_objects})
 
-    def model(self, config: Json) -> dict[str, Any]:
+    def model(self, config: ParsedJson) -> dict[str, Any]:
         """Converts the configuration of a whole model."""
         where = self.origin.place()
         kind = field(config, "class_name", str, **where)
@@ -113,7 +113,7 @@ class Converter:
 
     # -- layers -------------------------------------------------------------------------------
 
-    def layer(self, item: Json, path: tuple[str, ...]) -> dict[str, Any]:
+    def layer(self, item: ParsedJson, path: tuple[str, ...]) -> dict[str, Any]:
         """Converts one layer, network or cell.
 
         Args:
@@ -187,7 +187,7 @@ class Converter:
             options["name"] = safe_name(name)
         return options
 
-    def _value(self, key: str, value: Json, name: str | None, path: tuple) -> Any:
+    def _value(self, key: str, value: ParsedJson, name: str | None, path: tuple) -> Any:
         """Converts one value of a layer's configuration."""
         origin, custom = self.origin, self.custom_objects
         suffix = key.rsplit("_", 1)[-1]
@@ -206,7 +206,7 @@ class Converter:
             return value  # a quantized policy of Keras 3, which the layer's class reads
         return objects.dtype(value, origin, name) or "float32"
 
-    def _plain(self, value: Json, key: str, name: str | None) -> Any:
+    def _plain(self, value: ParsedJson, key: str, name: str | None) -> Any:
         """Converts numbers, strings and lists; arrays become lists, and objects are rejected."""
         if isinstance(value, list):
             return [self._plain(v, key, name) for v in value]
@@ -253,7 +253,7 @@ class Converter:
 
     # -- networks -----------------------------------------------------------------------------
 
-    def _sequential(self, config: Json, name: str | None, path: tuple) -> dict[str, Any]:
+    def _sequential(self, config: ParsedJson, name: str | None, path: tuple) -> dict[str, Any]:
         where = self.origin.place(name)
         options: Mapping = config if isinstance(config, dict) else {}
         with within("config"):
@@ -328,7 +328,7 @@ class Converter:
         graph.meet([all_nodes, list(ends.values())])
         constants = {n: _constants(i) for n, i in zip(names, items, strict=True)}
 
-        def call(layer: str, node: Json) -> dict[str, Any]:
+        def call(layer: str, node: ParsedJson) -> dict[str, Any]:
             with _within_layer(names.index(layer)), within("inbound_nodes"):
                 return graph.node(node, class_names[layer], layer, constants[layer])
 
@@ -364,13 +364,13 @@ def _operation(kind: str) -> str | None:
     return "keras.src.ops.numpy" if kind == "GetItem" or operation_form(class_name=kind) else None
 
 
-def _renamed(config: Json, name: str | None) -> Any:
+def _renamed(config: ParsedJson, name: str | None) -> Any:
     if isinstance(config, dict) and isinstance(name, str):
         return {**config, "name": safe_name(name)}
     return config
 
 
-def _name_of(item: Json) -> str | None:
+def _name_of(item: ParsedJson) -> str | None:
     """Returns the name of a layer for messages, or None if the layer has no name."""
     if not isinstance(item, Mapping):
         return None
@@ -384,7 +384,7 @@ def _constants(item: Mapping) -> int:
     return (config.get("num_constants") or 0) if isinstance(config, dict) else 0
 
 
-def _own_name(item: Json, origin: Origin) -> str:
+def _own_name(item: ParsedJson, origin: Origin) -> str:
     name = _name_of(item)
     if name is None or not name:
         raise origin.error("a layer without a name in a functional model. The file is damaged.")
@@ -395,7 +395,7 @@ def _trainable(config: Mapping) -> bool:
     return config.get("trainable") is not False
 
 
-def _shape(value: Json, origin: Origin, name: str | None) -> list[int | None]:
+def _shape(value: ParsedJson, origin: Origin, name: str | None) -> list[int | None]:
     if isinstance(value, Mapping):  # a serialized TensorShape, or a tuple of Keras 3
         value = value.get("items", value.get("config"))
     shape = check(value, list, "a shape", **origin.place(name))
@@ -409,7 +409,7 @@ def _shape(value: Json, origin: Origin, name: str | None) -> list[int | None]:
     return shape
 
 
-def _first_shape(item: Json) -> Any:
+def _first_shape(item: ParsedJson) -> Any:
     """Returns the input shape in the first layer of a Sequential, also if that is a network."""
     # The bound limits the nesting of networks in hostile files.
     for _ in range(100):
@@ -429,7 +429,7 @@ def _first_shape(item: Json) -> Any:
     return None
 
 
-def _first_dtype(item: Json) -> Any:
+def _first_dtype(item: ParsedJson) -> Any:
     config = item.get("config") if isinstance(item, Mapping) else None
     if not isinstance(config, Mapping):
         return None

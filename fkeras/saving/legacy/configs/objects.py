@@ -15,7 +15,7 @@ from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Configurable, suggest
 from fkeras.engine.config.custom_objects import custom_code
 from fkeras.engine.config.public_names import public_names
-from fkeras.saving.containers.strict_json import Json, check, field
+from fkeras.saving.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.quirks.origin import Origin
 
 #: name of Keras 2's hard sigmoid in converted configurations
@@ -57,7 +57,11 @@ _SILENT = ("dtype", "partitioner", "verify_shape")
 
 
 def part(
-    kind: str, value: Json, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
+    kind: str,
+    value: ParsedJson,
+    origin: Origin,
+    layer: str | None,
+    custom_objects: Mapping[str, Any],
 ) -> Any:
     """Returns an initializer, regularizer or constraint in Keras 3's form.
 
@@ -127,7 +131,7 @@ def _convert_options(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def activation(
-    value: Json, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
+    value: ParsedJson, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
 ) -> Any:
     """Returns the Keras 3 name of an activation; Keras 2's hard sigmoid has a separate name."""
     if value is None:
@@ -155,7 +159,7 @@ def activation(
     return name
 
 
-def dtype(value: Json, origin: Origin, layer: str | None) -> str | None:
+def dtype(value: ParsedJson, origin: Origin, layer: str | None) -> str | None:
     """Returns the name of a dtype policy from a name or a policy's configuration."""
     if isinstance(value, Mapping):
         config = field(value, "config", dict, **origin.place(layer))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fkeras.engine.graph_json.items import reason
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import Json, check, field
+from fkeras.saving.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.calls.graphs import (
     CONSTANT,
     Graph,
@@ -30,7 +30,7 @@ _NARROW = ("float16", "bfloat16")
 Call = tuple[str, int]
 
 
-def is_function(item: Json, custom_objects: Mapping[str, Any]) -> bool:
+def is_function(item: ParsedJson, custom_objects: Mapping[str, Any]) -> bool:
     """Whether a layer of a file is a call of a TensorFlow function.
 
     Example:
@@ -56,7 +56,7 @@ class _Reader:
     loose: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     converted: dict[str, dict[int, list[dict[str, Any]]]] = dataclasses.field(default_factory=dict)
 
-    def read(self, layer: str, index: int, raw: Json) -> None:
+    def read(self, layer: str, index: int, raw: ParsedJson) -> None:
         """Converts one call whose inputs have been converted."""
         item = self.items[layer]
         safe = safe_name(layer)
@@ -115,7 +115,7 @@ class _Reader:
         return table.call(builder, function, arguments, options)
 
     def _call(
-        self, item: Mapping, config: Mapping, layer: str, raw: Json
+        self, item: Mapping, config: Mapping, layer: str, raw: ParsedJson
     ) -> tuple[str | None, str, list, dict]:
         where = self.origin.place(layer)
         if item["class_name"] == "TensorFlowOpLayer":
@@ -137,7 +137,7 @@ class _Reader:
             options["slice_spec"] = [None]
         return table.key_of(function_name), function_name, [self._value(raw, layer)], options
 
-    def _value(self, node: Json, layer: str) -> Any:
+    def _value(self, node: ParsedJson, layer: str) -> Any:
         """Returns the first argument of a call: a tensor, a constant, or a list of these."""
         parts = check(node, list, "a tensor of a call", **self.origin.place(layer))
         if not is_entry(node):
@@ -146,7 +146,7 @@ class _Reader:
             return node[2]
         return self.graph.value(node, layer)
 
-    def _option(self, value: Json, layer: str) -> Any:
+    def _option(self, value: ParsedJson, layer: str) -> Any:
         if isinstance(value, list):
             if is_entry(value) and len(value) == 3 and value[0] in self.graph.counts:
                 return self.graph.value(value, layer)
@@ -269,7 +269,7 @@ def _in_order(
             stack.extend(pending_inputs)
 
 
-def _entries(node: Json, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+def _entries(node: ParsedJson, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     """Yields every `[name, call, output, ...]` of a tensor in a call."""
     stack = [node]
     while stack:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving.containers.strict_json import Json, check, field, parse
+from fkeras.saving.containers.strict_json import ParsedJson, check, field, parse
 from fkeras.saving.legacy.tensorflow import table
 from fkeras.saving.quirks.origin import Origin
 
@@ -142,7 +142,7 @@ def _by_parameter(inputs: str, values: list[Any]) -> dict[str, Any]:
     return {names[0][1:]: parts, **dict(zip(names[1:], values[len(parts) :], strict=False))}
 
 
-def _attribute(value: Json, origin: Origin, layer: str) -> Any:
+def _attribute(value: ParsedJson, origin: Origin, layer: str) -> Any:
     """Converts an attribute of a node such as `{"i": "3"}`."""
     where = origin.place(layer)
     attribute = check(value, dict, "an attribute of a node", **where)

@@ -15,7 +15,7 @@ import jax.export
 
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.values.dimensions import evaluate_expression
-from fkeras.saving.containers.strict_json import Json
+from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.legacy.tensorflow.folding import is_size, is_tensor
 
 History = tuple[str, int, int]
@@ -139,7 +139,7 @@ def _history(tensor: Mapping) -> History:
     return tuple(tensor["config"]["keras_history"])
 
 
-def tensors_in(value: Json) -> Iterator[Mapping]:
+def tensors_in(value: ParsedJson) -> Iterator[Mapping]:
     """Yields the descriptions of symbolic tensors in a call, from left to right."""
     if is_tensor(value):
         yield value
@@ -151,7 +151,7 @@ def tensors_in(value: Json) -> Iterator[Mapping]:
             yield from tensors_in(part)
 
 
-def _redirected(value: Json, input_names: Mapping[History, str]) -> Any:
+def _redirected(value: ParsedJson, input_names: Mapping[History, str]) -> Any:
     if is_tensor(value):
         config = {**value["config"], "keras_history": [input_names[_history(value)], 0, 0]}
         return {**value, "config": config}

@@ -13,7 +13,7 @@ from fkeras.engine.config.public_names import public_names
 from fkeras.engine.messages.key_paths import within
 from fkeras.optimizers import schedules
 from fkeras.saving.containers.errors import reading
-from fkeras.saving.containers.strict_json import Json, check, field
+from fkeras.saving.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.configs.functions import keras2_hinge, keras2_squared_hinge
 from fkeras.saving.legacy.trained.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
 from fkeras.saving.quirks.origin import Origin
@@ -157,7 +157,9 @@ _ABSTRACT = frozenset(
 )
 
 
-def _rate(value: Json, decay: Json, origin: Origin, custom_objects: Mapping[str, Any]) -> Any:
+def _rate(
+    value: ParsedJson, decay: ParsedJson, origin: Origin, custom_objects: Mapping[str, Any]
+) -> Any:
     """Returns the learning rate: a number or a schedule."""
     where = origin.place()
     if isinstance(value, Mapping):
@@ -190,7 +192,7 @@ class _Reader:
         self.origin = origin
         self.custom_objects = custom_objects
 
-    def tree(self, value: Json, kind: str) -> Any:
+    def tree(self, value: ParsedJson, kind: str) -> Any:
         """Converts a loss or metric, or lists and dictionaries of losses or metrics."""
         if value is None:
             return None
@@ -200,13 +202,13 @@ class _Reader:
             return {str(k): self._part(v, kind, k) for k, v in value.items()}
         return self.convert(value, kind)
 
-    def _part(self, value: Json, kind: str, key: str | int) -> Any:
+    def _part(self, value: ParsedJson, kind: str, key: str | int) -> Any:
         with within(key):
             if isinstance(value, Mapping) and not value:
                 raise self.origin.error(f"expected a {kind}, received an empty dictionary.")
             return self.tree(value, kind)
 
-    def metrics(self, value: Json, names: list[str]) -> Any:
+    def metrics(self, value: ParsedJson, names: list[str]) -> Any:
         """Converts metrics; a flat list of metrics applies to every output."""
         converted = self.tree(value, "metric")
         if converted is None:
@@ -231,7 +233,7 @@ class _Reader:
             }
         return [converted]
 
-    def convert(self, value: Json, kind: str) -> Any:
+    def convert(self, value: ParsedJson, kind: str) -> Any:
         """Converts a single loss or metric."""
         origin, library = self.origin, losses if kind == "loss" else metrics
         name, config = value, {}
@@ -264,7 +266,7 @@ class _Reader:
             ) from error
         return name
 
-    def _construct(self, function_or_class: Callable[..., Any], config: Json) -> Any:
+    def _construct(self, function_or_class: Callable[..., Any], config: ParsedJson) -> Any:
         if not isinstance(function_or_class, type):
             return function_or_class
         config = dict(config) if isinstance(config, Mapping) else {}
