@@ -4,6 +4,7 @@ Each transform returns a new model and keeps all arrays that it does not change.
 """
 
 from fkeras.engine.config.public_names import publish as _publish
+from fkeras.transforms.cutting import cut as cut
 from fkeras.transforms.depth import roll as roll
 from fkeras.transforms.depth import unroll as unroll
 from fkeras.transforms.freezing import freeze as freeze
@@ -15,5 +16,8 @@ from fkeras.transforms.replacing import replace_layers as replace_layers
 from fkeras.transforms.rewriting import inline as inline
 from fkeras.transforms.rewriting import rename as rename
 from fkeras.transforms.rewriting import split_host as split_host
+from fkeras.transforms.surgery import insert as insert
+from fkeras.transforms.surgery import remove as remove
+from fkeras.transforms.surgery import replace as replace
 
 _publish(__name__)

@@ -15,7 +15,7 @@ from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.tree.sublayers import children, map_children
 from fkeras.engine.tree.walk import layers_in
-from fkeras.transforms.replacing import Pattern, matcher, require_match
+from fkeras.transforms.selecting import Pattern, matcher, require_match
 
 Model = TypeVar("Model", bound=Layer)
 

@@ -14,7 +14,8 @@ from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.quantized.embedding import QuantizedEmbedding
 from fkeras.quantizers import get
-from fkeras.transforms.replacing import Pattern, matcher, replace_layers, require_match
+from fkeras.transforms.replacing import replace_layers
+from fkeras.transforms.selecting import Pattern, matcher, require_match
 
 _KINDS: Mapping[type, type[Quantized]] = types.MappingProxyType(
     {twin: kind for kind in (QuantizedDense, QuantizedEmbedding) for twin in kind.twins}

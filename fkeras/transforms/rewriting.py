@@ -1,18 +1,11 @@
-"""Rewrites networks: renames layers, opens nested networks, separates layers of strings.
-
-Each function records the calls of a closed graph again and keeps the weights.
-"""
+"""Rewrites networks: renames layers, opens nested networks, separates layers of strings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from fkeras.engine.call.network_inputs import match_inputs
-from fkeras.engine.call.node import record
-from fkeras.engine.graph.call_table import Call
-from fkeras.engine.graph.graph import Graph
-from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.migration_hints.dropped import returned
@@ -20,8 +13,28 @@ from fkeras.engine.models.model import Model
 from fkeras.engine.network.host_split import on_host, split
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer, symbolic
-from fkeras.engine.values import structure
-from fkeras.engine.values.structure import fill_tensors
+from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.values.annotations import Tree
+from fkeras.transforms.rebuilding import Site, plain_model, record_graph, require_graph
+
+
+@overload
+def rename(
+    model: Network,
+    names: Mapping[str, str] | Callable[[str], str] | None = None,
+    *,
+    prefix: str = "",
+) -> Model: ...
+
+
+@overload
+def rename(
+    model: Network,
+    names: Mapping[str, str] | Callable[[str], str] | None = None,
+    *,
+    prefix: str = "",
+    state: Mapping[str, Any],
+) -> tuple[Model, dict[str, Any]]: ...
 
 
 def rename(
@@ -29,16 +42,18 @@ def rename(
     names: Mapping[str, str] | Callable[[str], str] | None = None,
     *,
     prefix: str = "",
-) -> Model:
+    state: Mapping[str, Any] | None = None,
+) -> Any:
     """Returns the model with other layer names, so that two models can be merged.
 
-    Layers inside nested networks keep their names, which are unique already. A state has the
-    layers' names as keys: rename them too, `{new_name(k): v for k, v in state.items()}`.
+    Layers inside nested networks keep their names, which are unique already.
 
     Args:
         model: a model, or a Sequential with a graph.
         names: new names by old name, or a function from old to new names.
         prefix: a prefix for every name, new or old.
+        state: the state of the model, whose keys are names of layers; the result is then
+            `(model, state)`.
 
     Raises:
         ValueError: for an unknown name, and for names that are not unique.
@@ -63,11 +78,22 @@ def rename(
     renamed = {
         name: layer.replace(name=prefix + new_name(name)) for name, layer in model.layers.items()
     }
-    result = _rerecord(model, renamed, ())
+    tensors = _inputs(model, renamed)
+    result = plain_model(model, record_graph(model.graph, renamed, tensors, "fk.rename"), tensors)
+    if state is not None:
+        return result, {renamed[name].name: value for name, value in state.items()}
     return returned(result, "fk.rename", "model = fk.rename(model, names)")
 
 
-def inline(model: Network, name: str) -> Model:
+@overload
+def inline(model: Network, name: str) -> Model: ...
+
+
+@overload
+def inline(model: Network, name: str, state: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]: ...
+
+
+def inline(model: Network, name: str, state: Mapping[str, Any] | None = None) -> Any:
     """Returns the model with the calls of the nested network `name` in the graph of the model.
 
     The layers of the network get names such as "name_dense", and their state moves to the model's
@@ -76,6 +102,7 @@ def inline(model: Network, name: str) -> Model:
     Args:
         model: a model with a graph.
         name: the name of a network among the layers of the model.
+        state: the state of the model; the result is then `(model, state)`.
 
     Raises:
         TypeError: for a layer that is no network.
@@ -100,7 +127,17 @@ def inline(model: Network, name: str) -> Model:
         for key, layer in nested.layers.items()
         if key not in nested.input_names
     }
-    result = _rerecord(model, dict(model.layers), ((name, inner),))
+
+    def open_call(site: Site) -> Tree:
+        return _open_call(site, nested, inner)
+
+    layers = dict(model.layers.items())
+    tensors = _inputs(model, layers)
+    outputs = record_graph(model.graph, layers, tensors, "fk.inline", operations={name: open_call})
+    result = plain_model(model, outputs, tensors)
+    if state is not None:
+        opened = {f"{name}_{key}": value for key, value in state.get(name, {}).items()}
+        return result, {**{key: value for key, value in state.items() if key != name}, **opened}
     return returned(result, "fk.inline", "model = fk.inline(model, name)")
 
 
@@ -159,53 +196,21 @@ def split_host(model: Network) -> tuple[Model, Model]:
     return host, device.replace(trainable=model.trainable)
 
 
-def _rerecord(model: Network, layers: Mapping[str, Layer], inlined: tuple) -> Model:
-    graph = model.graph
-    if graph is None:
+def _inputs(model: Network, layers: Mapping[str, Layer]) -> tuple[KerasTensor, ...]:
+    require_graph(model)
+    return tuple(symbolic(cast(InputLayer, layers[name])) for name in model.input_names)
+
+
+def _open_call(site: Site, network: Network, layers: dict[str, Layer]) -> Tree:
+    """Records the calls of a nested network in the place of its call."""
+    if site.options:
         raise FKerasError(
-            f"{model._where}: has no graph to rewrite, since its input shapes are not known. Start the "
-            "list of layers with fk.Input, or build the model.",
-            layer=model._where,
+            f"{network._where}: is called with {', '.join(site.options)}, which its layers would "
+            "not receive. Keep the network nested.",
+            layer=network._where,
         )
-    tensors = [symbolic(cast(InputLayer, layers[name])) for name in graph.input_names]
-    slots = new_slots(graph, tensors)
-    outputs = _replay(graph, layers, slots, dict(inlined), None)
-    inputs = structure.fill(graph.inputs, slots)
-    # replace keeps the marks of the layers inside
-    return Model(inputs, outputs, name=model.name).replace(trainable=model.trainable)
-
-
-def _replay(
-    graph: Graph, layers: Mapping[str, Layer], slots: list, inlined: Mapping, training: bool | None
-) -> Any:
-    """Records the calls of a graph again, on the tensors in `slots`, and returns the outputs.
-
-    Args:
-        training: the pin of the outer call, for calls without a pin.
-    """
-
-    def record_again(_: int, call: Call) -> Any:
-        layer = layers[call.layer]
-        args, options = fill_tensors(call.args, slots), fill_tensors(call.options, slots)
-        call_training = training if call.training is None else call.training
-        if call.layer not in inlined:
-            return record(layer, args, options, call_training, call.mask_rule)
-        if options:
-            raise FKerasError(
-                f"{layer._where}: is called with {', '.join(options)}, which its layers would "
-                "not receive. Keep the network nested.",
-                layer=layer._where,
-            )
-        return _open_call(layer, inlined[call.layer], args, call_training)
-
-    return run_calls(graph, slots, record_again)
-
-
-def _open_call(
-    network: Any, layers: Mapping[str, Layer], args: tuple, training: bool | None
-) -> Any:
     graph = network.graph
-    tensors = match_inputs(network, args)
+    tensors = match_inputs(network, site.args)
     for slot, tensor in zip(graph.input_slots, tensors, strict=True):
         # the opened calls would receive the tensor without the network's cast
         if tensor.dtype != graph.specs[slot].dtype:
@@ -214,4 +219,4 @@ def _open_call(
                 f"{tensor.dtype}. Keep the network nested, or cast before the network.",
                 layer=network._where,
             )
-    return _replay(graph, layers, new_slots(graph, tensors), {}, training)
+    return record_graph(graph, layers, tuple(tensors), site.where, training=site.training)

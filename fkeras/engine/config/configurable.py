@@ -17,7 +17,6 @@ import numpy as np
 
 from fkeras.engine.config.namespaces import find
 from fkeras.engine.config.policy_maps import policy_at, policy_map, quantization
-from fkeras.engine.config.rules import Rule
 from fkeras.engine.config.serialization import decode as decode
 from fkeras.engine.config.serialization import deserialize as deserialize
 from fkeras.engine.config.serialization import encode as encode
@@ -214,11 +213,6 @@ def convert_value(owner: str, field: dataclasses.Field, value: Field) -> Field:
         _name_argument(error, owner, field.name)
         add_key(error, field.name)
         raise
-
-
-def declares_rule(field: dataclasses.Field) -> bool:
-    """Returns whether a field's converter is a `Rule`, which checks and converts plain values."""
-    return isinstance(field.metadata.get(_CONVERT), Rule)
 
 
 def _name_argument(error: Exception, owner: str, argument: str) -> None:

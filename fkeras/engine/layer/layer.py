@@ -25,7 +25,6 @@ from fkeras.engine.config.configurable import (
     configuration,
     convert_fields,
     convert_value,
-    declares_rule,
     describe,
     from_configuration,
     make_dataclass,
@@ -51,6 +50,7 @@ from fkeras.engine.tree.skeleton import (
     skeleton_of,
 )
 from fkeras.engine.tree.sublayers import map_children, sublayers
+from fkeras.engine.tree.walk import layers_in
 from fkeras.engine.tree.weights import make_weights, reset_carries
 from fkeras.engine.values.annotations import Field, Option, Skeleton, Tree
 from fkeras.engine.values.frozen import freeze_value
@@ -286,7 +286,7 @@ class Layer(Traits, LayerTypes):
         for name, value in fields.items():
             if name in skeleton.weights:
                 attributes[name] = value
-            elif name in declared and (name in ("name", "dtype") or declares_rule(declared[name])):
+            elif name in declared and declared[name].init and not any(layers_in(value)):
                 attributes[name] = convert_value(type(self).__name__, declared[name], value)
             else:  # converters of child layers would drop the children's weights
                 attributes[name] = freeze_value(value)

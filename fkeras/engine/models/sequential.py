@@ -93,7 +93,10 @@ class Sequential(Network):
             _check_entry(layer_entry, self._where)
         names = layer_names(list({id(e): e for e in entries}.values()), self._where)
         set_field(self, "order", tuple(names[id(e)] for e in entries))
-        members = {names[id(e)]: e.replace(name=names[id(e)]) for e in entries}
+        members = {
+            name: e if e.name == name else e.replace(name=name)
+            for e, name in ((e, names[id(e)]) for e in entries)
+        }
         set_field(self, "layers", LayerDict(members, self.order))
         if not self.trainable:
             pass_on_trainable(self)
