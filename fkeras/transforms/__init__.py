@@ -7,8 +7,10 @@ from fkeras.engine.config.public_names import publish as _publish
 from fkeras.transforms.cutting import cut as cut
 from fkeras.transforms.depth import roll as roll
 from fkeras.transforms.depth import unroll as unroll
+from fkeras.transforms.editing import edit as edit
 from fkeras.transforms.freezing import freeze as freeze
 from fkeras.transforms.freezing import unfreeze as unfreeze
+from fkeras.transforms.probing import probe as probe
 from fkeras.transforms.quantizing import dequantize as dequantize
 from fkeras.transforms.quantizing import quantize as quantize
 from fkeras.transforms.remat import rematerialized as rematerialized

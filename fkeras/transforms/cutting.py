@@ -11,7 +11,7 @@ from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Tree
 from fkeras.transforms.rewriting import inline
-from fkeras.transforms.selecting import Place, Selected, select
+from fkeras.transforms.selecting import Place, Selected, select_all
 from fkeras.transforms.surgery import State, check_model, result_with_state
 
 
@@ -75,7 +75,8 @@ def cut(
     where = "transforms.cut"
     check_model(model, where)
     selected = [
-        None if part is None else _selected(model, part, where) for part in (inputs, outputs)
+        None if part is None else [*select_all(model, part, where, opened=True)]
+        for part in (inputs, outputs)
     ]
     opened, (starts, ends), state = _opened(model, selected, state)
     end = opened.outputs if ends is None else _tensors(opened, ends, outputs, where)
@@ -84,15 +85,6 @@ def cut(
     return result_with_state(
         opened, part, state, where, "part = transforms.cut(model, outputs=name)"
     )
-
-
-def _selected(model: Network, places: Any, where: str) -> list[Selected]:
-    single = not isinstance(places, list)
-    return [
-        one
-        for place in ([places] if single else places)
-        for one in select(model, place, where, opened=True)
-    ]
 
 
 def _opened(

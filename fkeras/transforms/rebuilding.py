@@ -224,7 +224,7 @@ class _Rebuilder:
             if at in self.inputs:
                 layer = self.inputs[at].replace(name=self.inputs[at].name or name)
             layers[name] = layer if at in self.operations else self.layer(layer, at)
-        inputs = tuple(symbolic(cast(InputLayer, layers[name])) for name in graph.input_names)
+        inputs = network_inputs(network, layers)
         return _like(network, self.record(graph, layers, inputs, path), inputs)
 
     def record(
@@ -269,6 +269,16 @@ class _Rebuilder:
         return value
 
 
+def network_inputs(network: Network, layers: Mapping[str, Layer]) -> tuple[KerasTensor, ...]:
+    """Returns new symbolic tensors for the inputs of a network, in the order of its graph.
+
+    Args:
+        layers: the layers of the new network by the names in the old one.
+    """
+    names = require_graph(network).input_names
+    return tuple(symbolic(cast(InputLayer, layers[name])) for name in names)
+
+
 def record_graph(
     graph: Graph,
     layers: MutableMapping[str, Layer],
@@ -295,7 +305,7 @@ def _resized(network: Network, specs: list[Spec], where: str, path: str) -> Netw
     graph, layers = network.graph, dict(network.layers.items())
     for name, spec in zip(graph.input_names, specs, strict=True):
         layers[name] = layers[name].replace(batch_shape=spec.dims)
-    inputs = tuple(symbolic(cast(InputLayer, layers[name])) for name in graph.input_names)
+    inputs = network_inputs(network, layers)
     outputs = _Rebuilder({}, where, None, {}).record(graph, layers, inputs, path)
     return _like(network, outputs, inputs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast, overload
+from typing import Any, overload
 
 from fkeras.engine.call.network_inputs import match_inputs
 from fkeras.engine.layer.layer import Layer
@@ -12,10 +12,8 @@ from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.model import Model
 from fkeras.engine.network.host_split import on_host, split
 from fkeras.engine.network.network import Network
-from fkeras.engine.symbolic.input import InputLayer, symbolic
-from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.annotations import Tree
-from fkeras.transforms.rebuilding import Site, plain_model, record_graph, require_graph
+from fkeras.transforms.rebuilding import Site, network_inputs, plain_model, record_graph
 
 
 @overload
@@ -78,7 +76,7 @@ def rename(
     renamed = {
         name: layer.replace(name=prefix + new_name(name)) for name, layer in model.layers.items()
     }
-    tensors = _inputs(model, renamed)
+    tensors = network_inputs(model, renamed)
     result = plain_model(model, record_graph(model.graph, renamed, tensors, "fk.rename"), tensors)
     if state is not None:
         return result, {renamed[name].name: value for name, value in state.items()}
@@ -132,7 +130,7 @@ def inline(model: Network, name: str, state: Mapping[str, Any] | None = None) ->
         return _open_call(site, nested, inner)
 
     layers = dict(model.layers.items())
-    tensors = _inputs(model, layers)
+    tensors = network_inputs(model, layers)
     outputs = record_graph(model.graph, layers, tensors, "fk.inline", operations={name: open_call})
     result = plain_model(model, outputs, tensors)
     if state is not None:
@@ -194,11 +192,6 @@ def split_host(model: Network) -> tuple[Model, Model]:
         )
     host, device = split(model, lambda x, y, name: Model(x, y, name=name))
     return host, device.replace(trainable=model.trainable)
-
-
-def _inputs(model: Network, layers: Mapping[str, Layer]) -> tuple[KerasTensor, ...]:
-    require_graph(model)
-    return tuple(symbolic(cast(InputLayer, layers[name])) for name in model.input_names)
 
 
 def _open_call(site: Site, network: Network, layers: dict[str, Layer]) -> Tree:

@@ -145,6 +145,16 @@ def select(model: Layer, place: Place, where: str, *, opened: bool = False) -> t
     return tuple(selected)
 
 
+def select_all(
+    model: Layer, places: Place | Sequence[Place], where: str, *, opened: bool = False
+) -> tuple[Selected, ...]:
+    """Returns what a selector or a list of selectors selects; arguments as for `select`."""
+    listed = list(places) if isinstance(places, list) else [places]
+    return tuple(
+        one for place in listed for one in select(model, cast(Place, place), where, opened=opened)
+    )
+
+
 def _check_call(model: Layer, one: Selected, where: str) -> None:
     if not any(path == one.path for path, _ in sublayers(model) if path):
         raise ValueError(no_match(model, one.path))

@@ -17,7 +17,7 @@ from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import SomeLayer, Tree
 from fkeras.transforms.rebuilding import Site, carry_state, rebuild
-from fkeras.transforms.selecting import Place, Selected, select
+from fkeras.transforms.selecting import Place, Selected, select, select_all
 
 #: a layer, or a function on symbolic tensors
 Part: TypeAlias = Layer | Callable[..., Any]
@@ -84,7 +84,7 @@ def replace(
         if isinstance(by_path[selected[0].path], InputLayer) and len(selected) == 1:
             inputs[selected[0].path] = _new_input(change, selected[0], where)
             continue
-        _check_part(change, where, selected[0])
+        check_part(change, where, selected[0])
         for one in selected:
             if one.tensor is not None:
                 raise ValueError(
@@ -101,7 +101,7 @@ def replace(
         if isinstance(change, Layer):
             return change.replace() if several or change.name is None else change
         part = change(layer)
-        _check_part(part, where, one, "the function's result")
+        check_part(part, where, one, "the function's result")
         return part
 
     def operation(site: Site) -> Tree:
@@ -203,7 +203,7 @@ def insert(
     place = before if after is None else after
     assert place is not None
     selected = select(model, place, where)
-    _check_part(layer, where, selected[0])
+    check_part(layer, where, selected[0])
     made: dict[str, Any] = {}
 
     def part_for(site: Site) -> Part:
@@ -217,7 +217,7 @@ def insert(
             return site.keep()
         if after is None:
             return _before(site, part_for(site), one)
-        return _after(site, part_for(site), one)
+        return behind(site, site.keep(), part_for(site), one)
 
     new = rebuild(model, {one.path: operation for one in selected}, where)
     return result_with_state(
@@ -225,8 +225,9 @@ def insert(
     )
 
 
-def _after(site: Site, part: Part, one: Selected) -> Tree:
-    template, outputs = structure.number(site.keep())
+def behind(site: Site, value: Tree, part: Part, one: Selected) -> Tree:
+    """Returns the outputs of a call with a layer or function on the selected output."""
+    template, outputs = structure.number(value)
     index = _index(one, len(outputs), "output", site)
     outputs[index] = site.pass_on(part, outputs[index])
     return structure.fill(template, outputs)
@@ -287,10 +288,9 @@ def remove(model: Any, place: Any, state: State | None = None) -> Any:
     where = "transforms.remove"
     check_model(model, where)
     found: dict[Selected, Any] = {}
-    for single in place if isinstance(place, list) else [place]:
-        for one in select(model, single, where):
-            _check_apart(one, found, where)
-            found[one] = None
+    for one in select_all(model, place, where):
+        _check_apart(one, found, where)
+        found[one] = None
 
     def operation(site: Site) -> Tree:
         if Selected(site.path) not in found and Selected(site.path, site.node) not in found:
@@ -313,6 +313,7 @@ def remove(model: Any, place: Any, state: State | None = None) -> Any:
 
 
 def check_model(model: object, where: str) -> None:
+    """Raises a TypeError for a value that is no model."""
     if isinstance(model, tuple) and model and isinstance(model[0], Layer):
         raise TypeError(
             f"{where}: expected a model, received a tuple. Write `model, state = ...` and pass both: "
@@ -321,7 +322,8 @@ def check_model(model: object, where: str) -> None:
     require_layer(model, where)
 
 
-def _check_part(part: object, where: str, one: Selected, noun: str = "the change") -> None:
+def check_part(part: object, where: str, one: Selected, noun: str = "the change") -> None:
+    """Raises a TypeError unless a value is a layer or a function."""
     check_not_keras(part, f"{where}, {one}")
     if isinstance(part, type):
         raise TypeError(
