@@ -95,7 +95,7 @@ def _missing(values: Any) -> str:
     find = getattr(values, "isna", None) or getattr(values, "is_null", None)
     if find is None:
         return ""
-    mask = np.asarray(find()).reshape(len(values), -1).any(axis=1)
+    mask = np.atleast_1d(np.asarray(find()).reshape(len(values), -1).any(axis=1))
     count = int(mask.sum())
     return f" with {count} missing of {len(mask)} values, the first in row {mask.argmax()}" * bool(
         count

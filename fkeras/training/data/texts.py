@@ -81,7 +81,7 @@ def as_host(model: Layer, x: Any, what: str) -> Any:
     return structure.fill(graph.inputs, arrays)
 
 
-def mapped(model: Network, x: Any) -> Any:
+def mapped(model: Layer, x: Any) -> Any:
     """Returns the inputs of the device part of a model, from the result of `as_host`.
 
     Example:
@@ -92,7 +92,7 @@ def mapped(model: Network, x: Any) -> Any:
         >>> mapped(model, as_host(model, ["a", "c"], "x"))
         array([1, 0], dtype=int32)
     """
-    return host_values(model, x) if takes_strings(model) else x
+    return host_values(model, x) if isinstance(model, Network) else x
 
 
 def numbers(model: Layer, x: Any, what: str) -> Any:

@@ -291,11 +291,11 @@ def check_rows(
 
 def check_x(model: Network, x: Arrays, size: int, finite: bool = True) -> None:
     """Rejects inputs that do not fit the model in batches of `size` rows."""
-    model = device_part(model)
-    checks.check_inputs(model, x, size)
-    ids.check_ids(model, x)
-    if model.graph.takes_integers:
-        check_ranges(model, x, "x")
+    part = outputs.require_network(device_part(model))
+    checks.check_inputs(part, x, size)
+    ids.check_ids(part, x)
+    if part.graph.takes_integers:
+        check_ranges(part, x, "x")
     host_arrays.check_fits(x, "x")
     if finite:
         checks.check_finite(x, "x")
