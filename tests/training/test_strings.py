@@ -259,3 +259,134 @@ def test_predictions_that_are_strings():
     assert predictions["word"].tolist() == expected["word"].tolist()
     with pytest.raises(fk.FKerasError, match="'word'.*strings.*have no loss"):
         _ = fk.Trainer("sgd", {"scores": "mse"}).init(model, KEY)
+
+
+def _fit(x, y=PRICES, **options):
+    _ = TRAINER.fit(_runs()[0], x, y, verbose=0, **options)
+
+
+MISSING = CITIES.astype(object)
+MISSING[2:4] = None, np.nan
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda: _fit({**X, "city": MISSING}),
+            ValueError,
+            r"fit: x, input 'city', row 2: .*missing value None; 2 of 7 .*fillna\(\"unknown\"\)",
+        ),
+        (
+            lambda: _fit({**X, "city": ["Rome", float("nan"), *CITIES[2:]]}),
+            ValueError,
+            "input 'city', row 1: .*missing value nan; 1 of 7",
+        ),
+        (
+            lambda: _fit(_source({**X, "city": MISSING}), None),
+            ValueError,
+            "batch 1: x, input 'city', row 2: .*missing value None",
+        ),
+        (
+            lambda: _fit({**X, "city": ["Rome", 1, *CITIES[2:]]}),
+            TypeError,
+            r"input 'city', row 1: expected strings, received 1 \(int\)",
+        ),
+        (
+            lambda: _fit({"city": AREAS[:, 0], "area": AREAS}),
+            fk.FKerasError,
+            "input 'city': expected strings, received float32",
+        ),
+        (lambda: _fit({"city": CITIES, "area": CITIES}), TypeError, "'area': expected numbers"),
+        (lambda: _fit({"city": CITIES[:3], "area": AREAS}), ValueError, r"x\['city'\] 3, y 7"),
+        (lambda: _fit(X, PRICES[:3]), ValueError, r"x\['city'\] 7, y 3"),
+        (lambda: _fit({"city": CITIES}), fk.FKerasError, "missing: area"),
+        (
+            lambda: _fit({"city": CITIES[:, None], "area": AREAS}),
+            fk.FKerasError,
+            r"input 'city': expected shape \(b,\), received \(7, 1\)",
+        ),
+        (
+            lambda: _fit({"city": CITIES, "area": AREAS * np.nan}),
+            ValueError,
+            r"x\['area'\], row 0: expected finite numbers",
+        ),
+        (
+            lambda: _fit(X, CITIES),
+            TypeError,
+            "words, such as 'Rome'. .*StringLookup.*get_vocabulary",
+        ),
+        (lambda: _fit(X, CITIES.tolist()), TypeError, "fit: y: expected numbers, received words"),
+        (
+            lambda: _fit(X, validation_data=(X, CITIES)),
+            TypeError,
+            "validation_data: y: expected numbers, received words",
+        ),
+        (
+            lambda: TRAINER.step(_runs()[0], (X, CITIES)),
+            TypeError,
+            "Trainer.step: y: expected numbers, received words",
+        ),
+        (
+            lambda: fk.export_step(TRAINER, _runs()[0], (X, PRICES), "step.jax"),
+            fk.FKerasError,
+            "export_step.*received strings.*split_host",
+        ),
+        (
+            lambda: TRAINER.predict(_runs()[0], iter([X])),
+            TypeError,
+            "Predict batch by batch",
+        ),
+    ],
+)
+def test_bad_data_of_models_of_strings(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_labels_that_are_words_are_numbered_as_the_message_says():
+    lookup = layers.StringLookup(num_oov_indices=0).adapt(CITIES)
+    _fit(X, np.minimum(lookup(CITIES), 2))
+    assert lookup.get_vocabulary() == ["Rome", "Oslo", "Bonn", "Lima"]
+
+
+def test_models_of_strings_without_a_part_to_train():
+    x = fk.Input((), dtype="string")
+    model = fk.Model(x, layers.StringLookup(vocabulary=["a"])(x))
+    with pytest.raises(fk.FKerasError, match=r"host only, and has nothing to train.*model\(x\)"):
+        _ = TRAINER.init(model, KEY)
+    trainer = fk.Trainer("sgd", objective=lambda *_: fk.Output(jnp.float32(0)))
+    with pytest.raises(fk.FKerasError, match="objective computes on the device.*split_host"):
+        _ = trainer.init(MODEL, KEY)
+
+
+def test_texts_of_changing_length():
+    x = fk.Input((), dtype="string", name="text")
+    words = layers.TextVectorization(vocabulary=["a", "b"])
+    y = layers.GlobalAveragePooling1D()(layers.Embedding(4, 2, mask_zero=True)(words(x)))
+    model = fk.Model(x, y)
+    trainer = fk.Trainer("sgd", "mse")
+    run = trainer.init(model, KEY)
+    texts, y = ["a b", "b", "a a a"], np.ones((3, 2), "float32")
+    fitted, _ = trainer.fit(run, texts, y, batch_size=2, verbose=0)
+    np.testing.assert_allclose(
+        trainer.predict(fitted, texts, batch_size=1), fitted.model(texts), rtol=1e-5
+    )
+    with pytest.raises(ValueError, match="batch 2: .*output_sequence_length"):
+        _ = trainer.fit(run, [(texts[:2], y[:2]), (texts[1:2], y[1:2])], verbose=0)
+
+
+def test_a_table_is_passed_by_its_columns():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"city": CITIES, "area": AREAS[:, 0]})
+    with pytest.raises(
+        fk.FKerasError, match=r"received a table. Pass its columns: \{name: x\[\[name\]\]"
+    ):
+        _fit(table)
+    with pytest.raises(fk.FKerasError, match=r"'area': .*x\[\[name\]\] of a table"):
+        _fit({"city": table["city"], "area": table["area"]})
+    one, _ = TRAINER.fit(
+        _runs()[0], {"city": table["city"], "area": table[["area"]]}, PRICES, verbose=0
+    )
+    two, _ = TRAINER.fit(_runs()[0], X, PRICES, verbose=0)
+    _equal(_parts(one), _parts(two))

@@ -64,7 +64,7 @@ def as_host(model: Layer, x: Any, what: str) -> Any:
     """
     if not isinstance(model, Network) or not model._reads_strings:
         return host_arrays.as_host(x, what)
-    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(x)):
+    if any(isinstance(a, Tracer) for a in jax.tree.leaves(x, is_leaf=host_arrays.is_leaf)):
         raise TypeError(
             f"{what}: expected strings, which exist on the host only, received a tracer of a JAX "
             "transformation. Train the part for the device: `host, device = fk.split_host(model)`, "
@@ -108,9 +108,19 @@ def numbers(model: Layer, x: Any, what: str) -> Any:
         >>> numbers(model, ["b"], "x"), numbers(model, 3, "x")
         (array([2], dtype=int32), 3)
     """
-    if not takes_strings(model) or not any(map(_is_string, jax.tree.leaves(x))):
+    if not takes_strings(model) or not holds_strings(x):
         return x
     return mapped(model, as_host(model, x, what))
+
+
+def holds_strings(tree: object) -> bool:
+    """Returns whether a part of a tree is a string, or an array or column of strings or objects.
+
+    Example:
+        >>> holds_strings({"words": ["a", "b"]}), holds_strings(np.ones(2))
+        (True, False)
+    """
+    return any(map(_is_string, jax.tree.leaves(tree)))
 
 
 def _is_string(leaf: object) -> bool:
@@ -119,11 +129,19 @@ def _is_string(leaf: object) -> bool:
     return isinstance(leaf, str | bytes) or (kind != "" and kind in "OSUT")
 
 
-def check_device_part(model: Layer, call: str) -> None:
-    """Rejects a model that computes on the host only, so that no step has anything to compute."""
-    if isinstance(model, Network) and model._reads_strings and on_host(model):
+def check_model(model: Layer, has_objective: bool) -> None:
+    """Rejects a model that takes strings and has nothing to train, or an objective that gets strings."""
+    if not isinstance(model, Network) or not model._reads_strings:
+        return
+    if has_objective:
         raise FKerasError(
-            f"{call}: {model._where} computes on the host only, and has nothing to train. Call the model "
+            f"Trainer.init: an objective computes on the device, and {model._where} takes strings. Train "
+            "the part for the device: `host, device = fk.split_host(model)`, with the inputs host(x).",
+            layer=model._where,
+        )
+    if on_host(model):
+        raise FKerasError(
+            f"Trainer.init: {model._where} computes on the host only, and has nothing to train. Call the model "
             "on the data: model(x). To train, add layers of numbers, such as an Embedding of the ids.",
             layer=model._where,
         )

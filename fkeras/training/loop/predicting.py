@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
-from fkeras.engine import Network
+from fkeras.engine import FKerasError, Network
 from fkeras.engine.network.network import decoded_values
 from fkeras.training.data import array_feed, host_arrays, texts
 from fkeras.training.data.stream_feed import is_batches
@@ -76,7 +76,7 @@ def rounded(count: int, size: int) -> int:
 def _on_host(model: Network, x: object) -> Any:
     try:
         return texts.as_host(model, x, "predict: x")
-    except TypeError:
+    except (TypeError, FKerasError):
         if not is_batches(x):
             raise
         # without the first error, whose remedy is that of an array
