@@ -122,7 +122,7 @@ def profile(trainer: Any, run: Any, batch: Any, *, steps: int = 5) -> Profile:
         True
     """
     _check(trainer, run, steps)
-    batch = step.as_arrays(trainer, batch, "step")
+    batch = step.as_arrays(trainer, run.model, batch, "step")
     batch = jax.tree.map(_array, batch)
     planned = plan(run, batch, trainer, donate=False)
     compiled = step.compiled_step.lower(step.training_form(trainer), run, batch).compile()

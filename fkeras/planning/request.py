@@ -12,8 +12,9 @@ import numpy as np
 from fkeras.engine import Layer
 from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.network.network import device_part
 from fkeras.training import Trainer, TrainState
-from fkeras.training.data import batch_parts
+from fkeras.training.data import batch_parts, texts
 from fkeras.training.step import sharding
 from fkeras.training.step.sharding_rules import batch_entry, parts_of
 from fkeras.transforms.depth import with_depth
@@ -60,7 +61,7 @@ class Request(NamedTuple):
 
     def executed_model(self) -> Any:
         """Returns the model with its repeated blocks as the step computes them."""
-        return with_depth(self.run.model, self.trainer.depth, self.trainer.remat)
+        return with_depth(device_part(self.run.model), self.trainer.depth, self.trainer.remat)
 
     @property
     def devices(self) -> int:
@@ -92,8 +93,10 @@ def request(model: Any, batch: Any, trainer: Any) -> Request:
             f"plan: expected a Trainer as the third argument, received {describe_value(trainer)}. "
             'Write fk.plan(model, (x, y), fk.Trainer("adam", "mse")).'
         )
+    if trainer.objective is None:
+        x, *others = batch_parts.unpack(trainer, batch)
+        batch = (texts.numbers(getattr(model, "model", model), x, "plan: x"), *others)
     shapes = jax.tree.map(_shape, batch)
-    shapes = shapes if trainer.objective is not None else batch_parts.unpack(trainer, shapes)
     made = Request(trainer, _run(model, trainer, shapes), shapes)
     _check_rows(made)
     return made

@@ -53,8 +53,9 @@ def load_weights(
     Args:
         path: a file by Keras 3 (`.weights.h5`, `.weights.json` with its shards, `.keras`), by
             Keras 1 or 2 (`.h5`, weights alone or a whole model), by `save_weights` or
-            `ModelCheckpoint` (`.npz`), or safetensors with names such as "dense/kernel". The
-            content of the file determines the format.
+            `ModelCheckpoint` (`.npz`), or a `.npz` or safetensors file with names such as
+            "dense/kernel", or "weights/dense/kernel" and "state/norm/moving_mean". The content of
+            the file determines the format.
         model: model that is built or has known inputs. For weights of a subclassed Keras model: an
             `fk.Model` whose fields have the names of the Keras model's attributes, in the order in
             which Keras's constructor assigns them.

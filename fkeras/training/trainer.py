@@ -265,7 +265,7 @@ class Trainer(Configurable):
         before the step if the loss or the new weights are not finite.
         """
         checks.check_run(run, "step")
-        batch = step.as_arrays(self, batch)
+        batch = step.as_arrays(self, run.model, batch)
         # Inside a transformation the step becomes a part of the outer program.
         traced = any(isinstance(a, Tracer) for a in jax.tree.leaves((run, batch)))
         try:

@@ -299,6 +299,35 @@ def test_a_failed_save_preserves_the_old_file(tmp_path, suffix, monkeypatch):
     assert fk.load_weights(path, network())[0] == MODEL
 
 
+def _with_kind(name):
+    return f"{'state' if 'moving' in name else 'weights'}/{name}"
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("named", [str, _with_kind])
+def test_names_may_begin_with_the_kind_of_the_array(suffix, named, tmp_path):
+    fk.save_weights(tmp_path / "w.safetensors", MODEL, STATE)
+    arrays = safetensors.numpy.load_file(tmp_path / "w.safetensors")
+    arrays = {named(name): 2 * array for name, array in arrays.items()}
+    path = tmp_path / f"named{suffix}"
+    if suffix == ".npz":
+        np.savez(path, **arrays)
+    else:
+        safetensors.numpy.save_file(arrays, path)
+    model, state = fk.load_weights(path, MODEL, STATE)
+    np.testing.assert_array_equal(model.layers["head"].kernel, 2 * MODEL.layers["head"].kernel)
+    np.testing.assert_array_equal(
+        state["norm"]["moving_variance"], arrays[named("norm/moving_variance")]
+    )
+
+
+def test_a_layer_may_have_the_name_weights(tmp_path):
+    model = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="weights")]).build(KEY)
+    for suffix in (".npz", ".safetensors"):
+        fk.save_weights(tmp_path / f"w{suffix}", model)
+        assert fk.load_weights(tmp_path / f"w{suffix}", model)[0] == model
+
+
 def test_wrong_calls_name_a_remedy(tmp_path):
     with pytest.raises(ValueError, match="'w.safetensor'. Did you mean '.safetensors'"):
         fk.save_weights("w.safetensor", MODEL, STATE)

@@ -38,12 +38,18 @@ def match_inputs(network: Network, arguments: tuple, noun: str = "inputs") -> li
         _raise_keys(network, template.keys if is_dict else network.graph.input_names, tree, noun)
     names = network.graph.input_names
     expected = structure.draw(template, lambda slot: network.graph.coords[slot].layer)
-    count = len(jax.tree.leaves(arguments, is_leaf=lambda v: isinstance(v, Spec)))
+    # JAX warns about an iterator as a leaf, unless `is_leaf` accepts the iterator
+    leaves = jax.tree.leaves(
+        arguments, is_leaf=lambda v: isinstance(v, Spec) or hasattr(v, "__next__")
+    )
+    count = len(leaves)
     is_list = len(arguments) == 1 and isinstance(tree, list | tuple)
     received = f"a {type(tree).__name__} of {count}" if is_list else count
+    remedy = "Pass them in that structure."
+    if hasattr(tree, "columns"):
+        received, remedy = "a table", "Pass its columns: {name: x[[name]] for name in x}."
     raise FKerasError(
-        f"{network._where}: expected {len(names)} {noun} as {expected}, received {received}. Pass "
-        "them in that structure.",
+        f"{network._where}: expected {len(names)} {noun} as {expected}, received {received}. {remedy}",
         layer=network._where,
     )
 
@@ -202,6 +208,8 @@ def check_shape(network: Network, slot: int, received: Spec) -> None:
         if spec.ndim == received.ndim + 1:
             if spec.dims[-1] == 1:
                 remedy = "A channel axis is missing: pass x[..., None]."
+                if spec.ndim == 2:
+                    remedy = "The last axis is missing: pass x[:, None], or x[[name]] of a table."
             if spec.dims[1:] == received.dims:
                 remedy = "The batch axis is missing: pass x[None]."
         raise FKerasError(

@@ -25,6 +25,7 @@ from fkeras.engine.values.annotations import Graph, Layer, Leaf, Network, Symbol
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import STRING, Spec, as_dims, as_spec
 from fkeras.engine.values.structure import Ref, fill_tensors
+from fkeras.engine.values.texts import check_texts, listed_texts
 
 Make = Callable[[Any, Any, str | None], Any]
 
@@ -230,18 +231,26 @@ def read_inputs(
             f"{names}. Leave {names} out."
         )
     graph = network.graph
-    if isinstance(graph.inputs, Ref) and len(inputs) == 1 and _is_text(inputs[0]):
-        # before the inputs are matched: a list of texts is one array, not a list of inputs
-        inputs = (np.asarray(inputs[0]),)
     arrays = []
-    for slot, value in zip(graph.input_slots, match_inputs(network, inputs), strict=True):
+    for slot, value in zip(graph.input_slots, match_texts(network, inputs), strict=True):
         if graph.specs[slot].dtype == STRING:
-            value = _as_text(value, f"{network._where}, input {graph.coords[slot].layer!r}")
+            value = as_strings(value, f"{network._where}, input {graph.coords[slot].layer!r}")
             check_shape(network, slot, Spec(as_dims(value.shape), STRING))
         elif is_array(value):  # non-arrays are rejected later, when the device half runs
             check_shape(network, slot, as_spec(value))
         arrays.append(value)
     return arrays
+
+
+def match_texts(network: Network, inputs: tuple) -> list[Any]:
+    """Returns the inputs of a call as `match_inputs`; a list of strings is one array.
+
+    Raises:
+        FKerasError: for inputs in another structure.
+    """
+    if isinstance(network.graph.inputs, Ref) and len(inputs) == 1 and _is_listed(inputs[0]):
+        inputs = (listed_texts(inputs[0], network._where),)
+    return match_inputs(network, inputs)
 
 
 def run_on_host(network: Network, arrays: list[Any]) -> Tree:
@@ -267,18 +276,35 @@ def _on_host(tree: Tree) -> Tree:
     return structure.fill(template, leaves)
 
 
-def _is_text(value: Leaf) -> bool:
-    """Returns whether a value is a text or nested lists of texts."""
+def _is_listed(value: Tree) -> bool:
+    """Returns whether a value is a string, or a list of values and no list of arrays."""
+    is_list = isinstance(value, list | tuple)
     while isinstance(value, list | tuple) and value:
         value = value[0]
-    return isinstance(value, str | bytes)
+    return isinstance(value, str | bytes) or (is_list and not hasattr(value, "shape"))
 
 
-def _as_text(value: Leaf, location: str) -> np.ndarray:
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+def as_strings(value: Leaf, where: str) -> np.ndarray:
+    """Returns a list, an array or a column of strings as a NumPy array.
+
+    Raises:
+        FKerasError: for an array of other values.
+        ValueError: for missing values.
+        TypeError: for other elements that are not strings.
+
+    Example:
+        >>> as_strings(["a", "b"], "x")
+        array(['a', 'b'], dtype='<U1')
+    """
+    if isinstance(value, list | tuple | str | bytes):
+        array = listed_texts(value, where)
+    else:
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype.kind not in "OSUT":
         raise FKerasError(
-            f"{location}: expected strings, received {array.dtype}. Pass a list or a NumPy array of "
+            f"{where}: expected strings, received {array.dtype}. Pass a list or a NumPy array of "
             "texts."
         )
+    if array.dtype.kind not in "SU":
+        check_texts(array.ravel().tolist(), array.shape, where)
     return array

@@ -199,10 +199,8 @@ class Network(Layer):
         if symbolic_arguments(inputs, options, mask):
             return call(*inputs, **arguments)
         if self._makes_strings:
-            main_part, string_part = self._halves(split_after)
-            out = main_part.apply(*inputs, **arguments)
-            value = run_on_host(string_part, match_inputs(string_part, (out.value,)))
-            return dataclasses.replace(out, value=value, mask=None)
+            out = self._halves(split_after)[0].apply(*inputs, **arguments)
+            return dataclasses.replace(out, value=decoded_values(self, out.value), mask=None)
         if self._reads_strings:
             arrays = read_inputs(self, inputs, mask, options)
             if on_host(self):
@@ -340,6 +338,43 @@ class Network(Layer):
     def _repr_html_(self) -> str:
         """Returns calls, summary and a drawing of the graph as HTML, which notebooks show."""
         return network_html(self)
+
+
+def device_part(model: Layer) -> Layer:
+    """Returns the part of a model that the device computes, with the paths of the model's weights.
+
+    A layer, and a model without strings, is its own part. The part takes the numbers that `host_values`
+    returns.
+
+    Example:
+        >>> import fkeras as fk
+        >>> words = fk.Input((), dtype="string", name="words")
+        >>> ids = fk.layers.StringLookup(vocabulary=["a", "b"])(words)
+        >>> device_part(fk.Model(words, fk.layers.Embedding(3, 2)(ids))).input_names
+        ('string_lookup',)
+    """
+    if not isinstance(model, Network) or not (model._reads_strings or model._makes_strings):
+        return model
+    if model._makes_strings:
+        return device_part(model._halves(split_after)[0])
+    return model._halves(split)[1]
+
+
+def host_values(model: Network, x: Tree) -> Tree:
+    """Returns the inputs of `device_part(model)`: the values that the host computes from strings."""
+    if model._makes_strings:
+        model = model._halves(split_after)[0]
+    if not model._reads_strings:
+        return x
+    return run_on_host(model._halves(split)[0], read_inputs(model, (x,), None, {}))
+
+
+def decoded_values(model: Network, value: Tree) -> Tree:
+    """Returns the outputs of a model from those of its device part: computes returned strings."""
+    if not model._makes_strings:
+        return value
+    after = model._halves(split_after)[1]
+    return run_on_host(after, match_inputs(after, (value,)))
 
 
 def _network(inputs: Tree, outputs: Tree, name: str | None) -> Network:

@@ -122,7 +122,7 @@ def Input(  # noqa: N802  (Keras's name)
             `("time", 8)` and `("words", 8)` are different lengths.
         batch_size: fixed batch size, which stateful layers need.
         dtype: dtype of the values: "int32" for ids, "string" for texts, which text and lookup layers
-            convert to numbers on the host (`fk.split_host`).
+            convert to numbers on the host.
         batch_shape: shape with the batch axis, instead of `shape` and `batch_size`.
         name: name of the input.
         optional: whether a call of the model may pass None for the input. The layers that take the

@@ -16,7 +16,7 @@ import numpy as np
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.annotations import Leaf
-from fkeras.engine.values.tables import column_problem
+from fkeras.engine.values.tables import column_problem, missing_problem
 
 # dtypes that JAX takes unchanged: the fast path for calls on single rows
 TAKEN = frozenset(
@@ -28,8 +28,8 @@ _REMEDIES = (
     ("O", "Pad rows to one length and make the elements numbers: x.astype('float32')."),
     (
         "SUT",
-        "Encode it first, with layers.StringLookup or layers.TextVectorization (`host, model = "
-        "fk.split_host(model)` splits off the layers that read strings: host(x)).",
+        "Encode it first, with layers.StringLookup or layers.TextVectorization; a model that begins "
+        'with such a layer and fk.Input((), dtype="string") takes strings.',
     ),
     ("Mm", "Convert it to numbers, such as days: (x - x.min()) / np.timedelta64(1, 'D')."),
     ("V", "Convert its numbers (of a structured array each field): x['field'].astype('float32')."),
@@ -81,6 +81,7 @@ def read_array(value: Leaf, where: str, complex_numbers: bool = False) -> Leaf:
 
     Raises:
         TypeError: for a value that is no array, and for an array without numbers.
+        ValueError: for missing values in a nullable column of a table.
 
     Example:
         >>> read_array(np.array([1, 2], ">i8"), "x").dtype
@@ -98,6 +99,9 @@ def read_array(value: Leaf, where: str, complex_numbers: bool = False) -> Leaf:
     elif isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)  # a matrix, a record array or a number
     elif is_array_like(value):
+        missing = missing_problem(value)
+        if missing is not None:
+            raise ValueError(f"{where}: expected numbers, received {missing}")
         array = _convert(value, where)
         if isinstance(array, jax.Array):
             return array

@@ -106,6 +106,8 @@ from fkeras.engine.values.random import shape_zeros as shape_zeros
 from fkeras.engine.values.spec import SpecLike as SpecLike
 from fkeras.engine.values.spec import as_spec as as_spec
 from fkeras.engine.values.spec import canonical_dtype as canonical_dtype
+from fkeras.engine.values.texts import check_texts as check_texts
+from fkeras.engine.values.texts import listed_texts as listed_texts
 
 # converters of fields, from a name, a configuration or a function
 activation = activations.get

@@ -37,13 +37,7 @@ def as_data(value: fk.Field, where: str) -> fk.Leaf:
     if isinstance(value, list | tuple | str | bytes | bool | int | float | np.generic):
         if symbolic_arguments((value,), {}, None):
             return value
-        try:
-            return np.asarray(value)
-        except ValueError:
-            raise ValueError(
-                f"{where}: expected rows of one length, received a list of rows of different "
-                "lengths. Pad the shorter ones, with the mask token for example."
-            ) from None
+        return fk.listed_texts(value, where)
     if hasattr(value, "numpy"):  # a tensor of another library, such as a batch of tf.data
         return np.asarray(value.numpy())
     array = fk.is_array_like(value) and not fk.is_symbolic(value)  # a column of pandas, for example
@@ -71,19 +65,14 @@ def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:
     """Returns the elements of an array of strings, in order, with bytes decoded.
 
     Raises:
-        TypeError: for elements that are not strings.
+        ValueError: for missing values.
+        TypeError: for other elements that are not strings.
     """
     texts = array.ravel().tolist()
     if all(type(text) is str for text in texts):
         return texts
-    decoded = [text.decode(encoding) if isinstance(text, bytes) else text for text in texts]
-    invalid = [text for text in decoded if not isinstance(text, str)]
-    if invalid:
-        raise TypeError(
-            f"{where}: expected strings, received {invalid[0]!r} ({type(invalid[0]).__name__}). "
-            "For numbers use IntegerLookup, or convert them to text: x.astype(str)."
-        )
-    return decoded
+    fk.check_texts(texts, array.shape, where)
+    return [text.decode(encoding) if isinstance(text, bytes) else text for text in texts]
 
 
 def reject_sparse(sparse: bool, where: str, argument: str = "sparse") -> None:

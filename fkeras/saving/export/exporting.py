@@ -34,7 +34,7 @@ from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.saving.export import program
 from fkeras.training import Trainer, TrainState
 from fkeras.training.callbacks.base.snapshot import by_path
-from fkeras.training.data import batch_parts
+from fkeras.training.data import batch_parts, texts
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
 from fkeras.training.step import objective
@@ -293,6 +293,13 @@ def _write_step(
 ) -> None:
     """Writes the program of a training step, and the run, whose arrays this process holds."""
     parts = batch if isinstance(batch, tuple) else (batch,)
+    if texts.takes_strings(core.model) and texts.holds_strings(parts[:1]):
+        raise FKerasError(
+            f"export_step, {core.model._where}: expected numeric inputs, received strings, which devices "
+            "do not support. Pass the numbers: host, _ = fk.split_host(run.model); "
+            "fk.export_step(trainer, run, (host(x), y), 'step.jax').",
+            layer=core.model._where,
+        )
     if trainer.objective is None:
         batch_parts.unpack(trainer, batch)
     else:

@@ -50,9 +50,15 @@ class Head(NamedTuple):
 
 @contextlib.contextmanager
 def open_safetensors(path: str, limits: Limits, skips: Skips) -> Iterator[Source]:
-    """Opens a safetensors file, whose names are the model's own paths."""
+    """Opens a safetensors file, whose names are the model's own paths, or those of `.npz` files."""
+
+    def key(place: Place) -> str:
+        # the path first: a layer may have the name "weights"
+        by_kind = own_path_by_kind(place)
+        return by_kind if by_kind in table and own_path(place) not in table else own_path(place)
+
     with safetensors.open_table(path, limits) as table:
-        yield Source(path, table, own_path)
+        yield Source(path, table, key)
 
 
 @contextlib.contextmanager
@@ -74,7 +80,10 @@ def open_zip(path: str, limits: Limits, skips: Skips) -> Iterator[Source]:
         else:
             with reading(path):
                 arrays = _npz(archive, limits)
-            yield Source(path, arrays, own_path_by_kind, label=_without_kind)
+            if any(map(_has_kind, arrays)):
+                yield Source(path, arrays, own_path_by_kind, label=_without_kind)
+            else:
+                yield Source(path, arrays, own_path)
 
 
 @contextlib.contextmanager
@@ -157,8 +166,12 @@ def _groups(store: Store, skips: Skips) -> Groups:
 
 
 def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
-    """Returns the weights and the state in a `.npz` file."""
-    names = [name for name in archive.names if name.endswith(".npy")]
+    """Returns the weights and the state in a `.npz` file.
+
+    A file in which no name begins with "weights/" or "state/" holds the arrays by the model's own paths.
+    """
+    names = [n for n in archive.names if n.endswith(".npy") and n != f"{npz.ABOUT}.npy"]
+    names = [name for name in names if _has_kind(name)] or names
     dtypes = {}
     if f"{npz.ABOUT}.npy" in archive:
         with reading(archive.file, npz.ABOUT), archive.open(f"{npz.ABOUT}.npy") as file:
@@ -169,8 +182,6 @@ def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
     arrays = {}
     for member in names:
         name = member.removesuffix(".npy")
-        if name.partition("/")[0] not in ("weights", "state"):
-            continue
         with reading(archive.file, name):
             size = archive.size(member)
             check_limit(limits, "array_bytes", size, "bytes of an array")
@@ -182,11 +193,15 @@ def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
         arrays[name] = Stored(shape, dtype, read)
     if not arrays:
         raise FileError(
-            "expected a .npz file with entries such as 'weights/dense/kernel', received "
+            "expected a .npz file with entries such as 'dense/kernel' or 'weights/dense/kernel', received "
             f"{', '.join(archive.names[:6]) or 'none'}. Write one with fk.save_weights.",
             file=archive.file,
         )
     return arrays
+
+
+def _has_kind(name: str) -> bool:
+    return name.startswith(("weights/", "state/"))
 
 
 def _without_kind(name: str) -> str:

@@ -79,7 +79,7 @@ def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def is_leaf(value: object) -> bool:
-    """Returns whether a part of a batch is one array: no tree, or a list of numbers.
+    """Returns whether a part of a batch is one array: no tree, or a list of numbers or strings.
 
     Example:
         >>> is_leaf([[1.0, 2.0], [3.0, 4.0]]), is_leaf([np.ones(2)]), is_leaf({"x": [1.0]})
@@ -88,9 +88,9 @@ def is_leaf(value: object) -> bool:
     first = value
     while isinstance(first, list | tuple) and first:
         first = first[0]
-    is_number = isinstance(first, bool | int | float | np.number)
+    is_element = isinstance(first, bool | int | float | np.number | str | bytes)
     is_tree = isinstance(value, Mapping | list | tuple)
-    return is_number if is_tree else value is not None
+    return is_element if is_tree else value is not None
 
 
 def listed(leaf: object, what: str) -> Any:

@@ -277,7 +277,8 @@ class Batches:
                     f"Trainer.{what}: expected {name} of shape {first.shape} and dtype "
                     f"{first.dtype} as in the first batch (all arrays of a batch may have fewer "
                     f"rows), received {array.shape} and {dtype}. Each batch shape compiles another "
-                    "program: pad the batches, or use trainer.step."
+                    "program: pad the batches, texts with TextVectorization(output_sequence_length=...), "
+                    "or use trainer.step."
                 )
 
 

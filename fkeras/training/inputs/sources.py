@@ -12,8 +12,9 @@ import numpy as np
 
 from fkeras.engine import Network
 from fkeras.engine.call.network_inputs import check_ranges
+from fkeras.engine.network.network import device_part
 from fkeras.engine.values.argument_types import Arrays, Data
-from fkeras.training.data import array_feed, batch_parts, host_arrays
+from fkeras.training.data import array_feed, batch_parts, host_arrays, texts
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.joint_feed import JointBatches
 from fkeras.training.data.stream_feed import Batches, is_batches
@@ -53,12 +54,13 @@ def training_feeds(
         )
         feed = call.batches(x, steps, class_weight)
     else:
-        host = _host(trainer, x, y, sample_weight, "fit")
+        host = _host(trainer, run.model, x, y, sample_weight, "fit")
         if options.validation_split:
             if validation_data is not None:
                 raise ValueError("Pass either validation_split or validation_data, not both.")
             checks.count_rows(host)  # arrays of different lengths must not be split first
             host, validation_data = host_arrays.split(host, options.validation_split)
+        host = _mapped(trainer, run.model, host)
         # A class weight of 0 permits NaN in its rows: check finite numbers after the weights.
         count = check_rows(trainer, run.model, host, size, finite=class_weight is None)
         if class_weight is not None:
@@ -104,7 +106,8 @@ class _Call:
             _reject_arguments(self.name, "a source of batches", sample_weight=sample_weight)
             return self.with_sums(self.batches(x, steps))
         model = self.run.model
-        host = _host(self.trainer, x, y, sample_weight, self.name)
+        host = _host(self.trainer, model, x, y, sample_weight, self.name)
+        host = _mapped(self.trainer, model, host)
         count = check_rows(self.trainer, model, host, size)
         checks.check_stateful(model, count, min(size, count), False)
         return self.with_sums(self.arrays(host_arrays.in_memory(host), size, steps))
@@ -168,7 +171,7 @@ class _Call:
         def fills(batch: object, count: int) -> bool:
             return fills_up(trainer, run, batch, count, self.training, ordered=group.count == 1)
 
-        host = functools.partial(_host_batch, trainer)
+        host = functools.partial(_host_batch, trainer, run.model)
         if group.count == 1:
             return Batches(x, steps, self.name, checked, host, fills)
         return JointBatches(
@@ -193,7 +196,9 @@ def _reject_arguments(call: str, source_kind: str, **arguments: object) -> None:
             )
 
 
-def _host(trainer: Trainer, x: object, y: object, sample_weight: object, call: str) -> Any:
+def _host(
+    trainer: Trainer, model: Network, x: object, y: object, sample_weight: object, call: str
+) -> Any:
     """Returns the arrays of `fit` and `evaluate` on the host, in the structure of a batch."""
     if trainer.objective is not None:
         if sample_weight is not None:
@@ -207,10 +212,10 @@ def _host(trainer: Trainer, x: object, y: object, sample_weight: object, call: s
             f"trainer.{call.split(':')[0]}(run, x, y). A model whose layers return their losses is "
             "trained without targets by a Trainer without a loss."
         )
-    return _three(x, y, sample_weight, call)
+    return _three(model, x, y, sample_weight, call)
 
 
-def _host_batch(trainer: Trainer, batch: Any, what: str) -> Any:
+def _host_batch(trainer: Trainer, model: Network, batch: Any, what: str) -> Any:
     """Returns a batch of a source on the host: the tree of an objective, else three entries."""
     if trainer.objective is not None:
         return host_arrays.as_host(batch, f"{what}: the batch")
@@ -221,12 +226,21 @@ def _host_batch(trainer: Trainer, batch: Any, what: str) -> Any:
             f"sample_weight), received {len(batch) if is_row else type(batch).__name__}. Let the "
             "source yield tuples of this form."
         )
-    return _three(*batch_parts.unpack(trainer, batch), what)
+    return _mapped(trainer, model, _three(model, *batch_parts.unpack(trainer, batch), what))
 
 
-def _three(x: object, y: object, sample_weight: object, call: str) -> tuple:
+def _mapped(trainer: Trainer, model: Network, rows: Any) -> Any:
+    """Returns rows with the inputs of the model's device part in the place of strings."""
+    if trainer.objective is not None or not texts.takes_strings(model):
+        return rows
+    checks.count_rows(rows)  # before the inputs get the names of the device part
+    return texts.mapped(model, rows[0]), *rows[1:]
+
+
+def _three(model: Network, x: object, y: object, sample_weight: object, call: str) -> tuple:
     """Returns `(x, y, sample_weight)` on the host; None for missing entries."""
-    inputs = host_arrays.as_host(x, f"{call}: x")
+    inputs = texts.as_host(model, x, f"{call}: x")
+    texts.check_labels(y, f"{call}: y")
     targets = None if y is None else host_arrays.as_host(y, f"{call}: y")
     if sample_weight is None:
         return inputs, targets, None
@@ -277,10 +291,11 @@ def check_rows(
 
 def check_x(model: Network, x: Arrays, size: int, finite: bool = True) -> None:
     """Rejects inputs that do not fit the model in batches of `size` rows."""
-    checks.check_inputs(model, x, size)
-    ids.check_ids(model, x)
-    if model.graph.takes_integers:
-        check_ranges(model, x, "x")
+    part = outputs.require_network(device_part(model))
+    checks.check_inputs(part, x, size)
+    ids.check_ids(part, x)
+    if part.graph.takes_integers:
+        check_ranges(part, x, "x")
     host_arrays.check_fits(x, "x")
     if finite:
         checks.check_finite(x, "x")

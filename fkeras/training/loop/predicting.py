@@ -6,7 +6,9 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
-from fkeras.training.data import array_feed, host_arrays
+from fkeras.engine import FKerasError, Network
+from fkeras.engine.network.network import decoded_values
+from fkeras.training.data import array_feed, host_arrays, texts
 from fkeras.training.data.stream_feed import is_batches
 from fkeras.training.inputs import checks, sources
 from fkeras.training.inputs.padding import predicts_by_row
@@ -35,8 +37,9 @@ def predict(
         largest = rounded(len(x), size)
         fills = len(x) == largest or predicts_by_row(run.model, run.state, x, largest)
         return batch_loops.predict_batch(run, x, largest if fills else len(x))
-    rows = _on_host(x)
+    rows = _on_host(run.model, x)
     count = checks.check_lengths(rows)
+    rows = texts.mapped(run.model, rows)
     largest = sharding.rows_for(trainer, rounded(count, size))
     sources.check_x(run.model, rows, largest)
     checks.check_stateful(run.model, count, min(size, count), False)
@@ -49,11 +52,13 @@ def predict(
     compare_call(group, trainer, run, {"data": feed})
     run = sharding.place(trainer, run) if group.count > 1 else run
     if trainer.mesh is None:
-        return batch_loops.predict(run, feed, lambda batch: batch)
-    compute = functools.partial(step.compiled_sharded_predict, step.evaluation_form(trainer))
-    return batch_loops.predict(
-        run, feed, lambda batch: sharding.split_rows(trainer, batch), compute, group
-    )
+        value = batch_loops.predict(run, feed, lambda batch: batch)
+    else:
+        compute = functools.partial(step.compiled_sharded_predict, step.evaluation_form(trainer))
+        value = batch_loops.predict(
+            run, feed, lambda batch: sharding.split_rows(trainer, batch), compute, group
+        )
+    return decoded_values(run.model, value)
 
 
 def rounded(count: int, size: int) -> int:
@@ -68,10 +73,10 @@ def rounded(count: int, size: int) -> int:
     return min(1 << (count - 1).bit_length(), size)
 
 
-def _on_host(x: object) -> Any:
+def _on_host(model: Network, x: object) -> Any:
     try:
-        return host_arrays.as_host(x, "predict: x")
-    except TypeError:
+        return texts.as_host(model, x, "predict: x")
+    except (TypeError, FKerasError):
         if not is_batches(x):
             raise
         # without the first error, whose remedy is that of an array

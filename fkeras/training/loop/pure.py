@@ -31,7 +31,7 @@ def run(
     group: Alone = ALONE,
 ) -> tuple[TrainState, dict[str, jax.Array]]:
     """Returns `(run, logs)` after `epochs` epochs; see `Trainer.run`."""
-    arrays = step.as_arrays(trainer, rows, "run")
+    arrays = step.as_arrays(trainer, run.model, rows, "run")
     if group.count == 1:
         arrays = jax.tree.map(jnp.asarray, arrays)
     else:

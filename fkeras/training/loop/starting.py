@@ -14,6 +14,7 @@ from fkeras import optimizers
 from fkeras.engine import Layer, trainable_weights, unfreeze
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.random import check_key
+from fkeras.training.data import texts
 from fkeras.training.inputs import checks
 from fkeras.training.inputs.model_state import check_model_state
 from fkeras.training.inputs.suitability import warn_if_not_adapted, warn_if_unsuitable
@@ -55,6 +56,7 @@ def _start(
     batch: object,
     group: Alone,
 ) -> TrainState[M]:
+    texts.check_model(model, trainer.objective is not None)
     checks.require_loss(trainer, model)
     # before the build: an error of the rules takes no memory
     sharding.check(trainer, model)

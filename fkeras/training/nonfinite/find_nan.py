@@ -22,9 +22,10 @@ from fkeras.engine import (
     sublayers,
     trainable_weights,
 )
+from fkeras.engine.network.network import device_part
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.weights import own_weights, weight_losses
-from fkeras.training.data import batch_parts, host_arrays
+from fkeras.training.data import batch_parts, host_arrays, texts
 from fkeras.training.nonfinite.nan_report import (
     GROWN,
     LOSS,
@@ -97,7 +98,9 @@ def find_nan(
     if trainer is not None and trainer.objective is not None:
         arrays = _on_device({"batch": batch})
     else:
-        arrays = _arrays(batch, trainer is not None and batch_parts.has_loss(trainer.loss))
+        needs_targets = trainer is not None and batch_parts.has_loss(trainer.loss)
+        arrays = _arrays(run.model, batch, needs_targets)
+        run = run.replace(model=device_part(run.model))
     if trainer is not None and {"y", "sample_weight"} <= arrays.keys():
         heads = outputs.heads(trainer, run.model, arrays["y"])
         for name in ("x", "y"):  # rows of weight 0 may hold any value
@@ -107,7 +110,7 @@ def find_nan(
     return first or next(_Step(run, arrays, trainer, training).findings(), None)
 
 
-def _arrays(batch: object, targets: bool) -> dict[str, Any]:
+def _arrays(model: Layer, batch: object, targets: bool) -> dict[str, Any]:
     names = ("x", "y", "sample_weight")
     parts = batch if isinstance(batch, tuple | list if targets else tuple) else (batch,)
     if not (2 if targets else 1) <= len(parts) <= 3:
@@ -117,6 +120,7 @@ def _arrays(batch: object, targets: bool) -> dict[str, Any]:
             "trainer), or without a trainer find_nan(run, x)."
         )
     arrays = {n: v for n, v in zip(names, parts, strict=False) if v is not None}
+    arrays["x"] = texts.numbers(model, parts[0], "find_nan: x")
     return _on_device(arrays)
 
 

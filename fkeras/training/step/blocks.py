@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 
 from fkeras.engine import trainable_weights
+from fkeras.engine.network.network import device_part
 from fkeras.engine.network.stacking import Stacking
 from fkeras.optimizers import transformation
 from fkeras.training.records.state import TrainState, join, split
@@ -102,7 +103,7 @@ def _stacking(
     structure: Any, shapes: tuple, depth: str, remat: str | Callable[..., Any] | None
 ) -> Stacking:
     model = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
-    return Stacking(with_depth(model, depth, remat), model)
+    return Stacking(with_depth(device_part(model), depth, remat), model)
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,4 +1,4 @@
-"""The form in which a compiled step computes a model: loops, recomputation and layouts on a mesh.
+"""The form in which a compiled step computes a model: no strings, loops, recomputation, layouts on a mesh.
 
 None of this changes a result. For a small model on one device the form is the model itself.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from fkeras.engine import Layer
+from fkeras.engine.network.network import device_part
 from fkeras.engine.values.argument_types import Batch
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step import sharding
@@ -26,9 +28,9 @@ class StepForm:
     trainer: Trainer
     training: bool = True
 
-    def model(self, model: M) -> M:
-        """Returns the model with repeated blocks as loops, recomputation, and output layouts."""
-        trainer = self.trainer
+    def model(self, model: Layer) -> Layer:
+        """Returns the device part of the model, with loops, recomputation, and output layouts."""
+        trainer, model = self.trainer, device_part(model)
         if self.training:
             computed = with_depth(model, trainer.depth, trainer.remat)
             computed = rematerialized(computed, trainer.remat)

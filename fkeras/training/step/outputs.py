@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fkeras import losses, metrics
 from fkeras.engine import FKerasError, Layer, Network, snake_case, suggest
-from fkeras.engine.values.spec import Spec
+from fkeras.engine.values.spec import STRING, Spec
 
 if TYPE_CHECKING:
     from fkeras.training.trainer import Trainer
@@ -33,6 +33,21 @@ class Head:
 def output_specs(model: Layer) -> dict[Any, Spec]:
     """Returns the specs of the outputs by name: the key in a dictionary, else the layer's name."""
     graph = require_network(model).graph
+    strings = next(
+        (
+            n
+            for n, s in zip(graph.output_names, graph.output_slots, strict=True)
+            if graph.specs[s].dtype == STRING
+        ),
+        None,
+    )
+    if strings is not None:
+        raise FKerasError(
+            f"Trainer: the output {strings!r} of {model._where} holds strings, which have no loss. Train "
+            "a model of the other outputs, such as fk.Model(model.inputs, model.tensor('scores')), "
+            "and compute the strings from its predictions.",
+            layer=strings,
+        )
     template = graph.outputs
     if getattr(template, "kind", None) == "dict":
         names = [str(k) for k in template.keys]

@@ -21,11 +21,12 @@ from fkeras.engine import (
     subkey,
     trainable_weights,
 )
+from fkeras.engine.network.network import device_part
 from fkeras.engine.values.argument_types import Arrays, Batch
 from fkeras.engine.values.arrays import as_array
 from fkeras.nn.cpu.forms import FORM
 from fkeras.optimizers import transformation
-from fkeras.training.data import batch_parts, host_arrays
+from fkeras.training.data import batch_parts, host_arrays, texts
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
 from fkeras.training.step.form import StepForm
@@ -133,10 +134,10 @@ def _heads(trainer: Trainer, model: Layer, batch: Batch) -> tuple:
     return outputs.heads(trainer, model, batch_parts.unpack(trainer, batch)[1])
 
 
-def as_arrays(trainer: Trainer, batch: object, call: str = "step") -> Any:
+def as_arrays(trainer: Trainer, model: Layer, batch: object, call: str = "step") -> Any:
     """Returns the batch `(x, y, sample_weight)` with arrays that JAX accepts; tracers stay.
 
-    For an objective, the batch keeps its structure.
+    For an objective, the batch keeps its structure. Strings become the numbers of the device part.
 
     Args:
         batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
@@ -156,8 +157,11 @@ def as_arrays(trainer: Trainer, batch: object, call: str = "step") -> Any:
 
     if trainer.objective is not None:
         return read(batch, "the batch")
-    parts = batch_parts.unpack(trainer, batch)
-    return tuple(map(read, parts, ("x", "y", "sample_weight")))
+    x, *others = batch_parts.unpack(trainer, batch)
+    texts.check_labels(others[0], f"Trainer.{call}: y")
+    if texts.takes_strings(model):
+        x = texts.mapped(model, texts.as_host(model, x, f"Trainer.{call}: x"))
+    return tuple(map(read, (x, *others), ("x", "y", "sample_weight")))
 
 
 def _own(array: jax.Array | np.ndarray) -> Any:
@@ -269,7 +273,7 @@ def compiled_test(
 
 def predict(model: Layer, state: Mapping[str, Any], x: Arrays) -> tuple[Any, Any]:
     """Returns `(updates, value)` of one batch."""
-    out = model.apply(x, state=state)
+    out = device_part(model).apply(x, state=state)
     return out.updates, out.value
 
 
@@ -282,6 +286,7 @@ def compiled_sharded_predict(
     trainer: Trainer, model: Layer, state: Mapping[str, Any], x: Arrays
 ) -> tuple[Any, Any]:
     """Returns `(updates, value)` of one batch, with activations laid out on the trainer's mesh."""
+    model = device_part(model)
     out = with_output_layouts(trainer, model, model).apply(x, state=state)
     return out.updates, sharding.whole(trainer, out.value)
 

@@ -46,3 +46,60 @@ def test_columns_of_numbers_are_taken():
     for column in ([1.0, 2.0], pandas.array([1, 2], dtype="Int64"), [True, False]):
         run, _ = TRAINER.fit(RUN, pandas.DataFrame({"a": column}), Y, verbose=0)
         assert int(run.step) == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (
+            pandas.array([1, None], dtype="Int64"),
+            r"Int64 with 1 missing of 2 values, the first in row 1.*column.fillna\(0\)",
+        ),
+        (
+            pandas.array([None, None], dtype="Float64"),
+            "Float64 with 2 missing of 2 values, the first in row 0",
+        ),
+        (
+            pandas.array([True, None], dtype="boolean"),
+            r"boolean with 1 missing.*column.fillna\(False\)",
+        ),
+        (pandas.Categorical([1, None]), r"category with 1 missing.*`ids = column.cat.codes \+ 1`"),
+        (
+            np.array([1, None], object),
+            r"object with 1 missing.*column.fillna\(0\).astype\('float32'\)",
+        ),
+        (np.array(["p", None], object), "layers.StringLookup"),
+    ],
+)
+@pytest.mark.parametrize("others", [{}, {"b": [1.0, 2.0]}])
+def test_missing_values_of_columns_are_counted(column, words, others):
+    table = pandas.DataFrame({"a": column, **others})
+    with pytest.raises((TypeError, ValueError), match=f"fit: x: .*column 'a' of dtype.*{words}"):
+        _ = TRAINER.fit(RUN, table, Y, verbose=0)
+    with pytest.raises((TypeError, ValueError), match=f"Dense.*column 'a' of dtype.*{words}"):
+        RUN.model.layers["dense"](table)
+
+
+def test_missing_values_of_a_series_and_of_targets():
+    column = pandas.Series([1, None], dtype="Int64", name="rooms")
+    with pytest.raises(ValueError, match="y: .*column 'rooms' of dtype Int64 with 1 missing"):
+        _ = TRAINER.fit(RUN, Y, column, verbose=0)
+    with pytest.raises(ValueError, match="y_true: .*Int64 with 1 missing"):
+        fk.losses.MeanSquaredError()(column, Y[:, 0])
+    # NaN in NumPy's floats is a number, which a row of weight 0 may hold
+    floats = pandas.DataFrame({"a": [1.0, np.nan]})
+    with pytest.raises(ValueError, match="x, row 1: expected finite numbers"):
+        _ = TRAINER.fit(RUN, floats, Y, verbose=0)
+    weights = np.array([1.0, 0.0])
+    run, _ = TRAINER.fit(RUN, floats, Y, sample_weight=weights, verbose=0)
+    assert int(run.step) == 1
+
+
+def test_the_lines_of_the_messages_work():
+    table = pandas.DataFrame({"a": pandas.array([1, None], dtype="Int64")})
+    run, _ = TRAINER.fit(RUN, table.fillna(0), Y, verbose=0)
+    column = pandas.Series(pandas.Categorical([4, None]))
+    assert (column.cat.codes + 1).tolist() == [1, 0]
+    column = pandas.Series([1, None], dtype=object)
+    run, _ = TRAINER.fit(RUN, column.fillna(0).astype("float32").to_frame(), Y, verbose=0)
+    assert int(run.step) == 1

@@ -163,7 +163,9 @@ def test_hashing_rejects_bad_arguments():
         layers.Hashing(3, output_mode="ints")
     with pytest.raises(TypeError, match="expected int32 on the device, received uint32"):
         jax.jit(layers.Hashing(3))(jnp.zeros(2, "uint32"))
-    with pytest.raises(TypeError, match="expected strings, received None"):
+    with pytest.raises(
+        ValueError, match="row 1: expected strings, received the missing value None; 1 of 2"
+    ):
         layers.Hashing(3)(np.array(["a", None], object))
     with pytest.raises(ValueError, match="rows of one length"):
         layers.Hashing(3)([["a"], ["b", "c"]])
