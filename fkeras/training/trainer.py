@@ -250,6 +250,7 @@ class Trainer(Configurable):
         started = starting.start(self, model, key, state, batch)
         return returned(started, "Trainer.init", "run = trainer.init(model, key)", depth=2)
 
+    @explains_arguments
     def step(self, run: TrainState[M], batch: Any) -> tuple[TrainState[M], dict[str, jax.Array]]:
         """Returns `(run, logs)` after one step on a batch `(x, y)` or `(x, y, sample_weight)`.
 
@@ -277,7 +278,7 @@ class Trainer(Configurable):
         # A compiled function returns dictionaries sorted by key: restore the order of the logs.
         names = objective.log_names(outputs.heads(self, run.model), new.metrics)
         result = new, {name: logs[name] for name in names}
-        return returned(result, "Trainer.step", "run, logs = trainer.step(run, batch)")
+        return returned(result, "Trainer.step", "run, logs = trainer.step(run, batch)", depth=2)
 
     @property
     def share(self) -> tuple[int, int]:
@@ -288,10 +289,13 @@ class Trainer(Configurable):
         """
         return share_of(self)
 
+    @explains_arguments
     def reset_metrics(self, run: TrainState[M]) -> TrainState[M]:
         """Returns the run with empty metric sums."""
         emptied = run.replace(metrics=objective.emptied(self, run))
-        return returned(emptied, "Trainer.reset_metrics", "run = trainer.reset_metrics(run)")
+        return returned(
+            emptied, "Trainer.reset_metrics", "run = trainer.reset_metrics(run)", depth=2
+        )
 
     @explains_arguments
     def fit(
@@ -407,6 +411,7 @@ class Trainer(Configurable):
             )
             return Fitted(run, history)
 
+    @explains_arguments
     def run(
         self,
         run: TrainState[M],
@@ -440,7 +445,9 @@ class Trainer(Configurable):
         traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((run, data)))
         with together(None if traced else self.mesh, "Trainer.run") as group:
             result = pure.run(self, run, data, epochs, batch_size, shuffle, group)
-        return returned(result, "Trainer.run", "run, logs = trainer.run(run, data, epochs)")
+        return returned(
+            result, "Trainer.run", "run, logs = trainer.run(run, data, epochs)", depth=2
+        )
 
     @explains_arguments
     def evaluate(
