@@ -3,6 +3,7 @@
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.utils.categories import normalize as normalize
 from fkeras.utils.categories import to_categorical as to_categorical
+from fkeras.utils.drawing import draw as draw
 from fkeras.utils.drawing import model_to_dot as model_to_dot
 from fkeras.utils.drawing import plot_model as plot_model
 from fkeras.utils.features.feature_space import FeatureSpace as FeatureSpace
@@ -10,6 +11,7 @@ from fkeras.utils.images import array_to_img as array_to_img
 from fkeras.utils.images import img_to_array as img_to_array
 from fkeras.utils.images import load_img as load_img
 from fkeras.utils.images import save_img as save_img
+from fkeras.utils.picture import Picture as Picture
 from fkeras.utils.programs import cache_programs as cache_programs
 from fkeras.utils.sequences import pad_sequences as pad_sequences
 from fkeras.utils.sources.dataset import Dataset as Dataset
