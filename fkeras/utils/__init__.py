@@ -3,10 +3,13 @@
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.utils.categories import normalize as normalize
 from fkeras.utils.categories import to_categorical as to_categorical
+from fkeras.utils.confusion import ConfusionMatrix as ConfusionMatrix
+from fkeras.utils.confusion import confusion_matrix as confusion_matrix
 from fkeras.utils.drawing import draw as draw
 from fkeras.utils.drawing import model_to_dot as model_to_dot
 from fkeras.utils.drawing import plot_model as plot_model
 from fkeras.utils.features.feature_space import FeatureSpace as FeatureSpace
+from fkeras.utils.image_grid import image_grid as image_grid
 from fkeras.utils.images import array_to_img as array_to_img
 from fkeras.utils.images import img_to_array as img_to_array
 from fkeras.utils.images import load_img as load_img
