@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
@@ -14,6 +15,7 @@ from fkeras import losses, metrics, optimizers
 from fkeras.engine import Configurable, Output, option
 from fkeras.engine.config.converters import choice, real
 from fkeras.engine.config.field_types import Converted
+from fkeras.engine.messages.html import html_table
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
@@ -81,6 +83,13 @@ def _metric(value: Any) -> Any:
     metric = metrics.get(value)  # also for a name: an unknown name is reported here
     # A name stays a string: the logs use the name as written ("mse", not "mean_squared_error").
     return value if isinstance(value, str) else metric
+
+
+def _shown(value: object) -> str:
+    """Returns a value of an argument as text: names without quotes, functions by name."""
+    if isinstance(value, tuple):  # transformations of optax are named tuples of functions
+        return f"optax.{type(value).__name__}"
+    return str(getattr(value, "__name__", value))
 
 
 _factor = real(optional=True)
@@ -215,6 +224,17 @@ class Trainer(Configurable):
             loss_weights=self.loss_weights,
             weighted_metrics=self.weighted_metrics,
         )
+
+    def _repr_html_(self) -> str:
+        """Returns the arguments as a table, which notebooks show; omitted arguments are left out."""
+        default = Trainer()
+        rows = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != getattr(default, field.name, None) or field.name == "optimizer":
+                values = value if type(value) is tuple else (value,)
+                rows.append((field.name, ", ".join(map(_shown, values))))
+        return f"<div>{type(self).__name__}</div>{html_table(('argument', 'value'), rows)}"
 
     @explains_arguments
     def init(
