@@ -20,6 +20,7 @@ from fkeras.engine.config.converters import function, text
 from fkeras.engine.config.field_types import DTypeName
 from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses import checks, reducing, removing
@@ -131,6 +132,7 @@ class Loss(Configurable):
         values, mask = self.weighable(y_true, y_pred, sample_weight, mask)
         return reducing.total(values, self.reduction, sample_weight, _both(mask, padding))
 
+    @hides_internal_frames
     def __call__(
         self,
         y_true: Numbers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
@@ -14,6 +15,7 @@ from fkeras import losses, metrics, optimizers
 from fkeras.engine import Configurable, Output, option
 from fkeras.engine.config.converters import choice, real
 from fkeras.engine.config.field_types import Converted
+from fkeras.engine.messages.html import html_table
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
@@ -81,6 +83,13 @@ def _metric(value: Any) -> Any:
     metric = metrics.get(value)  # also for a name: an unknown name is reported here
     # A name stays a string: the logs use the name as written ("mse", not "mean_squared_error").
     return value if isinstance(value, str) else metric
+
+
+def _shown(value: object) -> str:
+    """Returns a value of an argument as text: names without quotes, functions by name."""
+    if isinstance(value, tuple):  # transformations of optax are named tuples of functions
+        return f"optax.{type(value).__name__}"
+    return str(getattr(value, "__name__", value))
 
 
 _factor = real(optional=True)
@@ -216,6 +225,17 @@ class Trainer(Configurable):
             weighted_metrics=self.weighted_metrics,
         )
 
+    def _repr_html_(self) -> str:
+        """Returns the arguments as a table, which notebooks show; omitted arguments are left out."""
+        default = Trainer()
+        rows = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != getattr(default, field.name, None) or field.name == "optimizer":
+                values = value if type(value) is tuple else (value,)
+                rows.append((field.name, ", ".join(map(_shown, values))))
+        return f"<div>{type(self).__name__}</div>{html_table(('argument', 'value'), rows)}"
+
     @explains_arguments
     def init(
         self,
@@ -250,6 +270,7 @@ class Trainer(Configurable):
         started = starting.start(self, model, key, state, batch)
         return returned(started, "Trainer.init", "run = trainer.init(model, key)", depth=2)
 
+    @explains_arguments
     def step(self, run: TrainState[M], batch: Any) -> tuple[TrainState[M], dict[str, jax.Array]]:
         """Returns `(run, logs)` after one step on a batch `(x, y)` or `(x, y, sample_weight)`.
 
@@ -277,7 +298,7 @@ class Trainer(Configurable):
         # A compiled function returns dictionaries sorted by key: restore the order of the logs.
         names = objective.log_names(outputs.heads(self, run.model), new.metrics)
         result = new, {name: logs[name] for name in names}
-        return returned(result, "Trainer.step", "run, logs = trainer.step(run, batch)")
+        return returned(result, "Trainer.step", "run, logs = trainer.step(run, batch)", depth=2)
 
     @property
     def share(self) -> tuple[int, int]:
@@ -288,10 +309,13 @@ class Trainer(Configurable):
         """
         return share_of(self)
 
+    @explains_arguments
     def reset_metrics(self, run: TrainState[M]) -> TrainState[M]:
         """Returns the run with empty metric sums."""
         emptied = run.replace(metrics=objective.emptied(self, run))
-        return returned(emptied, "Trainer.reset_metrics", "run = trainer.reset_metrics(run)")
+        return returned(
+            emptied, "Trainer.reset_metrics", "run = trainer.reset_metrics(run)", depth=2
+        )
 
     @explains_arguments
     def fit(
@@ -407,6 +431,7 @@ class Trainer(Configurable):
             )
             return Fitted(run, history)
 
+    @explains_arguments
     def run(
         self,
         run: TrainState[M],
@@ -440,7 +465,9 @@ class Trainer(Configurable):
         traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((run, data)))
         with together(None if traced else self.mesh, "Trainer.run") as group:
             result = pure.run(self, run, data, epochs, batch_size, shuffle, group)
-        return returned(result, "Trainer.run", "run, logs = trainer.run(run, data, epochs)")
+        return returned(
+            result, "Trainer.run", "run, logs = trainer.run(run, data, epochs)", depth=2
+        )
 
     @explains_arguments
     def evaluate(

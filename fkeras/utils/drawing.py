@@ -1,4 +1,4 @@
-"""Drawings of models: text in Graphviz's language, and image files."""
+"""Drawings of models: SVG, text in Graphviz's language, and image files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine.config.converters import boolean, choice, integer
 from fkeras.engine.network.draw import Details, to_dot, to_mermaid
 from fkeras.engine.network.network import Network
+from fkeras.engine.network.svg import to_svg
 from fkeras.engine.values.argument_types import FilePath
+from fkeras.utils.picture import Picture
 
 # formats written without another program, and formats that Graphviz draws
-_TEXT_FORMATS = ("dot", "gv", "mmd")
-_GRAPHVIZ_FORMATS = ("png", "svg", "pdf", "jpg", "jpeg", "gif", "ps", "eps")
+_TEXT_FORMATS = ("svg", "dot", "gv", "mmd")
+_GRAPHVIZ_FORMATS = ("png", "pdf", "jpg", "jpeg", "gif", "ps", "eps")
 _DIRECTION = choice("TB", "LR", "BT", "RL")
 _SPLINES = choice("ortho", "curved", "polyline", "spline", "line")
 _DPI = integer(minimum=1, maximum=2400)
@@ -70,17 +72,14 @@ def model_to_dot(
         }
     """
     where = "model_to_dot"
-    if not isinstance(model, Network):
-        raise TypeError(
-            f"{where}: expected a model, received {type(model).__name__}. Make a model of a layer: "
-            "fk.Model(x, layer(x))."
-        )
-    details = Details(
-        shapes=boolean.check(f"{where}: show_shapes", show_shapes),
-        names=boolean.check(f"{where}: show_layer_names", show_layer_names),
-        dtypes=boolean.check(f"{where}: show_dtype", show_dtype),
-        trainable=boolean.check(f"{where}: show_trainable", show_trainable),
-        activations=boolean.check(f"{where}: show_layer_activations", show_layer_activations),
+    details = _details(
+        where,
+        model,
+        show_shapes=show_shapes,
+        show_layer_names=show_layer_names,
+        show_dtype=show_dtype,
+        show_trainable=show_trainable,
+        show_layer_activations=show_layer_activations,
     )
     settings = {
         "rankdir": _DIRECTION.check(f"{where}: rankdir", rankdir),
@@ -89,6 +88,78 @@ def model_to_dot(
     }
     nested = boolean.check(f"{where}: expand_nested", expand_nested)
     return to_dot(model, nested=nested, details=details, settings=settings)
+
+
+def _details(where: str, model: Network, **options: bool) -> Details:
+    """Returns the checked options about the boxes; rejects a value that is no model."""
+    if not isinstance(model, Network):
+        raise TypeError(
+            f"{where}: expected a model, received {type(model).__name__}. Make a model of a layer: "
+            "fk.Model(x, layer(x))."
+        )
+    checked = {name: boolean.check(f"{where}: {name}", value) for name, value in options.items()}
+    return Details(
+        shapes=checked["show_shapes"],
+        names=checked["show_layer_names"],
+        dtypes=checked["show_dtype"],
+        trainable=checked["show_trainable"],
+        activations=checked["show_layer_activations"],
+    )
+
+
+def draw(
+    model: Network,
+    show_shapes: bool = True,
+    show_dtype: bool = False,
+    show_layer_names: bool = True,
+    rankdir: str = "TB",
+    expand_nested: bool = True,
+    show_layer_activations: bool = False,
+    show_trainable: bool = False,
+) -> Picture:
+    """Draws a model's graph, without another program.
+
+    A notebook shows the drawing, and `save` writes an SVG file. Layers with weights are blue, inputs
+    gray. A frame surrounds the layers of a nested model. An arrow back to an earlier box is a later
+    call of a shared layer.
+
+    Args:
+        model: a model with a graph.
+        show_shapes: whether to show output shapes.
+        show_dtype: whether to show output dtypes.
+        show_layer_names: whether to show the names of the layers.
+        rankdir: direction of the arrows: "TB" for top to bottom, "LR" for left to right, "BT", "RL".
+        expand_nested: whether to draw the layers of nested models.
+        show_layer_activations: whether to show activation functions.
+        show_trainable: whether to show which layers are trainable.
+
+    Returns:
+        The drawing.
+
+    Raises:
+        TypeError: if `model` is not a model.
+        ValueError: for a model without a graph, and for an option out of range.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((4,), name="x")
+        >>> picture = fk.utils.draw(fk.Model(x, fk.layers.Dense(2)(x)), rankdir="LR")
+        >>> "(None, 2)" in picture.svg
+        True
+    """
+    details = _details(
+        "draw",
+        model,
+        show_shapes=show_shapes,
+        show_layer_names=show_layer_names,
+        show_dtype=show_dtype,
+        show_trainable=show_trainable,
+        show_layer_activations=show_layer_activations,
+    )
+    nested = boolean.check("draw: expand_nested", expand_nested)
+    direction = _DIRECTION.check("draw: rankdir", rankdir)
+    svg = to_svg(model, nested=nested, details=details, direction=direction)
+    return Picture(svg, f"the graph of {model._where}")
 
 
 def plot_model(
@@ -106,10 +177,11 @@ def plot_model(
 ) -> str:
     """Writes a drawing of a model's graph to a file.
 
-    The file extension selects the format. "png", "svg", "pdf", "jpg", "jpeg", "gif", "ps" and "eps"
-    need Graphviz (https://graphviz.org), whose program `dot` draws them. The text formats "dot" and
-    "gv" (Graphviz's language) and "mmd" (Mermaid's language, which Markdown viewers draw) need no
-    other program. Mermaid drawings use only `show_shapes` and `expand_nested`.
+    The file extension selects the format. "svg" needs no other program: `draw` makes the drawing,
+    without `dpi` and `splines`. "png", "pdf", "jpg", "jpeg", "gif", "ps" and "eps" need Graphviz
+    (https://graphviz.org), whose program `dot` draws them. The text formats "dot" and "gv"
+    (Graphviz's language) and "mmd" (Mermaid's language, which Markdown viewers draw) need no other
+    program. Mermaid drawings use only `show_shapes` and `expand_nested`.
 
     Args:
         model: a model with a graph.
@@ -137,9 +209,9 @@ def plot_model(
         raise ValueError(
             f"plot_model: to_file: expected a path with an extension among "
             f"{', '.join('.' + name for name in (*_GRAPHVIZ_FORMATS, *_TEXT_FORMATS))}, received "
-            f"{path!r}. Write to_file='model.png'."
+            f"{path!r}. Write to_file='model.svg'."
         )
-    # for Mermaid, too: `model_to_dot` checks the options
+    # for all formats: `model_to_dot` checks the options
     text = model_to_dot(
         model,
         show_shapes=show_shapes,
@@ -152,6 +224,18 @@ def plot_model(
         show_trainable=show_trainable,
         splines=splines,
     )
+    if extension == "svg":
+        picture = draw(
+            model,
+            show_shapes,
+            show_dtype,
+            show_layer_names,
+            rankdir,
+            expand_nested,
+            show_layer_activations,
+            show_trainable,
+        )
+        return picture.save(path)
     if extension == "mmd":
         text = to_mermaid(model, shapes=show_shapes, nested=expand_nested)
     content = (
@@ -167,8 +251,8 @@ def _run_graphviz(text: str, extension: str) -> bytes:
     if program is None:
         raise ImportError(
             f"plot_model: a .{extension} file needs the program dot of Graphviz, which is missing. "
-            "Install Graphviz (https://graphviz.org/download), or write to_file='model.mmd' for "
-            "Mermaid, which Markdown viewers draw."
+            "Install Graphviz (https://graphviz.org/download), or write to_file='model.svg', which "
+            "needs no other program."
         )
     result = subprocess.run([program, f"-T{extension}"], input=text.encode(), capture_output=True)
     if result.returncode:

@@ -1,7 +1,8 @@
-"""Drawings of models: text in Graphviz's language, and files that Graphviz draws."""
+"""Drawings of models: SVG, text in Graphviz's language, and files that Graphviz draws."""
 
 import os
 import stat
+import xml.etree.ElementTree as ElementTree
 
 import jax
 import pytest
@@ -41,7 +42,9 @@ def test_options_change_the_dot_text(options, lines):
         assert line in text, text
 
 
-@pytest.mark.parametrize(("name", "start"), [("m.dot", "digraph"), ("m.mmd", "flowchart TD")])
+@pytest.mark.parametrize(
+    ("name", "start"), [("m.dot", "digraph"), ("m.mmd", "flowchart TD"), ("m.svg", "<svg")]
+)
 def test_text_formats_need_no_program(tmp_path, name, start, monkeypatch):
     monkeypatch.setenv("PATH", "")
     path = fk.utils.plot_model(_model(), tmp_path / "new" / name)
@@ -59,8 +62,8 @@ def _install_dot(folder, body):
 def test_graphviz_draws_the_other_formats(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     _install_dot(tmp_path, 'echo "$1"; cat')
-    fk.utils.plot_model(_model(), tmp_path / "m.svg")
-    assert (tmp_path / "m.svg").read_text().startswith("-Tsvg\ndigraph model {")
+    fk.utils.plot_model(_model(), tmp_path / "m.pdf")
+    assert (tmp_path / "m.pdf").read_text().startswith("-Tpdf\ndigraph model {")
     _install_dot(tmp_path, "cat > /dev/null; echo broken >&2; exit 3")
     with pytest.raises(RuntimeError, match="received the error: broken"):
         fk.utils.plot_model(_model(), tmp_path / "m.png")
@@ -85,6 +88,11 @@ def test_graphviz_draws_the_other_formats(tmp_path, monkeypatch):
         (lambda m: fk.utils.model_to_dot(m, splines="round"), ValueError, "splines: expected"),
         (lambda m: fk.utils.model_to_dot(m, show_shapes=1), ValueError, "show_shapes: expected"),
         (lambda m: fk.utils.model_to_dot(fk.Sequential([])), ValueError, "A picture"),
+        (lambda m: fk.utils.draw(layers.Dense(2)), TypeError, "draw: expected a model"),
+        (lambda m: fk.utils.draw(m, rankdir="up"), ValueError, "draw: rankdir: expected 'TB'"),
+        (lambda m: fk.utils.draw(m, expand_nested=1), ValueError, "draw: expand_nested"),
+        (lambda m: fk.utils.draw(fk.Sequential([])), ValueError, "A picture"),
+        (lambda m: fk.utils.draw(m).save("m.png"), ValueError, "a path that ends in .svg"),
     ],
 )
 def test_invalid_arguments_are_reported(call, error, message, monkeypatch, tmp_path):
@@ -93,3 +101,32 @@ def test_invalid_arguments_are_reported(call, error, message, monkeypatch, tmp_p
     with pytest.raises(error, match=message):
         call(_model())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "texts"),
+    [
+        ({}, ["x", "InputLayer", "(None, 4)", "inner", "dense", "(None, 3)", "head", "(None, 2)"]),
+        ({"expand_nested": False, "show_shapes": False}, ["x", "InputLayer", "inner", "head"]),
+        ({"show_dtype": True, "show_layer_activations": True}, ["float32", "relu", "linear"]),
+        ({"show_layer_names": False, "show_trainable": True}, ["Sequential", "frozen"]),
+    ],
+    ids=str,
+)
+def test_options_change_the_drawing(options, texts):
+    picture = fk.utils.draw(_model().build(jax.random.key(0)), **options)
+    root = ElementTree.fromstring(picture.svg)
+    shown = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert set(texts) <= set(shown), shown
+    assert ("dense" in shown) == (
+        options.get("expand_nested", True) and options.get("show_layer_names", True)
+    )
+
+
+def test_notebooks_show_a_picture_and_files_have_a_background(tmp_path):
+    picture = fk.utils.draw(_model())
+    assert picture.svg in picture._repr_html_() and len(repr(picture)) < 100
+    path = picture.save(tmp_path / "new" / "m.svg")
+    text = (tmp_path / "new" / "m.svg").read_text()
+    assert path.endswith("m.svg") and "background:white" in text
+    assert ElementTree.fromstring(text).get("width") is not None

@@ -10,6 +10,7 @@ import jax
 
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree.walk import is_layer
 from fkeras.engine.values.annotations import Layer, Leaf, Tree
@@ -27,6 +28,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
     """
     if kind == "init_state":
 
+        @hides_internal_frames
         @functools.wraps(hook)
         def init_state(self: Layer, *specs: Tree) -> dict[str, Any]:
             inputs = tuple(None if s is None else as_specs(s) for s in specs)
@@ -38,6 +40,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
 
         return init_state
 
+    @hides_internal_frames
     @functools.wraps(hook)
     def build(self: Layer, key: jax.Array, *specs: Tree) -> Layer:
         check_key(key, f"{self._where}: build")
@@ -57,7 +60,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
             )
         # a layer that needs no weights for its configuration counts as built too
         layer = layer if layer.built else layer.replace(_built=True)
-        return returned(layer, "Layer.build", "layer = layer.build(key, shape)")
+        return returned(layer, "Layer.build", "layer = layer.build(key, shape)", depth=2)
 
     return build
 

@@ -18,7 +18,6 @@ from fkeras.engine.call.inference import infer
 from fkeras.engine.call.mask_rules import STRICT
 from fkeras.engine.call.signature import Effects, RecordedCall, Signature, SignatureFields
 from fkeras.engine.messages.errors import FKerasError, SymbolicValueError
-from fkeras.engine.messages.tracebacks import without_internal_frames
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Layer, Leaf, Option, Template, Tree
@@ -263,11 +262,8 @@ def record(
     specs = tuple(t.spec for t in tensors)
     masks = tuple(t.node.signature.masks[t.index] for t in tensors)
     recorded = RecordedCall(template, frozen_options, training, mask_rule)
-    try:
-        resolved = layer._resolve(*structure.fill(template, specs))
-        signature, _ = infer(resolved, recorded, specs, masks)
-    except Exception as error:
-        raise without_internal_frames(error)  # noqa: B904 - the same error
+    resolved = layer._resolve(*structure.fill(template, specs))
+    signature, _ = infer(resolved, recorded, specs, masks)
     node = Node(layer, signature, tuple(tensors), resolved, _user_line())
     # `KerasTensor` is defined above this package, so the inputs tell the class of the outputs
     kind = type(tensors[0]) if kind is None else kind

@@ -26,7 +26,7 @@ from fkeras.engine.messages.docstrings import complete_docstring
 from fkeras.engine.messages.errors import add_note
 from fkeras.engine.messages.errors import suggest as suggest
 from fkeras.engine.messages.key_paths import add_key, within
-from fkeras.engine.messages.tracebacks import without_internal_frames
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.arguments import unknown_argument
 from fkeras.engine.migration_hints.attributes import (
     MissingAttributeError,
@@ -94,8 +94,7 @@ def make_dataclass(cls: Any) -> None:
     check_defaults(cls)
     dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
     complete_docstring(cls, [field.name for field in _arguments(cls)])
-    if not defines_init:
-        cls.__init__ = _Constructor(cls)
+    cls.__init__ = hides_internal_frames(cls.__init__) if defines_init else _Constructor(cls)
 
 
 def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
@@ -134,9 +133,9 @@ def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
             )
     try:
         self.__post_init__()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         check_layer_arguments(type(self), args)
-        raise without_internal_frames(error)  # noqa: B904 - the same error
+        raise
 
 
 def _arguments(cls: type) -> list[dataclasses.Field]:
@@ -159,6 +158,7 @@ class _Constructor:
     def __get__(self, instance: object, owner: type) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
+    @hides_internal_frames
     def __call__(self, instance: Configurable, *args: Field, **kwargs: Field) -> None:
         _construct(instance, *args, **kwargs)
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 from fkeras.engine.call.signature import Effects
 from fkeras.engine.graph.call_table import CallTable
 from fkeras.engine.graph.effects import effects_of
 from fkeras.engine.graph.listing import Lines, lines_html, lines_text, listing
+from fkeras.engine.graph.printers import folded_graph, graph_document
 from fkeras.engine.graph.views import LayerView
 from fkeras.engine.values import structure
 
@@ -35,6 +37,18 @@ class Graph(CallTable):
     def _repr_html_(self) -> str:
         """Returns the calls as HTML, which notebooks show."""
         return lines_html(self._lines())
+
+    def __treescope_repr__(self, path: str | None, subtree_renderer: object) -> Any:
+        """Returns the graph for treescope: one line that unfolds to the calls."""
+        (_, calls), *_ = self._lines()
+        return folded_graph(self._title(), [line for line, _ in calls], path)
+
+    def __pdoc__(self, **options: Any) -> Any:
+        """Returns the graph for the printers of equinox: one line."""
+        return graph_document(self._title())
+
+    def _title(self) -> str:
+        return f"Graph of {len(self.calls)} calls of {len(self.layers)} layers"
 
     def _lines(self) -> Lines:
         return [("Graph:", list(listing(self, lambda name, again: (name, "", ()))))]

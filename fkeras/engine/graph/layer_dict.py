@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any, overload
 
+from fkeras.engine.graph.printers import layers_document, unfolding_layers
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.migration_hints.hints import hints
@@ -177,6 +178,14 @@ class LayerDict(FrozenDict[Layer]):
                     f"model.layers: has no attribute {name!r}. Write `model.layers[{name!r}]`."
                 )
             raise AttributeError(f"model.layers: has no attribute {name!r}.")
+
+    def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
+        """Returns the layers for treescope; each layer unfolds."""
+        return unfolding_layers(self, path, subtree_renderer)
+
+    def __pdoc__(self, **options: Any) -> Any:
+        """Returns the layers for the printers of equinox."""
+        return layers_document(self, options)
 
     def __reduce__(self):
         return (LayerDict, (self._items, self._listed))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 from fkeras.engine.messages.errors import suggest
+from fkeras.engine.messages.tracebacks import hide_internal_frames
 from fkeras.engine.migration_hints.hints import hints
 
 _P = ParamSpec("_P")
@@ -37,6 +38,8 @@ def unknown_argument(where: str, name: str, names: Sequence[str]) -> str:
 def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Wraps a function so that the errors for unknown and missing arguments have migration hints.
 
+    The tracebacks of all errors show no internal frames.
+
     Example:
         >>> @explains_arguments
         ... def load(path): ...
@@ -54,17 +57,21 @@ def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(function)
     def explained(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if not parameters.issuperset(kwargs):
-            unknown = next(name for name in kwargs if name not in parameters)
-            raise TypeError(_unknown_option(function.__name__, unknown, names))
-        if len(args) < required:
-            missing = next((n for n in names[len(args) : required] if n not in kwargs), None)
-            line = hints("missing argument").get(function.__qualname__)
-            if missing is not None and line is not None:
-                raise TypeError(
-                    f"{function.__qualname__}: the argument {missing!r} is missing. Write {line}."
-                )
-        return function(*args, **kwargs)
+        try:
+            if not parameters.issuperset(kwargs):
+                unknown = next(name for name in kwargs if name not in parameters)
+                raise TypeError(_unknown_option(function.__name__, unknown, names))
+            if len(args) < required:
+                missing = next((n for n in names[len(args) : required] if n not in kwargs), None)
+                line = hints("missing argument").get(function.__qualname__)
+                if missing is not None and line is not None:
+                    raise TypeError(
+                        f"{function.__qualname__}: the argument {missing!r} is missing. Write {line}."
+                    )
+            return function(*args, **kwargs)
+        except BaseException as error:
+            hide_internal_frames(error)
+            raise
 
     return explained
 

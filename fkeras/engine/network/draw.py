@@ -74,7 +74,7 @@ def _dot_lines(
     graph = network._require_graph("A picture")
     for name in graph.layers:
         layer, full = network.layers[name], _path(path, name)
-        label = _label(network, name, details)
+        label = "\n".join(box_lines(network, name, details))
         if nested and getattr(layer, "graph", None) is not None:
             yield f"{pad}subgraph {_quote('cluster_' + full)} {{"
             yield f"{pad}  label={_quote(label)};"
@@ -83,7 +83,7 @@ def _dot_lines(
             yield f"{pad}}}"
         else:
             yield f"{pad}{_quote(full)} [label={_quote(label)}];"
-    for start, end in _edges(graph):
+    for start, end in edges_of(graph):
         yield f"{pad}{_quote(_path(path, start))} -> {_quote(_path(path, end))};"
 
 
@@ -114,14 +114,14 @@ def _mermaid_lines(
     graph = network._require_graph("A picture")
     for name in graph.layers:
         layer, full = network.layers[name], _path(path, name)
-        label = _label(network, name, Details(shapes)).replace("\n", "<br/>").replace('"', "&quot;")
+        label = "<br/>".join(box_lines(network, name, Details(shapes))).replace('"', "&quot;")
         if nested and getattr(layer, "graph", None) is not None:
             yield f'{pad}subgraph {_identifier(full)}["{label}"]'
             yield from _mermaid_lines(cast("Network", layer), full, shapes, nested, level + 1)
             yield f"{pad}end"
         else:
             yield f'{pad}{_identifier(full)}["{label}"]'
-    for start, end in _edges(graph):
+    for start, end in edges_of(graph):
         yield f"{pad}{_identifier(_path(path, start))} --> {_identifier(_path(path, end))}"
 
 
@@ -129,7 +129,8 @@ def _path(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _label(network: Network, name: str, details: Details) -> str:
+def box_lines(network: Network, name: str, details: Details) -> list[str]:
+    """Returns the lines of text in the box of a layer."""
     layer, graph = network.layers[name], network.graph
     lines = [name] if details.names else []
     lines.append(type(layer).__name__)
@@ -143,10 +144,11 @@ def _label(network: Network, name: str, details: Details) -> str:
         lines.append(", ".join(dict.fromkeys(str(s.dtype) for s in specs)))
     if details.trainable and jax.tree.leaves(layer):
         lines.append("trainable" if layer.trainable else "frozen")
-    return "\n".join(lines)
+    return lines
 
 
-def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
+def edges_of(graph: Graph) -> Iterator[tuple[str, str]]:
+    """Returns the names of producer and consumer of each tensor, once for each use."""
     return ((graph.coords[slot].layer, call.layer) for call in graph.calls for slot in call.inputs)
 
 

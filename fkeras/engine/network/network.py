@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 import jax
 
@@ -48,6 +48,8 @@ class Network(Layer):
     Attributes:
         graph: the graph; None in a Sequential without known input shapes, although the declared
             type says `Graph`: every other network, and a built Sequential, has a graph.
+        name: the name; None in a network without a name, although the declared type says `str`: a
+            network inside another network has a name.
         layers: the layers by name, deepest first; an integer or a slice selects by position, as in
             Keras, and iteration gives names.
 
@@ -69,6 +71,11 @@ class Network(Layer):
 
     graph: Graph = dataclasses.field(init=False)
     layers: LayerDict = dataclasses.field(init=False)
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str: ...  # type: ignore[override]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         check_model_methods(cls)

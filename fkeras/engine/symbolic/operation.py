@@ -20,6 +20,7 @@ from fkeras.engine.config.field_types import Converted
 from fkeras.engine.config.serialization import encode, resolve
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.layer_types import Tensor
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.annotations import Leaf, Option, Tree
 from fkeras.engine.values.arrays import as_argument
@@ -109,6 +110,7 @@ class Op(Generic[Parameters]):
     @overload
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> jax.Array: ...
 
+    @hides_internal_frames
     def __call__(self, *args: Tree, **kwargs: Option) -> Any:
         name = kwargs.pop("name", None)  # of the node; without effect on arrays
         if symbolic_arguments(args, kwargs, None):

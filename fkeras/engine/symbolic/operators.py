@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.call.node import SymbolicTensor, TensorLike
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.symbolic.operation import Binary, Op, binary, unary
 from fkeras.engine.values.annotations import Leaf, Option, Tree
 from fkeras.nn.numerics.slopes import divide
@@ -183,9 +184,11 @@ Operator: TypeAlias = Callable[["KerasTensor", TensorLike], "KerasTensor"]
 def _operators(op: Binary) -> tuple[Operator, Operator]:
     """Returns the methods of an operator: `tensor + other` and `other + tensor`."""
 
+    @hides_internal_frames
     def operator(self: KerasTensor, other: TensorLike) -> KerasTensor:
         return op(self, other)
 
+    @hides_internal_frames
     def reflected(self: KerasTensor, other: TensorLike) -> KerasTensor:
         return op(other, self)
 
@@ -245,6 +248,7 @@ class KerasTensor(SymbolicTensor):
     def __invert__(self) -> KerasTensor:
         return logical_not(self)
 
+    @hides_internal_frames
     def __getitem__(self, index: Any) -> KerasTensor:
         entries = index if isinstance(index, tuple) else (index,)
         return getitem(self, *(_to_entry(e) for e in entries))

@@ -68,7 +68,7 @@ def check_donated(tree: Tree, where: str, remedy: str) -> None:
         raise DonatedError(
             f"{where}: the array {path!r} is gone. It was donated to a compiled function "
             f"(donate_argnums), which overwrote the array, or deleted. {remedy}"
-        )
+        ) from None
 
 
 def check_layer(layer: Layer, error: Exception, others: Tree = ()) -> None:
@@ -91,4 +91,4 @@ def check_layer(layer: Layer, error: Exception, others: Tree = ()) -> None:
         raise DonatedError(
             f"{layer._where}: an array of the layer or of its arguments is gone. It was donated to "
             f"a compiled function (donate_argnums), or deleted. {remedy}"
-        ) from error
+        ) from None

@@ -114,9 +114,12 @@ class TrainState(Generic[M]):
         return f"<TrainState of {where}, step {self.step}>"
 
     def _repr_html_(self) -> str:
-        """Returns the contents as a table, which notebooks show."""
+        """Returns the contents as a table and the model, folded, which notebooks show."""
         rows = [(name, *_contents(getattr(self, name))) for name in _FIELDS]
-        return html_table(("field", "contents", "arrays", "numbers"), rows, (2, 3))
+        table = html_table(("field", "contents", "arrays", "numbers"), rows, (2, 3))
+        shown = getattr(self.model, "_repr_html_", None)
+        model = f"<details><summary>model</summary>{shown()}</details>" if shown else ""
+        return table + model
 
     def __reduce__(self):
         return (_unflatten, (self.impl, _values(self)))

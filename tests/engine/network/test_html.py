@@ -1,5 +1,7 @@
 """Models in notebooks: escaped HTML with the calls, the table and the drawing."""
 
+import sys
+import types
 import xml.etree.ElementTree as ElementTree
 
 import jax
@@ -79,5 +81,30 @@ def test_treescope_shows_layers_and_models():
     assert "kernel=<jax.Array float32(3, 4)" in treescope.render_to_text(
         model.layers["encoder"].layers["hidden"]
     )
-    assert treescope.render_to_text(model).startswith("Model(")
+    text = treescope.render_to_text(model)
+    assert text.startswith("Model(") and "  graph=<Graph of 4 calls of 3 layers>," in text
+    assert "'encoder': Sequential(" in text and "Signature(" not in text
     assert len(treescope.render_to_html(model)) > 1000
+
+
+class _Printer(types.ModuleType):
+    """A stand-in for wadler_lindig, whose documents are texts."""
+
+    TextDoc = str
+
+    def pdoc(self, value, **options):
+        assert options == {"indent": 2}
+        return ", ".join(f"{name}: {type(layer).__name__}" for name, layer in value.items())
+
+
+def test_the_printers_of_equinox_show_layers_and_a_folded_graph(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wadler_lindig", _Printer("wadler_lindig"))
+    model = _nested()
+    assert model.graph.__pdoc__(indent=2) == "<Graph of 4 calls of 3 layers>"
+    assert model.layers.__pdoc__(indent=2) == "x: InputLayer, encoder: Sequential, sum: Add"
+
+
+def test_wadler_lindig_prints_a_model():
+    printer = pytest.importorskip("wadler_lindig")
+    text = printer.pformat(_nested().build(jax.random.key(0)))
+    assert "graph=<Graph of 4 calls of 3 layers>" in text and "kernel=f32[3,4](jax)" in text

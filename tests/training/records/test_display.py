@@ -13,6 +13,7 @@ def test_a_run_shows_its_fields():
     html = run._repr_html_()
     assert "&lt;m&gt;" in html and "<m>" not in html
     assert html.index("opt_state") < html.index("step") < html.index("position")
+    assert "<summary>model</summary>" in html and "dense = Dense(1)" in html
     step, run = run.step, run.replace(step=run.step + 1)
     step.delete()
     assert "no longer exist" not in run._repr_html_()

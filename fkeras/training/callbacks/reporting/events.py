@@ -10,13 +10,13 @@ import importlib
 import os
 import struct
 import time
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.nn.image.png import png
 
 _NAME = "events.out.tfevents.fkeras"
 
@@ -59,7 +59,7 @@ def image(name: str, values: np.ndarray) -> Any:
     height, width = rows.shape
     summary = _module("proto.summary_pb2").Summary
     picture = summary.Image(
-        height=height, width=width, colorspace=1, encoded_image_string=_png(rows)
+        height=height, width=width, colorspace=1, encoded_image_string=png(rows)
     )
     return summary(value=[summary.Value(tag=name, image=picture)])
 
@@ -75,19 +75,6 @@ def gray(values: np.ndarray) -> np.ndarray:
     low, high = (values[finite].min(), values[finite].max()) if finite.any() else (0.0, 0.0)
     shares = np.where(finite, values - low, 0.0) / ((high - low) or 1.0)
     return np.rint(shares * 255).astype("uint8")
-
-
-def _png(rows: np.ndarray) -> bytes:
-    """Returns a PNG file with 8 bits of gray for each element."""
-    height, width = rows.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    # each row begins with the number of its filter: 0 for none
-    data = zlib.compress(np.pad(rows, ((0, 0), (1, 0))).tobytes())
-    parts = b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
-    )
-    return b"\x89PNG\r\n\x1a\n" + parts
 
 
 class EventFile:
