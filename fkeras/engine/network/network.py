@@ -58,7 +58,7 @@ class Network(Layer):
         True
     """
 
-    keras_module: ClassVar[str] = "keras"
+    _keras_module: ClassVar[str] = "keras"
     _autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
     _keras_form: ClassVar[KerasForm] = KerasForm(
@@ -126,27 +126,10 @@ class Network(Layer):
         """
         network = self._resolve(*specs) if self.graph is None else self
         built = {
-            name: layer if layer.built else network.build_layer(name, key)
+            name: layer if layer.built else build_layer(network, name, key)
             for name, layer in network.layers.items()
         }
         return network.replace(layers=FrozenDict(built))
-
-    def build_layer(self, name: str, key: jax.Array) -> Layer:
-        """Returns one layer with the weights that `build` gives it for this key.
-
-        Args:
-            name: the name of the layer.
-            key: the key of `build`.
-
-        Example:
-            >>> import jax, fkeras as fk
-            >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
-            >>> key = jax.random.key(0)
-            >>> model.build_layer("dense", key) == model.build(key).layers["dense"]
-            True
-        """
-        specs = self.graph.call_specs(self.graph.call_number(name))
-        return self.layers[name].build(subkey(key, name), *specs)
 
     def init_state(self, *specs: Tree) -> dict[str, Any]:
         """Returns the state of every layer with state, by the layer's name.
@@ -156,7 +139,7 @@ class Network(Layer):
                 to the specs with which the graph was recorded.
         """
         graph = self._require_graph("init_state")
-        slots = self.bound_specs(specs)
+        slots = self._bound_specs(specs)
         state = {}
         for name, layer in self.layers.items():
             if not layer.stateful:
@@ -166,7 +149,7 @@ class Network(Layer):
                 state[name] = layer_state
         return state
 
-    def bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
+    def _bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
         """Returns the spec of each slot, with unknown sizes fixed by the specs of the inputs."""
         graph = self.graph
         if not specs:
@@ -340,6 +323,20 @@ class Network(Layer):
     def _repr_html_(self) -> str:
         """Returns calls, summary and a drawing of the graph as HTML, which notebooks show."""
         return network_html(self)
+
+
+def build_layer(network: Network, name: str, key: jax.Array) -> Layer:
+    """Returns one layer with the weights that `Network.build` gives it for this key.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
+        >>> key = jax.random.key(0)
+        >>> build_layer(model, "dense", key) == model.build(key).layers["dense"]
+        True
+    """
+    specs = network.graph.call_specs(network.graph.call_number(name))
+    return network.layers[name].build(subkey(key, name), *specs)
 
 
 def _network(inputs: Tree, outputs: Tree, name: str | None) -> Network:

@@ -197,7 +197,7 @@ class Operation(Layer):
         ('tanh', (None, 3))
     """
 
-    keras_module: ClassVar[str] = "fkeras.ops"
+    _keras_module: ClassVar[str] = "fkeras.ops"
     _autocast: ClassVar[bool] = False
     op: Converted[Op | str | Callable, Op] = option(convert=_as_op)
 
@@ -221,7 +221,7 @@ class Operation(Layer):
         return f"{self.name!r} (fk.ops.{self.op.name})" if self.name else f"fk.ops.{self.op.name}"
 
     @property
-    def default_name(self) -> str:
+    def _default_name(self) -> str:
         return snake_case(self.op.name.rpartition(".")[2]) or "operation"
 
     def call(self, *args: Tree, **options: Option) -> Any:

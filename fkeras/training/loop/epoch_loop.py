@@ -58,7 +58,7 @@ class EpochLoop:
         self.trainer, self.form = trainer, step.training_form(trainer)
         self.epoch, self.call_size, self.progress = epoch, call_size, progress
         # Callbacks without `on_batch_end` must not cost a synchronization per batch.
-        self.callbacks = tuple(callback for callback in callbacks if callback.watches_batches)
+        self.callbacks = tuple(callback for callback in callbacks if callback._watches_batches)
         self.journal, self.group = journal, journal.group
         self.names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
         self.logs: Mapping[str, Any] = {}

@@ -70,8 +70,8 @@ def _start(
         check_model_state(built, state)
     if isinstance(trainer.optimizer, optimizers.BaseOptimizer):
         paths = tuple(trainable_weights(unfreeze(built)))
-        trainer.optimizer.check_paths(paths)
-        for message in trainer.optimizer.idle_names(paths):
+        trainer.optimizer._check_paths(paths)
+        for message in trainer.optimizer._idle_names(paths):
             warnings.warn(message, stacklevel=5)
     run = TrainState(
         model=built,

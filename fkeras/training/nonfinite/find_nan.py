@@ -258,7 +258,7 @@ class _Step:
     def _loss_finding(
         self, head: Head, y: object, y_pred: jax.Array, phase: str, report: str
     ) -> Finding:
-        where = f"{head.loss.label}, the loss of the output {head.name!r}"
+        where = f"{head.loss._label}, the loss of the output {head.name!r}"
         text = f"predictions: {span(y_pred)}; targets: {span(y) or 'integers'}"
         return Finding(where, head.name, phase, f"{where}: {report}; {text}. {LOSS}")
 

@@ -15,6 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from fkeras.engine import FrozenDict, Layer, Network, replace_weights
 from fkeras.engine.call.building import build_shapes
+from fkeras.engine.network.network import build_layer
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.values.argument_types import Batch
 from fkeras.training.processes.arrays import put
@@ -95,7 +96,7 @@ def build(trainer: Trainer, model: M, key: jax.Array) -> M:
     weights = _weight_layouts(trainer, build_shapes(model)[0])
     layers = {}
     for name, layer in model.layers.items():
-        built = layer if layer.built else model.build_layer(name, key)
+        built = layer if layer.built else build_layer(model, name, key)
         layouts = {
             path: weights[f"{name}/{path}"]
             for path, leaf in zip(skeleton_of(built).names, leaves_of(built), strict=True)

@@ -171,7 +171,7 @@ def _own(array: jax.Array | np.ndarray) -> Any:
 @functools.lru_cache(maxsize=64)
 def training_form(trainer: Trainer) -> Trainer:
     """Returns the trainer for compiled steps: without the numbers that the optimizer's state holds."""
-    canonical = getattr(trainer.optimizer, "canonical", None)  # optax has none
+    canonical = getattr(trainer.optimizer, "_canonical", None)  # optax has none
     if canonical is None:
         return trainer
     return dataclasses.replace(trainer, optimizer=canonical(), on_nonfinite="raise")
