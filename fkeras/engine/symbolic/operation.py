@@ -18,8 +18,7 @@ from fkeras.engine.call.node import TensorLike, symbolic_arguments
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.field_types import Converted
 from fkeras.engine.config.serialization import encode, resolve
-from fkeras.engine.layer.layer import Layer
-from fkeras.engine.layer.layer_types import Tensor
+from fkeras.engine.layer.layer import Layer, Tensor
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.annotations import Leaf, Option, Tree
 from fkeras.engine.values.arrays import as_argument
