@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,11 +20,9 @@ from fkeras.training.inputs.suitability import warn_if_not_adapted, warn_if_unsu
 from fkeras.training.processes.alone import Alone
 from fkeras.training.processes.calls import together
 from fkeras.training.processes.facts import array_facts
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, sharding
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 def start(

@@ -6,7 +6,7 @@ device. A statistic over a batch, as in BatchNormalization, covers the batch of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.values.argument_types import Batch
 from fkeras.training.processes.arrays import put
 from fkeras.training.processes.calls import members_of
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step.sharding_rules import (
     batch_entry,
@@ -28,9 +29,6 @@ from fkeras.training.step.sharding_rules import (
     parts_of,
     weight_specs,
 )
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 def layouts(trainer: Trainer, run: TrainState) -> TrainState:

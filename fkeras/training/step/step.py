@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,14 +26,12 @@ from fkeras.engine.values.arrays import as_array
 from fkeras.nn.cpu.forms import FORM
 from fkeras.optimizers import transformation
 from fkeras.training.data import batch_parts, host_arrays
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
 from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 def train_step(

@@ -420,7 +420,7 @@ def test_a_missing_record_is_told_in_all_processes(tmp_path):
 
 PLACES = {
     "start_save": 0,
-    "write_joint_manifest": 0,
+    "write_manifest": 0,
     "finish_save": 0,
     "part_files.write_parts": 1,
     "part_files.write_facts": 1,

@@ -373,7 +373,7 @@ def test_a_save_removed_during_reading_is_not_damaged(tmp_path, monkeypatch):
 
 
 def test_a_manifest_of_a_later_format(tmp_path, monkeypatch):
-    monkeypatch.setattr("fkeras.training.checkpoint.storage.manifest._WHOLE", 3)
+    monkeypatch.setattr("fkeras.training.checkpoint.storage.writing.WHOLE", 3)
     write(tmp_path, 1)
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="of format 1 or 2, received format 3"):
