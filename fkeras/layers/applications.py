@@ -43,7 +43,7 @@ class StochasticDepth(fk.Layer):
 
     drop_path_rate: fk.Real = fk.option(convert=fk.probability)
 
-    keras_module: ClassVar[str] = "keras.src.applications.convnext"
+    _keras_module: ClassVar[str] = "keras.src.applications.convnext"
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=None)
 
     def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
@@ -83,7 +83,7 @@ class LayerScale(fk.Layer):
     def axis_names(self) -> fk.AxisNames:
         return fk.AxisNames()
 
-    keras_module: ClassVar[str] = "keras.src.applications.convnext"
+    _keras_module: ClassVar[str] = "keras.src.applications.convnext"
 
     @property
     def gamma_initializer(self) -> fk.initializers.Initializer:
@@ -117,7 +117,7 @@ class CustomScaleLayer(fk.Layer):
 
     scale: fk.Real = fk.option(convert=fk.real())
 
-    keras_module: ClassVar[str] = "keras.src.applications.inception_resnet_v2"
+    _keras_module: ClassVar[str] = "keras.src.applications.inception_resnet_v2"
 
     def call(self, *inputs: fk.Tree) -> jax.Array:
         x, branch = check_list(self._where, inputs, 2)

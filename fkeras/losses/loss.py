@@ -73,7 +73,7 @@ class Loss(Configurable):
     """
 
     # the kind of targets for the check on the host; `checks.check_targets` lists the kinds
-    targets: ClassVar[str] = "any"
+    _targets: ClassVar[str] = "any"
 
     reduction: str | None = option(
         default="sum_over_batch_size", convert=reducing.check_reduction, kw_only=True
@@ -88,7 +88,7 @@ class Loss(Configurable):
             "returns the loss of each sample."
         )
 
-    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+    def _target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         """Returns a mask of the losses that count (`ignore_class`, for example); None for all."""
         return None
 
@@ -126,10 +126,10 @@ class Loss(Configurable):
         """
         if self.reduction in (None, "none"):
             raise ValueError(
-                f"{self.label}: expected a reduction to a scalar, received reduction="
+                f"{self._label}: expected a reduction to a scalar, received reduction="
                 f"{self.reduction!r}. Use reduction='sum_over_batch_size' or 'sum'."
             )
-        values, mask = self.weighable(y_true, y_pred, sample_weight, mask)
+        values, mask = self._weighable(y_true, y_pred, sample_weight, mask)
         return reducing.total(values, self.reduction, sample_weight, _both(mask, padding))
 
     @hides_internal_frames
@@ -140,10 +140,10 @@ class Loss(Configurable):
         sample_weight: Numbers | None = None,
         mask: Numbers | None = None,
     ) -> jax.Array:
-        values, mask = self.weighable(y_true, y_pred, sample_weight, mask)
+        values, mask = self._weighable(y_true, y_pred, sample_weight, mask)
         return reducing.reduce(values, self.reduction, sample_weight, mask)
 
-    def weighable(
+    def _weighable(
         self,
         y_true: Numbers,
         y_pred: Numbers,
@@ -192,10 +192,10 @@ class Loss(Configurable):
         Raises:
             ValueError: if the targets do not fit; names the row or the shapes, and a fix.
         """
-        checks.check_targets(self.targets, self.label, np.asarray(y_true), y_pred.shape)
+        checks.check_targets(self._targets, self._label, np.asarray(y_true), y_pred.shape)
 
     @property
-    def label(self) -> str:
+    def _label(self) -> str:
         """Name in messages: `name`, or the class's name."""
         return self.name or type(self).__name__
 
@@ -212,7 +212,7 @@ class Loss(Configurable):
     def _merged_mask(
         self, y_true: jax.Array, y_pred: jax.Array, mask: Numbers | None
     ) -> Numbers | None:
-        return _both(self.target_mask(y_true, y_pred), mask)
+        return _both(self._target_mask(y_true, y_pred), mask)
 
 
 class FunctionLoss(Loss):
@@ -223,10 +223,10 @@ class FunctionLoss(Loss):
     """
 
     #: function of targets, predictions and the fields that the class declares
-    function: ClassVar[Callable[..., jax.Array]]
+    _function: ClassVar[Callable[..., jax.Array]]
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return self.function(y_true, y_pred, **function_options(self, Loss))
+        return self._function(y_true, y_pred, **function_options(self, Loss))
 
 
 def function_options(value: Configurable, base: type[Configurable]) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def function_options(value: Configurable, base: type[Configurable]) -> dict[str,
         {'delta': 2.0}
     """
     # a user's subclass may declare further fields, which the function does not take
-    owner: Any = next(cls for cls in type(value).__mro__ if "function" in vars(cls))
+    owner: Any = next(cls for cls in type(value).__mro__ if "_function" in vars(cls))
     shared = {field.name for field in dataclasses.fields(base)}
     names = (field.name for field in dataclasses.fields(owner) if field.name not in shared)
     return {name: getattr(value, name) for name in names}

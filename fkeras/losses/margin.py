@@ -100,8 +100,8 @@ class Hinge(FunctionLoss):
         Array(0.875, dtype=float32)
     """
 
-    function = staticmethod(hinge)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(hinge)
+    _targets: ClassVar[str] = "values"
     name: str | None = option(default="hinge", convert=text(optional=True), kw_only=True)
 
 
@@ -116,8 +116,8 @@ class SquaredHinge(FunctionLoss):
         Array(1.25, dtype=float32)
     """
 
-    function = staticmethod(squared_hinge)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(squared_hinge)
+    _targets: ClassVar[str] = "values"
     name: str | None = option(default="squared_hinge", convert=text(optional=True), kw_only=True)
 
 
@@ -132,8 +132,8 @@ class CategoricalHinge(FunctionLoss):
         Array(1.875, dtype=float32)
     """
 
-    function = staticmethod(categorical_hinge)
-    targets: ClassVar[str] = "one_hot"
+    _function = staticmethod(categorical_hinge)
+    _targets: ClassVar[str] = "one_hot"
     name: str | None = option(
         default="categorical_hinge", convert=text(optional=True), kw_only=True
     )

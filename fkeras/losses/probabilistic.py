@@ -43,8 +43,8 @@ class BinaryCrossentropy(FunctionLoss):
         Array(0.6931472, dtype=float32)
     """
 
-    function = staticmethod(crossentropy.binary_crossentropy)
-    targets: ClassVar[str] = "binary"
+    _function = staticmethod(crossentropy.binary_crossentropy)
+    _targets: ClassVar[str] = "binary"
     from_logits: bool = option(default=False, convert=boolean)
     label_smoothing: Real = option(default=0.0, convert=probability)
     axis: Integer = option(default=-1, convert=integer())
@@ -79,8 +79,8 @@ class BinaryFocalCrossentropy(FunctionLoss):
         Lin et al. 2017, Focal loss for dense object detection, https://arxiv.org/abs/1708.02002
     """
 
-    function = staticmethod(crossentropy.binary_focal_crossentropy)
-    targets: ClassVar[str] = "binary"
+    _function = staticmethod(crossentropy.binary_focal_crossentropy)
+    _targets: ClassVar[str] = "binary"
     apply_class_balancing: bool = option(default=False, convert=boolean)
     alpha: Real = option(default=0.25, convert=probability)
     gamma: Real = option(default=2.0, convert=real(minimum=0))
@@ -110,8 +110,8 @@ class CategoricalCrossentropy(FunctionLoss):
         Array(0.6931472, dtype=float32)
     """
 
-    function = staticmethod(crossentropy.categorical_crossentropy)
-    targets: ClassVar[str] = "one_hot"
+    _function = staticmethod(crossentropy.categorical_crossentropy)
+    _targets: ClassVar[str] = "one_hot"
     from_logits: bool = option(default=False, convert=boolean)
     label_smoothing: Real = option(default=0.0, convert=probability)
     axis: Integer = option(default=-1, convert=integer())
@@ -141,8 +141,8 @@ class CategoricalFocalCrossentropy(FunctionLoss):
         Lin et al. 2017, Focal loss for dense object detection, https://arxiv.org/abs/1708.02002
     """
 
-    function = staticmethod(crossentropy.categorical_focal_crossentropy)
-    targets: ClassVar[str] = "one_hot"
+    _function = staticmethod(crossentropy.categorical_focal_crossentropy)
+    _targets: ClassVar[str] = "one_hot"
     alpha: RealOrReals = option(
         default=0.25,
         convert=either(real(minimum=0), several(real(minimum=0), "a list of numbers of 0 or more")),
@@ -173,7 +173,7 @@ class SparseCategoricalCrossentropy(FunctionLoss):
         Array(0.6931472, dtype=float32)
     """
 
-    function = staticmethod(crossentropy.sparse_categorical_crossentropy)
+    _function = staticmethod(crossentropy.sparse_categorical_crossentropy)
     from_logits: bool = option(default=False, convert=boolean)
     ignore_class: OptionalInteger = option(default=None, convert=integer(optional=True))
     axis: Integer = option(default=-1, convert=integer())
@@ -181,7 +181,7 @@ class SparseCategoricalCrossentropy(FunctionLoss):
         default="sparse_categorical_crossentropy", convert=text(optional=True), kw_only=True
     )
 
-    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+    def _target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         # the mask keeps ignored samples out of the mean's divisor as well
         if self.ignore_class is None:
             return None
@@ -191,7 +191,7 @@ class SparseCategoricalCrossentropy(FunctionLoss):
     # overridden instead of a value of `targets`: class numbers lack the class axis
     def check_targets(self, y_true: Numbers, y_pred: HasShape) -> None:
         checks.check_labels(
-            self.label, np.asarray(y_true), y_pred.shape, self.axis, self.ignore_class
+            self._label, np.asarray(y_true), y_pred.shape, self.axis, self.ignore_class
         )
 
 
@@ -213,14 +213,14 @@ class CategoricalGeneralizedCrossEntropy(FunctionLoss):
         Zhang and Sabuncu 2018, Generalized cross entropy loss, https://arxiv.org/abs/1805.07836
     """
 
-    function = staticmethod(crossentropy.categorical_generalized_cross_entropy)
+    _function = staticmethod(crossentropy.categorical_generalized_cross_entropy)
     q: Real = option(default=0.5, convert=real(above=0, below=1))
     name: str | None = option(
         default="categorical_generalized_cross_entropy", convert=text(optional=True), kw_only=True
     )
 
     def check_targets(self, y_true: Numbers, y_pred: HasShape) -> None:
-        checks.check_labels(self.label, np.asarray(y_true), y_pred.shape)
+        checks.check_labels(self._label, np.asarray(y_true), y_pred.shape)
 
 
 class KLDivergence(FunctionLoss):
@@ -236,8 +236,8 @@ class KLDivergence(FunctionLoss):
         https://doi.org/10.1214/aoms/1177729694
     """
 
-    function = staticmethod(crossentropy.kl_divergence)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(crossentropy.kl_divergence)
+    _targets: ClassVar[str] = "values"
     name: str | None = option(default="kl_divergence", convert=text(optional=True), kw_only=True)
 
 
@@ -250,8 +250,8 @@ class Poisson(FunctionLoss):
         Array(1., dtype=float32)
     """
 
-    function = staticmethod(crossentropy.poisson)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(crossentropy.poisson)
+    _targets: ClassVar[str] = "values"
     name: str | None = option(default="poisson", convert=text(optional=True), kw_only=True)
 
 

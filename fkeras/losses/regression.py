@@ -196,8 +196,8 @@ class MeanSquaredError(FunctionLoss):
         Array(5., dtype=float32)
     """
 
-    function = staticmethod(mean_squared_error)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(mean_squared_error)
+    _targets: ClassVar[str] = "values"
     name: str | None = option(
         default="mean_squared_error", convert=text(optional=True), kw_only=True
     )
@@ -212,8 +212,8 @@ class MeanAbsoluteError(FunctionLoss):
         Array(2., dtype=float32)
     """
 
-    function = staticmethod(mean_absolute_error)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(mean_absolute_error)
+    _targets: ClassVar[str] = "values"
     name: str | None = option(
         default="mean_absolute_error", convert=text(optional=True), kw_only=True
     )
@@ -228,8 +228,8 @@ class MeanAbsolutePercentageError(FunctionLoss):
         Array(37.5, dtype=float32)
     """
 
-    function = staticmethod(mean_absolute_percentage_error)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(mean_absolute_percentage_error)
+    _targets: ClassVar[str] = "values"
     name: str | None = option(
         default="mean_absolute_percentage_error", convert=text(optional=True), kw_only=True
     )
@@ -244,8 +244,8 @@ class MeanSquaredLogarithmicError(FunctionLoss):
         Array(0.2402, dtype=float32)
     """
 
-    function = staticmethod(mean_squared_logarithmic_error)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(mean_squared_logarithmic_error)
+    _targets: ClassVar[str] = "values"
     name: str | None = option(
         default="mean_squared_logarithmic_error", convert=text(optional=True), kw_only=True
     )
@@ -267,8 +267,8 @@ class Huber(FunctionLoss):
         https://doi.org/10.1214/aoms/1177703732
     """
 
-    function = staticmethod(huber)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(huber)
+    _targets: ClassVar[str] = "values"
     delta: Real = option(default=1.0, convert=real(above=0))
     name: str | None = option(default="huber_loss", convert=text(optional=True), kw_only=True)
 
@@ -282,8 +282,8 @@ class LogCosh(FunctionLoss):
         Array(1.37, dtype=float32)
     """
 
-    function = staticmethod(log_cosh)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(log_cosh)
+    _targets: ClassVar[str] = "values"
     name: str | None = option(default="log_cosh", convert=text(optional=True), kw_only=True)
 
 
@@ -299,8 +299,8 @@ class CosineSimilarity(FunctionLoss):
         Array(-0.5, dtype=float32)
     """
 
-    function = staticmethod(cosine_similarity)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(cosine_similarity)
+    _targets: ClassVar[str] = "values"
     axis: Integer = option(default=-1, convert=integer())
     name: str | None = option(
         default="cosine_similarity", convert=text(optional=True), kw_only=True

@@ -102,8 +102,8 @@ class Dice(FunctionLoss):
         Milletari et al. 2016, V-Net, https://arxiv.org/abs/1606.04797
     """
 
-    function = staticmethod(dice)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(dice)
+    _targets: ClassVar[str] = "values"
     axis: OptionalAxes = option(default=None, convert=axes(optional=True), kw_only=True)
     name: str | None = option(default="dice", convert=text(optional=True), kw_only=True)
 
@@ -126,8 +126,8 @@ class Tversky(FunctionLoss):
         https://arxiv.org/abs/1706.05721
     """
 
-    function = staticmethod(tversky)
-    targets: ClassVar[str] = "values"
+    _function = staticmethod(tversky)
+    _targets: ClassVar[str] = "values"
     alpha: Real = option(default=0.5, convert=real(minimum=0))
     beta: Real = option(default=0.5, convert=real(minimum=0))
     axis: OptionalAxes = option(default=None, convert=axes(optional=True), kw_only=True)

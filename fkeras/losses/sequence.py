@@ -121,22 +121,22 @@ class CTC(FunctionLoss):
         https://www.cs.toronto.edu/~graves/icml_2006.pdf
     """
 
-    function = staticmethod(ctc)
+    _function = staticmethod(ctc)
     name: str | None = option(default="ctc", convert=text(optional=True), kw_only=True)
 
     def check_targets(self, y_true: Numbers, y_pred: HasShape) -> None:
         # the base class would compare shapes, but label rows are shorter than predictions
         labels = np.asarray(y_true)
-        checks.check_finite(self.label, labels)
+        checks.check_finite(self._label, labels)
         if labels.ndim != 2 or len(y_pred.shape) != 3:
             raise ValueError(
-                f"{self.label}: expected class numbers (b, n) for scores (b, t, classes), "
+                f"{self._label}: expected class numbers (b, n) for scores (b, t, classes), "
                 f"received targets of shape {labels.shape} and predictions with "
                 f"{len(y_pred.shape)} axes. Pad the rows of labels with 0 to equal length."
             )
         classes = y_pred.shape[-1]
         if isinstance(classes, int):
-            checks.check_range(self.label, labels, classes, None)
+            checks.check_range(self._label, labels, classes, None)
 
 
 LOSSES = (named(CTC, function=ctc),)

@@ -103,13 +103,13 @@ class Circle(FunctionLoss):
         Sun et al. 2020, Circle loss, https://arxiv.org/abs/2002.10857
     """
 
-    function = staticmethod(circle)
+    _function = staticmethod(circle)
     gamma: Real = option(default=80.0, convert=real(above=0))
     margin: Real = option(default=0.4, convert=real())
     remove_diagonal: bool = option(default=True, convert=boolean)
     name: str | None = option(default="circle", convert=text(optional=True), kw_only=True)
 
-    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+    def _target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         # XLA merges this call with the loss's; NaN != 0, so the mean reports NaN
         return self.call(y_true, y_pred) != 0
 

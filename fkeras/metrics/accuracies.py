@@ -166,7 +166,7 @@ class Accuracy(FunctionMean):
         Array(0.5, dtype=float32)
     """
 
-    function = staticmethod(accuracy)
+    _function = staticmethod(accuracy)
     name: str | None = option(default="accuracy", convert=text(optional=True))
 
 
@@ -183,7 +183,7 @@ class BinaryAccuracy(FunctionMean):
         Array(0.5, dtype=float32)
     """
 
-    function = staticmethod(binary_accuracy)
+    _function = staticmethod(binary_accuracy)
     name: str | None = option(default="binary_accuracy", convert=text(optional=True))
     threshold: Real = option(default=0.5, convert=real())
 
@@ -200,7 +200,7 @@ class CategoricalAccuracy(FunctionMean):
         Array(0.5, dtype=float32)
     """
 
-    function = staticmethod(categorical_accuracy)
+    _function = staticmethod(categorical_accuracy)
     name: str | None = option(default="categorical_accuracy", convert=text(optional=True))
 
 
@@ -214,7 +214,7 @@ class SparseCategoricalAccuracy(FunctionMean):
         Array(0.5, dtype=float32)
     """
 
-    function = staticmethod(sparse_categorical_accuracy)
+    _function = staticmethod(sparse_categorical_accuracy)
     name: str | None = option(default="sparse_categorical_accuracy", convert=text(optional=True))
 
 
@@ -234,7 +234,7 @@ class TopKCategoricalAccuracy(FunctionMean):
         Array(0.5, dtype=float32)
     """
 
-    function = staticmethod(top_k_categorical_accuracy)
+    _function = staticmethod(top_k_categorical_accuracy)
     k: Integer = option(default=5, convert=integer(minimum=1))
     name: str | None = option(
         default="top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
@@ -257,7 +257,7 @@ class SparseTopKCategoricalAccuracy(FunctionMean):
         Array(0.5, dtype=float32)
     """
 
-    function = staticmethod(sparse_top_k_categorical_accuracy)
+    _function = staticmethod(sparse_top_k_categorical_accuracy)
     k: Integer = option(default=5, convert=integer(minimum=1))
     name: str | None = option(
         default="sparse_top_k_categorical_accuracy", convert=text(optional=True), kw_only=True

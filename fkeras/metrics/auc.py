@@ -129,11 +129,11 @@ class AUC(BatchMetric):
                 f"AUC: expected num_labels only with multi_label=True, received num_labels="
                 f"{self.num_labels}. Add multi_label=True or leave num_labels out."
             )
-        if self.thresholds is not None:  # `all_thresholds` adds one below 0 and one above 1
+        if self.thresholds is not None:  # `_all_thresholds` adds one below 0 and one above 1
             object.__setattr__(self, "num_thresholds", len(self.thresholds) + 2)
 
     @property
-    def all_thresholds(self) -> tuple[float, ...]:
+    def _all_thresholds(self) -> tuple[float, ...]:
         """Thresholds in ascending order, from just below 0 to just above 1."""
         if self.thresholds is None:
             last = self.num_thresholds - 1
@@ -144,14 +144,14 @@ class AUC(BatchMetric):
         return (-1e-7, *inner_thresholds, 1.0 + 1e-7)
 
     def init(self, y_pred: HasShape | None = None) -> State:
-        shape: tuple[int, ...] = (len(self.all_thresholds),)
+        shape: tuple[int, ...] = (len(self._all_thresholds),)
         if self.multi_label:
             labels = self.num_labels
             if labels is None and y_pred is not None:
                 labels = y_pred.shape[-1]
             if labels is None:
                 raise ValueError(
-                    f"{self.label}: unknown number of labels. Pass num_labels, or predictions or "
+                    f"{self._label}: unknown number of labels. Pass num_labels, or predictions or "
                     "their specs: metric.init(y_pred)."
                 )
             shape += (labels,)
@@ -166,11 +166,11 @@ class AUC(BatchMetric):
                 # one area for all labels: weight the decisions, not the areas as in `result`
                 label_weights = jnp.asarray(self.label_weights, self.dtype)
                 weights = weights * label_weights.reshape((1,) * (weights.ndim - 1) + (-1,))
-            return add_counts(state, (labels, scores, weights), self.all_thresholds)
+            return add_counts(state, (labels, scores, weights), self._all_thresholds)
         # `count` flattens its arrays, so map it over labels instead of adding an axis to it
         columns = [y.reshape(-1, y.shape[-1]) for y in (labels, scores, weights)]
         count_labels = jax.vmap(
-            lambda y, s, w: count(y, s, w, self.all_thresholds), in_axes=1, out_axes=1
+            lambda y, s, w: count(y, s, w, self._all_thresholds), in_axes=1, out_axes=1
         )
         for part in exact.chunks(*columns):
             state = exact.add(state, count_labels(*part))

@@ -64,7 +64,7 @@ def decisions(
         Other arguments: those of `Precision`.
     """
     y_true, y_pred = align_pair(batch.y_true, batch.y_pred)
-    check_selection(metric.label, y_pred, top_k, class_id)
+    check_selection(metric._label, y_pred, top_k, class_id)
     labels, scores = (y_true != 0).astype(metric.dtype), y_pred.astype(metric.dtype)
     if top_k is not None:
         top_classes = jax.lax.top_k(scores, top_k)[1]
@@ -165,7 +165,7 @@ class _Share(BatchMetric):
     class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
 
     def init(self, y_pred: HasShape | None = None) -> State:
-        check_selection(self.label, y_pred, self.top_k, self.class_id)
+        check_selection(self._label, y_pred, self.top_k, self.class_id)
         shape = (len(as_thresholds(self.thresholds, self.top_k)),)
         return exact.zeros(["true_positives", self.other_count], shape, self.dtype)
 

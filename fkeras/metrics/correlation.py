@@ -97,7 +97,7 @@ class PearsonCorrelation(FunctionMean):
         Array(1., dtype=float32)
     """
 
-    function = staticmethod(pearson_correlation)
+    _function = staticmethod(pearson_correlation)
     name: str | None = option(default="pearson_correlation", convert=text(optional=True))
     axis: Axes = option(default=-1, convert=axes(), kw_only=True)
 
@@ -120,7 +120,7 @@ class ConcordanceCorrelation(FunctionMean):
         https://doi.org/10.2307/2532051
     """
 
-    function = staticmethod(concordance_correlation)
+    _function = staticmethod(concordance_correlation)
     name: str | None = option(default="concordance_correlation", convert=text(optional=True))
     axis: Axes = option(default=-1, convert=axes(), kw_only=True)
 
@@ -160,7 +160,7 @@ class R2Score(BatchMetric):
         if y_pred is None or len(y_pred.shape) != 2:
             received = "none" if y_pred is None else f"shape {tuple(y_pred.shape)}"
             raise ValueError(
-                f"{self.label}: expected predictions (b, d) for the initial state, received "
+                f"{self._label}: expected predictions (b, d) for the initial state, received "
                 f"{received}. Pass predictions or their specs: metric.init(y_pred)."
             )
         sums = ("squared_sum", "sum", "residual", "count")
@@ -172,7 +172,7 @@ class R2Score(BatchMetric):
         y_true, y_pred = (y.astype(self.dtype) for y in pair)
         if y_pred.shape[1:] != state["sum"].shape or y_true.shape != y_pred.shape:
             raise ValueError(
-                f"{self.label}: expected targets and predictions (b, {state['sum'].shape[0]}), "
+                f"{self._label}: expected targets and predictions (b, {state['sum'].shape[0]}), "
                 f"received shapes {y_true.shape} and {y_pred.shape}. Reshape them to two axes."
             )
         products, weights = weighted(y_true, batch.sample_weight, batch.mask)

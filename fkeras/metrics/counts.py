@@ -33,19 +33,19 @@ class _Count(BatchMetric):
     thresholds: OptionalReals = option(default=None, convert=check_thresholds)
 
     @property
-    def all_thresholds(self) -> tuple[float, ...]:
+    def _all_thresholds(self) -> tuple[float, ...]:
         """Thresholds as a tuple; (0.5,) by default."""
         return as_thresholds(self.thresholds)
 
     def init(self, y_pred: HasShape | None = None) -> State:
-        return exact.zeros(["accumulator"], (len(self.all_thresholds),), self.dtype)
+        return exact.zeros(["accumulator"], (len(self._all_thresholds),), self.dtype)
 
     def _add(self, state: State, batch: Batch) -> State:
         # float32 counts each chunk exactly; `exact.add` keeps the sum of the chunks exact
         for labels, scores, weights in exact.chunks(
             *(y.reshape(-1) for y in decisions(self, batch))
         ):
-            counts = count(labels, scores, weights, self.all_thresholds)
+            counts = count(labels, scores, weights, self._all_thresholds)
             state = exact.add(state, {"accumulator": counts[self.kind]})
         return state
 

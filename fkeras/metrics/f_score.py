@@ -46,7 +46,7 @@ class _FScore(BatchMetric):
     def init(self, y_pred: HasShape | None = None) -> State:
         if self.average != "micro" and y_pred is None:
             raise ValueError(
-                f"{self.label}: unknown number of classes. Pass predictions or their specs, "
+                f"{self._label}: unknown number of classes. Pass predictions or their specs, "
                 "metric.init(y_pred), or use average='micro'."
             )
         shape = () if self.average == "micro" or y_pred is None else (y_pred.shape[-1],)

@@ -32,7 +32,7 @@ class MeanSquaredError(FunctionMean):
         Array(5., dtype=float32)
     """
 
-    function = staticmethod(regression.mean_squared_error)
+    _function = staticmethod(regression.mean_squared_error)
     name: str | None = option(default="mean_squared_error", convert=text(optional=True))
 
 
@@ -46,7 +46,7 @@ class MeanAbsoluteError(FunctionMean):
         Array(2., dtype=float32)
     """
 
-    function = staticmethod(regression.mean_absolute_error)
+    _function = staticmethod(regression.mean_absolute_error)
     name: str | None = option(default="mean_absolute_error", convert=text(optional=True))
 
 
@@ -60,7 +60,7 @@ class MeanAbsolutePercentageError(FunctionMean):
         Array(37.5, dtype=float32)
     """
 
-    function = staticmethod(regression.mean_absolute_percentage_error)
+    _function = staticmethod(regression.mean_absolute_percentage_error)
     name: str | None = option(default="mean_absolute_percentage_error", convert=text(optional=True))
 
 
@@ -74,7 +74,7 @@ class MeanSquaredLogarithmicError(FunctionMean):
         Array(0.2402, dtype=float32)
     """
 
-    function = staticmethod(regression.mean_squared_logarithmic_error)
+    _function = staticmethod(regression.mean_squared_logarithmic_error)
     name: str | None = option(default="mean_squared_logarithmic_error", convert=text(optional=True))
 
 
@@ -124,7 +124,7 @@ class LogCoshError(FunctionMean):
         Array(1.37, dtype=float32)
     """
 
-    function = staticmethod(regression.log_cosh)
+    _function = staticmethod(regression.log_cosh)
     name: str | None = option(default="logcosh", convert=text(optional=True))
 
 
@@ -165,7 +165,7 @@ class BinaryCrossentropy(FunctionMean):
         Array(0.6931, dtype=float32)
     """
 
-    function = staticmethod(crossentropy.binary_crossentropy)
+    _function = staticmethod(crossentropy.binary_crossentropy)
     name: str | None = option(default="binary_crossentropy", convert=text(optional=True))
     from_logits: bool = option(default=False, convert=boolean)
     label_smoothing: Real = option(default=0.0, convert=probability)
@@ -187,7 +187,7 @@ class CategoricalCrossentropy(FunctionMean):
         Array(0.6931, dtype=float32)
     """
 
-    function = staticmethod(crossentropy.categorical_crossentropy)
+    _function = staticmethod(crossentropy.categorical_crossentropy)
     name: str | None = option(default="categorical_crossentropy", convert=text(optional=True))
     from_logits: bool = option(default=False, convert=boolean)
     label_smoothing: Real = option(default=0.0, convert=probability)
@@ -210,7 +210,7 @@ class SparseCategoricalCrossentropy(FunctionMean):
         Array(0.6931, dtype=float32)
     """
 
-    function = staticmethod(crossentropy.sparse_categorical_crossentropy)
+    _function = staticmethod(crossentropy.sparse_categorical_crossentropy)
     name: str | None = option(
         default="sparse_categorical_crossentropy", convert=text(optional=True)
     )
@@ -218,7 +218,7 @@ class SparseCategoricalCrossentropy(FunctionMean):
     ignore_class: OptionalInteger = option(default=None, convert=integer(optional=True))
     axis: Integer = option(default=-1, convert=integer())
 
-    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+    def _target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         # unlike Keras, also without sample weights: a loss of 0 would lower the mean
         if self.ignore_class is None:
             return None
@@ -239,7 +239,7 @@ class KLDivergence(FunctionMean):
         https://doi.org/10.1214/aoms/1177729694
     """
 
-    function = staticmethod(crossentropy.kl_divergence)
+    _function = staticmethod(crossentropy.kl_divergence)
     name: str | None = option(default="kl_divergence", convert=text(optional=True))
 
 
@@ -253,7 +253,7 @@ class Poisson(FunctionMean):
         Array(1., dtype=float32)
     """
 
-    function = staticmethod(crossentropy.poisson)
+    _function = staticmethod(crossentropy.poisson)
     name: str | None = option(default="poisson", convert=text(optional=True))
 
 
@@ -269,7 +269,7 @@ class Hinge(FunctionMean):
         Array(0.875, dtype=float32)
     """
 
-    function = staticmethod(margin.hinge)
+    _function = staticmethod(margin.hinge)
     name: str | None = option(default="hinge", convert=text(optional=True))
 
 
@@ -285,7 +285,7 @@ class SquaredHinge(FunctionMean):
         Array(1.25, dtype=float32)
     """
 
-    function = staticmethod(margin.squared_hinge)
+    _function = staticmethod(margin.squared_hinge)
     name: str | None = option(default="squared_hinge", convert=text(optional=True))
 
 
@@ -302,7 +302,7 @@ class CategoricalHinge(FunctionMean):
         Array(1.875, dtype=float32)
     """
 
-    function = staticmethod(margin.categorical_hinge)
+    _function = staticmethod(margin.categorical_hinge)
     name: str | None = option(default="categorical_hinge", convert=text(optional=True))
 
 

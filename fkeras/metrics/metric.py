@@ -113,7 +113,7 @@ class Metric(Configurable):
         raise NotImplementedError(_unwritten(self, "result(state)"))
 
     @property
-    def label(self) -> str:
+    def _label(self) -> str:
         """Name in messages and logs: `name`, or the class's name."""
         return self.name or type(self).__name__
 
@@ -285,7 +285,7 @@ class MeanMetric(Metric):
         """Returns the values to average, (b, ...). Subclasses implement this method."""
         raise NotImplementedError(_unwritten(self, "values(y_true, y_pred)"))
 
-    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+    def _target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         """Returns a mask of the values that count (`ignore_class`, for example); None for all."""
         return None
 
@@ -314,7 +314,7 @@ class MeanMetric(Metric):
         """Returns the values and the mask of the values that count."""
         values, own_mask = (
             jnp.asarray(self.values(y_true, y_pred)),
-            self.target_mask(y_true, y_pred),
+            self._target_mask(y_true, y_pred),
         )
         if own_mask is not None and mask is not None:
             own_mask = own_mask & align_weight(
@@ -339,10 +339,10 @@ class FunctionMean(MeanMetric):
     """
 
     #: function of targets, predictions and the fields that the class declares
-    function: ClassVar[Callable[..., jax.Array]]
+    _function: ClassVar[Callable[..., jax.Array]]
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return self.function(y_true, y_pred, **function_options(self, MeanMetric))
+        return self._function(y_true, y_pred, **function_options(self, MeanMetric))
 
 
 class MeanMetricWrapper(MeanMetric):
@@ -375,8 +375,8 @@ class MeanMetricWrapper(MeanMetric):
         # a loss aligns its arguments; a plain function expects equal ranks
         return self.fn(*align_pair(y_true, y_pred))
 
-    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
-        return self.fn.target_mask(y_true, y_pred) if isinstance(self.fn, Loss) else None
+    def _target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        return self.fn._target_mask(y_true, y_pred) if isinstance(self.fn, Loss) else None
 
     def _weighable(
         self,
@@ -387,7 +387,7 @@ class MeanMetricWrapper(MeanMetric):
     ) -> tuple[jax.Array, Numbers | None]:
         if isinstance(self.fn, Loss):
             # only the loss knows whether removed samples affect the values of others
-            return self.fn.weighable(y_true, y_pred, sample_weight, mask)
+            return self.fn._weighable(y_true, y_pred, sample_weight, mask)
         return super()._weighable(y_true, y_pred, sample_weight, mask)
 
 

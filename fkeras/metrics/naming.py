@@ -79,7 +79,7 @@ def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = Non
     metric = lookup(identifier, "metric", NAMES, custom_objects)
     if metric is None or isinstance(metric, Metric):
         return metric
-    name = metric.label if isinstance(metric, Loss) else getattr(metric, "__name__", None)
+    name = metric._label if isinstance(metric, Loss) else getattr(metric, "__name__", None)
     return MeanMetricWrapper(metric, name=name)
 
 

@@ -66,7 +66,7 @@ class _OperatingPoint(BatchMetric):
         return metric.num_thresholds, metric.class_id
 
     @property
-    def all_thresholds(self) -> tuple[float, ...]:
+    def _all_thresholds(self) -> tuple[float, ...]:
         """Thresholds: (0.5,), or evenly spaced from just below 0 (all scores are positive) to 1."""
         number, _ = self._counting
         if number == 1:
@@ -77,12 +77,12 @@ class _OperatingPoint(BatchMetric):
 
     def init(self, y_pred: HasShape | None = None) -> State:
         number, class_id = self._counting
-        check_selection(self.label, y_pred, class_id=class_id)
+        check_selection(self._label, y_pred, class_id=class_id)
         return exact.zeros(COUNTS, (number,), self.dtype)
 
     def _add(self, state: State, batch: Batch) -> State:
         found = decisions(self, batch, class_id=self._counting[1])
-        return add_counts(state, found, self.all_thresholds)
+        return add_counts(state, found, self._all_thresholds)
 
 
 class SensitivityAtSpecificity(_OperatingPoint):

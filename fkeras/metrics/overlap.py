@@ -88,7 +88,7 @@ def _check_numbers(
         outside = ((numbers < 0) | (numbers >= classes)) & (weights != 0)
         if outside.any():
             raise ValueError(
-                f"{metric.label}: expected {what} from 0 to {classes - 1}, received "
+                f"{metric._label}: expected {what} from 0 to {classes - 1}, received "
                 f"{numbers[outside][0]}. Increase num_classes, or give these samples a weight of 0."
             )
 
@@ -117,7 +117,7 @@ class _Overlap(BatchMetric):
         """Returns the state after the pairs of true and predicted classes of a batch."""
         if predicted.size != labels.size:
             raise ValueError(
-                f"{self.label}: expected one class number for each target and each prediction, received "
+                f"{self._label}: expected one class number for each target and each prediction, received "
                 f"targets {format_shape(labels.shape)} and predictions {format_shape(predicted.shape)}. For "
                 "scores write sparse_y_pred=False, for one-hot targets sparse_y_true=False."
             )
@@ -130,7 +130,7 @@ class _Overlap(BatchMetric):
             # Keras truncates fractional weights to integers without an error
             if counts_integers and jnp.issubdtype(sample_weight.dtype, jnp.floating):
                 raise ValueError(
-                    f"{self.label}: expected integer sample weights, since the counts have dtype "
+                    f"{self._label}: expected integer sample weights, since the counts have dtype "
                     f"{self.dtype}, received {sample_weight.dtype}. Create the metric with "
                     "dtype='float32' for fractional weights."
                 )
@@ -202,7 +202,7 @@ class _ClassOverlap(_Overlap):
         classes = shape[self.axis] if -len(shape) <= self.axis < len(shape) else None
         if isinstance(classes, int) and classes > self.num_classes:
             raise ValueError(
-                f"{self.label}: expected at most {self.num_classes} classes along axis "
+                f"{self._label}: expected at most {self.num_classes} classes along axis "
                 f"{self.axis}, received shape {format_shape(shape)}. Write num_classes={classes}."
             )
 

@@ -25,7 +25,7 @@ class Unmask(Layer):
         'Unmask'
     """
 
-    keras_module = "fkeras.ops"
+    _keras_module = "fkeras.ops"
     # accepts a mask, so that `forward` can leave the mask out of its output
     supports_masking = True
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
-from fkeras.engine.layer.layer_types import Tensor
+from fkeras.engine.layer.layer import Tensor
 from fkeras.engine.symbolic.define import float_unary, op, to_array, to_floats
 from fkeras.engine.symbolic.operation import Op
 from fkeras.engine.values.argument_types import Axes

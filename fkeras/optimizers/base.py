@@ -47,7 +47,7 @@ class BaseOptimizer(Configurable):
         update: Any = self._update
         return optax.GradientTransformation(init, update)
 
-    def canonical(self) -> Self:
+    def _canonical(self) -> Self:
         """Returns the optimizer without the numbers that its state holds, such as the learning rate.
 
         Both compute the same updates from the same state. Optimizers that differ in these numbers
@@ -55,7 +55,7 @@ class BaseOptimizer(Configurable):
 
         Example:
             >>> import fkeras as fk
-            >>> fk.optimizers.Adam(0.1).canonical() == fk.optimizers.Adam(0.2).canonical()
+            >>> fk.optimizers.Adam(0.1)._canonical() == fk.optimizers.Adam(0.2)._canonical()
             True
         """
         return self
@@ -96,7 +96,7 @@ class BaseOptimizer(Configurable):
         """
         return weights
 
-    def check_paths(self, paths: Sequence[str]) -> None:
+    def _check_paths(self, paths: Sequence[str]) -> None:
         """Rejects patterns of the optimizer that match no weight of a model.
 
         Args:
@@ -107,10 +107,10 @@ class BaseOptimizer(Configurable):
 
         Example:
             >>> import fkeras as fk
-            >>> fk.optimizers.SGD().check_paths(["dense/kernel"])
+            >>> fk.optimizers.SGD()._check_paths(["dense/kernel"])
         """
 
-    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+    def _idle_names(self, paths: Sequence[str]) -> Iterator[str]:
         """Yields a warning for each name of excluded weights that matches no weight of a model.
 
         Args:
@@ -119,7 +119,7 @@ class BaseOptimizer(Configurable):
         Example:
             >>> import fkeras as fk
             >>> optimizer = fk.optimizers.AdamW(exclude_from_weight_decay=["bais"])
-            >>> [text[:52] for text in optimizer.idle_names(["dense/bias"])]
+            >>> [text[:52] for text in optimizer._idle_names(["dense/bias"])]
             ["AdamW: exclude_from_weight_decay: 'bais' matches no "]
         """
         yield from ()

@@ -96,21 +96,21 @@ class LossScaleOptimizer(BaseOptimizer):
     dynamic_growth_steps: Integer = option(default=2000, convert=integer(minimum=1))
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
-    def canonical(self) -> Self:
+    def _canonical(self) -> Self:
         inner = self.inner_optimizer
-        inner = inner.canonical() if isinstance(inner, BaseOptimizer) else inner
+        inner = inner._canonical() if isinstance(inner, BaseOptimizer) else inner
         return dataclasses.replace(self, inner_optimizer=inner, initial_scale=1.0, name=None)
 
     def scale_loss(self, loss: jax.Array, opt_state: LossScaleState) -> jax.Array:
         return scaled(loss, opt_state.scale)
 
-    def check_paths(self, paths: Sequence[str]) -> None:
+    def _check_paths(self, paths: Sequence[str]) -> None:
         if isinstance(self.inner_optimizer, BaseOptimizer):
-            self.inner_optimizer.check_paths(paths)
+            self.inner_optimizer._check_paths(paths)
 
-    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+    def _idle_names(self, paths: Sequence[str]) -> Iterator[str]:
         if isinstance(self.inner_optimizer, BaseOptimizer):
-            yield from self.inner_optimizer.idle_names(paths)
+            yield from self.inner_optimizer._idle_names(paths)
 
     def finalize(self, opt_state: LossScaleState, weights: optax.Params) -> Any:
         inner = self.inner_optimizer

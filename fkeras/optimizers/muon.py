@@ -126,8 +126,8 @@ class Muon(Optimizer):
         default=0.2, convert=real(minimum=0, optional=True), kw_only=True
     )
 
-    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
-        yield from super().idle_names(paths)
+    def _idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+        yield from super()._idle_names(paths)
         yield from idle("Muon: exclude_layers", self.exclude_layers, paths, re.search)
 
     def _is_adams(self, path: str, weight: jax.Array) -> bool:
@@ -135,17 +135,17 @@ class Muon(Optimizer):
         excluded = any(re.search(pattern, path) for pattern in self.exclude_layers)
         return weight.ndim != 2 or embedding or excluded
 
-    def slots_at(self, path: str, weight: jax.Array) -> dict[str, jax.Array]:
+    def _slots_at(self, path: str, weight: jax.Array) -> dict[str, jax.Array]:
         slots = {"momentum": zeros(weight)}
         # `step` has no path, so a slot "velocity" marks the weights of AdamW
         return slots | {"velocity": zeros(weight)} if self._is_adams(path, weight) else slots
 
-    def decay_at(
+    def _decay_at(
         self, path: str, weight: jax.Array, rate: jax.Array, decay: jax.Array | None
     ) -> Any:
         if self._is_adams(path, weight):
             decay = None if self.adam_weight_decay is None else rate * self.adam_weight_decay
-        return super().decay_at(path, weight, rate, decay)
+        return super()._decay_at(path, weight, rate, decay)
 
     def prepare(self, rate, count):
         betas = (self.adam_beta_1, self.adam_beta_2)

@@ -123,7 +123,7 @@ class Optimizer(BaseOptimizer):
         """Returns the initial state of one weight: arrays by name."""
         return {}
 
-    def slots_at(self, path: str, weight: jax.Array) -> _Slots:
+    def _slots_at(self, path: str, weight: jax.Array) -> _Slots:
         """Returns the initial state of the weight at `path`; by default the result of `slots`."""
         return self.slots(weight)
 
@@ -154,7 +154,7 @@ class Optimizer(BaseOptimizer):
             "Define a method that returns (delta, slots)."
         )
 
-    def decay_at(
+    def _decay_at(
         self, path: str, weight: jax.Array, rate: jax.Array, decay: jax.Array | None
     ) -> Any:
         """Returns the share of a weight that weight decay subtracts, a scalar; None for no decay.
@@ -168,12 +168,12 @@ class Optimizer(BaseOptimizer):
         excluded = any(mentions(pattern, path) for pattern in self.exclude_from_weight_decay)
         return None if excluded else decay
 
-    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+    def _idle_names(self, paths: Sequence[str]) -> Iterator[str]:
         where = f"{type(self).__name__}: exclude_from_weight_decay"
         if self.weight_decay is not None:
             yield from idle(where, self.exclude_from_weight_decay, paths, mentions)
 
-    def canonical(self) -> Self:
+    def _canonical(self) -> Self:
         # the `step` of a user may read the learning rate from the optimizer
         if not type(self).__module__.startswith("fkeras."):
             return self

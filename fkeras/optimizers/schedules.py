@@ -81,7 +81,7 @@ class ExponentialDecay(LearningRateSchedule):
         Array(0.025, dtype=float32)
     """
 
-    keras_module: ClassVar[str] = _MODULE
+    _keras_module: ClassVar[str] = _MODULE
     initial_learning_rate: Real = option(convert=real(minimum=0))
     decay_steps: Real = option(convert=_steps)
     decay_rate: Real = option(convert=real(above=0))
@@ -107,7 +107,7 @@ class InverseTimeDecay(LearningRateSchedule):
         Array(0.05, dtype=float32)
     """
 
-    keras_module: ClassVar[str] = _MODULE
+    _keras_module: ClassVar[str] = _MODULE
     initial_learning_rate: Real = option(convert=real(minimum=0))
     decay_steps: Real = option(convert=_steps)
     decay_rate: Real = option(convert=real(minimum=0))
@@ -137,7 +137,7 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         (Array(0.1, dtype=float32), Array(0.05, dtype=float32))
     """
 
-    keras_module: ClassVar[str] = _MODULE
+    _keras_module: ClassVar[str] = _MODULE
     boundaries: Reals = option(
         convert=several(either(integer(), real()), "a list of step numbers", least=0)
     )
@@ -174,7 +174,7 @@ class PolynomialDecay(LearningRateSchedule):
         Array(0.05, dtype=float32)
     """
 
-    keras_module: ClassVar[str] = _MODULE
+    _keras_module: ClassVar[str] = _MODULE
     initial_learning_rate: Real = option(convert=real(minimum=0))
     decay_steps: Real = option(convert=_steps)
     end_learning_rate: Real = option(default=0.0001, convert=real(minimum=0))
@@ -216,7 +216,7 @@ class CosineDecay(LearningRateSchedule):
         Array(0.05, dtype=float32)
     """
 
-    keras_module: ClassVar[str] = _MODULE
+    _keras_module: ClassVar[str] = _MODULE
     initial_learning_rate: Real = option(convert=real(minimum=0))
     decay_steps: Real = option(convert=_steps)
     alpha: Real = option(default=0.0, convert=real(minimum=0))
@@ -262,7 +262,7 @@ class CosineDecayRestarts(LearningRateSchedule):
         Array(0.1, dtype=float32)
     """
 
-    keras_module: ClassVar[str] = _MODULE
+    _keras_module: ClassVar[str] = _MODULE
     initial_learning_rate: Real = option(convert=real(minimum=0))
     first_decay_steps: Real = option(convert=_steps)
     t_mul: Real = option(default=2.0, convert=real(above=0))

@@ -63,7 +63,7 @@ class AbsMaxQuantizer(Configurable):
         (array([[  63, -127]], dtype=int8), array([[127.]], dtype=float32))
     """
 
-    keras_module: ClassVar[str] = "keras.quantizers"
+    _keras_module: ClassVar[str] = "keras.quantizers"
     axis: OptionalSizes = option(default=None, convert=_axes)
     value_range: tuple[int, int] = option(default=(-127, 127), convert=_range)
     epsilon: Real = option(default=1e-7, convert=real(above=0, below=1))

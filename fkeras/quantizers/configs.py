@@ -37,7 +37,7 @@ class QuantizationConfig(Configurable):
         'int4/64'
     """
 
-    keras_module: ClassVar[str] = "keras.quantizers"
+    _keras_module: ClassVar[str] = "keras.quantizers"
     #: Keras's names of the mode and of the class of the dtype policy
     mode: ClassVar[str] = ""
     policy_class: ClassVar[str] = "QuantizedDTypePolicy"

@@ -181,7 +181,7 @@ class Trainer(Configurable):
         ['error', 'loss']
     """
 
-    keras_module: ClassVar[str] = "fkeras"
+    _keras_module: ClassVar[str] = "fkeras"
 
     optimizer: Converted[OptimizerLike, Optimizer] = option(
         default="rmsprop", convert=optimizers.get

@@ -373,7 +373,7 @@ def _like(network: Network, outputs: Tree, inputs: tuple[KerasTensor, ...]) -> N
         return model
     members = [model.layers[name] for name in chain]
     empty = Sequential(members, name=network.name, dtype=network.dtype)
-    sequential = empty.replace(mask_rule=network.mask_rule)._start_from(inputs[0])
+    sequential = empty.replace(_mask_rule=network._mask_rule)._start_from(inputs[0])
     return _with_marks(sequential, network)
 
 

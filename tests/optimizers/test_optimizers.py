@@ -417,11 +417,11 @@ def multi_init(optimizer_map):
         (lambda: optimizers.MultiOptimizer([("*", "sgd"), ("*", "adam")]), "duplicate pattern"),
         (lambda: multi_init({"b*": "sgd"}), "no pattern matches the weight 'kernel'"),
         (
-            lambda: optimizers.MultiOptimizer({"gamma": "sgd", "*": "sgd"}).check_paths(["bias"]),
+            lambda: optimizers.MultiOptimizer({"gamma": "sgd", "*": "sgd"})._check_paths(["bias"]),
             "'gamma' matches no weight.* weights are: bias",
         ),
         (
-            lambda: optimizers.MultiOptimizer({"*": "sgd", "b*": "sgd"}).check_paths(["bias"]),
+            lambda: optimizers.MultiOptimizer({"*": "sgd", "b*": "sgd"})._check_paths(["bias"]),
             "matches only weights of earlier patterns",
         ),
         (
@@ -472,7 +472,7 @@ def test_names_that_match_no_weight_are_told(name):
 
 def test_names_are_not_told_without_weight_decay():
     optimizer = optimizers.SGD(exclude_from_weight_decay=["nope"])
-    assert list(optimizer.idle_names(["dense/kernel"])) == []
+    assert list(optimizer._idle_names(["dense/kernel"])) == []
 
 
 def test_an_average_is_returned_in_the_order_of_the_weights():

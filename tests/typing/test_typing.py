@@ -106,7 +106,7 @@ def test_planted_mistakes_are_found(errors):
     lines = {line for name, line in errors if name == "mistakes.py"}
     assert lines <= marked.keys(), "an error in a line without a mistake"
     missed = [text for line, text in marked.items() if line not in lines]
-    # in mypy's frozen dataclasses an inherited field has the type of its argument: see `LayerTypes`
+    # in mypy's frozen dataclasses an inherited field has the type of its argument: see `Traits`
     assert missed in ([], ["layers.Dense(4).units = 5  # mistake"])
 
 

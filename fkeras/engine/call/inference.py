@@ -64,7 +64,7 @@ def _output_specs(network: Network, args: tuple) -> Output:
     graph = network.graph
     for slot, spec in zip(graph.input_slots, match_inputs(network, args), strict=True):
         check_shape(network, slot, spec)
-    slots = network.bound_specs(args)
+    slots = network._bound_specs(args)
     masks = [graph.masks[slot] for slot in graph.output_slots]
     metrics = {name: None for effects in graph.effects for name in effects.metrics}
     return Output(

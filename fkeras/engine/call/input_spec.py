@@ -64,7 +64,7 @@ class InputSpec(Configurable):
         InputSpec(min_ndim=2, axes={-1: 4})
     """
 
-    keras_module: ClassVar[str] = "keras"
+    _keras_module: ClassVar[str] = "keras"
     dtype: OptionalDTypeName = option(default=None, convert=_dtype)
     shape: OptionalShape = option(default=None, convert=_sizes)
     ndim: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))

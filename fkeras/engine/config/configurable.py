@@ -281,7 +281,7 @@ def _decode_field(value: Field, custom_objects: Mapping[str, Any] | None) -> Fie
     return decode(value, custom_objects)
 
 
-# TYPE_CHECKING: see `LayerTypes`
+# TYPE_CHECKING: see `Traits`
 @dataclass_transform(frozen_default=TYPE_CHECKING, field_specifiers=(option, dataclasses.field))
 class DeclaresFields:
     """Declares to type checkers that annotated fields of subclasses are constructor arguments.

@@ -46,7 +46,7 @@ class DTypePolicy(Configurable):
         ('float32', 'bfloat16')
     """
 
-    keras_module: ClassVar[str] = "keras"
+    _keras_module: ClassVar[str] = "keras"
     name: str = option(convert=_policy_name)
 
     @classmethod

@@ -38,7 +38,7 @@ _NUMBERS += ("float16", "bfloat16", "float32", "float64", "complex64", "complex1
 
 def keras_module(cls: type) -> str | None:
     """Returns Keras's public module for a class of fkeras, or None for any other class."""
-    declared = cls.__dict__.get("keras_module")
+    declared = cls.__dict__.get("_keras_module")
     if declared is not None:
         return declared
     parts = cls.__module__.split(".")

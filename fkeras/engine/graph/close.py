@@ -232,7 +232,7 @@ def layer_names(layers: list[Any], where: str) -> dict[int, str]:
     for layer in layers:
         name = layer.name
         if name is None:
-            base = getattr(layer, "default_name", None) or snake_case(type(layer).__name__)
+            base = getattr(layer, "_default_name", None) or snake_case(type(layer).__name__)
             number = next_number.get(base, 0)
             name = base if number == 0 else f"{base}_{number}"
             while name in layers_by_name:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ import numpy as np
 from fkeras.engine.call import calls, composition
 from fkeras.engine.call.building import takes_specs
 from fkeras.engine.call.context import Context, Output
-from fkeras.engine.call.node import record, symbolic_arguments
+from fkeras.engine.call.node import SymbolicTensor, record, symbolic_arguments
 from fkeras.engine.config.configurable import (
     configuration,
     convert_fields,
@@ -33,7 +33,6 @@ from fkeras.engine.config.configurable import (
 from fkeras.engine.config.converters import boolean
 from fkeras.engine.config.field_types import Policy
 from fkeras.engine.config.policy import DTypePolicy, get_policy
-from fkeras.engine.layer.layer_types import LayerTypes
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.layer.traits import Traits
 from fkeras.engine.messages.tracebacks import hide_internal_frames, hides_internal_frames
@@ -58,9 +57,12 @@ from fkeras.engine.values.frozen import freeze_value
 from fkeras.engine.values.naming import checked_name
 
 _NO_MASK: Any = object()
+#: the class of the symbolic inputs, which is the class of the outputs: `KerasTensor` is defined
+#: above layers
+Tensor = TypeVar("Tensor", bound=SymbolicTensor)
 
 
-class Layer(Traits, LayerTypes):
+class Layer(Traits):
     """Maps arrays to arrays, with its weights as leaves: the base class of all layers.
 
     A subclass declares configuration and weights as fields, makes the weights in `build` and computes
@@ -115,7 +117,18 @@ class Layer(Traits, LayerTypes):
 
     # -- methods that authors override --------------------------------------------------------
 
-    if not TYPE_CHECKING:  # `LayerTypes` declares both
+    if TYPE_CHECKING:
+        # Subclasses name the specs that they need. A type checker accepts each of these overrides
+        # only for a signature with `*args: Any` and `**kwargs: Any`.
+        def build(self, key: jax.Array, *specs: Tree, **named: Tree) -> Self: ...
+
+        def init_state(self, *specs: Tree, **named: Tree) -> dict[str, Any]: ...
+
+        # optax annotates parameters as arrays and as nested iterables and mappings of arrays. This
+        # declaration makes a layer an iterable; at run time only a Sequential is one.
+        def __iter__(self) -> Iterator[Any]: ...
+
+    else:
 
         def build(self, key: jax.Array, *specs: Tree) -> Self:
             """Returns a copy of the layer that holds weights.
@@ -162,64 +175,91 @@ class Layer(Traits, LayerTypes):
 
     # -- calls --------------------------------------------------------------------------------
 
-    if not TYPE_CHECKING:  # `LayerTypes` declares the types of the results
+    @overload
+    def __call__(
+        self,
+        inputs: Tensor | Sequence[Tensor] | Mapping[str, Tensor] | Sequence[Sequence[Tensor]],
+        /,
+        *more: Tree,
+        training: bool | None = None,
+        mask: Tree = None,
+        **options: Option,
+    ) -> Tensor: ...
 
-        def __call__(
-            self,
-            *inputs: Tree,
-            state: Mapping[str, Any] | None = None,
-            training: bool | None = None,
-            key: jax.Array | None = None,
-            mask: Tree = _NO_MASK,
-            **options: Option,
-        ) -> Any:
-            """Computes the value of the layer on these inputs.
+    @overload
+    def __call__(
+        self, first: Tree, second: Tensor, /, *more: Tree, mask: Tree = None, **options: Option
+    ) -> Tensor: ...
 
-            On symbolic tensors the call is recorded and symbolic tensors come back; `training` and
-            `mask`, where they are given, are then part of the graph. On arrays the value is computed.
+    # A layer may return a list or a dictionary of arrays. `jax.Array` stands for these too: indexing
+    # and unpacking an array type-check, and a union would reject most programs.
+    @overload
+    def __call__(
+        self,
+        *inputs: Tree,
+        state: Mapping[str, Any] | None = None,
+        training: bool | None = None,
+        key: jax.Array | None = None,
+        mask: Tree = None,
+        **options: Option,
+    ) -> jax.Array: ...
 
-            Raises:
-                ValueError: on arrays, where the call changes state that would be lost; use `apply`.
-            """
-            try:
-                explicit_mask = None if mask is _NO_MASK else mask
-                plain = calls.is_plain(self, inputs, state, key, explicit_mask, options)
-                if not plain and symbolic_arguments(inputs, options, explicit_mask):
-                    if state is not None or key is not None:
-                        raise TypeError(
-                            f"{self._where}: a graph records neither state nor key. Pass them to the "
-                            "model's apply, not to a call on symbolic tensors."
-                        )
-                    if mask is not _NO_MASK:
-                        options["mask"] = mask
-                    return record(self, inputs, options, training)
-                if not plain and labels.holds_labels(self):
-                    return labels.labels_for(self, inputs)
-                stateless = state is None and key is None
-                kind = composition.tensor_class(self, inputs, options) if stateless else None
-                if kind is not None:
-                    if mask is not _NO_MASK:
-                        options["mask"] = mask
-                    return record(self, inputs, options, training, kind=kind)
-                if plain and stateless and not self._overrides_apply:
-                    value, updates = calls.value_and_updates(self, inputs, bool(training))
-                else:
-                    out = self.apply(
-                        *inputs,
-                        state=state,
-                        training=bool(training),
-                        key=key,
-                        mask=explicit_mask,
-                        **options,
+    def __call__(
+        self,
+        *inputs: Tree,
+        state: Mapping[str, Any] | None = None,
+        training: bool | None = None,
+        key: jax.Array | None = None,
+        mask: Tree = _NO_MASK,
+        **options: Option,
+    ) -> Any:
+        """Computes the value of the layer on these inputs.
+
+        On symbolic tensors the call is recorded and symbolic tensors come back; `training` and
+        `mask`, where they are given, are then part of the graph. On arrays the value is computed.
+
+        Raises:
+            ValueError: on arrays, where the call changes state that would be lost; use `apply`.
+        """
+        try:
+            explicit_mask = None if mask is _NO_MASK else mask
+            plain = calls.is_plain(self, inputs, state, key, explicit_mask, options)
+            if not plain and symbolic_arguments(inputs, options, explicit_mask):
+                if state is not None or key is not None:
+                    raise TypeError(
+                        f"{self._where}: a graph records neither state nor key. Pass them to the "
+                        "model's apply, not to a call on symbolic tensors."
                     )
-                    value, updates = out.value, out.updates
-                if updates:
-                    raise calls.lost_updates(self, updates)
-                return value
-            # not by `hides_internal_frames`, which takes half a microsecond of each call
-            except BaseException as error:
-                hide_internal_frames(error)
-                raise
+                if mask is not _NO_MASK:
+                    options["mask"] = mask
+                return record(self, inputs, options, training)
+            if not plain and labels.holds_labels(self):
+                return labels.labels_for(self, inputs)
+            stateless = state is None and key is None
+            kind = composition.tensor_class(self, inputs, options) if stateless else None
+            if kind is not None:
+                if mask is not _NO_MASK:
+                    options["mask"] = mask
+                return record(self, inputs, options, training, kind=kind)
+            if plain and stateless and not self._overrides_apply:
+                value, updates = calls.value_and_updates(self, inputs, bool(training))
+            else:
+                out = self.apply(
+                    *inputs,
+                    state=state,
+                    training=bool(training),
+                    key=key,
+                    mask=explicit_mask,
+                    **options,
+                )
+                value, updates = out.value, out.updates
+            if updates:
+                raise calls.lost_updates(self, updates)
+            return value
+        # not by `hides_internal_frames`, which takes half a microsecond of each call
+        except BaseException as error:
+            hide_internal_frames(error)
+            raise
 
     def apply(
         self,

@@ -7,13 +7,23 @@ seldom needs them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
+from fkeras.engine.config.configurable import option
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.tree.skeleton import WeightRoles
+from fkeras.engine.tree.weights import weight
 
 
+# `dataclass_transform` covers the subclasses of the class that it decorates, so the fields of `Layer`
+# need it here. pyright evaluates TYPE_CHECKING and reports assignments to fields. mypy takes an
+# expression that it does not evaluate for False: in its frozen classes an inherited field with a
+# converter has the type of the constructor's argument.
+@dataclass_transform(
+    frozen_default=TYPE_CHECKING, field_specifiers=(option, weight, dataclasses.field)
+)
 class Traits:
     """Declares the traits of a layer, and their defaults; `Layer` inherits them."""
 

@@ -59,7 +59,7 @@ class Model(Network):
         (None, 4)
     """
 
-    keras_module: ClassVar[str] = "keras.src.models.functional"
+    _keras_module: ClassVar[str] = "keras.src.models.functional"
     _keras_form: ClassVar[KerasForm] = dataclasses.replace(
         Network._keras_form, class_name="Functional"
     )
@@ -94,7 +94,7 @@ class Model(Network):
         super().__init_subclass__(**kwargs)
 
     @property
-    def default_name(self) -> str | None:
+    def _default_name(self) -> str | None:
         return "functional" if type(self) is Model else None
 
     def call(self, *inputs: Tree, **options: Option) -> Any:

@@ -58,12 +58,12 @@ class Sequential(Network):
         58
     """
 
-    keras_module: ClassVar[str] = "keras"
+    _keras_module: ClassVar[str] = "keras"
 
     #: names of the layers in the order of their calls; a shared layer occurs several times
-    order: tuple[str, ...] = dataclasses.field(init=False)
+    _order: tuple[str, ...] = dataclasses.field(init=False)
     #: how masks reach the layers, see `mask_rules`; depends on the file that the network came from
-    mask_rule: str = dataclasses.field(init=False)
+    _mask_rule: str = dataclasses.field(init=False)
 
     def __init__(
         self,
@@ -92,26 +92,26 @@ class Sequential(Network):
         for layer_entry in entries:
             _check_entry(layer_entry, self._where)
         names = layer_names(list({id(e): e for e in entries}.values()), self._where)
-        set_field(self, "order", tuple(names[id(e)] for e in entries))
+        set_field(self, "_order", tuple(names[id(e)] for e in entries))
         members = {
             name: e if e.name == name else e.replace(name=name)
             for e, name in ((e, names[id(e)]) for e in entries)
         }
-        set_field(self, "layers", LayerDict(members, self.order))
+        set_field(self, "layers", LayerDict(members, self._order))
         if not self.trainable:
             pass_on_trainable(self)
         set_field(self, "graph", None)
-        set_field(self, "mask_rule", STRICT)
+        set_field(self, "_mask_rule", STRICT)
         if start is not None:
             graph, closed_layers = self._close(start)
             set_field(self, "graph", graph)
-            set_field(self, "layers", LayerDict(closed_layers, self.order))
+            set_field(self, "layers", LayerDict(closed_layers, self._order))
 
     def _close(self, x: Tree) -> tuple:
         """The graph that starts from the symbolic input `x`, and its layers."""
         start = x
-        for index, name in enumerate(self.order):
-            x = record(self.layers[name], (x,), {}, None, self.mask_rule)
+        for index, name in enumerate(self._order):
+            x = record(self.layers[name], (x,), {}, None, self._mask_rule)
             if not is_symbolic(x):
                 raise ValueError(
                     f"{self._where}: layer {index}, {self.layers[name]._where}, returns "
@@ -123,7 +123,7 @@ class Sequential(Network):
     def _resolve(self, *specs: Tree) -> Self:
         if self.graph is not None:
             return self
-        if not self.order:
+        if not self._order:
             raise ValueError(
                 f"{self._where}: has no layers. Pass layers: fk.Sequential([layers.Dense(2)])."
             )
@@ -139,17 +139,17 @@ class Sequential(Network):
     def _start_from(self, x: Tree) -> Self:
         """The network with the graph that starts from the symbolic input `x`."""
         graph, layers = self._close(x)
-        return self.replace(graph=graph, layers=LayerDict(layers, self.order))
+        return self.replace(graph=graph, layers=LayerDict(layers, self._order))
 
     # -- an immutable list of layers ----------------------------------------------------------
 
     def _listed(self) -> tuple[str, ...]:
-        return self.order
+        return self._order
 
     @property
-    def members(self) -> tuple[Layer, ...]:
+    def _members(self) -> tuple[Layer, ...]:
         """The layers in the order of their calls, without the input."""
-        return tuple(self.layers[name] for name in self.order)
+        return tuple(self.layers[name] for name in self._order)
 
     def _from_members(self, members: Sequence[Layer], first: int | None = 0) -> Self:
         """The network of these members, the first of which takes the inputs of member `first`."""
@@ -161,7 +161,7 @@ class Sequential(Network):
             start = [InputLayer(spec.dims, dtype=spec.dtype)]
         # the layers keep their weights; only the graph around them is new
         options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
-        network = type(self)(members, **options).replace(mask_rule=self.mask_rule)
+        network = type(self)(members, **options).replace(_mask_rule=self._mask_rule)
         return network._start_from(symbolic(start[0])) if start else network
 
     def _input_layer(self) -> InputLayer:
@@ -172,21 +172,21 @@ class Sequential(Network):
     def add(self, layer: Layer) -> Self:
         """A network with one more layer at the end: `model = model.add(layer)`."""
         _check_entry(layer, self._where)
-        model = self._from_members([*self.members, layer])
+        model = self._from_members([*self._members, layer])
         return returned(model, "Sequential.add", "model = model.add(layer)")
 
     def pop(self) -> Self:
         """A network without the last layer: `model = model.pop()`."""
-        if not self.order:
+        if not self._order:
             raise IndexError(f"{self._where}: has no layer to remove.")
-        model = self._from_members(self.members[:-1])
+        model = self._from_members(self._members[:-1])
         return returned(model, "Sequential.pop", "model = model.pop()")
 
     def __len__(self) -> int:
-        return len(self.order)
+        return len(self._order)
 
     def __iter__(self) -> Iterator[Layer]:
-        return iter(self.members)
+        return iter(self._members)
 
     @overload
     def __getitem__(self, index: int) -> Layer: ...
@@ -198,22 +198,22 @@ class Sequential(Network):
         if isinstance(index, slice):
             positions = range(len(self))[index]
             return self._from_members(
-                self.members[index], positions[0] if positions and positions.step == 1 else None
+                self._members[index], positions[0] if positions and positions.step == 1 else None
             )
-        return self.members[index]
+        return self._members[index]
 
     # -- configuration ------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
         """The layers as JSON data, in Keras's form."""
-        entries = [*([self._input_layer()] if self.graph is not None else []), *self.members]
+        entries = [*([self._input_layer()] if self.graph is not None else []), *self._members]
         config = {
             "name": self.name,
             "trainable": self.trainable,
             "dtype": self.dtype.name,
             "layers": [serialize(entry) for entry in entries],
         }
-        return {**config, **written_rule(config, self.mask_rule)}
+        return {**config, **written_rule(config, self._mask_rule)}
 
     @classmethod
     def from_config(
@@ -238,7 +238,7 @@ class Sequential(Network):
             name=config.get("name"),
             trainable=config.get("trainable", True),
             dtype=policy_at(config.get("dtype", "float32"), config.get("name")),
-        ).replace(mask_rule=rule)
+        ).replace(_mask_rule=rule)
         with within("layers"):
             return network if start is None else network._start_from(start)
 

@@ -60,7 +60,7 @@ class Network(Layer):
         True
     """
 
-    keras_module: ClassVar[str] = "keras"
+    _keras_module: ClassVar[str] = "keras"
     _autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
     _keras_form: ClassVar[KerasForm] = KerasForm(
@@ -133,27 +133,10 @@ class Network(Layer):
         """
         network = self._resolve(*specs) if self.graph is None else self
         built = {
-            name: layer if layer.built else network.build_layer(name, key)
+            name: layer if layer.built else build_layer(network, name, key)
             for name, layer in network.layers.items()
         }
         return network.replace(layers=FrozenDict(built))
-
-    def build_layer(self, name: str, key: jax.Array) -> Layer:
-        """Returns one layer with the weights that `build` gives it for this key.
-
-        Args:
-            name: the name of the layer.
-            key: the key of `build`.
-
-        Example:
-            >>> import jax, fkeras as fk
-            >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
-            >>> key = jax.random.key(0)
-            >>> model.build_layer("dense", key) == model.build(key).layers["dense"]
-            True
-        """
-        specs = self.graph.call_specs(self.graph.call_number(name))
-        return self.layers[name].build(subkey(key, name), *specs)
 
     def init_state(self, *specs: Tree) -> dict[str, Any]:
         """Returns the state of every layer with state, by the layer's name.
@@ -163,7 +146,7 @@ class Network(Layer):
                 to the specs with which the graph was recorded.
         """
         graph = self._require_graph("init_state")
-        slots = self.bound_specs(specs)
+        slots = self._bound_specs(specs)
         state = {}
         for name, layer in self.layers.items():
             if not layer.stateful:
@@ -173,7 +156,7 @@ class Network(Layer):
                 state[name] = layer_state
         return state
 
-    def bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
+    def _bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
         """Returns the spec of each slot, with unknown sizes fixed by the specs of the inputs."""
         graph = self.graph
         if not specs:
@@ -347,6 +330,14 @@ class Network(Layer):
         return network_html(self)
 
 
+@overload
+def device_part(model: Network) -> Network: ...
+
+
+@overload
+def device_part(model: Layer) -> Layer: ...
+
+
 def device_part(model: Layer) -> Layer:
     """Returns the part of a model that the device computes, with the paths of the model's weights.
 
@@ -382,6 +373,20 @@ def decoded_values(model: Network, value: Tree) -> Tree:
         return value
     after = model._halves(split_after)[1]
     return run_on_host(after, match_inputs(after, (value,)))
+
+
+def build_layer(network: Network, name: str, key: jax.Array) -> Layer:
+    """Returns one layer with the weights that `Network.build` gives it for this key.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
+        >>> key = jax.random.key(0)
+        >>> build_layer(model, "dense", key) == model.build(key).layers["dense"]
+        True
+    """
+    specs = network.graph.call_specs(network.graph.call_number(name))
+    return network.layers[name].build(subkey(key, name), *specs)
 
 
 def _network(inputs: Tree, outputs: Tree, name: str | None) -> Network:

@@ -67,7 +67,7 @@ class InputLayer(Layer):
         [None, 3]
     """
 
-    keras_module: ClassVar[str] = "keras.layers"
+    _keras_module: ClassVar[str] = "keras.layers"
     _autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
     batch_shape: Converted[Sequence[AnyInteger | str | None], tuple[Dimension, ...]] = option(

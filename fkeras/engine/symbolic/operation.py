@@ -18,8 +18,7 @@ from fkeras.engine.call.node import TensorLike, symbolic_arguments
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.field_types import Converted
 from fkeras.engine.config.serialization import encode, resolve
-from fkeras.engine.layer.layer import Layer
-from fkeras.engine.layer.layer_types import Tensor
+from fkeras.engine.layer.layer import Layer, Tensor
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.annotations import Leaf, Option, Tree
@@ -199,7 +198,7 @@ class Operation(Layer):
         ('tanh', (None, 3))
     """
 
-    keras_module: ClassVar[str] = "fkeras.ops"
+    _keras_module: ClassVar[str] = "fkeras.ops"
     _autocast: ClassVar[bool] = False
     op: Converted[Op | str | Callable, Op] = option(convert=_as_op)
 
@@ -223,7 +222,7 @@ class Operation(Layer):
         return f"{self.name!r} (fk.ops.{self.op.name})" if self.name else f"fk.ops.{self.op.name}"
 
     @property
-    def default_name(self) -> str:
+    def _default_name(self) -> str:
         return snake_case(self.op.name.rpartition(".")[2]) or "operation"
 
     def call(self, *args: Tree, **options: Option) -> Any:

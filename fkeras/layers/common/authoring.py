@@ -82,7 +82,7 @@ from fkeras.engine.config.rules import REJECTED as REJECTED
 from fkeras.engine.config.rules import Rule as Rule
 from fkeras.engine.config.rules import scalar as scalar
 from fkeras.engine.layer.keras_form import KerasForm as KerasForm
-from fkeras.engine.layer.layer_types import Tensor as Tensor
+from fkeras.engine.layer.layer import Tensor as Tensor
 from fkeras.engine.messages.errors import describe_value as describe_value
 from fkeras.engine.tree.axes import WHOLE as WHOLE
 from fkeras.engine.tree.axes import AxisNames as AxisNames

@@ -118,7 +118,7 @@ class MultiOptimizer(BaseOptimizer):
 
     Raises:
         ValueError: in `init` and `update`, for a weight without a matching pattern; in
-            `check_paths`, which `Trainer.init` calls, for a pattern other than "*" that is the
+            `_check_paths`, which `Trainer.init` calls, for a pattern other than "*" that is the
             first match of no weight. A pattern may match frozen weights only.
 
     Example:
@@ -137,9 +137,9 @@ class MultiOptimizer(BaseOptimizer):
     loss_scale_factor: OptionalReal = option(default=None, convert=real(above=0, optional=True))
     name: str | None = option(default=None, convert=text(optional=True))
 
-    def canonical(self) -> Self:
+    def _canonical(self) -> Self:
         pairs = tuple(
-            (pattern, o.canonical() if isinstance(o, BaseOptimizer) else o)
+            (pattern, o._canonical() if isinstance(o, BaseOptimizer) else o)
             for pattern, o in self.optimizer_map
         )
         return dataclasses.replace(self, optimizer_map=pairs, name=None)
@@ -226,7 +226,7 @@ class MultiOptimizer(BaseOptimizer):
             groups[first].append(path)
         return groups
 
-    def check_paths(self, paths: Sequence[str]) -> None:
+    def _check_paths(self, paths: Sequence[str]) -> None:
         groups = self._groups(paths)
         unused = next(
             (p for p, group_paths in groups.items() if not group_paths and p != _REST), None
@@ -234,11 +234,11 @@ class MultiOptimizer(BaseOptimizer):
         if unused is not None:
             raise ValueError(self._idle(unused, paths))
 
-    def idle_names(self, paths: Sequence[str]) -> Iterator[str]:
+    def _idle_names(self, paths: Sequence[str]) -> Iterator[str]:
         groups = self._groups(paths)
         for pattern, optimizer in self.optimizer_map:
             if isinstance(optimizer, BaseOptimizer):
-                yield from optimizer.idle_names(groups[pattern])
+                yield from optimizer._idle_names(groups[pattern])
 
     def _idle(self, pattern: str, paths: Sequence[str]) -> str:
         shown = ", ".join(paths[:12]) + ", ..." * (len(paths) > 12)

@@ -33,7 +33,7 @@ def init(optimizer: Any, weights: optax.Params) -> OptimizerState:
     """
     paths, leaves, structure = flatten(weights)
     leaves = [jnp.asarray(w) for w in leaves]
-    rows = [optimizer.slots_at(path, w) for path, w in zip(paths, leaves, strict=True)]
+    rows = [optimizer._slots_at(path, w) for path, w in zip(paths, leaves, strict=True)]
     # a slot that only some weights have is None for the others, which JAX drops from the tree
     slots = {n: [row.get(n) for row in rows] for n in dict.fromkeys(n for r in rows for n in r)}
     for name in [n for n in _options(optimizer) if n in slots]:
@@ -152,7 +152,7 @@ def _step(
         rate, decay, number, prepared = shared[dtype]
         wide_weight, decay_share = (
             weight.astype(dtype),
-            optimizer.decay_at(path, weight, rate, decay),
+            optimizer._decay_at(path, weight, rate, decay),
         )
         decay_part = None if decay_share is None else decay_share * wide_weight
         decayed_weight = wide_weight if decay_part is None else wide_weight - decay_part

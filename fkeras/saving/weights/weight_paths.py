@@ -195,5 +195,5 @@ def counted(network: Network) -> list[str]:
     """Returns the names of the layers that Keras numbers, in Keras's order."""
     # operations are layers of the graph only: Keras gives them no group
     if isinstance(network, Sequential):
-        return list(network.order)
+        return [str(layer.name) for layer in network]
     return [name for name, inner in network.layers.items() if not isinstance(inner, Operation)]

@@ -53,7 +53,7 @@ class SwapEMAWeights(Callback):
     update_freq: str = option(default="batch", convert=choice("batch", "epoch"))
 
     @property
-    def watches_batches(self) -> bool:
+    def _watches_batches(self) -> bool:
         """Returns whether the average is updated after every device call."""
         return self.update_freq == "batch"
 

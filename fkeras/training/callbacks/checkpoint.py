@@ -124,7 +124,7 @@ class ModelCheckpoint(Callback):
                 )
 
     @property
-    def watches_batches(self) -> bool:
+    def _watches_batches(self) -> bool:
         """Returns whether the callback saves after a number of steps."""
         return self.save_freq != "epoch"
 

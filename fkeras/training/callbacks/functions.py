@@ -67,6 +67,6 @@ class LambdaCallback(Callback):
         check_callback("LambdaCallback", hooks, bound=False)
 
     @property
-    def watches_batches(self) -> bool:
+    def _watches_batches(self) -> bool:
         """Returns whether `on_batch_end` is a given function."""
         return self.on_batch_end is not _nothing

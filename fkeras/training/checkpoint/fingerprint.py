@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,9 +19,7 @@ import optax
 from fkeras.engine import Configurable, Layer, serialize
 from fkeras.engine.config.serialization import encode
 from fkeras.training.checkpoint.storage.arrays import named_leaves
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Optimizer
+from fkeras.training.records.annotations import Optimizer
 
 #: a longer list of numbers (a matrix in a configuration) is replaced by its digest
 _LONGEST = 64

@@ -9,16 +9,14 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from fkeras.engine import suggest
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.checkpoint.storage import arrays as named
 from fkeras.training.checkpoint.storage import disk
 from fkeras.training.checkpoint.storage.agreement import do_together
 from fkeras.training.checkpoint.storage.errors import BrokenSaveError, CheckpointError
-from fkeras.training.checkpoint.storage.manifest import in_parts, read_manifest
-from fkeras.training.checkpoint.storage.orbax_files import load_orbax, read_arrays
+from fkeras.training.checkpoint.storage.manifest import read_manifest
+from fkeras.training.checkpoint.storage.orbax_files import load_orbax
 from fkeras.training.checkpoint.storage.record import missing_save, recorded
 from fkeras.training.checkpoint.storage.shards import read_tree
 from fkeras.training.checkpoint.storage.writing import BEST, LATEST
@@ -153,7 +151,7 @@ def _read_together(
     def read() -> str | None:
         nonlocal tree, info
         try:
-            tree, info = _read(save, like, fingerprint, group)
+            tree, info = _read(save, like, fingerprint)
         except BrokenSaveError as error:
             return str(error)
         return None
@@ -163,7 +161,7 @@ def _read_together(
 
 
 def _read(
-    save: disk.Save, like: object, fingerprint: Mapping[str, Any] | None, group: Alone
+    save: disk.Save, like: object, fingerprint: Mapping[str, Any] | None
 ) -> tuple[Any, dict[str, Any]]:
     body = read_manifest(save.path)
     where = f"Checkpoint {save.path!r}"
@@ -173,29 +171,7 @@ def _read(
     if isinstance(like, types.FunctionType):
         like = like(body["info"], saved)
     named.check_structure(where, saved, like)
-    if group.count > 1 or in_parts(body):
-        return read_tree(save.path, body, like), body["info"]
-    # Check all files before orbax reads any: orbax trusts the sizes and offsets in its files, and
-    # does not detect every damage.
-    for name, facts in body["files"].items():
-        path = os.path.join(save.path, *name.split("/"))
-        disk.check_file(path, name, facts["bytes"], int(facts["crc32"], 16))
-    # Empty arrays have no file: `write_arrays` leaves them out.
-    nonempty = [name for name, facts in saved.items() if 0 not in facts["shape"]]
-    try:
-        arrays = read_arrays(os.path.join(save.path, "arrays"), nonempty)
-    except Exception as error:
-        # Orbax and its libraries raise any class of exception for a damaged file.
-        text = str(error).splitlines() or [""]
-        raise BrokenSaveError(
-            f"arrays cannot be read by orbax ({type(error).__name__}: {text[0]:.200})"
-        ) from error
-    for name, facts in saved.items():
-        if name not in nonempty:
-            arrays[name] = np.zeros(facts["shape"], named.dtype_of(facts["dtype"]))
-        elif named.facts_of(arrays[name]) != facts:
-            raise BrokenSaveError(f"the array {name} in arrays differs from the saved array")
-    return named.put_into(arrays, like), body["info"]
+    return read_tree(save.path, body, like), body["info"]
 
 
 def check_fingerprint(where: str, saved: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:

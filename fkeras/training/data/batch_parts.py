@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
+from fkeras.training.records.annotations import Trainer
 
 
 def unpack(trainer: Trainer, batch: object) -> tuple[Any, Any, Any]:

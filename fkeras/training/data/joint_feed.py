@@ -12,22 +12,19 @@ import dataclasses
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from fkeras.engine.values.arrays import computed_dtype
 from fkeras.training.data import array_feed, host_arrays
-from fkeras.training.data.stream_epoch import END, BatchEpoch
+from fkeras.training.data.stream_epoch import END, BatchEpoch, Chunk
 from fkeras.training.data.stream_feed import Batches, specs
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.facts import digest
 from fkeras.training.processes.service import ProcessError
 from fkeras.training.records.state import TrainState
-
-if TYPE_CHECKING:
-    from fkeras.training.data.stream_epoch import Chunk
 
 
 @dataclasses.dataclass

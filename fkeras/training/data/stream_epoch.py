@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
 from fkeras.engine.messages.errors import add_note
 from fkeras.training.data import array_feed, host_arrays
-
-if TYPE_CHECKING:
-    from fkeras.training.data.stream_feed import Batches
+from fkeras.training.records.annotations import Batches
 
 #: batches of one call: `((stacked arrays, rows of each batch), number of batches)`
 Chunk: TypeAlias = tuple[tuple[Any, np.ndarray], int]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fkeras.training.checkpoint import data_fingerprint, model_fingerprint, optimizer_fingerprint
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
 from fkeras.training.processes.alone import Alone
 from fkeras.training.processes.facts import run_facts
+from fkeras.training.records.annotations import Options, Trainer
 from fkeras.training.records.state import TrainState
-
-if TYPE_CHECKING:
-    from fkeras.training.loop.fitting import Options
-    from fkeras.training.trainer import Trainer
 
 
 def compare_call(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,13 +17,11 @@ import numpy as np
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
 from fkeras.training.processes.alone import ALONE, Alone
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step
 from fkeras.training.step.donation import donates
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 # Target duration of a device call, in seconds: long enough to hide the cost of the dispatch, short
 # enough for a progress bar and for Ctrl-C.

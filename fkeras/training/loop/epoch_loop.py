@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,13 +22,11 @@ from fkeras.training.data.stream_epoch import BatchEpoch
 from fkeras.training.loop.batch_loops import CallSize, as_floats
 from fkeras.training.loop.journal import Call, Journal, Point
 from fkeras.training.nonfinite import recovery
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState, own_copy, strong
 from fkeras.training.step import objective, optimizer_state, outputs, sharding, step
 from fkeras.training.step.blocks import FlatRun, flat
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 # size in bytes of a run that trains by single steps on CPUs: XLA copies the arrays of a loop, which
 # takes 9 % of a step for the 100 MB of a ResNet50 with 8 images (`benchmarks/convolutional.py`)
@@ -58,7 +56,7 @@ class EpochLoop:
         self.trainer, self.form = trainer, step.training_form(trainer)
         self.epoch, self.call_size, self.progress = epoch, call_size, progress
         # Callbacks without `on_batch_end` must not cost a synchronization per batch.
-        self.callbacks = tuple(callback for callback in callbacks if callback.watches_batches)
+        self.callbacks = tuple(callback for callback in callbacks if callback._watches_batches)
         self.journal, self.group = journal, journal.group
         self.names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
         self.logs: Mapping[str, Any] = {}

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,13 +21,11 @@ from fkeras.training.loop.epoch_loop import EpochLoop, ready
 from fkeras.training.loop.journal import Journal, Point
 from fkeras.training.loop.saver import RestoredTraining, Saver
 from fkeras.training.processes.alone import ALONE, Alone
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.history import History
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,11 +21,9 @@ from fkeras.engine.messages.errors import add_note
 from fkeras.training.loop.interrupts import Interrupted, Interrupts
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
+from fkeras.training.records.annotations import Saver
 from fkeras.training.records.state import TrainState
 from fkeras.training.step.blocks import FlatRun
-
-if TYPE_CHECKING:
-    from fkeras.training.loop.saver import Saver
 
 
 @dataclasses.dataclass(frozen=True)

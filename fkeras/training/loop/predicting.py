@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fkeras.engine import FKerasError, Network
 from fkeras.engine.network.network import decoded_values
@@ -15,11 +15,9 @@ from fkeras.training.inputs.padding import predicts_by_row
 from fkeras.training.loop import batch_loops
 from fkeras.training.loop.agreement import compare_call
 from fkeras.training.processes.alone import ALONE, Alone
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import sharding, step
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 def predict(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +13,10 @@ from fkeras.training.inputs.padding import fills_up
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.arrays import put
 from fkeras.training.processes.facts import array_facts, run_facts
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, sharding, step
 from fkeras.training.step.blocks import stacked, stacking_of, unstacked
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 def run(

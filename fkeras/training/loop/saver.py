@@ -7,7 +7,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import ml_dtypes
@@ -24,10 +24,8 @@ from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
 from fkeras.training.loop.journal import Point
 from fkeras.training.processes.alone import ALONE, Alone
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 @dataclasses.dataclass(frozen=True)

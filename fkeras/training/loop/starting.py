@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,11 +21,9 @@ from fkeras.training.inputs.suitability import warn_if_not_adapted, warn_if_unsu
 from fkeras.training.processes.alone import Alone
 from fkeras.training.processes.calls import together
 from fkeras.training.processes.facts import array_facts
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, sharding
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 def start(
@@ -72,8 +70,8 @@ def _start(
         check_model_state(built, state)
     if isinstance(trainer.optimizer, optimizers.BaseOptimizer):
         paths = tuple(trainable_weights(unfreeze(built)))
-        trainer.optimizer.check_paths(paths)
-        for message in trainer.optimizer.idle_names(paths):
+        trainer.optimizer._check_paths(paths)
+        for message in trainer.optimizer._idle_names(paths):
             warnings.warn(message, stacklevel=5)
     run = TrainState(
         model=built,

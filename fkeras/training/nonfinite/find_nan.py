@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from fkeras.training.nonfinite.nan_report import (
     first_operation,
     span,
 )
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs
 from fkeras.training.step.objective_call import Objective, call_objective, label_of
@@ -50,10 +51,6 @@ from fkeras.transforms.intercepting import (
     trace_values,
     zeros_like,
 )
-
-if TYPE_CHECKING:
-    from fkeras.training.step.outputs import Head
-    from fkeras.training.trainer import Trainer
 
 
 def find_nan(
@@ -260,9 +257,9 @@ class _Step:
         return zip(self.heads, targets, predictions, strict=True)
 
     def _loss_finding(
-        self, head: Head, y: object, y_pred: jax.Array, phase: str, report: str
+        self, head: outputs.Head, y: object, y_pred: jax.Array, phase: str, report: str
     ) -> Finding:
-        where = f"{head.loss.label}, the loss of the output {head.name!r}"
+        where = f"{head.loss._label}, the loss of the output {head.name!r}"
         text = f"predictions: {span(y_pred)}; targets: {span(y) or 'integers'}"
         return Finding(where, head.name, phase, f"{where}: {report}; {text}. {LOSS}")
 

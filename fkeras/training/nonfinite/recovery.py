@@ -8,18 +8,16 @@ run never holds NaN.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.gathering import gathered
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import step
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 class NonFiniteError(FloatingPointError):

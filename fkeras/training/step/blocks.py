@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -16,12 +16,10 @@ from fkeras.engine import trainable_weights
 from fkeras.engine.network.network import device_part
 from fkeras.engine.network.stacking import Stacking
 from fkeras.optimizers import transformation
+from fkeras.training.records.annotations import Optimizer, Trainer
 from fkeras.training.records.state import TrainState, join, split
 from fkeras.training.step.elementwise import updates_stacks
 from fkeras.transforms.depth import with_depth
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Optimizer, Trainer
 
 
 def stacking_of(trainer: Trainer, run: TrainState) -> Stacking | None:

@@ -92,8 +92,8 @@ def updates_stacks(optimizer: Any, stacking: Stacking, weights: Mapping[str, Any
 def _ignores_paths(optimizer: object) -> bool:
     return (
         isinstance(optimizer, Optimizer)
-        and type(optimizer).slots_at is Optimizer.slots_at
-        and type(optimizer).decay_at is Optimizer.decay_at
+        and type(optimizer)._slots_at is Optimizer._slots_at
+        and type(optimizer)._decay_at is Optimizer._decay_at
         and type(optimizer)._update is Optimizer._update
         and not optimizer.exclude_from_weight_decay
     )

@@ -6,19 +6,17 @@ None of this changes a result. For a small model on one device the form is the m
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fkeras.engine import Layer
 from fkeras.engine.network.network import device_part
 from fkeras.engine.values.argument_types import Batch
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step import sharding
 from fkeras.training.step.output_layouts import with_output_layouts
 from fkeras.transforms.depth import with_depth
 from fkeras.transforms.remat import rematerialized
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 @dataclasses.dataclass(frozen=True)

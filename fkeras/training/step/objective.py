@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from fkeras.engine.values.argument_types import Batch
 from fkeras.metrics import exact
 from fkeras.nn.numerics.indices import equals
 from fkeras.training.data import batch_parts
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective_call
 from fkeras.training.step.outputs import (
@@ -27,9 +28,6 @@ from fkeras.training.step.outputs import (
     named_metrics,
     require_network,
 )
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 def _several(all_heads: tuple[Head, ...]) -> bool:

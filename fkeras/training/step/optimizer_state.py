@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from fkeras.engine import FKerasError, Layer, replace_weights, trainable_weights, unfreeze
 from fkeras.engine.messages.errors import add_note
 from fkeras.optimizers import transformation
+from fkeras.training.records.annotations import Optimizer
 from fkeras.training.records.state import TrainState
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Optimizer
 
 
 def follow(optimizer: Optimizer, opt_state: object, model: Layer) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jax.core import Tracer
@@ -24,8 +24,11 @@ from fkeras.engine.tree.axes import WHOLE, weight_letters
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.step.sharding_rules import (
     FSDP,
+    Entry,
+    Rules,
     batch_entry,
     match,
     names_of,
@@ -33,10 +36,6 @@ from fkeras.training.step.sharding_rules import (
     role_specs,
 )
 from fkeras.transforms.intercepting import Intercepted
-
-if TYPE_CHECKING:
-    from fkeras.training.step.sharding_rules import Entry, Rules
-    from fkeras.training.trainer import Trainer
 
 _FREE = PartitionSpec.UNCONSTRAINED
 _GROUPED = ("depthwise_conv", "separable_conv")

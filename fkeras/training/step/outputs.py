@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fkeras import losses, metrics
 from fkeras.engine import FKerasError, Layer, Network, snake_case, suggest
 from fkeras.engine.values.spec import STRING, Spec
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
+from fkeras.training.records.annotations import Trainer
 
 # Losses whose targets are class indices: the targets lack the last axis of the predictions.
 _SPARSE = ("SparseCategoricalCrossentropy",)

@@ -6,7 +6,7 @@ device. A statistic over a batch, as in BatchNormalization, covers the batch of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,10 +15,12 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from fkeras.engine import FrozenDict, Layer, Network, replace_weights
 from fkeras.engine.call.building import build_shapes
+from fkeras.engine.network.network import build_layer
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.values.argument_types import Batch
 from fkeras.training.processes.arrays import put
 from fkeras.training.processes.calls import members_of
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step.sharding_rules import (
     batch_entry,
@@ -27,9 +29,6 @@ from fkeras.training.step.sharding_rules import (
     parts_of,
     weight_specs,
 )
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 def layouts(trainer: Trainer, run: TrainState) -> TrainState:
@@ -95,7 +94,7 @@ def build(trainer: Trainer, model: M, key: jax.Array) -> M:
     weights = _weight_layouts(trainer, build_shapes(model)[0])
     layers = {}
     for name, layer in model.layers.items():
-        built = layer if layer.built else model.build_layer(name, key)
+        built = layer if layer.built else build_layer(model, name, key)
         layouts = {
             path: weights[f"{name}/{path}"]
             for path, leaf in zip(skeleton_of(built).names, leaves_of(built), strict=True)

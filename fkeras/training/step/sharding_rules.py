@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import jax
 from jax.sharding import AxisType, Mesh, PartitionSpec
@@ -18,9 +18,7 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from fkeras.engine import FrozenDict, Layer, suggest
 from fkeras.engine.tree.axes import ROLES, WHOLE, weight_axis_roles
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
+from fkeras.training.records.annotations import Trainer
 
 #: rules of a trainer, from `as_rules`
 Rules: TypeAlias = str | Mapping[str, Any] | None

@@ -7,7 +7,7 @@ on its devices. Processes with the same blocks have the same share: they split o
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,12 +15,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.training.processes.arrays import put
 from fkeras.training.processes.calls import members_of
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.step.sharding import check_rows
-from fkeras.training.step.sharding_rules import batch_entry, mesh_of, parts_of
-
-if TYPE_CHECKING:
-    from fkeras.training.step.sharding_rules import Entry
-    from fkeras.training.trainer import Trainer
+from fkeras.training.step.sharding_rules import Entry, batch_entry, mesh_of, parts_of
 
 
 def share_of(trainer: Trainer) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,14 +27,12 @@ from fkeras.engine.values.arrays import as_array
 from fkeras.nn.cpu.forms import FORM
 from fkeras.optimizers import transformation
 from fkeras.training.data import batch_parts, host_arrays, texts
+from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
 from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
-
-if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
 
 
 def train_step(
@@ -175,7 +173,7 @@ def _own(array: jax.Array | np.ndarray) -> Any:
 @functools.lru_cache(maxsize=64)
 def training_form(trainer: Trainer) -> Trainer:
     """Returns the trainer for compiled steps: without the numbers that the optimizer's state holds."""
-    canonical = getattr(trainer.optimizer, "canonical", None)  # optax has none
+    canonical = getattr(trainer.optimizer, "_canonical", None)  # optax has none
     if canonical is None:
         return trainer
     return dataclasses.replace(trainer, optimizer=canonical(), on_nonfinite="raise")

@@ -101,7 +101,7 @@ def test_a_sequential_that_drops_masks_can_be_edited(tmp_path, key):
         warnings.simplefilter("ignore")
         MODELS["a row"]().save(tmp_path / "row.keras")
     model, _ = fk.load_model(tmp_path / "row.keras")
-    assert model.mask_rule == "keras"
+    assert model._mask_rule == "keras"
     longer = model.add(layers.Dense(2)).build(key)
     assert longer(IDS).shape == (2, 2)
     assert longer.pop() == model

@@ -361,11 +361,34 @@ def test_add_pop_and_slices_return_new_models(key):
     front_layers = built[:-1]
     assert isinstance(front_layers, fk.Sequential)
     assert front_layers.built
-    assert front_layers.order == ("dense", "dense_1")
+    assert [layer.name for layer in front_layers] == ["dense", "dense_1"]
     assert front_layers[0].kernel is built[0].kernel
     assert built[-1].activation is layers.Activation("relu").activation
     np.testing.assert_array_equal(built[1:](built[0](ones(2, 4))), built(ones(2, 4)))
-    assert [layer.name for layer in built] == list(built.order)
+    assert [layer.name for layer in built] == ["dense", "dense_1", "activation"]
+
+
+def test_public_names_of_models_are_for_users():
+    model = fk.Sequential([fk.Input((4,)), layers.Dense(3)])
+    plain = {name for name in dir(layers.Dense(3)) if not name.startswith("_")}
+    names = {name for name in dir(model) if not name.startswith("_")} - plain
+    assert names == {
+        *(
+            "add",
+            "get_layer",
+            "graph",
+            "input_names",
+            "inputs",
+            "layers",
+            "output_names",
+            "outputs",
+        ),
+        *("pop", "summary", "tensor", "uses_training"),
+    }
+    functional = {name for name in dir(fk.Model(model.inputs, model.outputs)) if name[0] != "_"}
+    assert functional == (plain - {*layers.Dense.__dataclass_fields__}) | names - {"add", "pop"} | {
+        *("dtype", "functional", "name", "supports_masking", "trainable"),
+    }
 
 
 class Two(fk.Layer):

@@ -134,7 +134,7 @@ def test_dtype_policies_and_short_floats_are_preserved(tmp_path):
         )
         theirs.save(tmp_path / "short.keras")
     model, _ = fk.load_model(tmp_path / "short.keras")
-    kernels = [layer.kernel for layer in model.members]
+    kernels = [layer.kernel for layer in model]
     assert [str(k.dtype) for k in kernels] == ["bfloat16", "float32", "float16"]
     for kernel, layer in zip(kernels, theirs.layers, strict=True):
         np.testing.assert_array_equal(np.asarray(kernel), np.asarray(layer.kernel.value))

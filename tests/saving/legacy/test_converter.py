@@ -96,7 +96,7 @@ def test_names_of_weights_may_be_split_over_several_attributes():
 def test_a_slash_in_a_name_becomes_an_underscore():
     config = _sequential("Dense", name="block/conv", units=1, use_bias=False)
     model, _ = load(model_file(config, {"block/conv": {"kernel:0": np.ones((3, 1), "float32")}}))
-    assert list(model.order) == ["block_conv"]
+    assert [layer.name for layer in model] == ["block_conv"]
 
 
 def test_an_embedding_accepts_floats_as_in_keras_2():

@@ -50,7 +50,7 @@ def test_the_average_replaces_the_weights_for_evaluation():
     early = LambdaCallback(on_epoch_begin=lambda e, run: seen.__setitem__(("begin", e), run))
     late = LambdaCallback(on_epoch_end=lambda e, run, logs: seen.__setitem__(("end", e), run))
     swap = SwapEMAWeights(0.5, swap_on_epoch=True, update_freq="epoch")
-    assert not swap.watches_batches
+    assert not swap._watches_batches
     run, _ = fit(early, swap, late, epochs=2)
     memory = run.memory["swap_ema_weights"]
     chex.assert_trees_all_close(fk.engine.trainable_weights(run.model), dict(memory["average"]))

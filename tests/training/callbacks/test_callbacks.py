@@ -61,9 +61,9 @@ def test_hooks_receive_the_documented_arguments():
     assert seen == ["begin", 0, (3, "loss"), "end"]
     assert int(run.step) == 9
     assert history.epoch == [0]
-    assert tell.watches_batches
-    assert not LambdaCallback().watches_batches
-    assert not Callback().watches_batches
+    assert tell._watches_batches
+    assert not LambdaCallback()._watches_batches
+    assert not Callback()._watches_batches
     assert LambdaCallback().on_test_begin(RUN) is None
     with pytest.raises(ValueError, match="on_epoch_end: expected a function or None, received 3"):
         LambdaCallback(on_epoch_end=3)

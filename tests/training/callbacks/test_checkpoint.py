@@ -107,8 +107,8 @@ def test_only_the_best_is_saved_as_keras_decides(tmp_path):
 
 def test_checkpoints_after_steps(tmp_path):
     saving = ModelCheckpoint(tmp_path / "{epoch}-{step}.npz", save_freq=2, save_weights_only=True)
-    assert saving.watches_batches
-    assert not ModelCheckpoint("a.npz").watches_batches
+    assert saving._watches_batches
+    assert not ModelCheckpoint("a.npz")._watches_batches
     fit(saving, epochs=2, steps_per_execution=1)
     assert sorted(os.listdir(tmp_path)) == ["1-2.npz", "2-4.npz", "2-6.npz"]
     with np.load(tmp_path / "1-2.npz") as file:

@@ -335,14 +335,14 @@ def test_any_damaged_file_is_named_and_the_save_before_is_used(tmp_path, damage)
 
 def test_damage_that_one_process_sees_counts_for_all(tmp_path, monkeypatch):
     save(tmp_path, 1, 2)
-    real = shards.read_some_arrays
+    real = shards.read_arrays
 
     def read_arrays(folder, names):
         if threading.current_thread().name == "p1" and folder.endswith("2/arrays-1"):
             raise OSError("bad sector")
         return real(folder, names)
 
-    monkeypatch.setattr(shards, "read_some_arrays", read_arrays)
+    monkeypatch.setattr(shards, "read_arrays", read_arrays)
 
     def read(group):
         with open_store(Checkpoint(tmp_path), group) as store:
@@ -358,7 +358,7 @@ def test_damage_that_one_process_sees_counts_for_all(tmp_path, monkeypatch):
     def fail(*_):
         raise KeyError("gone")
 
-    monkeypatch.setattr(shards, "read_some_arrays", fail)
+    monkeypatch.setattr(shards, "read_arrays", fail)
     errors = together(read)
     assert all("all 2 saves are damaged" in str(error) for error in errors)
     assert all("arrays cannot be read by orbax (KeyError" in str(error) for error in errors)
@@ -366,12 +366,12 @@ def test_damage_that_one_process_sees_counts_for_all(tmp_path, monkeypatch):
 
 def test_parts_that_orbax_reads_differently_are_detected(tmp_path, monkeypatch):
     save(tmp_path, 1)
-    real = shards.read_some_arrays
+    real = shards.read_arrays
 
     def change(folder, names):
         return {name: np.flip(array) for name, array in real(folder, names).items()}
 
-    monkeypatch.setattr(shards, "read_some_arrays", change)
+    monkeypatch.setattr(shards, "read_arrays", change)
     with pytest.raises(CheckpointError, match=r"the array columns.* in arrays differs"):
         restore(tmp_path, tree_of())
 
@@ -420,7 +420,7 @@ def test_a_missing_record_is_told_in_all_processes(tmp_path):
 
 PLACES = {
     "start_save": 0,
-    "write_joint_manifest": 0,
+    "write_manifest": 0,
     "finish_save": 0,
     "part_files.write_parts": 1,
     "part_files.write_facts": 1,

@@ -318,14 +318,14 @@ def test_arrays_that_orbax_reads_differently_are_detected(tmp_path, monkeypatch)
         calls.append(folder)
         return {**restored, "w": restored["w"] * 2} if len(calls) == 1 else restored
 
-    monkeypatch.setattr("fkeras.training.checkpoint.reading.read_arrays", read)
+    monkeypatch.setattr("fkeras.training.checkpoint.storage.shards.read_arrays", read)
     restored = restore(tmp_path, small())
     assert restored.step == 1 and "array w" in restored.messages[0]
 
     def fail(folder, names):
         raise KeyError("inside orbax")
 
-    monkeypatch.setattr("fkeras.training.checkpoint.reading.read_arrays", fail)
+    monkeypatch.setattr("fkeras.training.checkpoint.storage.shards.read_arrays", fail)
     with pytest.raises(CheckpointError, match="cannot be read by orbax .KeyError: 'inside orbax'"):
         restore(tmp_path, small())
 
@@ -367,13 +367,13 @@ def test_a_save_removed_during_reading_is_not_damaged(tmp_path, monkeypatch):
             raise FileNotFoundError(folder)
         return real(folder, names)
 
-    monkeypatch.setattr("fkeras.training.checkpoint.reading.read_arrays", read)
+    monkeypatch.setattr("fkeras.training.checkpoint.storage.shards.read_arrays", read)
     restored = restore(tmp_path, small())
     assert restored.step == 1 and restored.messages == ()
 
 
 def test_a_manifest_of_a_later_format(tmp_path, monkeypatch):
-    monkeypatch.setattr("fkeras.training.checkpoint.storage.manifest._WHOLE", 3)
+    monkeypatch.setattr("fkeras.training.checkpoint.storage.writing.WHOLE", 3)
     write(tmp_path, 1)
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="of format 1 or 2, received format 3"):

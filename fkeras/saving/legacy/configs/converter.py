@@ -238,10 +238,10 @@ class Converter:
         key = "batch_shape" if "batch_shape" in config else "batch_input_shape"
         with within("config"), within(key):
             shape = _shape(field(config, key, (list, dict), **where), origin, name)
-        dtype = config.get("dtype")
+        stored = config.get("dtype")
         with within("config"), within("dtype"):
-            objects.dtype(dtype, origin, name)
-        dtype = objects.dtype(dtype, origin, name) or (dtype if isinstance(dtype, str) else None)
+            dtype = objects.dtype(stored, origin, name)
+        dtype = dtype or (stored if isinstance(stored, str) else None)
         # A mixed policy is no dtype of an input: Keras feeds such models float32.
         if dtype and dtype.startswith("mixed"):
             dtype = None
@@ -285,9 +285,7 @@ class Converter:
         for index, item in enumerate(items):
             with _within_layer(index):
                 names.append(_own_name(item, origin))
-        duplicate = (
-            next((n for i, n in enumerate(names) if n in names[:i]), None) if names else None
-        )
+        duplicate = next((n for i, n in enumerate(names) if n in names[:i]), None)
         # `safe_name` can map two different names to one: references would be ambiguous.
         if duplicate is not None or len({safe_name(n) for n in names}) < len(names):
             raise origin.error(

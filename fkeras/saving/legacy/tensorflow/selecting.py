@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
@@ -205,9 +206,7 @@ def resize(
 def standardized(b: Builder, image: Arg) -> Any:
     """Scales each image to mean 0 and variance 1."""
     axes = [-1, -2, -3]
-    count = 1
-    for n in b.wholes(list(b.dims(image)[-3:]), "the sizes of the images"):
-        count *= n
+    count = math.prod(b.wholes(list(b.dims(image)[-3:]), "the sizes of the images"))
     deviation = b("Std", image, axis=axes, keepdims=True)
     # TensorFlow's lower bound for the deviation, in float32: uniform images become 0, not NaN.
     lower = float(np.float32(1.0) / np.sqrt(np.float32(max(count, 1))))

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fkeras.engine import Layer, Network
+from fkeras.engine import Layer, Network, Sequential
 from fkeras.engine.tree.array_list import layer_arrays
 from fkeras.engine.tree.sublayers import children
 
@@ -58,15 +58,12 @@ def ordered(network: Network, path: tuple[str, ...], orders: Orders) -> list[str
     """Returns the names of a network's layers in the file's order, else in the network's order."""
     names = list(network.layers)
     file_positions = {name: i for i, name in enumerate(orders.get(path, ()))}
+    if isinstance(network, Sequential):
+        names = [str(layer.name) for layer in network]
     # Layers without a name in the file got other names: the file's order does not apply.
-    if not set(file_positions) <= set(names):
-        return list(getattr(network, "order", names))
-    network_order = list(getattr(network, "order", names))
-    return (
-        sorted(network_order, key=lambda name: file_positions.get(name, -1))
-        if file_positions
-        else network_order
-    )
+    if not file_positions or not set(file_positions) <= set(names):
+        return names
+    return sorted(names, key=lambda name: file_positions.get(name, -1))
 
 
 def _trainable_and_rest(

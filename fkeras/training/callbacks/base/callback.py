@@ -109,7 +109,7 @@ class Callback(Configurable):
         """
 
     @property
-    def watches_batches(self) -> bool:
+    def _watches_batches(self) -> bool:
         """Returns whether the loop must call `on_batch_end`, for which the device has to wait."""
         return type(self).on_batch_end is not Callback.on_batch_end
 

@@ -61,7 +61,7 @@ class MlflowCallback(Callback):
             )
 
     @property
-    def watches_batches(self) -> bool:
+    def _watches_batches(self) -> bool:
         """Returns whether the callback logs within an epoch."""
         return self.log_every_n_steps is not None
 

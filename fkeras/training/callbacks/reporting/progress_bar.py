@@ -56,7 +56,7 @@ class ProgressBar(Callback):
     every: Integer = option(default=0, convert=integer(minimum=0))
 
     @property
-    def watches_batches(self) -> bool:
+    def _watches_batches(self) -> bool:
         """Returns whether the callback writes lines within an epoch."""
         return self.every > 0
 

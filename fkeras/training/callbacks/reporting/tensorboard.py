@@ -129,7 +129,7 @@ class TensorBoard(Callback):
                 )
 
     @property
-    def watches_batches(self) -> bool:
+    def _watches_batches(self) -> bool:
         """Returns whether the callback writes logs or records a trace within an epoch."""
         return self.update_freq != "epoch" or self.profile_batch != 0
 

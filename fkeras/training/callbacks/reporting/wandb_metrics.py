@@ -55,7 +55,7 @@ class WandbMetricsLogger(Callback):
     config: Any = option(default=None, convert=reports.as_options, kw_only=True)
 
     @property
-    def watches_batches(self) -> bool:
+    def _watches_batches(self) -> bool:
         """Returns whether the callback logs within an epoch."""
         return self.log_freq != "epoch"
 
@@ -66,7 +66,7 @@ class WandbMetricsLogger(Callback):
             wandb_run.config.update(reports.options(self.config), allow_val_change=True)
         wandb_run.define_metric("epoch/epoch")
         wandb_run.define_metric("epoch/*", step_metric="epoch/epoch")
-        if self.watches_batches:
+        if self._watches_batches:
             wandb_run.define_metric("batch/batch_step")
             wandb_run.define_metric("batch/*", step_metric="batch/batch_step")
 

@@ -191,18 +191,12 @@ def sharding_of(leaf: jax.Array | np.ndarray) -> Any:
     return getattr(leaf, "sharding", None) if committed else None
 
 
-def put_into(arrays: Mapping[str, np.ndarray], like: object) -> Any:
-    """Returns the tree `like` with these arrays as leaves.
-
-    Each leaf keeps its type: a JAX array on the same devices, a NumPy array or a Python number. A
-    `ShapeDtypeStruct` becomes a JAX array, with the sharding of the struct, if any.
-    """
-    leaves = [put_leaf(leaf, arrays[name]) for name, leaf in named_leaves(like).items()]
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-
 def put_leaf(leaf: jax.Array | np.ndarray, array: np.ndarray) -> Any:
-    """Returns an array as the type of a leaf and on its devices, see `put_into`."""
+    """Returns an array as the type of a leaf and on its devices.
+
+    The leaf is a JAX array, a NumPy array, a Python number, or a `ShapeDtypeStruct`, for which the
+    result is a JAX array with the sharding of the struct, if any.
+    """
     if isinstance(leaf, bool | int | float | complex) and not isinstance(leaf, np.generic):
         return type(leaf)(array.item())
     if isinstance(leaf, np.generic):

@@ -10,7 +10,7 @@ from typing import Any
 from fkeras.training.checkpoint.storage import disk, part_files
 from fkeras.training.checkpoint.storage.agreement import describe
 from fkeras.training.checkpoint.storage.errors import JointSaveError, is_disk_full
-from fkeras.training.checkpoint.storage.manifest import NAME, write_joint_manifest
+from fkeras.training.checkpoint.storage.manifest import NAME, PARTS, write_manifest
 from fkeras.training.checkpoint.storage.part_files import Part
 from fkeras.training.checkpoint.storage.writing import (
     LATEST,
@@ -67,7 +67,7 @@ def write_joint_save(
         save = os.path.join(folder, SAVE)
         paths = [_facts_path(folder, index) for index in range(group.count)]
         arrays, files = part_files.join_facts(save, paths)
-        write_joint_manifest(save, step, arrays, files, info)
+        write_manifest(save, PARTS, step, arrays, files, info)
         # each process has flushed the files in its folder
         disk.flush(os.path.join(save, NAME))
         disk.flush(save)

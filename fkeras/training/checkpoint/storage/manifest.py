@@ -13,15 +13,14 @@ import jax
 import numpy as np
 
 from fkeras.training.checkpoint.storage import disk
-from fkeras.training.checkpoint.storage.arrays import facts_of
 from fkeras.training.checkpoint.storage.errors import BrokenSaveError, CheckpointError
 from fkeras.training.checkpoint.storage.orbax_files import load_orbax
 
 NAME = "manifest.json"
 #: arrays in orbax's format, written by one process
-_WHOLE = 1
+WHOLE = 1
 #: parts of arrays in folders in orbax's format, written by several processes (`part_files`)
-_PARTS = 2
+PARTS = 2
 
 
 def as_json(info: object) -> dict[str, Any]:
@@ -50,40 +49,28 @@ def _number(value: object) -> Any:
     raise TypeError(f"{value!r:.60} is a {type(value).__name__}")
 
 
-def write_manifest(
-    folder: str, step: int, arrays: Mapping[str, np.ndarray], info: Mapping[str, Any]
-) -> None:
-    """Writes the manifest of a save; all other files of the save must exist already."""
-    array_facts = {name: facts_of(array) for name, array in arrays.items()}
-    _write(folder, _WHOLE, step, array_facts, disk.checksums(folder), info)
-
-
-def write_joint_manifest(
-    folder: str,
-    step: int,
-    arrays: Mapping[str, Any],
-    files: Mapping[str, Any],
-    info: Mapping[str, Any],
-) -> None:
-    """Writes the manifest of a save of several processes."""
-    _write(folder, _PARTS, step, arrays, files, info)
-
-
 def in_parts(body: Mapping[str, Any]) -> bool:
     """Returns whether a manifest describes a save of several processes."""
-    return body["format"] == _PARTS
+    return body["format"] == PARTS
 
 
-def _write(
+def write_manifest(
     folder: str,
-    number: int,
+    form: int,
     step: int,
     arrays: Mapping[str, Any],
     files: Mapping[str, Any],
     info: Mapping[str, Any],
 ) -> None:
+    """Writes the manifest of a save.
+
+    Args:
+        form: `WHOLE` or `PARTS`.
+        arrays: `facts_of` each array; for parts, the result of `join_facts`.
+        files: `disk.checksums` of all other files of the save, which exist already.
+    """
     body = {
-        "format": number,
+        "format": form,
         "step": step,
         "saved": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": {
@@ -119,9 +106,9 @@ def read_manifest(folder: str) -> dict[str, Any]:
         raise BrokenSaveError(
             f"{NAME} has the checksum {computed_checksum}, expected {saved_checksum}"
         )
-    if body["format"] not in (_WHOLE, _PARTS):
+    if body["format"] not in (WHOLE, PARTS):
         raise CheckpointError(
-            f"Checkpoint {folder!r}: expected a manifest of format {_WHOLE} or {_PARTS}, received format "
+            f"Checkpoint {folder!r}: expected a manifest of format {WHOLE} or {PARTS}, received format "
             f"{body['format']}, of fkeras {body['versions']['fkeras']}. Install that version."
         )
     return body

@@ -97,26 +97,17 @@ def _own_type_handler(orbax: Any) -> Any:
     return Handler()
 
 
-def read_some_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Reads some of the arrays of a folder of `write_arrays`; the arguments are those of `read_arrays`."""
-    return _read(folder, names, {"item": dict.fromkeys(names, 0), "partial_restore": True})
-
-
 def read_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Reads all arrays from a folder of `write_arrays`."""
-    return _read(folder, names, {})
-
-
-def _read(folder: str, names: Sequence[str], options: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Reads these arrays from a folder of `write_arrays`."""
     orbax = load_orbax()
-    if not names:
-        return {}
     restore_options = {name: orbax.RestoreArgs(restore_type=np.ndarray) for name in names}
     with _quiet():
         handler = orbax.PyTreeCheckpointHandler(use_compression=False)
         arrays = handler.restore(
             _path(folder),
-            args=orbax.args.PyTreeRestore(restore_args=restore_options, **options),
+            args=orbax.args.PyTreeRestore(
+                item=dict.fromkeys(names, 0), restore_args=restore_options, partial_restore=True
+            ),
         )
         handler.close()
     return arrays

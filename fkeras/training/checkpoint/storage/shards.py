@@ -18,7 +18,7 @@ import numpy as np
 from fkeras.training.checkpoint.storage import arrays as named
 from fkeras.training.checkpoint.storage.errors import BrokenSaveError
 from fkeras.training.checkpoint.storage.manifest import in_parts
-from fkeras.training.checkpoint.storage.orbax_files import read_some_arrays
+from fkeras.training.checkpoint.storage.orbax_files import read_arrays
 from fkeras.training.checkpoint.storage.part_files import (
     Part,
     check_files,
@@ -139,7 +139,7 @@ class _Source:
         folder = part["folder"]
         if not self._batches.get(folder):
             try:
-                self._batches[folder] = read_some_arrays(
+                self._batches[folder] = read_arrays(
                     os.path.join(self.save, folder), self._next_names(folder)
                 )
             except Exception as error:

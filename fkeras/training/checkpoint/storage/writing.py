@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fkeras.training.checkpoint.storage import disk
-from fkeras.training.checkpoint.storage.manifest import write_manifest
+from fkeras.training.checkpoint.storage.arrays import facts_of
+from fkeras.training.checkpoint.storage.manifest import WHOLE, write_manifest
 from fkeras.training.checkpoint.storage.orbax_files import write_arrays
 from fkeras.training.checkpoint.storage.record import write_record
 
@@ -40,7 +41,8 @@ def write_save(
         save = os.path.join(aside, SAVE)
         os.mkdir(save)
         write_arrays(os.path.join(save, "arrays"), arrays)
-        write_manifest(save, step, arrays, info)
+        facts = {name: facts_of(array) for name, array in arrays.items()}
+        write_manifest(save, WHOLE, step, facts, disk.checksums(save), info)
         disk.flush_all(save)
         finish_save(directory, step, aside, best, keep, broken)
     finally:

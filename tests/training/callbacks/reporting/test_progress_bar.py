@@ -23,7 +23,7 @@ def test_progress_bar():
         TypeError, match="expected a stream with a method write, received 'log.txt'"
     ):
         ProgressBar("log.txt")
-    assert not ProgressBar(stream).watches_batches
+    assert not ProgressBar(stream)._watches_batches
 
 
 def test_progress_bar_writes_to_the_screen(capsys):

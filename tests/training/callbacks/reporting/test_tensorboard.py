@@ -81,7 +81,7 @@ def test_tensorboard_appends_to_its_file(tmp_path):
 
 def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
     assert TensorBoard(update_freq="batch").update_freq == 1
-    assert not TensorBoard().watches_batches
+    assert not TensorBoard()._watches_batches
     with pytest.raises(
         ValueError, match="'epoch' or 'batch', or a positive integer, received 'step'"
     ):
@@ -146,7 +146,7 @@ PERIODS = ((0, 0), (5, (5, 5)), ((2, 4), (2, 4)), ([2, 4], (2, 4)), ("2,4", (2, 
 def test_values_of_profile_batch(value, expected):
     board = TensorBoard(profile_batch=value)
     assert board.profile_batch == expected == dataclasses.replace(board).profile_batch
-    assert board.watches_batches == (value != 0)
+    assert board._watches_batches == (value != 0)
 
 
 WRONG = (
