@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fkeras.engine import trainable_weights
+from fkeras.engine import Network, trainable_weights
 from fkeras.engine.network.network import device_part
 from fkeras.engine.network.stacking import Stacking
 from fkeras.optimizers import transformation
@@ -100,7 +100,9 @@ def flat(trainer: Trainer, run: TrainState) -> FlatRun:
 def _stacking(
     structure: Any, shapes: tuple, depth: str, remat: str | Callable[..., Any] | None
 ) -> Stacking:
-    model = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    model: Network = jax.tree.unflatten(
+        structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes]
+    )
     return Stacking(with_depth(device_part(model), depth, remat), model)
 
 
