@@ -74,13 +74,11 @@ def _activation(x: KerasTensor, named: Names, swish: bool) -> KerasTensor:
     return named(layers.Activation("hard_swish") if swish else layers.ReLU())(x)
 
 
-def _conv_bn(
-    x: KerasTensor, filters: int, size: int, stride: int, name: str, suffix: str = "_bn"
-) -> KerasTensor:
+def _conv_bn(x: KerasTensor, filters: int, size: int, stride: int, name: str) -> KerasTensor:
     convolution = layers.Conv2D(
         filters, size, strides=stride, padding="same", use_bias=False, name=name
     )
-    return _batch_norm(convolution(x), f"{name}{suffix}")
+    return _batch_norm(convolution(x), f"{name}_bn")
 
 
 def _batch_norm(x: KerasTensor, name: str) -> KerasTensor:

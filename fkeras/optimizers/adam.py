@@ -151,7 +151,31 @@ class Adamax(_Moments):
         return -rate * m / (correction * (u + self.epsilon)), {"momentum": m, "norm": u}
 
 
-class Nadam(_Moments):
+class NesterovMoments(_Moments):
+    """Base class of the Nadam of Keras 3 and of Keras 2, which differ in the momentum schedule.
+
+    `prepare` returns the learning rate, the momentum of this step and of the next step, and the bias
+    correction of the mean squared gradient.
+    """
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        # the product of all betas so far; equal for all weights, but slots exist per weight only
+        product = jnp.ones_like(zeros(weight), shape=())
+        return {"momentum": zeros(weight), "velocity": zeros(weight), "product": product}
+
+    def step(self, gradient, weight, slots, rate, count):
+        rate, momentum, next_momentum, correction = rate
+        product = slots["product"] * momentum
+        m = moving_mean(slots["momentum"], gradient, self.beta_1)
+        v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
+        m_hat = next_momentum * m / (1.0 - product * next_momentum) + (
+            1.0 - momentum
+        ) * gradient / (1.0 - product)
+        delta = -rate * m_hat / (root(v / correction) + self.epsilon)
+        return delta, {"momentum": m, "velocity": v, "product": product}
+
+
+class Nadam(NesterovMoments):
     """`Adam` with Nesterov momentum and a beta_1 that increases from step to step.
 
     Args:
@@ -169,27 +193,11 @@ class Nadam(_Moments):
         https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ
     """
 
-    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
-        # the product of all betas so far; equal for all weights, but slots exist per weight only
-        product = jnp.ones_like(zeros(weight), shape=())
-        return {"momentum": zeros(weight), "velocity": zeros(weight), "product": product}
-
     def prepare(self, rate, count):
         # Dozat's momentum schedule, with Keras's constants
         momentum = self.beta_1 * (1.0 - 0.5 * power(0.96, count))
         next_momentum = self.beta_1 * (1.0 - 0.5 * power(0.96, count + 1.0))
         return rate, momentum, next_momentum, 1.0 - power(self.beta_2, count)
-
-    def step(self, gradient, weight, slots, rate, count):
-        rate, momentum, next_momentum, correction = rate
-        product = slots["product"] * momentum
-        m = moving_mean(slots["momentum"], gradient, self.beta_1)
-        v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
-        m_hat = next_momentum * m / (1.0 - product * next_momentum) + (
-            1.0 - momentum
-        ) * gradient / (1.0 - product)
-        delta = -rate * m_hat / (root(v / correction) + self.epsilon)
-        return delta, {"momentum": m, "velocity": v, "product": product}
 
 
 class Lamb(_Moments):

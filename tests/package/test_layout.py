@@ -212,8 +212,7 @@ def test_imports_by_string_are_optional_packages_or_the_late_lookup():
     assert direct == {
         "engine/config/late_module.py",
         "layers/foreign/flax_layer.py",  # flax
-        "training/callbacks/reporting/events.py",  # tensorboardX
-        "training/callbacks/reporting/logs.py",  # wandb, mlflow
+        "training/callbacks/reporting/logs.py",  # tensorboardX, wandb, mlflow
     }
     assert late == {
         "__init__.py",

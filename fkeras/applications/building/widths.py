@@ -5,8 +5,8 @@ from __future__ import annotations
 from fkeras.engine import KerasTensor
 
 
-def round_channels(width: float, divisor: int = 8, min_ratio: float = 0.9) -> int:
-    """Rounds a scaled number of channels to a multiple of `divisor`.
+def round_channels(width: float, min_ratio: float = 0.9) -> int:
+    """Rounds a scaled number of channels to a multiple of 8.
 
     Args:
         min_ratio: the result is rounded up if rounding to nearest gives less than this share of `width`.
@@ -15,8 +15,8 @@ def round_channels(width: float, divisor: int = 8, min_ratio: float = 0.9) -> in
         >>> round_channels(16 * 0.75), round_channels(33), round_channels(11), round_channels(11, min_ratio=0.0)
         (16, 32, 16, 8)
     """
-    rounded = max(divisor, int(width + divisor / 2) // divisor * divisor)
-    return rounded + divisor if rounded < min_ratio * width else rounded
+    rounded = max(8, int(width + 4) // 8 * 8)
+    return rounded + 8 if rounded < min_ratio * width else rounded
 
 
 def strided_padding(x: KerasTensor, size: int) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -30,10 +30,6 @@ from fkeras.engine.values.annotations import Tree
 from fkeras.engine.values.spec import Spec, name_axis
 
 
-def _is_listed(layers: object) -> bool:
-    return isinstance(layers, Iterable) and not isinstance(layers, Mapping)
-
-
 class Sequential(Network):
     """Applies layers one after another.
 
@@ -83,7 +79,8 @@ class Sequential(Network):
                 "Sequential: expected one list of layers, received several arguments. Write "
                 "`fk.Sequential([first, second])`."
             )
-        if isinstance(layers, Layer | str) or is_symbolic(layers) or not _is_listed(layers):
+        is_single = isinstance(layers, Layer | str | Mapping) or is_symbolic(layers)
+        if is_single or not isinstance(layers, Iterable):
             raise TypeError(
                 f"{self._where}: expected a list of layers, received {type(layers).__name__}. Write "
                 "fk.Sequential([layer])."

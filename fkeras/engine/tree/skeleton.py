@@ -209,16 +209,12 @@ def skeleton_of(layer: Layer) -> Skeleton:
         if (child_fields is None or field.name in child_fields) and next(
             layers_in(value), None
         ) is not None:
-            children[field.name] = map_layers(value, _skeleton_at)
+            children[field.name] = map_layers(value, lambda _, child: skeleton_of(child))
         else:
             static[field.name] = value
     skeleton = Skeleton(type(layer), static, tuple(weights), children)
     layer.__dict__["_skeleton"] = skeleton
     return skeleton
-
-
-def _skeleton_at(_: str, layer: Layer) -> Skeleton:
-    return skeleton_of(layer)
 
 
 def leaves_of(layer: Layer) -> tuple:

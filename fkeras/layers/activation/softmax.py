@@ -102,8 +102,9 @@ class Softmax(fk.Layer):
     def _checked_mask(self, mask: jax.Array, x: jax.Array) -> jax.Array:
         """Returns the mask as Booleans, with trailing axes of size 1 up to the rank of `x`."""
         shape = (*mask.shape, *(1,) * (x.ndim - mask.ndim))
-        pairs = [p for p in zip(shape, x.shape, strict=False) if all(map(_is_static, p))]
-        if mask.ndim > x.ndim or any(m not in (1, n) for m, n in pairs):
+        sizes = zip(shape, x.shape, strict=False)
+        static = [(m, n) for m, n in sizes if isinstance(m, int) and isinstance(n, int)]
+        if mask.ndim > x.ndim or any(m not in (1, n) for m, n in static):
             raise ValueError(
                 f"{self._where}: expected a mask whose axes have the sizes of {format_shape(x.shape)}"
                 f" or 1, received {format_shape(mask.shape)}. Give it all axes of the input, such "
@@ -113,10 +114,6 @@ class Softmax(fk.Layer):
         if mask.dtype != jnp.bool_:
             mask = mask > jnp.asarray(0.5, mask.dtype) if _floating(mask) else mask > 0
         return jnp.reshape(mask, shape)
-
-
-def _is_static(size: int) -> bool:
-    return isinstance(size, int)
 
 
 def _floating(x: jax.Array) -> bool:

@@ -255,17 +255,13 @@ def _split(variables: fk.Tree) -> tuple[Any, Any]:
     }
 
 
-def _is_module(value: fk.Field) -> bool:
-    return dataclasses.is_dataclass(value) and hasattr(value, "apply")
-
-
 def _encode(value: fk.Field, where: str) -> Any:
     """Encodes a module as JSON data: its class, and the fields that differ from the defaults."""
     if isinstance(value, HashedModule):
         value = value.module
     if isinstance(value, list | tuple):
         return [_encode(v, where) for v in value]
-    if not _is_module(value):
+    if not (dataclasses.is_dataclass(value) and hasattr(value, "apply")):
         return fk.encode(value, where)
     cls = type(value)
     fields = {}

@@ -146,9 +146,6 @@ def _read_float_map(config: Mapping[str, Any]) -> Mapping[str, Any]:
     dtypes = {field: policy_at(dtype, f"{name}/{last}") for field, last in _NAMES.items()}
     if not config.get("use_gate"):
         del dtypes["gate_dense"]
-    differing = {field: policy for field, policy in dtypes.items() if _differ(policy, layer_dtype)}
+    own = fk.get_policy(layer_dtype)
+    differing = {field: dtype for field, dtype in dtypes.items() if fk.get_policy(dtype) != own}
     return {**config, "dtype": layer_dtype, "projection_dtypes": differing or None}
-
-
-def _differ(first: fk.Json, second: fk.Json) -> bool:
-    return fk.get_policy(first) != fk.get_policy(second)

@@ -131,20 +131,15 @@ class TimeDistributed(Wrapper):
             leading_sizes = leaf.shape[:2]
             if mask is None:
                 continue
-            size_pairs = [
-                n for n in zip(mask.shape, leading_sizes, strict=False) if all(map(_is_int, n))
-            ]
-            if len(mask.shape) < 2 or any(a != b for a, b in size_pairs):
+            sizes = zip(mask.shape, leading_sizes, strict=False)
+            differ = any(a != b for a, b in sizes if isinstance(a, int) and isinstance(b, int))
+            if len(mask.shape) < 2 or differ:
                 raise ValueError(
                     f"{self._where}: expected a mask of shape ({leading_sizes[0]}, "
                     f"{leading_sizes[1]}, ...), one value per step, received {fk.as_spec(mask)}. Give "
                     "the mask the batch and time axes of the input."
                 )
         return mask
-
-
-def _is_int(value: fk.Field) -> bool:
-    return isinstance(value, int)
 
 
 def _changes_state(step: Callable, steps: tuple, state: fk.Tree) -> bool:

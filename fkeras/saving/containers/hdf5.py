@@ -108,6 +108,7 @@ class Store:
     ):
         self.file = file
         self.member = member
+        self._h5py = load_h5py("Reading an HDF5 file")
         self._root = opened.id
         self._source = source
         self._size = size
@@ -131,15 +132,14 @@ class Store:
         check_limit(self._limits, name, count, noun, file=self.file, member=self.place(path))
 
     def _walk(self) -> None:
-        h5py = load_h5py("Reading an HDF5 file")
-        root = h5py.h5o.get_info(self._root)
+        root = self._h5py.h5o.get_info(self._root)
         # hard links to one object have one address, so an address seen twice is a cycle or an
         # alias; a walk into a cycle would not end
         seen = {root.addr: ""}
         stack = [("", 0)]
         while stack:
             path, depth = stack.pop()
-            group = h5py.h5g.open(self._root, path.encode() or b"/")
+            group = self._h5py.h5g.open(self._root, path.encode() or b"/")
             groups, arrays = [], []
             # `_links` has rejected all other links: `get_info` below would follow them
             for name, address in self._links(group, path):
@@ -152,7 +152,7 @@ class Store:
                     )
                 seen[address] = child_path
                 self._check_limit("objects", len(seen), "groups and arrays", child_path)
-                kind = h5py.h5o.get_info(group, name.encode()).type
+                kind = self._h5py.h5o.get_info(group, name.encode()).type
                 if kind == _GROUP:
                     self._check_limit("depth", depth + 1, "levels of groups", child_path)
                     groups.append(name)
@@ -225,9 +225,8 @@ class Store:
         path = self._clean(path)
         if not self.has(path):
             raise self._absent(path)
-        h5py = load_h5py("Reading an HDF5 file")
         with reading(self.file, self.place(path)):
-            item = h5py.h5o.open(self._root, path.encode() or b"/")
+            item = self._h5py.h5o.open(self._root, path.encode() or b"/")
             return read_attributes(item, self._longest_heap, self._size, self._limits)
 
     def _longest_heap(self) -> int:
@@ -251,7 +250,7 @@ class Store:
     def _dtype(self, item: Any, path: str) -> np.dtype:
         # HDF5 has no bfloat16: Keras stores the bytes, and the name of the dtype as an attribute
         named = None
-        if item.get_type().get_class() == load_h5py("Reading an HDF5 file").h5t.OPAQUE:
+        if item.get_type().get_class() == self._h5py.h5t.OPAQUE:
             named = self.attributes(path).get("dtype")
         return array_dtype(item.get_type(), named)
 
@@ -303,9 +302,8 @@ class Store:
         path = self._clean(path)
         if path not in self._arrays:
             raise self._absent(path)
-        h5py = load_h5py("Reading an HDF5 file")
         with reading(self.file, self.place(path)):
-            return h5py.h5d.open(self._root, path.encode())
+            return self._h5py.h5d.open(self._root, path.encode())
 
     def _absent(self, path: str) -> FileError:
         parent = path.rpartition("/")[0]

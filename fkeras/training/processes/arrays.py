@@ -50,7 +50,7 @@ def put(array: Any, layout: Sharding) -> jax.Array:
 
 
 def is_key(array: Any) -> bool:
-    """Returns whether an array is an array of typed keys.
+    """Returns whether an array, or a spec, is of typed keys.
 
     Example:
         >>> is_key(jax.random.key(0)), is_key(jax.random.key_data(jax.random.key(0)))

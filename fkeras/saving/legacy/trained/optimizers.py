@@ -14,8 +14,9 @@ from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, probability, real
 from fkeras.engine.config.field_types import LearningRate, Real
 from fkeras.optimizers import Optimizer
+from fkeras.optimizers.adam import NesterovMoments
 from fkeras.optimizers.options import rate
-from fkeras.optimizers.updates.numeric import moving_mean, power, root, zeros
+from fkeras.optimizers.updates.numeric import power, root, zeros
 
 
 class Keras2RMSprop(Optimizer):
@@ -85,17 +86,13 @@ class Keras2Adagrad(Optimizer):
         return -rate * gradient / (root(total) + self.epsilon), {"accumulator": total}
 
 
-class Keras2Nadam(Optimizer):
+class Keras2Nadam(NesterovMoments):
     """Nadam of Keras 2: Adam with Nesterov momentum, with a momentum schedule for beta_1.
 
-    The momentum of step t is beta_1 * (1 - 0.5 * 0.96 ** (schedule_decay * t)). Other arguments are
-    those of `Optimizer`.
+    The momentum of step t is beta_1 * (1 - 0.5 * 0.96 ** (schedule_decay * t)).
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         beta_1: decay rate of the mean gradient, and limit of the momentum schedule.
-        beta_2: decay rate of the mean square.
-        epsilon: added to the root, against division by zero.
         schedule_decay: speed of the momentum schedule.
 
     Example:
@@ -107,29 +104,11 @@ class Keras2Nadam(Optimizer):
     """
 
     learning_rate: LearningRate = option(default=0.002, convert=rate)
-    beta_1: Real = option(default=0.9, convert=probability)
-    beta_2: Real = option(default=0.999, convert=probability)
-    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
     schedule_decay: Real = option(default=0.004, convert=real(minimum=0))
-
-    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
-        # A scalar for each weight: `step` sees one weight at a time and has no shared state.
-        product = jnp.ones_like(zeros(weight), shape=())
-        return {"momentum": zeros(weight), "velocity": zeros(weight), "product": product}
 
     def _momentum(self, count: jax.Array) -> jax.Array:
         return self.beta_1 * (1.0 - 0.5 * power(0.96, count * self.schedule_decay))
 
     def prepare(self, rate, count):
-        # The schedule depends only on the step: weights of one dtype share the result.
         now, later = self._momentum(count), self._momentum(count + 1.0)
         return rate, now, later, 1.0 - power(self.beta_2, count)
-
-    def step(self, gradient, weight, slots, rate, count):
-        rate, now, later, correction = rate
-        product = slots["product"] * now
-        m = moving_mean(slots["momentum"], gradient, self.beta_1)
-        v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
-        mean = later * m / (1.0 - product * later) + (1.0 - now) * gradient / (1.0 - product)
-        delta = -rate * mean / (root(v / correction) + self.epsilon)
-        return delta, {"momentum": m, "velocity": v, "product": product}

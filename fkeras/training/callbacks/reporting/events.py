@@ -6,7 +6,6 @@ as the training. `EventFile` appends to one file, and the records are written wh
 
 from __future__ import annotations
 
-import importlib
 import os
 import struct
 import time
@@ -15,22 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.nn.image.png import png
+from fkeras.training.callbacks.reporting.logs import service
 
 _NAME = "events.out.tfevents.fkeras"
 
 
-def require(where: str) -> None:
-    """Raises an `ImportError` if tensorboardX is not installed."""
-    _module("summary", where)
-
-
-def _module(name: str, where: str = "TensorBoard") -> Any:
-    try:
-        return importlib.import_module(f"tensorboardX.{name}")
-    except ImportError as error:
-        raise missing_package(where, "tensorboardX", error) from error
+def _module(name: str) -> Any:
+    return service("TensorBoard", f"tensorboardX.{name}")
 
 
 def scalar(name: str, value: float) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import Configurable
+from fkeras.engine.config.converters import choice, either, integer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.optimizers.base import BaseOptimizer
@@ -19,10 +20,11 @@ from fkeras.training.records.state import TrainState
 
 # MLflow rejects longer values of parameters
 _LONGEST_TEXT = 500
+_PERIOD = either(choice("epoch", "batch"), integer(minimum=1))
 
 
 def service(where: str, module: str) -> Any:
-    """Returns the module of an optional package, such as wandb.
+    """Returns a module of an optional package, such as wandb.
 
     Raises:
         ImportError: if the package is not installed.
@@ -30,7 +32,18 @@ def service(where: str, module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise missing_package(where, module, error) from error
+        raise missing_package(where, module.partition(".")[0], error) from error
+
+
+def period(value: object) -> Any:
+    """Converts a period of logs: "epoch", or a number of steps, which is 1 for "batch".
+
+    Example:
+        >>> period("epoch"), period("batch"), period(10)
+        ('epoch', 1, 10)
+    """
+    checked = _PERIOD(value)
+    return 1 if checked == "batch" else checked
 
 
 def flat(logs: Mapping[str, Any], prefix: str = "") -> dict[str, float]:

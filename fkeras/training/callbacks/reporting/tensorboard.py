@@ -10,7 +10,7 @@ import numpy as np
 
 from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Network, option, to_mermaid
-from fkeras.engine.config.converters import boolean, choice, either, integer
+from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Integer, Path
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.tree.local_arrays import check_local
@@ -24,17 +24,11 @@ from fkeras.training.records.state import TrainState
 
 _WHERE = "TensorBoard"
 
-_period = either(choice("epoch", "batch"), integer(minimum=1))
 _batch = integer(minimum=0)
 _PROFILE = (
     "expected a number of a batch, (first, last) with 1 <= first <= last, or 0 for no profile, "
     "received {!r}. Write profile_batch=(10, 20)."
 )
-
-
-def _update_freq(value: object) -> Any:
-    period = _period(value)
-    return 1 if period == "batch" else period
 
 
 def _profile_batch(value: object) -> tuple[int, int] | int:
@@ -111,7 +105,7 @@ class TensorBoard(Callback):
     write_graph: bool = option(default=True, convert=boolean)
     write_images: bool = option(default=False, convert=boolean)
     write_steps_per_second: bool = option(default=False, convert=boolean)
-    update_freq: Any = option(default="epoch", convert=_update_freq)
+    update_freq: Any = option(default="epoch", convert=reports.period)
     profile_batch: Any = option(default=0, convert=_profile_batch)
     embeddings_freq: Integer = option(default=0, convert=integer(minimum=0))
     embeddings_metadata: Any = option(default=None, convert=_metadata)
@@ -139,7 +133,7 @@ class TensorBoard(Callback):
         return bool(self.histogram_freq or self.embeddings_freq)
 
     def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
-        events.require(_WHERE)
+        reports.service(_WHERE, "tensorboardX.summary")
         files.require_folder(_WHERE, "log_dir", self.log_dir)
         if self.write_graph and isinstance(run.model, Network):
             # four spaces of indentation make a code block in Markdown

@@ -6,20 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import choice, either, integer
+from fkeras.engine.config.converters import integer
 from fkeras.engine.config.field_types import Integer
 from fkeras.training.callbacks.base.callback import Callback, Stop
 from fkeras.training.callbacks.reporting import logs as reports
 from fkeras.training.records.state import TrainState
 
 _WHERE = "WandbMetricsLogger"
-
-_period = either(choice("epoch", "batch"), integer(minimum=1))
-
-
-def _log_freq(value: object) -> Any:
-    period = _period(value)
-    return 1 if period == "batch" else period
 
 
 class WandbMetricsLogger(Callback):
@@ -50,7 +43,7 @@ class WandbMetricsLogger(Callback):
 
     reports_only: ClassVar[bool] = True
 
-    log_freq: Any = option(default="epoch", convert=_log_freq)
+    log_freq: Any = option(default="epoch", convert=reports.period)
     initial_global_step: Integer = option(default=0, convert=integer(minimum=0))
     config: Any = option(default=None, convert=reports.as_options, kw_only=True)
 

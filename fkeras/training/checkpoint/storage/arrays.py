@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from jax.core import Tracer
 
 from fkeras.training.checkpoint.storage.disk import checksum
 from fkeras.training.checkpoint.storage.errors import CheckpointError
+from fkeras.training.processes.arrays import is_key
 
 _SHOWN = 10
 
@@ -81,11 +81,6 @@ def check_leaf(name: str, leaf: jax.Array | np.ndarray, joint: bool = False) -> 
 def plain(leaf: jax.Array | np.ndarray) -> Any:
     """Returns the leaf; for a typed key, the data of the key."""
     return jax.random.key_data(leaf) if is_key(leaf) else leaf
-
-
-def is_key(leaf: jax.Array | np.ndarray) -> bool:
-    """Returns whether a leaf is a typed key, or the spec of a typed key."""
-    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def generator(leaf: jax.Array | np.ndarray) -> Any:

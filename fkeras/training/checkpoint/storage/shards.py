@@ -26,6 +26,7 @@ from fkeras.training.checkpoint.storage.part_files import (
     folder_name,
 )
 from fkeras.training.processes.alone import Alone
+from fkeras.training.processes.arrays import is_key
 
 #: bytes of small arrays that orbax reads in one call from each folder, together
 _BATCH = 1 << 26
@@ -197,7 +198,7 @@ class Target:
         is_spec = isinstance(self.like, jax.Array | jax.ShapeDtypeStruct)
         if is_spec and not named.loses_bits(self.dtype):
             sharding = named.sharding_of(self.like)
-        if sharding is not None and named.is_key(self.like):
+        if sharding is not None and is_key(self.like):
             if isinstance(self.like, jax.Array):
                 return jax.random.key_data(self.like).sharding
             # the data of keys have one more axis, which these shardings do not split
@@ -247,7 +248,7 @@ class Target:
             pieces,
             dtype=self.dtype,  # a process without devices of the array has no pieces
         )
-        if named.is_key(self.like):
+        if is_key(self.like):
             return jax.random.wrap_key_data(array, impl=named.generator(self.like))
         return array
 
