@@ -103,7 +103,8 @@ def _stacking(
     structure: Any, shapes: tuple, depth: str, remat: str | Callable[..., Any] | None
 ) -> Stacking:
     model = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
-    return Stacking(with_depth(device_part(model), depth, remat), model)
+    part: Any = device_part(model)  # a network, as the model is one
+    return Stacking(with_depth(part, depth, remat), model)
 
 
 @functools.lru_cache(maxsize=16)
