@@ -74,30 +74,28 @@ def main():
     x = layers.Dropout(0.5)(x)
     model = fk.Model(inputs, layers.Dense(1, activation="sigmoid", name="economical")(x))
 
-    # Brands are strings, which JAX's devices do not support: `host` converts the strings to numbers on
-    # the host, and the trainer trains the rest of the model, `device`.
-    host, device = fk.split_host(model)
+    # Brands are strings, which JAX's devices do not support: `fit` converts the strings to numbers on
+    # the host, and trains the rest of the model on the device.
     trainer = fk.Trainer(fk.optimizers.Adam(5e-3), "binary_crossentropy", metrics=["accuracy"])
-    run = trainer.init(device, jax.random.key(0))
+    run = trainer.init(model, jax.random.key(0))
     run, _ = trainer.fit(
         run,
-        host(train),
+        train,
         labels[:cut],
         epochs=2 if short else 20,
-        validation_data=(host(test), labels[cut:]),
+        validation_data=(test, labels[cut:]),
         verbose=2,
     )
 
-    # both parts as one model, which accepts the raw values of a table
-    model = fk.Model(host.inputs, run.model(host.outputs))
+    # the trained model accepts the raw values of a table
     car = {
         "cylinders": 4, "displacement": 97.0, "horsepower": 60.0, "weight": 1834.0,
         "acceleration": 19.0, "year": 71.0, "origin": 2, "brand": "volkswagen",
     }  # fmt: skip
     sample = {name: np.array([[value]]).astype(train[name].dtype) for name, value in car.items()}
-    probability = float(model(sample, state=run.state)[0, 0])
+    probability = float(run.model(sample, state=run.state)[0, 0])
     print(f"A Volkswagen of 1971 is economical with a probability of {probability:.1%}.")
-    logs = trainer.evaluate(run, host(test), labels[cut:], verbose=0)
+    logs = trainer.evaluate(run, test, labels[cut:], verbose=0)
     majority = max(labels[cut:].mean(), 1 - labels[cut:].mean())
     print(
         f"test accuracy {logs['accuracy']:.2%}; {majority:.2%} for the majority class alone; "

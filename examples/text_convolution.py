@@ -81,28 +81,24 @@ def main():
     model = fk.Model(text, layers.Dense(1, activation="sigmoid", name="is_jax")(x))
     model.summary()
 
-    # JAX's devices do not support strings: `host` converts the texts to numbers once, and the trainer
-    # trains the rest of the model, `device`
-    host, device = fk.split_host(model)
-    ids = host(texts)
+    # JAX's devices do not support strings: `fit` converts the texts to numbers once, and trains the rest
+    # of the model on the device
     trainer = fk.Trainer("adam", "binary_crossentropy", metrics=["accuracy"])
-    run = trainer.init(device, jax.random.key(0))
+    run = trainer.init(model, jax.random.key(0))
     run, _ = trainer.fit(
         run,
-        ids[train],
+        texts[train],
         labels[train],
         epochs=1 if short else 3,
-        validation_data=(ids[test], labels[test]),
+        validation_data=(texts[test], labels[test]),
     )
-    logs = trainer.evaluate(run, ids[test], labels[test], verbose=0)
+    logs = trainer.evaluate(run, texts[test], labels[test], verbose=0)
 
-    # both parts as one model, from texts to probabilities
-    model = fk.Model(host.inputs, run.model(host.outputs))
     sentences = [
         "Returns a view of the array with the axes in another order; the memory is not copied.",
         "The function is traced to a jaxpr, and abstract values replace its arguments.",
     ]
-    for sentence, probability in zip(sentences, model(np.array(sentences)), strict=True):
+    for sentence, probability in zip(sentences, run.model(sentences), strict=True):
         print(f"{float(probability[0]):4.0%} JAX: {sentence}")
     majority = max(labels[test].mean(), 1 - labels[test].mean())
     print(

@@ -19,7 +19,7 @@ from fkeras.engine.messages.html import html_table
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
-from fkeras.engine.values.argument_types import Arrays, Data
+from fkeras.engine.values.argument_types import Arrays, Data, Inputs
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, sources
@@ -275,7 +275,7 @@ class Trainer(Configurable):
         """Returns `(run, logs)` after one step on a batch `(x, y)` or `(x, y, sample_weight)`.
 
         An objective receives the batch unchanged, any tree of arrays; a trainer without a loss
-        also accepts `x` alone.
+        also accepts `x` alone. Outside of a transformation `x` may hold strings, as in `fit`.
 
         The method is pure: `jax.jit`, `jax.lax.scan` and donation work. Outside of a transformation
         the step runs as one compiled program. The logs are those of this batch; `run.metrics`
@@ -351,7 +351,9 @@ class Trainer(Configurable):
             run: the result of `init` or of an earlier `fit`.
             x: an array, or a list or dictionary of arrays for several inputs; or, without `y`, a
                 source of batches `(x, y)` or `(x, y, sample_weight)`: any iterable, a loader of
-                grain, or a function of the step number.
+                grain, or a function of the step number. An input of the dtype "string" takes lists,
+                arrays and columns of strings: the layers of strings run on the host, for arrays once
+                before the first step, and the run keeps the whole model.
             y: the targets, in the same forms; None for an objective of `x` alone, or for a model
                 whose layers return their losses.
             batch_size: rows of a step, 32 by default. The last batch has the remaining rows:
@@ -487,7 +489,8 @@ class Trainer(Configurable):
 
         Args:
             run: the run; only its model and state are used.
-            x: an array, or a list or dictionary of arrays; or a source of batches.
+            x: an array, or a list or dictionary of arrays; or a source of batches; strings as in
+                `fit`.
             y: the targets, in the same forms.
             batch_size: rows of a batch, 32 by default.
             verbose: 0, 1, 2 or "auto".
@@ -515,7 +518,7 @@ class Trainer(Configurable):
     def predict(
         self,
         run: TrainState,
-        x: Arrays,
+        x: Inputs,
         batch_size: int | None = None,
         verbose: int | str = 0,
         steps: int | None = None,
@@ -524,7 +527,7 @@ class Trainer(Configurable):
 
         Args:
             run: the run; only its model and state are used.
-            x: an array, or a list or dictionary of arrays.
+            x: an array, or a list or dictionary of arrays; strings as in `fit`.
             batch_size: rows of a batch, 32 by default. Fewer rows are filled up to a power of
                 two, if the outputs of a row depend on no other row.
             verbose: accepted as in `fit`; `predict` writes no output.

@@ -283,6 +283,15 @@ def batch_at(step: int) -> tuple[np.ndarray, np.ndarray]:
 fitted = trainer.fit(run, Batches(), epochs=1, validation_data=(images, labels), verbose=0)
 fitted = trainer.fit(run, [(images, labels), (images, labels)], epochs=1, verbose=0)
 fitted = trainer.fit(run, batch_at, steps_per_epoch=1, epochs=1, verbose=0)
+words = fk.Input((), dtype="string", name="words")
+place = layers.Embedding(2, 3)(layers.StringLookup(vocabulary=["one"])(words))
+trainer_of_texts = fk.Trainer("sgd", "mse")
+texts = trainer_of_texts.init(fk.Model(words, place), jax.random.key(0))
+texts, _ = trainer_of_texts.fit(texts, {"words": ["one", "two"]}, np.ones((2, 3)), verbose=0)
+print(
+    trainer_of_texts.predict(texts, ["one"]),
+    trainer_of_texts.predict(texts, {"words": np.array(["one"])}),
+)
 assert_type(trainer.share, tuple[int, int])
 print(fk.Trainer(optax.sgd(0.1), "mse"), fk.Trainer("adam", loss={"a": "mse", "b": "mae"}))
 

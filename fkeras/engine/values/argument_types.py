@@ -63,6 +63,10 @@ Arrays: TypeAlias = (
     | Mapping[str, Mapping[str, _Array]]
     | Sequence[Mapping[str, _Array]]
 )
+# nested lists of strings are sequences of strings, too
+_Column: TypeAlias = _Array | Sequence[str] | Sequence[Sequence[str]]
+#: inputs of a model: arrays, and strings where the model takes strings
+Inputs: TypeAlias = Arrays | _Column | Sequence[_Column] | Mapping[str, _Column]
 #: one batch of a source: `x`, `(x, y)`, `(x, y, sample_weight)`, or any tree for an objective
 Batch: TypeAlias = _Array | tuple[Any, ...] | list[Any] | Mapping[str, Any]
 
@@ -83,5 +87,5 @@ class IndexedBatches(Protocol):
 
 #: a source of batches: an iterable, a loader, or a function of the step number
 Batches: TypeAlias = Iterable[Batch] | IndexedBatches | Callable[[int], Batch]
-#: the data of a training: arrays, or a source of batches
-Data: TypeAlias = Arrays | Batches
+#: the data of a training: inputs, or a source of batches
+Data: TypeAlias = Inputs | Batches
