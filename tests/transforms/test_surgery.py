@@ -125,6 +125,28 @@ def test_the_state_of_replaced_layers_is_gone_and_other_state_stays():
     assert kept["encoder"]["n"] is deep_state["encoder"]["n"]
 
 
+def test_a_changed_copy_of_a_layer_keeps_its_state():
+    model = nested()
+    state = jax.tree.map(lambda a: a + 7, model.init_state())
+
+    def moved(change):
+        return transforms.replace(model, {"encoder/n": change}, state)[1]["encoder"]["n"]
+
+    old = state["encoder"]["n"]
+    for change in ({"momentum": 0.5}, {"gamma": 2 * jnp.ones(3)}):
+        new = moved(lambda n, change=change: n.replace(**change))
+        assert new["moving_mean"] is old["moving_mean"], change
+    assert moved(lambda n: fk.engine.unbuilt(n))["moving_mean"].max() == 0
+    assert moved(lambda n: jax.tree.map(jnp.copy, n))["moving_mean"].max() == 0
+    x = fk.Input((4,))
+    wrapper = layers.SpectralNormalization(layers.Dense(3), name="wrapper")
+    wrapped = fk.Model(x, wrapper(x)).build(KEY)
+    state = wrapped.init_state()
+    change = {"wrapper": lambda layer: layer.replace(power_iterations=2)}
+    _, kept = transforms.replace(wrapped, change, state)
+    assert kept["wrapper"]["vector_u"] is state["wrapper"]["vector_u"]
+
+
 def test_the_inside_of_a_nested_network_called_twice():
     model = nested()
     new = transforms.insert(model, layers.ReLU(name="relu"), after="encoder/d")
