@@ -190,14 +190,15 @@ def _reduced(value: Tree, reduce: Callable) -> Tree:
 
 def _reporting(model: Network, selected: dict[str, list[Selected]], reduce: Callable) -> Network:
     """Returns the model with metrics of values inside."""
-    for path, layer in sublayers(model):
-        for name, calls in layer.graph.calls_of.items() if isinstance(layer, Network) else ():
-            inside = f"{join_path(path, name)}/"
-            if len(calls) > 1 and any(chosen.startswith(inside) for chosen in selected):
+    for path, network in sublayers(model):
+        names = network.layers if isinstance(network, Network) else ()
+        for name in names:
+            count, inside = len(network.graph.calls_of[name]), join_path(path, name)
+            if count > 1 and any(chosen.startswith(f"{inside}/") for chosen in selected):
                 raise ValueError(
-                    f"transforms.probe: {inside[:-1]!r} is called {len(calls)} times, so its layers would "
-                    f"report each metric {len(calls)} times. Open the network first, model = "
-                    f"fk.inline(model, {name!r}), and select {name}_<layer>; or probe without report=True."
+                    f"transforms.probe: {inside!r} is called {count} times, so its layers would report "
+                    f"each metric {count} times. Open the network first, model = fk.inline(model, "
+                    f"{name!r}), and select {name}_<layer>; or probe without report=True."
                 )
 
     def operation(site: Site) -> Tree:

@@ -371,7 +371,7 @@ def plain_model(network: Network, outputs: Tree, inputs: tuple[KerasTensor, ...]
 def _like(network: Network, outputs: Tree, inputs: tuple[KerasTensor, ...]) -> Network:
     """Returns the network of new outputs: a `Sequential` where the old one is and a chain remains."""
     model = plain_model(network, outputs, inputs)
-    chain = _chain(model.graph) if isinstance(network, Sequential) else None
+    chain = model.graph.chain
     if not isinstance(network, Sequential) or chain is None:
         return model
     members = [model.layers[name] for name in chain]
@@ -386,22 +386,6 @@ def _with_marks(new: SomeNetwork, network: Network) -> SomeNetwork:
         new = new.replace(graph=dataclasses.replace(new.graph, depth=graph.depth))
     # `replace` keeps the marks of the layers inside
     return new.replace(trainable=network.trainable)
-
-
-def _chain(graph: Graph) -> list[str] | None:
-    """Returns the layers of a graph in which each call takes only the output of the call before."""
-    if len(graph.input_slots) != 1 or graph.run_order == ():
-        return None
-    last, names = graph.input_slots[0], []
-    for number in graph.run_order:
-        call = graph.calls[number]
-        if call.args != (structure.freeze((structure.Ref(last),), lambda v: v)):
-            return None
-        if call.options.children or call.training is not None or call.value != structure.Ref(0):
-            return None
-        last = graph.first_slots[number]
-        names.append(call.layer)
-    return names if graph.outputs == structure.Ref(last) else None
 
 
 def carry_state(old: Layer, new: Layer, state: Mapping[str, Any]) -> dict[str, Any]:

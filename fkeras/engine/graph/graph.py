@@ -13,6 +13,7 @@ from fkeras.engine.graph.call_table import CallTable
 from fkeras.engine.graph.effects import effects_of
 from fkeras.engine.graph.listing import Lines, lines_html, lines_text, listing
 from fkeras.engine.graph.views import LayerView
+from fkeras.engine.values import structure
 
 
 class Graph(CallTable):
@@ -67,6 +68,25 @@ class Graph(CallTable):
             if name in deepest:
                 by_depth.setdefault(deepest[name], []).append(name)
         return {depth: tuple(by_depth[depth]) for depth in sorted(by_depth)}
+
+    @functools.cached_property
+    def chain(self) -> tuple[str, ...] | None:
+        """The layers in the order of their calls, if each call takes the output of the call before.
+
+        None for any other graph, and for calls with options or a mode: a `Sequential` has neither.
+        """
+        last, names = structure.Ref(self.input_slots[0]), []
+        for number in self.run_order:
+            call = self.calls[number]
+            plain = not call.options.children and call.training is None
+            if not plain or call.args != structure.Branch("tuple", (), (last,)):
+                return None
+            if call.value != structure.Ref(0):
+                return None
+            last = structure.Ref(self.first_slots[number])
+            names.append(call.layer)
+        is_chain = names and len(self.input_slots) == 1 and self.outputs == last
+        return tuple(names) if is_chain else None
 
     @functools.cached_property
     def nodes(self) -> frozenset[str]:

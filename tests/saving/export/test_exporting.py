@@ -180,6 +180,20 @@ def test_training_mode_takes_key_data_and_returns_the_state(tmp_path):
     np.testing.assert_allclose(read(path).call(x), value, rtol=1e-5, atol=1e-6)
 
 
+def test_a_stream_is_computed_piece_by_piece(tmp_path):
+    gru = layers.GRU(2, stateful=True, return_sequences=True)
+    model, state = built(fk.Sequential([fk.Input((None, 3), batch_size=1), gru, layers.Dense(1)]))
+    path, x = tmp_path / "m.jax", normal(0, 1, 7, 3)
+    fk.export(model, state, path, platforms="cpu", updates=True)
+    program, current, pieces = read(path), state, []
+    for piece in (x[:, :2], x[:, 2:3], x[:, 3:]):
+        value, current = program.call(piece, state=current)
+        pieces.append(value)
+    out = model.apply(x, state=state)
+    np.testing.assert_allclose(np.concatenate(pieces, 1), out.value, rtol=1e-5, atol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), current, out.updates)
+
+
 def test_a_layer_alone_and_bfloat16(tmp_path):
     layer = layers.Dense(4, dtype="mixed_bfloat16").build(KEY, (None, 3))
     fk.export(layer, None, tmp_path / "m.jax", platforms="cpu", shapes=(None, 3))
