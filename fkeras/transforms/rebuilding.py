@@ -175,7 +175,8 @@ def rebuild(
 
     Args:
         model: a network, or a layer with networks inside.
-        operations: by path of a layer, the operation for its calls; no path leads into another one.
+        operations: by path of a layer, the operation for its calls. Operations inside of a layer come
+            before the operation for its calls.
         where: the transform, for messages.
         replace_child: `(path, layer) -> layer` for layers that no graph calls, such as the layer in
             a `TimeDistributed`; None if the operation needs a call in a graph.
@@ -226,7 +227,7 @@ class _Rebuilder:
             at = join_path(path, name)
             if at in self.inputs:
                 layer = self.inputs[at].replace(name=self.inputs[at].name or name)
-            layers[name] = layer if at in self.operations else self.layer(layer, at)
+            layers[name] = self.layer(layer, at)
         inputs = network_inputs(network, layers)
         return _like(network, self.record(graph, layers, inputs, path), inputs)
 

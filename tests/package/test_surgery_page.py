@@ -173,5 +173,5 @@ def test_the_statements_about_mistakes_hold(page):
     new = fk.transforms.replace(page.model, fresh).build(jax.random.key(0))
     assert new.layers["head"].kernel.shape == (64, 10)
     down, up = layers.Dense(4, "relu"), layers.Dense(32, kernel_initializer="zeros")
-    both = fk.transforms.insert(page.model, lambda x: x + up(down(x)), after="[hr]*[nu]")
+    both = fk.transforms.insert(page.model, lambda x: x + up(down(x)), after=["hidden", "relu"])
     assert len([n for n in both.layers if n.startswith("dense")]) == 2

@@ -217,6 +217,21 @@ def test_one_part_inserted_twice_gets_another_name():
     assert len(call.graph.calls_of["r"]) == 1
 
 
+def test_several_places_of_an_inserted_layer():
+    double = layers.Rescaling(2.0, name="double")
+    behind = transforms.insert(chain(), double, after=["a", ("head", 0), "a"])
+    by_hand = transforms.insert(transforms.insert(chain(), double, after="a"), double, after="head")
+    np.testing.assert_allclose(value(behind, X), value(by_hand, X), rtol=1e-6)
+    assert {"double", "double_1"} <= set(behind.layers) and "double_2" not in behind.layers
+    x = fk.Input((4,), name="x")
+    both = fk.Model(x, layers.Subtract(name="minus")([layers.Dense(4, name="a")(x), x])).build(KEY)
+    before = transforms.insert(both, double, before=[("minus", 0, 0), ("minus", 0, 1)])
+    np.testing.assert_allclose(before(X), 2 * both(X), rtol=1e-5)
+    inside = transforms.insert(nested(), double, after=["encoder/d", ("encoder", 1)])
+    encoder = inside.layers["encoder"]
+    assert "double" in encoder.layers and len(inside.graph.calls_of["double"]) == 1
+
+
 def test_removed_layers():
     model = fk.Sequential(
         [fk.Input((4,)), layers.Dropout(0.5), layers.Dense(4), layers.Dropout(0.5), layers.Dense(2)]
@@ -392,6 +407,12 @@ def test_the_layer_in_a_wrapper_is_replaced_by_a_layer():
             TypeError,
             "Pass its name",
         ),
+        (
+            lambda m: transforms.insert(m, layers.ReLU(), after=["a", ("a", 0)]),
+            ValueError,
+            "two selectors",
+        ),
+        (lambda m: transforms.remove(m, ("a", 0, 0)), ValueError, "the output"),
         (lambda m: transforms.remove(m, "zzz"), ValueError, "no layer matches"),
         (lambda m: transforms.remove(m, 3), TypeError, "expected a path"),
         (
