@@ -135,11 +135,17 @@ def _probing(
     where = "transforms.probe"
     layers, operations = dict(network.layers.items()), dict[str, Operation]()
     values: dict[str, Any] = {}
+    opened: set[str] = set()
 
     def read(site: Site) -> Tree:
         value = site.keep()
+        if site.path in opened:
+            value, inner = value
+            values.update(
+                {f"{site.path}_ib-{site.node}/{key}": found for key, found in inner.items()}
+            )
         _, outputs = structure.number(value)
-        for one in selected[join_path(path, site.path)]:
+        for one in selected.get(join_path(path, site.path), ()):
             if one.node not in (None, site.node):
                 continue
             key, found = f"{site.path}_ib-{site.node}", value
@@ -150,16 +156,9 @@ def _probing(
             values[key] = found
         return value
 
-    def read_inside(site: Site) -> Tree:
-        value, inner = site.keep()
-        values.update({f"{site.path}_ib-{site.node}/{key}": found for key, found in inner.items()})
-        return value
-
     for name, layer in network.layers.items():
         at = join_path(path, name)
-        if at in selected:
-            operations[name] = read
-        elif any(chosen.startswith(f"{at}/") for chosen in selected):
+        if any(chosen.startswith(f"{at}/") for chosen in selected):
             if not isinstance(layer, Network) or layer.graph is None:
                 raise FKerasError(
                     f"{where}: expected a layer that a graph calls, received a layer inside {at!r}, which "
@@ -167,7 +166,9 @@ def _probing(
                     layer=at,
                 )
             layers[name] = _probing(layer, at, selected, reduce)
-            operations[name] = read_inside
+            opened.add(name)
+        if at in selected or name in opened:
+            operations[name] = read
     inputs = network_inputs(network, layers)
     outputs = record_graph(network.graph, layers, inputs, where, operations=operations)
     return plain_model(network, (outputs, values), inputs)

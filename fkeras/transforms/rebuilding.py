@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
+import jax
+import jax.numpy as jnp
+
 from fkeras.engine.call.network_inputs import match_inputs
 from fkeras.engine.call.node import is_symbolic, record
 from fkeras.engine.graph.call_table import Call
@@ -172,7 +175,8 @@ def rebuild(
 
     Args:
         model: a network, or a layer with networks inside.
-        operations: by path of a layer, the operation for its calls; no path leads into another one.
+        operations: by path of a layer, the operation for its calls. Operations inside of a layer come
+            before the operation for its calls.
         where: the transform, for messages.
         replace_child: `(path, layer) -> layer` for layers that no graph calls, such as the layer in
             a `TimeDistributed`; None if the operation needs a call in a graph.
@@ -223,7 +227,7 @@ class _Rebuilder:
             at = join_path(path, name)
             if at in self.inputs:
                 layer = self.inputs[at].replace(name=self.inputs[at].name or name)
-            layers[name] = layer if at in self.operations else self.layer(layer, at)
+            layers[name] = self.layer(layer, at)
         inputs = network_inputs(network, layers)
         return _like(network, self.record(graph, layers, inputs, path), inputs)
 
@@ -386,7 +390,10 @@ def _with_marks(new: SomeNetwork, network: Network) -> SomeNetwork:
 
 
 def carry_state(old: Layer, new: Layer, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the state of `new`: that of `old` for layers in both, initial for other layers."""
+    """Returns the state of `new`: that of `old` for layers in both, initial for other layers.
+
+    A changed copy of a layer, such as `layer.replace(momentum=0.9)`, keeps the state.
+    """
     return _carried(old, new, state, new.init_state() if isinstance(new, Network) else state)
 
 
@@ -394,15 +401,25 @@ def _carried(
     old: Layer, new: Layer, state: Mapping[str, Any], initial: Mapping[str, Any]
 ) -> dict[str, Any]:
     before, after, carried = dict(children(old)), dict(children(new)), dict(initial)
-    for name in initial:
+    is_copy = _is_copy(old, new)
+    for name, value in initial.items():
         was, now = before.get(name), after.get(name)
-        if was is None or now is None or name not in state:
+        if name not in state:
             continue
-        if was is now:
-            carried[name] = state[name]
-        elif any(children(was)):
-            carried[name] = _carried(was, now, state[name], initial[name])
+        if was is None and now is None:
+            # an entry of the layer itself
+            if is_copy and jax.tree.map(jnp.shape, state[name]) == jax.tree.map(jnp.shape, value):
+                carried[name] = state[name]
+        elif was is not None and now is not None:
+            carried[name] = state[name] if was is now else _carried(was, now, state[name], value)
     return carried
+
+
+def _is_copy(old: Layer, new: Layer) -> bool:
+    """Returns whether a layer is a changed copy of another one, of which it keeps weights."""
+    weights = {id(leaf) for leaf in jax.tree.leaves(old)}
+    kept = [id(leaf) in weights for leaf in jax.tree.leaves(new)]
+    return type(old) is type(new) and new.built and (any(kept) or not (kept or weights))
 
 
 def _texts(specs: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
 from fkeras.engine.call.node import is_symbolic
@@ -86,12 +86,7 @@ def replace(
             continue
         check_part(change, where, selected[0])
         for one in selected:
-            if one.tensor is not None:
-                raise ValueError(
-                    f"{where}: expected a layer or a call, received the output {one}. Replace the call "
-                    f"({one.path!r}, {one.node}), or put a layer behind the output with "
-                    "transforms.insert."
-                )
+            _check_call(one, where)
             _check_apart(one, found, where)
             found[one] = (change, len(selected) > 1)
     made: dict[Selected, Any] = {}
@@ -143,7 +138,11 @@ def _named(site: Site, part: Layer, one: Selected) -> Layer:
 
 @overload
 def insert(
-    model: SomeLayer, layer: Part, *, after: Place | None = None, before: Place | None = None
+    model: SomeLayer,
+    layer: Part,
+    *,
+    after: Place | Sequence[Place] | None = None,
+    before: Place | Sequence[Place] | None = None,
 ) -> SomeLayer: ...
 
 
@@ -152,8 +151,8 @@ def insert(
     model: SomeLayer,
     layer: Part,
     *,
-    after: Place | None = None,
-    before: Place | None = None,
+    after: Place | Sequence[Place] | None = None,
+    before: Place | Sequence[Place] | None = None,
     state: State,
 ) -> tuple[SomeLayer, dict[str, Any]]: ...
 
@@ -162,8 +161,8 @@ def insert(
     model: Any,
     layer: Part,
     *,
-    after: Place | None = None,
-    before: Place | None = None,
+    after: Place | Sequence[Place] | None = None,
+    before: Place | Sequence[Place] | None = None,
     state: State | None = None,
 ) -> Any:
     """Returns the model with a layer behind or in front of selected layers.
@@ -175,8 +174,9 @@ def insert(
         model: a model with a graph.
         layer: a layer, or a function of one symbolic tensor. A layer for several places is copied,
             and names that are taken get a number; the calls of a shared layer share one copy.
-        after: a selector as for `replace`; `("lstm", 0, 1)` is the second output of a call.
-        before: a selector; `("add", 0, 1)` is the second input of a call.
+        after: a selector as for `replace`, or a list of selectors; `("lstm", 0, 1)` is the second
+            output of a call.
+        before: a selector or a list; `("add", 0, 1)` is the second input of a call.
         state: the state of the model; the result is then `(model, state)`.
 
     Raises:
@@ -202,7 +202,9 @@ def insert(
         )
     place = before if after is None else after
     assert place is not None
-    selected = select(model, place, where)
+    selected = tuple(dict.fromkeys(select_all(model, place, where)))
+    for number, one in enumerate(selected):
+        _check_overlap(one, selected[:number], where)
     check_part(layer, where, selected[0])
     made: dict[str, Any] = {}
 
@@ -212,12 +214,15 @@ def insert(
         return made[site.path]
 
     def operation(site: Site) -> Tree:
-        one = next((s for s in selected if s.path == site.path), None)
-        if one is None or one.node not in (None, site.node):
-            return site.keep()
+        here = [s for s in selected if s.path == site.path and s.node in (None, site.node)]
         if after is None:
-            return _before(site, part_for(site), one)
-        return behind(site, site.keep(), part_for(site), one)
+            for one in here:
+                site = _before(site, part_for(site), one)
+            return site.keep()
+        value = site.keep()
+        for one in here:
+            value = behind(site, value, part_for(site), one)
+        return value
 
     new = rebuild(model, {one.path: operation for one in selected}, where)
     return result_with_state(
@@ -233,7 +238,7 @@ def behind(site: Site, value: Tree, part: Part, one: Selected) -> Tree:
     return structure.fill(template, outputs)
 
 
-def _before(site: Site, part: Part, one: Selected) -> Tree:
+def _before(site: Site, part: Part, one: Selected) -> Site:
     if site.call.is_input:
         raise ValueError(
             f"{site.where}: {site.path!r} is an input, in front of which nothing stands. Write "
@@ -242,7 +247,7 @@ def _before(site: Site, part: Part, one: Selected) -> Tree:
     tensors = list(site.tensors)
     index = _index(one, len(tensors), "input", site)
     tensors[index] = site.pass_on(part, tensors[index])
-    return site.on(tuple(tensors)).keep()
+    return site.on(tuple(tensors))
 
 
 def _index(one: Selected, count: int, noun: str, site: Site) -> int:
@@ -289,6 +294,7 @@ def remove(model: Any, place: Any, state: State | None = None) -> Any:
     check_model(model, where)
     found: dict[Selected, Any] = {}
     for one in select_all(model, place, where):
+        _check_call(one, where)
         _check_apart(one, found, where)
         found[one] = None
 
@@ -351,17 +357,33 @@ def _new_input(change: object, one: Selected, where: str) -> InputLayer:
 
 
 def _check_apart(one: Selected, found: Mapping[Selected, Any], where: str) -> None:
+    _check_overlap(one, found, where)
     for other in found:
-        same_call = other.path == one.path and (
-            None in (one.node, other.node) or one.node == other.node
-        )
         inside = f"{one.path}/".startswith(f"{other.path}/") and one.path != other.path
         around = f"{other.path}/".startswith(f"{one.path}/") and one.path != other.path
-        if same_call or inside or around:
+        if inside or around:
             raise ValueError(
-                f"{where}: two selectors select {other} and {one}. Give each layer one change; apply "
-                "changes of a layer and of layers inside it one after the other."
+                f"{where}: two selectors select {other} and {one}. Apply changes of a layer and of "
+                "layers inside it one after the other."
             )
+
+
+def _check_overlap(one: Selected, others: Iterable[Selected], where: str) -> None:
+    for other in others:
+        if one.path == other.path and all(
+            None in pair or pair[0] == pair[1] for pair in zip(one[1:], other[1:], strict=True)
+        ):
+            raise ValueError(
+                f"{where}: two selectors select {other} and {one}. Give each layer one change."
+            )
+
+
+def _check_call(one: Selected, where: str) -> None:
+    if one.tensor is not None:
+        raise ValueError(
+            f"{where}: expected a layer or a call, received the output {one}. Pass the call "
+            f"({one.path!r}, {one.node}), or put a layer behind the output with transforms.insert."
+        )
 
 
 def result_with_state(model: Layer, new: Layer, state: State | None, where: str, line: str) -> Any:

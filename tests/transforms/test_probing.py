@@ -62,6 +62,20 @@ def test_each_call_of_a_nested_network():
     np.testing.assert_allclose(values["encoder_ib-1/d_ib-0"], d(2 * X), rtol=1e-6)
 
 
+def test_a_network_and_a_layer_inside():
+    model = nested()
+    outputs, values = transforms.probe(model, ["encoder", "encoder/d"])([X, 2 * X])
+    assert set(values) == {f"encoder_ib-{i}{end}" for i in range(2) for end in ("/d_ib-0", "")}
+    np.testing.assert_array_equal(values["encoder_ib-1"], values["encoder_ib-1/d_ib-0"])
+    np.testing.assert_array_equal(outputs, model([X, 2 * X]))
+    edited = transforms.edit(model, {"encoder": lambda x: x + 1, "encoder/d": jnp.zeros_like})
+    np.testing.assert_array_equal(edited([X, X]), np.full((4, 4), 2.0))
+    mean = {"reduce": lambda x: x.mean(), "report": True}
+    once = transforms.cut(model, outputs=("encoder", 0))
+    reported = transforms.probe(once, ["encoder", "encoder/d"], **mean).apply(X).metrics
+    assert set(reported) == {"encoder_ib-0", "encoder/d_ib-0"}
+
+
 def test_the_probes_of_scanned_blocks():
     model = chain(9)
     rolled = transforms.probe(transforms.roll(model), "block*")

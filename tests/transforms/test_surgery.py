@@ -125,6 +125,28 @@ def test_the_state_of_replaced_layers_is_gone_and_other_state_stays():
     assert kept["encoder"]["n"] is deep_state["encoder"]["n"]
 
 
+def test_a_changed_copy_of_a_layer_keeps_its_state():
+    model = nested()
+    state = jax.tree.map(lambda a: a + 7, model.init_state())
+
+    def moved(change):
+        return transforms.replace(model, {"encoder/n": change}, state)[1]["encoder"]["n"]
+
+    old = state["encoder"]["n"]
+    for change in ({"momentum": 0.5}, {"gamma": 2 * jnp.ones(3)}):
+        new = moved(lambda n, change=change: n.replace(**change))
+        assert new["moving_mean"] is old["moving_mean"], change
+    assert moved(lambda n: fk.engine.unbuilt(n))["moving_mean"].max() == 0
+    assert moved(lambda n: jax.tree.map(jnp.copy, n))["moving_mean"].max() == 0
+    x = fk.Input((4,))
+    wrapper = layers.SpectralNormalization(layers.Dense(3), name="wrapper")
+    wrapped = fk.Model(x, wrapper(x)).build(KEY)
+    state = wrapped.init_state()
+    change = {"wrapper": lambda layer: layer.replace(power_iterations=2)}
+    _, kept = transforms.replace(wrapped, change, state)
+    assert kept["wrapper"]["vector_u"] is state["wrapper"]["vector_u"]
+
+
 def test_the_inside_of_a_nested_network_called_twice():
     model = nested()
     new = transforms.insert(model, layers.ReLU(name="relu"), after="encoder/d")
@@ -193,6 +215,21 @@ def test_one_part_inserted_twice_gets_another_name():
     assert len(once.graph.calls_of["r"]) == 2 and "r_1" not in once.layers
     call = transforms.insert(shared(), layers.ReLU(name="r"), after=("dense", 1))
     assert len(call.graph.calls_of["r"]) == 1
+
+
+def test_several_places_of_an_inserted_layer():
+    double = layers.Rescaling(2.0, name="double")
+    behind = transforms.insert(chain(), double, after=["a", ("head", 0), "a"])
+    by_hand = transforms.insert(transforms.insert(chain(), double, after="a"), double, after="head")
+    np.testing.assert_allclose(value(behind, X), value(by_hand, X), rtol=1e-6)
+    assert {"double", "double_1"} <= set(behind.layers) and "double_2" not in behind.layers
+    x = fk.Input((4,), name="x")
+    both = fk.Model(x, layers.Subtract(name="minus")([layers.Dense(4, name="a")(x), x])).build(KEY)
+    before = transforms.insert(both, double, before=[("minus", 0, 0), ("minus", 0, 1)])
+    np.testing.assert_allclose(before(X), 2 * both(X), rtol=1e-5)
+    inside = transforms.insert(nested(), double, after=["encoder/d", ("encoder", 1)])
+    encoder = inside.layers["encoder"]
+    assert "double" in encoder.layers and len(inside.graph.calls_of["double"]) == 1
 
 
 def test_removed_layers():
@@ -370,6 +407,12 @@ def test_the_layer_in_a_wrapper_is_replaced_by_a_layer():
             TypeError,
             "Pass its name",
         ),
+        (
+            lambda m: transforms.insert(m, layers.ReLU(), after=["a", ("a", 0)]),
+            ValueError,
+            "two selectors",
+        ),
+        (lambda m: transforms.remove(m, ("a", 0, 0)), ValueError, "the output"),
         (lambda m: transforms.remove(m, "zzz"), ValueError, "no layer matches"),
         (lambda m: transforms.remove(m, 3), TypeError, "expected a path"),
         (
