@@ -13,7 +13,7 @@ SITE = DOCS / "build/html"
 QUESTIONS = {
     "model.fit": "tutorials/training",
     "pandas": "guides/tables",
-    "ONNX": "guides/where",
+    "ONNX": "guides/onnx",
     "Hugging Face": "guides/where",
     "mixed precision": "guides/precision",
     "EMA": "guides/precision",

@@ -20,7 +20,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSION = "3.13"
 ENVIRONMENT = ROOT / ".venv-lowest"
-EXTRAS = ("files", "train", "viz", "flax", "data", "test")
+EXTRAS = ("files", "onnx", "train", "viz", "flax", "data", "test")
 # engine, files, training, checkpoints, wrappers of Flax and JAX; then a part of the layer table
 SAMPLE = (
     "tests/engine/graph/test_graph.py",
@@ -28,6 +28,7 @@ SAMPLE = (
     "tests/saving/keras/test_keras_file.py",
     "tests/saving/containers/test_hdf5.py",
     "tests/saving/export/test_exporting.py",
+    "tests/saving/onnx/test_onnx.py",
     "tests/training/test_training.py",
     "tests/training/checkpoint/test_store.py",
     "tests/layers/test_wrappers.py",

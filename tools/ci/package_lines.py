@@ -22,7 +22,7 @@ def package_lines() -> dict[str, int]:
         top = path.relative_to(ROOT / "fkeras").parts[0].removesuffix(".py")
         count = len(path.read_text().splitlines())
         for name in ("fkeras", top):
-            if name != "__init__":
+            if name not in ("__init__", "__main__"):
                 lines[name] = lines.get(name, 0) + count
     return dict(sorted(lines.items()))
 

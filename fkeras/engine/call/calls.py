@@ -52,7 +52,7 @@ def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> 
     else:
         keeps_mask = attached.receive(layer, context, inputs, options)
     if context.state == {} and layer.stateful:
-        _require_state(layer, inputs)
+        require_state(layer, inputs)
     policy = layer.policy
     if layer._autocast:
         uncast = inputs
@@ -125,7 +125,8 @@ def cast_own_weights(layer: SomeLayer, dtype: str) -> SomeLayer:
     return skeleton.join((*own_weights, *leaves[skeleton.own :]))
 
 
-def _require_state(layer: Layer, inputs: tuple) -> None:
+def require_state(layer: Layer, inputs: tuple) -> None:
+    """Raises FKerasError for a layer with state that was called without its state."""
     expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
     if not expected:
         return

@@ -163,7 +163,8 @@ class Context:
             key = (self._key[0], (*self._key[1], salt))
         else:
             key = None if self._key is None else (self._key, (salt,))
-        context = Context(
+        # a subclass, such as the writer of ONNX files, also runs the calls inside
+        context = type(self)(
             state=self.state.get(name, {}) if state is _SAME else state,
             training=self.training if training is _SAME else training,
             key=key,

@@ -119,9 +119,13 @@ class AttachedMasks:
         outputs, treedef, masks = _with_masks(value, mask)
         for index, computed in enumerate(masks):
             if self.of_array(outputs[index]) is not computed:
-                outputs[index] = jnp.array(outputs[index], copy=True)
+                outputs[index] = self._copy(outputs[index])
                 self.attach(outputs[index], computed)
         return jax.tree.unflatten(treedef, outputs)
+
+    def _copy(self, array: Leaf) -> Leaf:
+        """Returns another array with the same elements."""
+        return jnp.array(array, copy=True)
 
     def complete(self, value: Tree, mask: Tree) -> Tree:
         """Attaches computed masks to those outputs of a call that have no mask yet.

@@ -42,7 +42,7 @@ class Execution:
         if graph.attaches_masks:
             self.attached = AttachedMasks() if context.attached is None else context.attached
         pairs = zip(graph.input_slots, arrays, strict=True)
-        self.slots = new_slots(graph, [check_input(network, slot, array) for slot, array in pairs])
+        self.slots = new_slots(graph, [self._checked(slot, array) for slot, array in pairs])
         self.masks = new_slots(graph, input_masks)
         for slot, mask in zip(graph.input_slots, input_masks, strict=True):
             if self.attached is not None and mask is not None:
@@ -66,6 +66,10 @@ class Execution:
             metrics=self.metrics,
             mask=structure.fill(graph.outputs, masks) if has_mask else None,
         )
+
+    def _checked(self, slot: int, array: Leaf) -> Leaf:
+        """Returns an input as the array that the graph takes."""
+        return check_input(self.network, slot, array)
 
     def run(self, steps: Iterable[Step]) -> None:
         """Computes calls and repeated blocks of calls."""

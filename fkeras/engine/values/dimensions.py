@@ -9,20 +9,32 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jax.core import max_dim, min_dim
-
 _BINARY = (
     (ast.Add, operator.add),
     (ast.Sub, operator.sub),
     (ast.Mult, operator.mul),
     (ast.Pow, operator.pow),
 )
-#: functions in JAX's expressions; `max` and `min` are those that also take symbolic sizes
+
+
+def _largest(a: Any, b: Any) -> Any:
+    if isinstance(a, int):
+        return max(a, b) if isinstance(b, int) else b.rmax(a)
+    return a.max(b)
+
+
+def _smallest(a: Any, b: Any) -> Any:
+    if isinstance(a, int):
+        return min(a, b) if isinstance(b, int) else b.rmin(a)
+    return a.min(b)
+
+
+#: functions in JAX's expressions; symbolic sizes have methods for `max` and `min`
 _FUNCTIONS = (
     ("floordiv", operator.floordiv),
     ("mod", operator.mod),
-    ("max", max_dim),
-    ("min", min_dim),
+    ("max", _largest),
+    ("min", _smallest),
 )
 FUNCTION_NAMES = tuple(name for name, _ in _FUNCTIONS)
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -34,7 +46,8 @@ def evaluate_expression(expression: str, values: Mapping[str, Any]) -> Any:
     Args:
         expression: a size as JAX prints symbolic sizes: sums, products and powers of axis names,
             `floordiv(a, b)`, `mod(a, b)`, `max(a, b)` and `min(a, b)`.
-        values: an integer or a symbolic size of `jax.export` for each axis name.
+        values: for each axis name an integer, a symbolic size of `jax.export`, or an object with
+            the same operators and methods.
 
     Raises:
         KeyError: if a name has no value.

@@ -1,6 +1,7 @@
 """`export` and `export_step`: write models and training steps as files that need only JAX to run.
 
-A file holds the lowered program and, for a model, the weights as constants. A process without
+For a path that ends in ".onnx", `export` writes an ONNX file instead: see `fkeras.saving.onnx`. A
+program of JAX holds the lowered program and, for a model, the weights as constants. A process without
 fkeras runs the program:
 
     from jax import export
@@ -17,7 +18,7 @@ the one in JAX's setting `jax_export_calling_convention_version`; the descriptio
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import jax
@@ -32,6 +33,8 @@ from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.saving.export import program
+from fkeras.saving.onnx import exporting as onnx
+from fkeras.saving.tracing.trace import trace
 from fkeras.training import Trainer, TrainState
 from fkeras.training.callbacks.base.snapshot import by_path
 from fkeras.training.data import batch_parts, texts
@@ -55,8 +58,16 @@ def export(
     mask: Shapes | None = None,
     training: bool = False,
     updates: bool = False,
+    opset: int = onnx.OPSET,
 ) -> None:
-    """Writes a model and its weights as one program that needs only JAX to run.
+    """Writes a model and its weights as one program that JAX alone runs, or as an ONNX file.
+
+    The suffix of the path selects the format. A path that ends in ".onnx" gives a graph of ONNX's
+    operators, which computes `model(inputs, state=state)` in inference: see the guide on exporting.
+    Each input and output has the name of its layer, and each unknown size a name, "batch" for the
+    first axis. The file is checked by the package onnx. A layer whose computation has no ONNX form
+    is an error that names the layer; a layer of a user may have a method `to_onnx(writer, *inputs)`,
+    which emits the nodes. Every other path gives a program of JAX:
 
     `program.call(inputs)` computes `model(inputs, state=state)`. The inputs have the structure of
     the model's inputs: an array, a list or a dictionary. Unknown sizes of the model stay unknown in
@@ -82,13 +93,16 @@ def export(
         training: whether the program computes a training call.
         updates: whether the program has the argument `state` and returns `(outputs, state)`. By
             default the state is a constant, and the program returns the outputs.
+        opset: version of ONNX's operators, for ".onnx" files: 17 or higher. An ONNX file takes none
+            of `platforms`, `constraints`, `training` and `updates`.
 
     Raises:
         FKerasError: for a model that is not built, or a layer that cannot be exported because the
-            layer calls back to Python or depends on an unknown size.
-        ValueError: for an unknown platform.
+            layer calls back to Python, depends on an unknown size or has no ONNX form.
+        ValueError: for an unknown platform, an unknown opset, or an argument that the format does
+            not have.
         ProcessError: if another process could not write, has ended, or makes another call.
-        ImportError: if the package flatbuffers is not installed.
+        ImportError: if the package flatbuffers is not installed; for an ONNX file, the package onnx.
 
     Example:
         >>> import jax, jax.export, jax.numpy as jnp, pathlib, tempfile, fkeras as fk
@@ -100,21 +114,63 @@ def export(
         (('cpu', 'cuda', 'tpu'), (5, 2))
     """
     _check_model(model)
+    names = program.check_platforms(platforms)
+    if as_path(path).lower().endswith(".onnx"):
+        given = {
+            "platforms": tuple(platforms) != program.PLATFORMS,
+            "constraints": bool(constraints),
+            "training": training,
+            "updates": updates,
+        }
+        for name, is_given in given.items():
+            if is_given:
+                raise ValueError(
+                    f"export, {model._where}: an ONNX file has no {name}. Leave {name} away, or write "
+                    "a program of JAX: a path that ends in .jax."
+                )
+        write = functools.partial(_write_onnx, path=path, shapes=shapes, mask=mask, opset=opset)
+        _write_once(write, model, state, path)
+        return
+    if opset != onnx.OPSET:
+        raise ValueError(
+            f"export, {model._where}: expected a path that ends in .onnx with opset={opset}, "
+            f"received {as_path(path)!r}. Leave opset away, or change the suffix."
+        )
     write = functools.partial(
         _write_model,
         path=path,
-        platforms=program.check_platforms(platforms),
+        platforms=names,
         shapes=shapes,
         constraints=constraints,
         mask=mask,
         training=training,
         updates=updates,
     )
+    _write_once(write, model, state, path)
+
+
+def _write_once(
+    write: Callable[[Any, Any], None], model: Layer, state: Mapping[str, Any] | None, path: FilePath
+) -> None:
+    """Calls `write(model, state)`, in the first process alone if several hold the arrays."""
     if is_spread((model, state)):
         place = {"path": as_path(path)}
         write_together("export", place, (model, state), lambda whole: write(*_on_device(whole)))
     else:
         write(model, state)
+
+
+def _write_onnx(
+    model: Layer,
+    state: Mapping[str, Any] | None,
+    path: FilePath,
+    shapes: Shapes | None,
+    mask: Shapes | None,
+    opset: int,
+) -> None:
+    names, specs = _inputs(model, shapes)
+    masks = None if mask is None else _specs(as_specs(mask), "bool")
+    onnx.write_model(model, state, as_path(path), names, specs, masks, opset)
 
 
 def _on_device(tree: Any) -> Any:
@@ -183,7 +239,7 @@ def _write_model(
     # trace with a key, and keep the argument only if the program draws random numbers: callers of
     # a deterministic program need not pass a key
     typed_key = jax.eval_shape(lambda: jax.random.key(0))
-    if _draws(program.trace(model._where, compute, (x,), {**options, "key": typed_key})):
+    if _draws(trace(model._where, compute, (x,), {**options, "key": typed_key})):
         options["key"] = jax.ShapeDtypeStruct(key_shape, "uint32")
     exported = program.lower(model._where, compute, (x,), options, platforms)
     outputs = jax.tree.unflatten(exported.out_tree, exported.out_avals)

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.export
-from jax import core, errors
 
 from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine import FKerasError, suggest
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.engine.values.argument_types import FilePath
+from fkeras.saving.tracing.trace import trace
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _KNOWN = ("cpu", "cuda", "rocm", "tpu")
-# primitives that call Python on the host: an artifact cannot contain Python functions
-_CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
 
 def check_platforms(platforms: str | Sequence[str]) -> tuple[str, ...]:
@@ -37,48 +35,6 @@ def check_platforms(platforms: str | Sequence[str]) -> tuple[str, ...]:
                 f"export: expected platforms among {', '.join(_KNOWN)}, received {name!r}.{hint}"
             )
     return names
-
-
-def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> Any:
-    """Traces a function on specs, and rejects calls to the host.
-
-    Args:
-        args: arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
-        kwargs: keyword arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
-    """
-    # the supported versions of JAX define this class in jax.core or in jax.errors
-    module = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
-    inconclusive: type[Exception] = getattr(module, "InconclusiveDimensionOperation")  # noqa: B009
-    try:
-        traced = jax.jit(function).trace(*args, **kwargs)
-    except inconclusive as error:
-        raise FKerasError(
-            f"export, {where}: a layer depends on an unknown size: "
-            f"{str(error).splitlines()[0]} Constrain the size, constraints=('d1 >= 8',), or fix it, "
-            "shapes=(None, 16, 8)."
-        ) from error
-    for name, layer in _callbacks(traced.jaxpr, ""):
-        raise FKerasError(
-            f"export, {where}: layer {layer!r} calls back to Python ({name}), and a file cannot "
-            "hold Python functions. Export the model without that layer and do its work before "
-            "the call, or write it with jax.numpy.",
-            layer=layer,
-        )
-    return traced
-
-
-def _callbacks(program: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yields `(primitive, layer path)` for each call to the host in a traced program."""
-    program = getattr(program, "jaxpr", program)
-    for equation in getattr(program, "eqns", ()):
-        # layers open named scopes, so the name stack is the path of the layer
-        layer_path = "/".join(p for p in (path, str(equation.source_info.name_stack)) if p)
-        if equation.primitive.name in _CALLBACKS:
-            yield equation.primitive.name, layer_path
-        # control flow and jit keep their nested programs among the parameters
-        for value in equation.params.values():
-            for part in value if isinstance(value, list | tuple) else (value,):
-                yield from _callbacks(part, layer_path)
 
 
 def lower(

@@ -1,0 +1,1 @@
+"""ONNX files: models as graphs of ONNX operators, written call by call."""

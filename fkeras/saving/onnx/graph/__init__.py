@@ -1,0 +1,1 @@
+"""Graphs of ONNX nodes: writing, simplifying, and the protobuf form."""

@@ -1,0 +1,1 @@
+"""JAX's operations as ONNX nodes: one rule for each operation."""

@@ -1,0 +1,195 @@
+"""Emits the nodes of a program that JAX traced, operation by operation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine import FKerasError
+from fkeras.engine.values.spec import Spec, as_spec
+from fkeras.saving.onnx.graph.writer import Operand, Value, Writer
+from fkeras.saving.onnx.primitives import (
+    control,
+    elementwise,
+    indexing,
+    products,
+    reductions,
+    shapes,
+)
+from fkeras.saving.onnx.primitives.elementwise import broadcast
+from fkeras.saving.onnx.primitives.rule import Equation, Rule
+
+_RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
+    {
+        **elementwise.RULES,
+        **shapes.RULES,
+        **reductions.RULES,
+        **products.RULES,
+        **indexing.RULES,
+        **control.RULES,
+    }
+)
+# operations that only contain a program, by the names of the parameter that holds the program
+_PROGRAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+_CALLS = frozenset(
+    {
+        *("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"),
+        *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "platform_form"),
+    }
+)
+# operations whose constants are not computed: loops, and the sizes of unknown axes
+_NOT_NOW = frozenset({"scan", "while", "cond", "dim_as_value"})
+# a computed constant may be larger than its operands by this factor, or have this many elements
+_GROWTH, _SMALL = 4, 4096
+# the most elements of a small constant of bytes
+_CODES = 16
+
+
+def run(writer: Writer, program: Any, operands: list[Operand]) -> list[Operand]:
+    """Emits the nodes of a program and returns its results.
+
+    Args:
+        program: a jaxpr, with or without its constants.
+        operands: a value or constant for each input of the program.
+    """
+    jaxpr = getattr(program, "jaxpr", program)
+    known: dict[Any, Operand] = dict(zip(jaxpr.invars, operands, strict=True))
+    for variable, constant in zip(jaxpr.constvars, getattr(program, "consts", ()), strict=True):
+        known[variable] = _constant(writer, constant)
+
+    def read(atom: Any) -> Operand:
+        # only a literal has an attribute `val`
+        if not hasattr(atom, "val"):
+            return known[atom]
+        # a Python number of the program has the dtype of its literal
+        return _constant(writer, atom.val).astype(atom.aval.dtype, copy=False)
+
+    needed = _needed(jaxpr)
+    for equation, is_needed in zip(jaxpr.eqns, needed, strict=True):
+        if not is_needed:
+            continue
+        results = _apply(writer, equation, [read(atom) for atom in equation.invars])
+        known.update(zip(equation.outvars, results, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _constant(writer: Writer, constant: Any) -> np.ndarray:
+    dtype = getattr(constant, "dtype", None)
+    if dtype is not None and jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
+        where = "/".join(writer.path)
+        raise FKerasError(f"export, {where!r}: {_remedy('random')}", layer=where)
+    return np.asarray(constant)
+
+
+def _needed(jaxpr: Any) -> list[bool]:
+    """Returns for each equation whether an output of the program depends on it."""
+    wanted = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+    needed = []
+    for equation in reversed(jaxpr.eqns):
+        is_needed = any(v in wanted for v in equation.outvars)
+        needed.append(is_needed)
+        if is_needed:
+            wanted.update(v for v in equation.invars if not hasattr(v, "val"))
+    return needed[::-1]
+
+
+def _apply(writer: Writer, equation: Any, inputs: list[Operand]) -> list[Operand]:
+    name = equation.primitive.name
+    if name in _CALLS:
+        inner = next(equation.params[key] for key in _PROGRAMS if key in equation.params)
+        return run(writer, inner, inputs)
+    outputs = [as_spec(v.aval) for v in equation.outvars]
+    is_random = name.startswith(("random_", "threefry"))
+    if name not in _NOT_NOW and not is_random and _folds(inputs, outputs):
+        return _computed(equation, inputs)
+    eq = Equation(
+        writer,
+        name,
+        equation.params,
+        inputs,
+        outputs,
+        lambda program, operands: run(writer, program, operands),
+    )
+    if name not in _RULES:
+        raise eq.error("has no ONNX form.", _remedy(name))
+    results = _rule(eq)
+    return results if isinstance(results, list) else [results]
+
+
+def _rule(eq: Equation) -> Any:
+    first = eq.inputs[0] if eq.inputs else None
+    small = first.narrow if isinstance(first, Value) else None
+    if eq.name in elementwise.RULES and len(eq.inputs) == 1 and small is not None:
+        # before the broadcast, on fewer elements
+        inner = dataclasses.replace(
+            eq, inputs=[small], outputs=[Spec(tuple(small.shape), eq.out.dtype)]
+        )
+        result = _RULES[eq.name](inner)
+        return broadcast(eq, result[0] if isinstance(result, list) else result)
+    return _RULES[eq.name](eq)
+
+
+def _folds(inputs: list[Operand], outputs: list[Spec]) -> bool:
+    """Whether an operation of constants is computed now, and not when the graph runs."""
+    constants = [x for x in inputs if isinstance(x, np.ndarray)]
+    sizes = [dim for spec in outputs for dim in spec.dims]
+    if len(constants) < len(inputs) or any(isinstance(dim, str) for dim in sizes):
+        return False
+    # codes of quantized weights stay codes in the file
+    if any(x.size > _CODES and str(x.dtype) in ("int8", "uint8") for x in constants):
+        return False
+    size = sum(math.prod(int(dim) for dim in spec.dims) for spec in outputs)
+    return size <= max(_SMALL, _GROWTH * sum(x.size for x in constants))
+
+
+def _placed(out: Any, params: Any, x: np.ndarray) -> np.ndarray:
+    sizes = [1] * len(out.shape)
+    for axis, place in enumerate(params["broadcast_dimensions"]):
+        sizes[place] = x.shape[axis]
+    return np.broadcast_to(x.reshape(sizes), out.shape)
+
+
+# operations of constants without rounding, which NumPy computes faster than a compiled program
+_NUMPY: types.MappingProxyType[str, Any] = types.MappingProxyType(
+    {
+        "reshape": lambda out, params, x: x.reshape(out.shape),
+        "squeeze": lambda out, params, x: x.reshape(out.shape),
+        "expand_dims": lambda out, params, x: x.reshape(out.shape),
+        "broadcast_in_dim": _placed,
+        "transpose": lambda out, params, x: x.transpose(params["permutation"]),
+        "convert_element_type": lambda out, params, x: x,
+        "concatenate": lambda out, params, *xs: np.concatenate(xs, params["dimension"]),
+        "select_n": lambda out, params, which, *xs: np.choose(which, xs),
+        "eq": lambda out, params, x, y: x == y,
+        "lt": lambda out, params, x, y: x < y,
+        "add": lambda out, params, x, y: x + y,
+        "sub": lambda out, params, x, y: x - y,
+        "mul": lambda out, params, x, y: x * y,
+        "stop_gradient": lambda out, params, x: x,
+    }
+)
+
+
+def _computed(equation: Any, inputs: list[Operand]) -> list[Operand]:
+    compute = _NUMPY.get(equation.primitive.name)
+    if compute is not None:
+        out = equation.outvars[0].aval
+        return [np.asarray(compute(out, equation.params, *inputs)).astype(out.dtype, copy=False)]
+    results = equation.primitive.bind(*map(jax.numpy.asarray, inputs), **equation.params)
+    results = results if equation.primitive.multiple_results else [results]
+    return [np.asarray(result) for result in results]
+
+
+def _remedy(name: str) -> str:
+    if "random" in name or "threefry" in name:
+        return "A file holds no random numbers: export the model without the layer that draws."
+    if "callback" in name:
+        return "A file cannot hold Python functions: do the work of the layer before the call."
+    return (
+        "Give the layer a method `to_onnx(writer, *inputs)`, or export the model without the layer."
+    )

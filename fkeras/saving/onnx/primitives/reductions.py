@@ -1,0 +1,88 @@
+"""Operations along axes: sums, extremes, positions, running sums, sorting."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+
+from fkeras.saving.onnx.primitives.rule import Equation, Rule
+
+
+def _reduce(kind: str) -> Rule:
+    def rule(eq: Equation) -> Any:
+        x, w = eq.inputs[0], eq.writer
+        axes = [int(a) for a in eq.params["axes"]]
+        if not axes:
+            return x
+        # ONNX Runtime reduces these dtypes only
+        if str(x.dtype) in ("float32", "float64", "int32", "int64", "float16", "bfloat16"):
+            return w.reduce(kind, x, axes, keep=False)
+        return w.cast(w.reduce(kind, w.cast(x, "int32"), axes, keep=False), eq.out.dtype)
+
+    return rule
+
+
+def _position(op: str) -> Rule:
+    def rule(eq: Equation) -> Any:
+        (axis,) = eq.params["axes"]
+        w = eq.writer
+        found = w.emit(op, eq.inputs[0], dims=eq.out.dims, dtype="int64", axis=axis, keepdims=0)
+        return w.cast(found, eq.out.dtype)
+
+    return rule
+
+
+def _cumsum(eq: Equation) -> Any:
+    axis = np.array(eq.params["axis"], np.int64)
+    return eq.emit("CumSum", eq.inputs[0], axis, reverse=int(eq.params["reverse"]))
+
+
+def _sort(eq: Equation) -> Any:
+    first, *others = eq.inputs
+    axis, w, dims = int(eq.params["dimension"]), eq.writer, eq.out.dims
+    if eq.params["num_keys"] != 1 or str(first.dtype) == "bool":
+        raise eq.error("sorts by several keys or by Booleans.", "Sort by one key of numbers.")
+    count = w.shape([dims[axis]])
+    values, places = w.emit_several(
+        "TopK",
+        first,
+        count,
+        outputs=[(dims, eq.out.dtype), (dims, "int64")],
+        axis=axis,
+        largest=0,
+    )
+    rest = [w.emit("GatherElements", x, places, dims=dims, axis=axis) for x in others]
+    return [values, *rest]
+
+
+def _top_k(eq: Equation) -> Any:
+    x, w = eq.inputs[0], eq.writer
+    values, indices = eq.outputs
+    count = np.array([eq.params["k"]], np.int64)
+    top, places = w.emit_several(
+        "TopK",
+        x,
+        count,
+        outputs=[(values.dims, values.dtype), (indices.dims, "int64")],
+        axis=int(eq.params.get("axis", -1)),
+    )
+    return [top, w.cast(places, indices.dtype)]
+
+
+RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
+    {
+        "reduce_sum": _reduce("Sum"),
+        "reduce_max": _reduce("Max"),
+        "reduce_min": _reduce("Min"),
+        "reduce_prod": _reduce("Prod"),
+        "reduce_and": _reduce("Min"),
+        "reduce_or": _reduce("Max"),
+        "argmax": _position("ArgMax"),
+        "argmin": _position("ArgMin"),
+        "cumsum": _cumsum,
+        "sort": _sort,
+        "top_k": _top_k,
+    }
+)

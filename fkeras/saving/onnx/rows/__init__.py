@@ -1,0 +1,1 @@
+"""Rows of layers with an ONNX operator of their own; JAX traces all other layers."""

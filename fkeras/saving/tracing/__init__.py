@@ -1,0 +1,1 @@
+"""Programs of layers, traced by JAX on inputs of unknown sizes."""
