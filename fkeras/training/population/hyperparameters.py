@@ -158,9 +158,8 @@ def _resolved(trainer: Trainer, name: str, values: list[Any]) -> Hyperparameter:
     if schedules and any(map(callable, values)):
         if not all(map(callable, values)):
             raise ValueError(
-                f"populate: {name!r}: expected numbers or schedules, received both. Write a constant "
-                "schedule, fk.optimizers.schedules.PiecewiseConstantDecay([1], [1e-3, 1e-3]), "
-                "instead of a number."
+                f"populate: {name!r}: expected numbers or schedules, received both. Write `lambda "
+                "step: 1e-3` for a constant rate beside schedules."
             )
     else:
         schedules = False
@@ -175,13 +174,18 @@ def _resolved(trainer: Trainer, name: str, values: list[Any]) -> Hyperparameter:
     parameter = Hyperparameter(name, home, field, tuple(values))
     converted = []
     for number, value in enumerate(values):
-        try:
-            changed = parameter.applied(trainer, value)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"populate: member {number}: {error}") from error
+        changed = _applied(parameter, trainer, number)
         owner = changed.loss if home == "loss" else changed.optimizer
         converted.append(value if schedules else getattr(owner, field, float(value)))
     return dataclasses.replace(parameter, values=tuple(converted))
+
+
+def _applied(parameter: Hyperparameter, trainer: Trainer, number: int) -> Trainer:
+    """Returns the trainer with the value of a member; an error names the member."""
+    try:
+        return parameter.applied(trainer, parameter.values[number])
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"populate: member {number}: {error}") from error
 
 
 def _home(trainer: Trainer, name: object) -> tuple[str, str]:
@@ -274,10 +278,7 @@ def base_trainer(trainer: Trainer, parameters: Sequence[Hyperparameter]) -> Trai
     """
     trainers = [trainer] * len(parameters[0].values)
     for parameter in parameters:
-        trainers = [
-            parameter.applied(each, value)
-            for each, value in zip(trainers, parameter.values, strict=True)
-        ]
+        trainers = [_applied(parameter, each, n) for n, each in enumerate(trainers)]
     weights = {"weight": jnp.zeros((2, 2))}
     fields = [p for p in parameters if p.home in ("optimizer", "state")]
     first: Any = trainers[0].optimizer
