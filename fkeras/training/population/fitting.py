@@ -56,8 +56,7 @@ class Training:
         self.population, self.options, self.rules = population, options, rules
         self.mesh = population.trainer.mesh
         plain = dataclasses.replace(population.trainer, mesh=None, sharding=None)
-        traced = traced_trainer(plain, population.hyperparameters)
-        self.trainer = plain
+        self.trainer, self.traced = plain, traced_trainer(plain, population.hyperparameters)
         self.shared = share_order(population.order, feed, runs, options.shuffle)
         self.feed, self.held = self._resident(feed), self._resident(held)
         count = len(population.members)
@@ -71,7 +70,7 @@ class Training:
             memory.size_of(split(self.runs)[1]) // count, self._convolves()
         )
         self.program = program.Program(
-            step.training_form(traced), 1, self.mesh, orders=not self.shared
+            step.training_form(self.traced), 1, self.mesh, orders=not self.shared
         )
         self.checked: set[tuple] = set()
         self._choose(np.arange(count))
@@ -268,7 +267,7 @@ class Training:
         active = self.lanes.active & self.lanes.of(self.active)
         values = {name: self.lanes.of(np.asarray(v)) for name, v in self.loss_values.items()}
         evaluation = dataclasses.replace(
-            self.program, trainer=step.evaluation_form(self.trainer), orders=False
+            self.program, trainer=step.evaluation_form(self.traced), orders=False
         )
         batches, logs = self.held.epoch(None), {}
         call_size.start()

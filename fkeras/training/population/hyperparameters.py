@@ -299,7 +299,14 @@ def base_trainer(trainer: Trainer, parameters: Sequence[Hyperparameter]) -> Trai
 
 
 def traced_trainer(trainer: Trainer, parameters: Sequence[Hyperparameter]) -> Trainer:
-    """Returns the trainer whose optimizer reads the varying fields from its state."""
+    """Returns the trainer of the program, without the numbers that vary between the members.
+
+    Its optimizer reads the varying fields from its state.
+    """
+    loss_fields = [p.field for p in parameters if p.home == "loss"]
+    if loss_fields:
+        loss = injected.with_placeholders(trainer.loss, loss_fields)
+        trainer = dataclasses.replace(trainer, loss=loss)
     fields = [p for p in parameters if p.home == "optimizer"]
     if not fields:
         return trainer

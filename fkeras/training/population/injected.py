@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -25,6 +25,14 @@ def with_fields(value: T, fields: Mapping[str, Any]) -> T:
     for name, field in fields.items():
         object.__setattr__(copied, name, field)
     return copied
+
+
+def with_placeholders(value: T, names: Iterable[str]) -> T:
+    """Returns a copy without the numbers in some fields, so that all numbers share one program.
+
+    The copy keeps whether a number is 0, which decides about the slots of optimizers.
+    """
+    return with_fields(value, {name: bool(getattr(value, name)) for name in names})
 
 
 class InjectedState(NamedTuple):
@@ -57,7 +65,9 @@ class Injected(BaseOptimizer):
     schedules: tuple[Any, ...] = option(default=())
 
     def canonical(self) -> Injected:
-        return Injected(self.optimizer.canonical(), self.names, self.schedules)
+        numbers = [name for name in self.names if name != "learning_rate"]
+        optimizer = with_placeholders(self.optimizer.canonical(), numbers)
+        return Injected(optimizer, self.names, self.schedules)
 
     def scale_loss(self, loss: jax.Array, opt_state: optax.OptState) -> jax.Array:
         state: Any = opt_state

@@ -216,8 +216,9 @@ def test_wrong_runs_are_rejected():
 
 def test_one_program_serves_all_values():
     compiled = []
-    for rates in ([0.1, 0.2], [0.3, 0.4]):
-        population = fk.populate(SGD, {"learning_rate": rates})
+    for shares in ([0.1, 0.2], [0.3, 0.4]):
+        values = {"learning_rate": shares, "clipnorm": shares, "label_smoothing": shares}
+        population = fk.populate(SGD, members=[dict.fromkeys(values, share) for share in shares])
         start = population.init(dense(), KEY)
         runs, _ = population.fit(start, X, ONE_HOT, batch_size=8, verbose=0)
         assert int(runs.step[0]) == 5
