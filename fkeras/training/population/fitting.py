@@ -18,11 +18,11 @@ from fkeras.training.loop.batch_loops import CallSize
 from fkeras.training.loop.fitting import Options
 from fkeras.training.population import memory, program
 from fkeras.training.population.feeding import MemberEpoch, orders_of, share_order
+from fkeras.training.population.history import MemberHistory
 from fkeras.training.population.hyperparameters import traced_trainer
 from fkeras.training.population.injected import InjectedState
 from fkeras.training.population.lanes import everywhere, lanes_of, layout_of
 from fkeras.training.population.rules import Rule
-from fkeras.training.records.history import History
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState, join, split
 from fkeras.training.step import objective, optimizer_state, outputs, step
@@ -146,7 +146,7 @@ class Training:
         """Returns the runs after the last finished call, in the form of `Population.init`."""
         return self._left(self._written())
 
-    def train(self) -> tuple[TrainState, History]:
+    def train(self) -> tuple[TrainState, MemberHistory]:
         """Trains all epochs."""
         options, feed = self.options, self.feed
         names = [p.name for p in self.population.hyperparameters if p.is_number]
@@ -180,7 +180,7 @@ class Training:
             "samples": feed.rows(batches if feed.steps is None else feed.steps),
             "stopped": self.stopped,
         }
-        return self._final(), History(self.history, self.epochs, params)
+        return self._final(), MemberHistory(self.history, self.epochs, params)
 
     def _final(self) -> TrainState:
         runs = self.newest()
@@ -200,7 +200,7 @@ class Training:
         """Trains an epoch; returns the logs and the number of batches."""
         run = jax.tree.unflatten(self.structure, self.leaves)
         place = int(np.argmax(self.lanes.of(self.active)))  # halted members have other steps
-        begin, member = int(run.step[place]), int(self.lanes.members[place])
+        begin, member = int(np.asarray(run.step)[place]), int(self.lanes.members[place])
         run = run.replace(
             metrics=jax.tree.map(
                 lambda a: np.broadcast_to(a, (len(self.lanes.members), *np.shape(a))),

@@ -21,11 +21,11 @@ from fkeras.training.loop.rescue import attach
 from fkeras.training.population import hyperparameters as names_of
 from fkeras.training.population import memory
 from fkeras.training.population.fitting import MEMORY, Training
+from fkeras.training.population.history import FittedMembers
 from fkeras.training.population.hyperparameters import Hyperparameter
 from fkeras.training.population.lanes import layout_of
 from fkeras.training.population.rules import Rule
 from fkeras.training.processes.calls import members_of
-from fkeras.training.records.history import Fitted
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step import objective, outputs
 from fkeras.training.trainer import Trainer
@@ -152,7 +152,7 @@ class Population:
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         validation_freq: int = 1,
-    ) -> Fitted[M]:
+    ) -> FittedMembers[M]:
         """Trains all members for some epochs and returns `(runs, history)` as a named tuple.
 
         Each member computes what `trainer_of(runs, n).fit(member(runs, n), ...)` computes. A member
@@ -221,7 +221,7 @@ class Population:
         except BaseException as error:  # KeyboardInterrupt keeps the runs, too
             attach(error, training.newest())
             raise
-        return Fitted(fitted, history)
+        return FittedMembers(fitted, history)
 
     def member(self, runs: TrainState[M], number: int) -> TrainState[M]:
         """Returns the run of a member, for `trainer` or `trainer_of(runs, number)`.
@@ -315,7 +315,13 @@ class Population:
     def with_values(
         self, runs: TrainState[M], parameter: Hyperparameter, values: np.ndarray
     ) -> TrainState[M]:
-        """Returns the runs with new values of a hyperparameter."""
+        """Returns the runs with new values of a hyperparameter.
+
+        Args:
+            runs: the result of `init` or `fit`.
+            parameter: one of `hyperparameters`, other than the seed.
+            values: a value for each member, in the form of `values(runs)`.
+        """
         if parameter.home == "state":
             opt_state = names_of.with_state_values(runs.opt_state, parameter.field, values)
             return runs.replace(opt_state=opt_state)

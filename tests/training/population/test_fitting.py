@@ -158,6 +158,10 @@ def test_rows_that_do_not_fit_need_a_shared_order(monkeypatch):
 def test_the_line_of_an_epoch_shows_medians(capsys):
     population, start = population_of({"learning_rate": [0.0, 0.1, 0.2]})
     _, history = population.fit(start, X, Y, verbose=2)
+    assert np.shape(history["loss"]) == (1, 3) and history.params["stopped"] == {}
+    assert "<table" in history._repr_html_() and history.plot().axes
+    with pytest.raises(ValueError, match="unknown log 'los'. Did you mean 'loss'"):
+        history["los"]
     assert f"loss {np.median(history['loss'][0]):.4f}" in capsys.readouterr().out
 
 
