@@ -84,11 +84,13 @@ if typing.TYPE_CHECKING:
     from fkeras.training import History as History
     from fkeras.training import Interrupted as Interrupted
     from fkeras.training import NonFiniteError as NonFiniteError
+    from fkeras.training import Population as Population
     from fkeras.training import Stop as Stop
     from fkeras.training import Trainer as Trainer
     from fkeras.training import TrainState as TrainState
     from fkeras.training import callbacks as callbacks
     from fkeras.training import find_nan as find_nan
+    from fkeras.training import populate as populate
 
 __version__ = "0.1.0"
 
@@ -103,7 +105,8 @@ _LATE = types.MappingProxyType(
         ),
         "training": (
             *("Callback", "Checkpoint", "CheckpointError", "Finding", "History", "Interrupted"),
-            *("NonFiniteError", "Stop", "TrainState", "Trainer", "callbacks", "find_nan"),
+            *("NonFiniteError", "Population", "Stop", "TrainState", "Trainer", "callbacks"),
+            *("find_nan", "populate"),
         ),
         "planning": ("Plan", "Profile", "plan", "profile"),
         "datasets": (),

@@ -35,7 +35,7 @@ STATES = {
 }
 PAGES = DOCS / "reference" / "api"
 # namespaces whose classes are listed with their methods
-_WITH_MEMBERS = ("fkeras", "training", "planning", "engine", "saving")
+_WITH_MEMBERS = ("fkeras", "training", "training.population", "planning", "engine", "saving")
 # file, namespace, title, text; a public namespace without a row gets a page too
 _LISTED = (
     (
@@ -51,6 +51,7 @@ _LISTED = (
     ("schedules", "optimizers.schedules", "Learning rate schedules", "Functions of the step."),
     ("callbacks", "callbacks", "Callbacks", "Values that `Trainer.fit` calls."),
     ("training", "training", "Training", "The records of a training and its checkpoints."),
+    ("populations", "training.population", "Populations", "Rules for the members of populations."),
     ("planning", "planning", "Plans", "Memory and operations of training steps."),
     ("transforms", "transforms", "Transforms", "Functions from model to model."),
     ("saving", "saving", "Files", "Models, trainings and weights in files."),

@@ -50,9 +50,14 @@ def _of_classes(y_true: jax.Array, values: jax.Array, axis: int) -> jax.Array:
     return jnp.sum(jnp.where(y_true == 0, 0.0, y_true * values), axis=axis)
 
 
+def _is_zero(share: float) -> bool:
+    # the configuration is static, so the branch costs nothing in the compiled program; the members of a
+    # population have a traced share
+    return not isinstance(share, jax.Array) and not share
+
+
 def _smooth_classes(y_true: jax.Array, label_smoothing: float, axis: int) -> jax.Array:
-    # the configuration is static, so the branch costs nothing in the compiled program
-    if not label_smoothing:
+    if _is_zero(label_smoothing):
         return y_true
     return y_true * (1.0 - label_smoothing) + label_smoothing / y_true.shape[axis]
 
@@ -83,7 +88,7 @@ def binary_crossentropy(
     """
     y_true, y_pred = floats(y_true, y_pred)
     check_axis("binary_crossentropy", axis, y_pred)
-    if label_smoothing:
+    if not _is_zero(label_smoothing):
         y_true = y_true * (1.0 - label_smoothing) + 0.5 * label_smoothing
     return jnp.mean(binary_values(y_true, y_pred, from_logits), axis=axis)
 
@@ -125,7 +130,7 @@ def binary_focal_crossentropy(
     """
     y_true, y_pred = floats(y_true, y_pred)
     check_axis("binary_focal_crossentropy", axis, y_pred)
-    if label_smoothing:
+    if not _is_zero(label_smoothing):
         y_true = y_true * (1.0 - label_smoothing) + 0.5 * label_smoothing
     p = jax.nn.sigmoid(y_pred) if from_logits else y_pred
     # as in Keras, from clipped probabilities also for logits: p_t needs the probability anyway

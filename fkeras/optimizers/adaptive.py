@@ -56,7 +56,7 @@ class RMSprop(Optimizer):
         if self.centered:
             mean = self.rho * slots["average_gradient"] + (1.0 - self.rho) * gradient
             new_slots["average_gradient"], variance = mean, v - jnp.square(mean)
-        if not self.momentum:
+        if "momentum" not in slots:
             return -rate * gradient / jnp.sqrt(variance + self.epsilon), new_slots
         step = rate * gradient / jnp.sqrt(variance + self.epsilon)
         new_slots["momentum"] = self.momentum * slots["momentum"] + step

@@ -39,7 +39,7 @@ class SGD(Optimizer):
         return {"momentum": zeros(weight)} if self.momentum else {}
 
     def step(self, gradient, weight, slots, rate, count):
-        if not self.momentum:
+        if "momentum" not in slots:
             return -rate * gradient, slots
         # as in Keras, m includes the learning rate: a new rate changes future gradients only
         m = self.momentum * slots["momentum"] - rate * gradient

@@ -2,6 +2,7 @@
 
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.training import callbacks as callbacks
+from fkeras.training import population as population
 from fkeras.training.callbacks import Callback as Callback
 from fkeras.training.callbacks import Stop as Stop
 from fkeras.training.checkpoint import Checkpoint as Checkpoint
@@ -11,6 +12,8 @@ from fkeras.training.loop.rescue import run_of as run_of
 from fkeras.training.nonfinite.find_nan import find_nan as find_nan
 from fkeras.training.nonfinite.nan_report import Finding as Finding
 from fkeras.training.nonfinite.recovery import NonFiniteError as NonFiniteError
+from fkeras.training.population import Population as Population
+from fkeras.training.population import populate as populate
 from fkeras.training.processes.service import ProcessError as ProcessError
 from fkeras.training.records.history import Fitted as Fitted
 from fkeras.training.records.history import History as History

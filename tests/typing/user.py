@@ -293,6 +293,23 @@ print(
     trainer_of_texts.predict(texts, {"words": np.array(["one"])}),
 )
 assert_type(trainer.share, tuple[int, int])
+
+population = fk.populate(trainer, {"learning_rate": [1e-2, 1e-3], "seed": range(2)})
+listed = fk.populate(trainer, members=[{"seed": 0}, {"seed": 1}], order="shared", group_size=1)
+runs = population.init(model, jax.random.key(0))
+runs, history = population.fit(
+    runs,
+    images,
+    labels,
+    epochs=2,
+    rules=[fk.training.population.EarlyStopping("loss", patience=1)],
+    verbose=0,
+)
+run = population.member(runs, 0)
+assert_type(population.trainer_of(runs, 0), fk.Trainer)
+assert_type(population.members, list[dict[str, Any]])
+best, chosen = population.select(runs, [0, 1])
+print(len(best), best.values(chosen), history["loss"])
 print(fk.Trainer(optax.sgd(0.1), "mse"), fk.Trainer("adam", loss={"a": "mse", "b": "mae"}))
 
 

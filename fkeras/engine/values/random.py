@@ -30,9 +30,13 @@ _HALF = 23  # bits of a draw: an odd integer below 2**23 is exact in float32
 
 
 def _threefry(
-    k0: np.uint32, k1: np.uint32, x0: np.ndarray, x1: np.ndarray
+    k0: np.ndarray, k1: np.ndarray, x0: np.ndarray, x1: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Computes Threefry-2x32 with 20 rounds in place, on arrays of uint32.
+
+    Args:
+        k0: first words of the keys, which broadcast to `x0`.
+        k1: second words of the keys.
 
     References:
         Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011).
@@ -49,8 +53,7 @@ def _threefry(
             np.bitwise_or(x1, high, out=x1)
             np.bitwise_xor(x1, x0, out=x1)
         x0 += keys[(block + 1) % 3]
-        # the counter of the block is added to the key first: uint32 arithmetic wraps
-        x1 += np.uint32((int(keys[(block + 2) % 3]) + block + 1) & _MASK)
+        x1 += keys[(block + 2) % 3] + np.uint32(block + 1)  # arrays of uint32 wrap
     return x0, x1
 
 
@@ -175,7 +178,7 @@ def _host_pieces(words: tuple[np.uint32, np.uint32], size: int) -> Any:
         count = np.arange(start, min(start + _PIECE, size), dtype=np.uint64)
         high = (count >> np.uint64(32)).astype(np.uint32)
         low = count.astype(np.uint32)
-        x0, x1 = _threefry(*words, high, low)
+        x0, x1 = _threefry(np.array([words[0]]), np.array([words[1]]), high, low)
         yield slice(start, start + len(count)), np.bitwise_xor(x0, x1, out=x0)
 
 
@@ -183,7 +186,8 @@ def host_bits(key_data: Leaf, numbers: tuple[int, ...], size: int) -> np.ndarray
     """Computes `jax.random.bits(key, (size,), "uint32")` on the host, without compilation.
 
     Args:
-        key_data: the two words of a threefry key. JAX's option `jax_threefry_partitionable` must be set.
+        key_data: the two words of a threefry key, or a row of two words for each of several keys, whose
+            bits are rows of the result. JAX's option `jax_threefry_partitionable` must be set.
         numbers: numbers that are folded into the key, one after the other.
 
     Example:
@@ -193,13 +197,23 @@ def host_bits(key_data: Leaf, numbers: tuple[int, ...], size: int) -> np.ndarray
         >>> (host_bits(jax.random.key_data(key), (7,), 3) == wanted).all().item()
         True
     """
-    first, second = np.asarray(key_data).tolist()
+    data = np.asarray(key_data)
+    words = [(int(first), int(second)) for first, second in data.reshape(-1, 2)]
     for number in numbers:
-        first, second = _folded((first, second), number & _MASK)
-    bits = np.empty(size, np.uint32)
-    for piece, drawn in _host_pieces((np.uint32(first), np.uint32(second)), size):
-        bits[piece] = drawn
-    return bits
+        words = [_folded(each, number & _MASK) for each in words]
+    bits = np.empty((len(words), size), np.uint32)
+    rows = max(_PIECE // max(size, 1), 1)
+    for start in range(0, len(words), rows):
+        some = np.array(words[start : start + rows], np.uint32)
+        if len(some) == 1:
+            for piece, drawn in _host_pieces((some[0, 0], some[0, 1]), size):
+                bits[start, piece] = drawn
+        else:
+            high = np.zeros((len(some), size), np.uint32)
+            low = np.tile(np.arange(size, dtype=np.uint32), (len(some), 1))
+            x0, x1 = _threefry(some[:, :1], some[:, 1:], high, low)
+            np.bitwise_xor(x0, x1, out=bits[start : start + rows])
+    return bits.reshape(*data.shape[:-1], size)
 
 
 def _odd_integers(bits: Leaf, xp: Any) -> Leaf:

@@ -98,7 +98,8 @@ class Feed:
         """Returns the order of the rows of an epoch, padded.
 
         Args:
-            run: a `TrainState` whose key shuffles the rows; None for the original order.
+            run: a `TrainState` whose key shuffles the rows, or whose keys, for an order of each
+                member of a population; None for the original order.
         """
         padded_count = order_room(len(self), self.size)
         if run is None:

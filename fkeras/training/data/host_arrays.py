@@ -182,6 +182,9 @@ def host_order(count: int, room: int, key_data: jax.Array | np.ndarray, step: in
 
     To compile the draws and the sort takes longer than the first epoch of a small model.
 
+    Args:
+        key_data: the words of a key, or rows of words for the orders of several keys.
+
     Example:
         >>> import jax
         >>> key = jax.random.key(0)
@@ -191,12 +194,16 @@ def host_order(count: int, room: int, key_data: jax.Array | np.ndarray, step: in
     """
     draws = random.host_bits(key_data, (step, _SHUFFLE), count)
     order = np.argsort(draws, kind="stable").astype("int32")
-    return np.pad(order, (0, room - count), mode="edge")
+    return np.concatenate([order, np.repeat(order[..., -1:], room - count, axis=-1)], axis=-1)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 4))
 def compiled_order(
     count: np.integer, room: int, key_data: jax.Array, step: np.integer, impl: str
 ) -> jax.Array:
-    """Returns `order_of` from one compiled program; takes the key as plain data."""
-    return order_of(count, room, jax.random.wrap_key_data(key_data, impl=impl), step)
+    """Returns `order_of` from one compiled program; takes the key, or rows of keys, as plain data."""
+
+    def order(data: jax.Array) -> jax.Array:
+        return order_of(count, room, jax.random.wrap_key_data(data, impl=impl), step)
+
+    return order(key_data) if key_data.ndim == 1 else jax.vmap(order)(key_data)

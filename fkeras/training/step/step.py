@@ -53,7 +53,7 @@ def train_step(
     # Runs while JAX traces the step, so a compiled step does not pay for it.
     opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
     scale = getattr(trainer.optimizer, "scale_loss", None)
-    heads = _heads(trainer, run.model, batch)
+    heads = heads_of(trainer, run.model, batch)
 
     def loss_fn(
         trainable: dict[str, jax.Array], overwritten: dict[str, jax.Array]
@@ -122,10 +122,10 @@ def train_logs(
     if not batch_parts.sees_whole_batch(trainer):
         sharding.check_rows(trainer, jax.tree.leaves(batch)[0].shape[0])
     new, sums = train_step(trainer, run, batch)
-    return new, objective.results(_heads(trainer, run.model, batch), sums)
+    return new, objective.results(heads_of(trainer, run.model, batch), sums)
 
 
-def _heads(trainer: Trainer, model: Layer, batch: Batch) -> tuple:
+def heads_of(trainer: Trainer, model: Layer, batch: Batch) -> tuple:
     """Returns the outputs with their losses and metrics for a batch; `()` for an objective."""
     if trainer.objective is not None:
         return ()
@@ -258,7 +258,7 @@ def compiled_test(
         batch = form.batch(batch)
         # The evaluation of a model draws no samples; an objective may (a generative model).
         key = None if trainer.objective is None else evaluation_key(sums["loss"]["count"])
-        heads = _heads(trainer, model, batch)
+        heads = heads_of(trainer, model, batch)
         _, updates, new = objective.compute(
             trainer, heads, computed, state, batch, key, False, valid
         )
@@ -307,11 +307,14 @@ def call_convolves(function: jax.stages.Wrapped, static: tuple, treedef: Any, sp
     return convolves(function.trace(*static, *jax.tree.unflatten(treedef, leaves)).jaxpr)
 
 
-def convolves(program: object) -> bool:
+def convolves(program: object, forms: bool = False) -> bool:
     """Returns whether a jaxpr has a convolution that XLA runs far slower in loops on CPUs.
 
     The convolutions of `fkeras.nn` are as fast in loops. Others are those of users and of modules of
     other libraries.
+
+    Args:
+        forms: whether the convolutions of `fkeras.nn` count, too.
 
     Example:
         >>> import jax, numpy as np
@@ -319,13 +322,13 @@ def convolves(program: object) -> bool:
         True
     """
     if isinstance(program, list | tuple):
-        return any(convolves(part) for part in program)
+        return any(convolves(part, forms) for part in program)
     program = getattr(program, "jaxpr", program)
     return any(
         equation.primitive.name == "conv_general_dilated"
-        or any(convolves(value) for value in equation.params.values())
+        or any(convolves(value, forms) for value in equation.params.values())
         for equation in getattr(program, "eqns", ())
-        if equation.primitive is not FORM
+        if forms or equation.primitive is not FORM
     )
 
 
