@@ -6,6 +6,7 @@ Each transform returns a new model and keeps all arrays that it does not change.
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.transforms.depth import roll as roll
 from fkeras.transforms.depth import unroll as unroll
+from fkeras.transforms.fingerprinting import fingerprint as fingerprint
 from fkeras.transforms.freezing import freeze as freeze
 from fkeras.transforms.freezing import unfreeze as unfreeze
 from fkeras.transforms.quantizing import dequantize as dequantize
