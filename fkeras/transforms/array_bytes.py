@@ -18,13 +18,19 @@ _PIECE = 1 << 24
 Box = tuple[slice, ...]
 
 
-def array_bytes(array: Leaf, name: str = "the array", piece: int = _PIECE) -> Iterator[Any]:
+def array_bytes(
+    array: Leaf,
+    name: str = "the array",
+    where: str = "transforms.fingerprint",
+    piece: int = _PIECE,
+) -> Iterator[Any]:
     """Yields the bytes of an array in C order and little-endian, in pieces.
 
     Only one piece is on the host at a time, so neither the array nor a shard is gathered.
 
     Args:
         name: the name of the array, for messages.
+        where: the function of the user's call, for messages.
         piece: the largest number of bytes of a piece.
 
     Raises:
@@ -39,7 +45,7 @@ def array_bytes(array: Leaf, name: str = "the array", piece: int = _PIECE) -> It
     if not isinstance(array, jax.Array):
         array = np.asarray(array)
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    check_local(array, "transforms.fingerprint", name)
+    check_local(array, where, name)
     for box in boxes(array.shape, max(1, piece // array.dtype.itemsize)):
         # as bytes: buffers of small floats have no format that Python knows
         yield np.ascontiguousarray(_read(array, box)).reshape(-1).view(np.uint8).data

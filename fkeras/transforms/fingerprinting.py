@@ -91,14 +91,20 @@ def fingerprint_of(model: Layer, digests: Sequence[str | None] | None = None) ->
     return digest([_VERSION, _canonical_layer(skeleton, ()), leaves, digests], size=16)
 
 
-def weight_digests(model: Layer) -> list[str | None]:
-    """Returns a digest of the bytes of each leaf, in the order of the leaves; None for None."""
-    check_donated(model, "transforms.fingerprint", "Take the fingerprint of the new model.")
-    named_leaves = zip(skeleton_of(model).names, leaves_of(model), strict=True)
-    return [None if leaf is None else array_digest(leaf, name) for name, leaf in named_leaves]
+def weight_digests(model: Layer, where: str = "transforms.fingerprint") -> list[str | None]:
+    """Returns a digest of the bytes of each leaf, in the order of the leaves; None for None.
+
+    Args:
+        where: the function of the user's call, for messages.
+    """
+    check_donated(model, where, "Use the new model.")
+    leaves = zip(skeleton_of(model).names, leaves_of(model), strict=True)
+    return [None if leaf is None else array_digest(leaf, name, where) for name, leaf in leaves]
 
 
-def array_digest(array: Leaf, name: str = "the array") -> str:
+def array_digest(
+    array: Leaf, name: str = "the array", where: str = "transforms.fingerprint"
+) -> str:
     """Returns a digest of dtype, shape and bytes of an array, 32 hexadecimal digits.
 
     Example:
@@ -108,12 +114,11 @@ def array_digest(array: Leaf, name: str = "the array") -> str:
     """
     if isinstance(array, Tracer) or not is_array(array):
         raise ValueError(
-            f"transforms.fingerprint: expected an array with values, received {name!r} as "
-            f"{type(array).__name__}. Take the fingerprint outside of jit, grad and vmap, or pass "
-            "weights=False."
+            f"{where}: expected arrays with values, received {name!r} as {type(array).__name__}. Call "
+            "the function outside of jit, grad and vmap, with a model of arrays."
         )
     state = hashlib.blake2b(kind_of(array).encode(), digest_size=16)
-    for piece in array_bytes(array, name):
+    for piece in array_bytes(array, name, where):
         state.update(piece)
     return state.hexdigest()
 
