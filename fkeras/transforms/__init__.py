@@ -1,9 +1,13 @@
-"""Functions from model to model: freezing, replacing, renaming, quantizing, rematerializing, rolling.
+"""Functions from model to model: freezing, replacing, renaming, quantizing, rematerializing, rolling;
+and functions of two models: differences, patches, agreement.
 
 Each transform returns a new model and keeps all arrays that it does not change.
 """
 
 from fkeras.engine.config.public_names import publish as _publish
+from fkeras.transforms.agreeing import Agreement as Agreement
+from fkeras.transforms.agreeing import CallAgreement as CallAgreement
+from fkeras.transforms.agreeing import agree as agree
 from fkeras.transforms.changes import CallChange as CallChange
 from fkeras.transforms.changes import ConfigChange as ConfigChange
 from fkeras.transforms.changes import LayerChange as LayerChange

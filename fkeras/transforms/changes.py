@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -108,7 +109,9 @@ Change: TypeAlias = LayerChange | ConfigChange | CallChange | WeightChange
 
 #: the kinds of changes in the order of the text
 KINDS = (LayerChange, ConfigChange, CallChange, WeightChange)
-_SIGNS = {"added": "+", "removed": "-", "renamed": ">", "replaced": "~", "changed": "~"}
+_SIGNS = types.MappingProxyType(
+    {"added": "+", "removed": "-", "renamed": ">", "replaced": "~", "changed": "~"}
+)
 _SECTIONS = (
     (LayerChange, "Layers", "layer"),
     (ConfigChange, "Configuration", "setting"),
@@ -174,7 +177,7 @@ def _weight_row(change: WeightChange) -> list[str]:
     return ["~", change.path, change.after, text]
 
 
-def _short(value: object) -> str:
+def _short(value: Any) -> str:
     name = getattr(value, "__name__", None)
     if callable(value) and isinstance(name, str):
         return name

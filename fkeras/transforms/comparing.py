@@ -51,15 +51,15 @@ class Comparison:
         """Compares two matched layers, and all layers inside."""
         self.paths[old_path] = path
         if one.cls is not two.cls:
-            texts = (_describe(one), _describe(two))
-            self.changes.append(LayerChange(path, "replaced", *texts))
+            old_text, text = _describe(one), _describe(two)
+            self.changes.append(LayerChange(path, "replaced", old_text, text))
             return
         self._compare_fields(one, two, old_path, path)
         self._compare_weights(one, two, old_path, path)
-        graphs = [part.skeleton.static.get("graph") for part in (one, two)]
-        names = self._compare_children(one, two, old_path, path, graphs)
-        if graphs[0] != graphs[1] and None not in graphs:
-            self._compare_graphs(*graphs, names, old_path, path)
+        old, new = one.skeleton.static.get("graph"), two.skeleton.static.get("graph")
+        names = self._compare_children(one, two, old_path, path, [old, new])
+        if old is not None and new is not None and old != new:
+            self._compare_graphs(old, new, names, old_path, path)
 
     def _compare_fields(self, one: Part, two: Part, old_path: str, path: str) -> None:
         old, new = one.skeleton.static, two.skeleton.static
@@ -111,7 +111,7 @@ class Comparison:
         new_calls = {key: number for number, key in enumerate(zip(*_call_keys(new), strict=True))}
         seen = set()
         for (layer, node), number in old_calls.items():
-            key = (names.get(layer), node)
+            key = (names.get(layer, ""), node)
             seen.add(key)
             text = _call_text(old, number)
             if key not in new_calls:
@@ -164,9 +164,9 @@ def compare_parts(
 
 def weight_change(path: str, old: Leaf, new: Leaf) -> WeightChange:
     """Returns the record of a weight with other values; None stands for a missing weight."""
-    kinds = [None if leaf is None else kind_of(leaf) for leaf in (old, new)]
-    if None in kinds or kinds[0] != kinds[1]:
-        return WeightChange(path, *kinds)
+    before, after = (None if leaf is None else kind_of(leaf) for leaf in (old, new))
+    if before is None or before != after:
+        return WeightChange(path, before, after)
     is_complex = np.dtype(old.dtype).kind == "c"
     x, y = (
         np.asarray(leaf).astype("complex128" if is_complex else "float64") for leaf in (old, new)
@@ -174,8 +174,9 @@ def weight_change(path: str, old: Leaf, new: Leaf) -> WeightChange:
     differs = ~((x == y) | ((x != x) & (y != y)))
     with np.errstate(invalid="ignore", over="ignore"):
         delta = np.abs(np.where(differs, y - x, 0))
-        norms = [float(np.sqrt(np.sum(np.abs(v) ** 2))) for v in (x, delta)]
-    return WeightChange(path, *kinds, *norms, float(delta.max()), int(differs.sum()))
+        norm, distance = (float(np.sqrt(np.sum(np.abs(v) ** 2))) for v in (x, delta))
+    largest, count = float(delta.max()), int(differs.sum())
+    return WeightChange(path, before, after, norm, distance, largest, count)
 
 
 def _describe(part: Part) -> str:

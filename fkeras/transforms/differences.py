@@ -61,8 +61,8 @@ class Difference:
         return Difference(
             self.target,
             self.base,
-            self.outlines[::-1],
-            None if self.structure is None else self.structure[::-1],
+            (self.outlines[1], self.outlines[0]),
+            None if self.structure is None else (self.structure[1], self.structure[0]),
             self.after,
             self.before,
             FrozenDict({old: new for new, old in self.carried.items()}),

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -141,7 +142,7 @@ def digest(value: object, size: int = 8) -> str:
 def kind_of(array: Leaf) -> str:
     """Returns the dtype and shape of an array as text, such as "float32[3, 4]"."""
     dtype = array.dtype  # the dtype of a typed key is no dtype of NumPy
-    name = str(dtype) if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) else np.dtype(dtype).name
+    name = str(dtype) if jnp.issubdtype(dtype, jax.dtypes.extended) else np.dtype(dtype).name
     return f"{name}{list(array.shape)}"
 
 
