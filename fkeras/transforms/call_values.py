@@ -16,6 +16,7 @@ from fkeras.engine.config.late_module import late_module
 from fkeras.engine.graph.call_table import Coord
 from fkeras.engine.tree.skeleton import leaves_of
 from fkeras.engine.tree.sublayers import sublayers
+from fkeras.engine.tree.walk import join_path
 from fkeras.transforms.depth import unroll
 from fkeras.transforms.intercepting import TracedCall, trace_calls
 
@@ -114,13 +115,16 @@ def _run_model(model: Layer, state: Any, inputs: Any, training: bool, key: jax.A
 
 def _node_orders(model: Layer) -> dict[str, list[int]]:
     """Returns the indices of each layer's calls in running order, by the path of the layer."""
-    orders: dict[str, list[int]] = {}
+    orders = {}
     for path, network in sublayers(model):
         if isinstance(network, Network):
-            for number in network.graph.run_order:
-                name = network.graph.calls[number].layer
-                place = f"{path}/{name}" if path else name
-                orders.setdefault(place, []).append(network.graph.node_indices[number])
+            graph = network.graph
+            places = {number: place for place, number in enumerate(graph.run_order)}
+            for name in network.layers:
+                numbers = [n for n in graph.calls_of.get(name, ()) if n in places]
+                computed = sorted(numbers, key=places.__getitem__)
+                nodes = [graph.node_indices[number] for number in computed]
+                orders[join_path(path, name)] = nodes
     return orders
 
 

@@ -42,7 +42,7 @@ class ConflictError(FKerasError):
         return (type(self), (str(self), self.paths))
 
 
-def apply(model: Layer, *patches: Difference) -> Any:
+def apply(model: Model, *patches: Difference) -> Model:
     """Returns the model with the changes of patches: `apply(a, diff(a, b)) == b`.
 
     A patch fits the model from which it was made, bit by bit. The result equals the other model bit
@@ -73,10 +73,11 @@ def apply(model: Layer, *patches: Difference) -> Any:
         (True, True)
     """
     patch = _combined(model, patches, "apply")
-    return returned(_move(model, patch, "apply"), "transforms.apply", "model = apply(model, patch)")
+    result = _move(model, patch, "apply")
+    return returned(result, "transforms.apply", "model = transforms.apply(model, patch)")
 
 
-def revert(model: Layer, *patches: Difference) -> Any:
+def revert(model: Model, *patches: Difference) -> Model:
     """Returns the model without the changes of patches: `revert(b, diff(a, b)) == a`.
 
     Args:
@@ -97,7 +98,7 @@ def revert(model: Layer, *patches: Difference) -> Any:
     """
     patch = _combined(model, patches, "revert").inverse()
     result = _move(model, patch, "revert")
-    return returned(result, "transforms.revert", "model = revert(model, patch)")
+    return returned(result, "transforms.revert", "model = transforms.revert(model, patch)")
 
 
 def _combined(model: Layer, patches: tuple[Difference, ...], verb: str) -> Difference:
@@ -155,7 +156,7 @@ def _joined(one: Difference, two: Difference, where: str) -> Difference:
     )
 
 
-def _move(model: Layer, patch: Difference, verb: str) -> Layer:
+def _move(model: Layer, patch: Difference, verb: str) -> Any:
     """Returns the target of a patch; the base or the target may have an unknown fingerprint, ""."""
     leaves = dict(zip(skeleton_of(model).names, leaves_of(model), strict=True))
     digests = weight_digests(model, f"transforms.{verb}")
