@@ -72,9 +72,11 @@ if typing.TYPE_CHECKING:
     from fkeras.saving import export_step as export_step
     from fkeras.saving import from_keras as from_keras
     from fkeras.saving import load_model as load_model
+    from fkeras.saving import load_patch as load_patch
     from fkeras.saving import load_training as load_training
     from fkeras.saving import load_weights as load_weights
     from fkeras.saving import save_model as save_model
+    from fkeras.saving import save_patch as save_patch
     from fkeras.saving import save_weights as save_weights
     from fkeras.saving import to_keras as to_keras
     from fkeras.training import Callback as Callback
@@ -102,6 +104,7 @@ _LATE = types.MappingProxyType(
         "saving": (
             *("FileError", "Limits", "export", "export_step", "load_model", "load_training"),
             *("load_weights", "save_model", "save_weights", "from_keras", "to_keras"),
+            *("load_patch", "save_patch"),
         ),
         "training": (
             *("Callback", "Checkpoint", "CheckpointError", "Finding", "History", "Interrupted"),

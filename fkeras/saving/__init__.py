@@ -16,6 +16,8 @@ from fkeras.saving.export.exporting import export_step as export_step
 from fkeras.saving.models import load_model as load_model
 from fkeras.saving.models import load_training as load_training
 from fkeras.saving.models import save_model as save_model
+from fkeras.saving.patches import load_patch as load_patch
+from fkeras.saving.patches import save_patch as save_patch
 from fkeras.saving.weight_files import load_weights as load_weights
 from fkeras.saving.weight_files import save_weights as save_weights
 

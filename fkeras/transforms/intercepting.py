@@ -78,7 +78,14 @@ class Intercepted(Layer):
         return getattr(self.layer, name)
 
 
-def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
+def everywhere(layer: Layer) -> bool:
+    """Returns True: calls inside every layer are intercepted."""
+    return True
+
+
+def intercept(
+    layer: Layer, around: Around, path: str = "", inside: Callable[[Layer], bool] = everywhere
+) -> Layer:
     """Returns a copy of a built layer in which `around` handles its calls and all calls inside.
 
     The function receives the layer with the calls inside intercepted too; `context.run(layer,
@@ -87,6 +94,7 @@ def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
     Args:
         around: `(path, layer, context, inputs, options) -> Output`; the path is that of
             `fk.engine.sublayers`.
+        inside: returns whether the calls inside a layer are intercepted too.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -101,7 +109,11 @@ def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
         a takes (1, 3)
         dense takes (1, 2)
     """
-    inner = replace_children(layer, lambda at, child: intercept(child, around, at), path)
+    inner = layer
+    if inside(layer):
+        inner = replace_children(
+            layer, lambda at, child: intercept(child, around, at, inside), path
+        )
     return Intercepted(
         inner, around, path, name=layer.name, trainable=layer.trainable, dtype=layer.dtype
     )
@@ -153,12 +165,15 @@ def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCa
     return trace_calls(layer, lambda intercepted: context.run(intercepted, *inputs))[0]
 
 
-def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[TracedCall, ...], Any]:
+def trace_calls(
+    layer: Layer, compute: Callable[[Any], Any], inside: Callable[[Layer], bool] = everywhere
+) -> tuple[tuple[TracedCall, ...], Any]:
     """Returns `(calls, value)`: every call inside a layer during a computation, and its result.
 
     Args:
         layer: a built layer or model.
         compute: `(layer) -> value`; calls the layer, or layers inside the layer, any number of times.
+        inside: returns whether the calls inside a layer are traced too.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -185,7 +200,7 @@ def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[Trac
 
     # without jit and scan, so that the arrays are concrete
     with jax.disable_jit():
-        value = compute(intercept(layer, around))
+        value = compute(intercept(layer, around, inside=inside))
     return tuple(traced_calls), value
 
 

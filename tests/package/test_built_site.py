@@ -45,6 +45,7 @@ QUESTIONS = {
 # further questions, each with words of its own
 MORE_QUESTIONS = {
     "dataframe": "guides/tables",
+    "compare models": "guides/compare_models",
     "categorical features": "guides/tables",
     "model.compile": "guides/where",
     "keras.backend": "guides/where",

@@ -163,7 +163,7 @@ class Skeleton:
 def same_leaf(a: Leaf, b: Leaf) -> bool:
     """Returns whether two leaves are equal arrays of one dtype, or both None.
 
-    A tracer equals only itself.
+    NaN equals NaN: a layer equals its own copy. A tracer equals only itself.
     """
     if a is b:
         return True
@@ -180,7 +180,8 @@ def same_leaf(a: Leaf, b: Leaf) -> bool:
         return False
     if getattr(a, "dtype", 0) != getattr(b, "dtype", 0):
         return False
-    return bool(np.array_equal(np.asarray(a), np.asarray(b)))
+    x, y = np.asarray(a), np.asarray(b)
+    return bool(((x == y) | ((x != x) & (y != y))).all())  # only NaN differs from itself
 
 
 def _same_tree(a: Leaf, b: Leaf) -> bool:

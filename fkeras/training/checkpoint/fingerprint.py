@@ -6,42 +6,23 @@ A fingerprint excludes settings that may change between runs (the number of epoc
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import jax
-import numpy as np
 import optax
 
 from fkeras.engine import Configurable, Layer, serialize
 from fkeras.engine.config.serialization import encode
 from fkeras.training.checkpoint.storage.arrays import named_leaves
 from fkeras.training.records.annotations import Optimizer
+from fkeras.transforms.fingerprinting import digest, function_name, kind_of
 
 #: a longer list of numbers (a matrix in a configuration) is replaced by its digest
 _LONGEST = 64
 # Memory addresses in the `repr` of functions differ between processes.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-
-
-def digest(value: object) -> str:
-    """Returns a digest of JSON data or bytes, 16 hexadecimal digits.
-
-    Example:
-        >>> digest({"a": 1}) == digest({"a": 1}), digest({"a": 1}) == digest({"a": 2})
-        (True, False)
-    """
-    # Python's `hash` is salted per process; a fingerprint must be equal in every process.
-    data = value if isinstance(value, bytes) else json.dumps(value, sort_keys=True).encode()
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
-
-
-def kind_of(array: jax.Array | np.ndarray) -> str:
-    """Returns the dtype and shape of an array as text, such as "float32[3, 4]"."""
-    return f"{np.dtype(array.dtype).name}{list(array.shape)}"
 
 
 def model_fingerprint(model: Layer) -> dict[str, Any]:
@@ -108,13 +89,6 @@ def _value_of(value: object) -> Any:
         return _config_of(encode(value))
     except TypeError:
         return function_name(value)
-
-
-def function_name(value: object) -> str:
-    """Returns a name for a value without JSON form; the name is the same in every process."""
-    name = getattr(value, "__qualname__", None) or type(value).__qualname__
-    module = getattr(value, "__module__", None) or type(value).__module__
-    return f"{module}.{name}"
 
 
 def _config_of(value: object) -> Any:

@@ -516,3 +516,14 @@ def test_numbers_and_lists_are_not_tensors():
         layer(np.array([["a", "b"]]))
     assert layer(jnp.ones((1, 2))).shape == (1, 2)
     assert Checked()(X).shape == X.shape
+
+
+def test_nan_equals_nan_in_the_weights_of_equal_layers():
+    def layer(value, dtype="float32"):
+        return layers.Dense(1).replace(kernel=np.full((2, 1), value).astype(dtype), _built=True)
+
+    assert layer(np.nan) == layer(np.nan)
+    assert layer(np.nan, jnp.bfloat16) == layer(np.nan, jnp.bfloat16)
+    assert layer(np.nan) != layer(1.0)
+    assert layer(np.nan) != layer(np.nan, "float64")
+    assert layer(0.0) == layer(-0.0)
