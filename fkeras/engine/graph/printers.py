@@ -43,7 +43,7 @@ def unfolding_layers(layers: Any, path: str | None, render: Any) -> Any:
 
 def graph_document(title: str) -> Any:
     """Returns a graph for wadler_lindig: the title alone."""
-    import wadler_lindig  # pyright: ignore[reportMissingImports]  # only its printers call this
+    import wadler_lindig  # type: ignore[import-not-found]
 
     return wadler_lindig.TextDoc(f"<{title}>")
 
@@ -55,6 +55,6 @@ def layers_document(layers: Mapping[str, Any], options: Mapping[str, Any]) -> An
         layers: a `LayerDict`.
         options: the options of the printer.
     """
-    import wadler_lindig  # pyright: ignore[reportMissingImports]  # only its printers call this
+    import wadler_lindig  # type: ignore[import-not-found]
 
     return wadler_lindig.pdoc(dict(layers.items()), **options)
