@@ -1,4 +1,4 @@
-"""Functions from model to model: freezing, replacing, renaming, quantizing, rematerializing, rolling.
+"""Functions from model to model: freezing, replacing, folding, quantizing, rematerializing.
 
 Each transform returns a new model and keeps all arrays that it does not change.
 """
@@ -8,6 +8,8 @@ from fkeras.transforms.cutting import cut as cut
 from fkeras.transforms.depth import roll as roll
 from fkeras.transforms.depth import unroll as unroll
 from fkeras.transforms.editing import edit as edit
+from fkeras.transforms.folding import fold as fold
+from fkeras.transforms.folding import unfolded as unfolded
 from fkeras.transforms.freezing import freeze as freeze
 from fkeras.transforms.freezing import unfreeze as unfreeze
 from fkeras.transforms.probing import probe as probe
