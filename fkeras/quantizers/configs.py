@@ -199,7 +199,7 @@ _four = integer(minimum=4, maximum=4, hint="AWQ has weights of 4 bits only.")
 
 
 class _Calibrated(QuantizationConfig):
-    """Base class of the configurations that Keras calibrates with samples."""
+    """Base class of the configurations whose codes are chosen with samples."""
 
     @property
     def policy_mode(self: Any) -> str:
@@ -219,17 +219,17 @@ class _Calibrated(QuantizationConfig):
 
 
 class GPTQConfig(_Calibrated):
-    """GPTQ: weights of 2, 3, 4 or 8 bits, which Keras quantizes one after the other with samples.
+    """GPTQ: weights of 2, 3, 4 or 8 bits, which are quantized one after the other with samples.
 
-    Keras calibrates the models. Models loaded here support inference, training of weights that are
-    not quantized, and saving.
+    `fk.quantize(model, config, samples=x)` calibrates a model, and `fk.load_model` opens models that
+    Keras calibrated. Both support inference, training of weights that are not quantized, and saving.
 
     Args:
         weight_bits: the number of bits of a weight.
         group_size: the number of inputs that share a scale and a zero point; -1 for all inputs.
-        num_samples: the number of calibration samples.
+        num_samples: the number of calibration samples in Keras; `fk.quantize` uses all it is given.
         per_channel: whether each output has a separate scale.
-        sequence_length: the length of the calibration samples.
+        sequence_length: the length of the calibration samples in Keras.
         hessian_damping: the damping of the Hessian.
         symmetric: whether quantization is symmetric around zero.
         activation_order: whether inputs are quantized in the order of their magnitude.
@@ -259,15 +259,15 @@ class GPTQConfig(_Calibrated):
 class AWQConfig(_Calibrated):
     """AWQ: weights of 4 bits, scaled by the magnitudes of the inputs in calibration samples.
 
-    Keras calibrates the models. Models loaded here support inference, training of weights that are
-    not quantized, and saving.
+    `fk.quantize(model, config, samples=x)` calibrates a model, and `fk.load_model` opens models that
+    Keras calibrated. Both support inference, training of weights that are not quantized, and saving.
 
     Args:
         weight_bits: the number of bits of a weight, 4.
         group_size: the number of inputs that share a scale and a zero point; -1 for all inputs.
-        num_samples: the number of calibration samples.
-        sequence_length: the length of the calibration samples.
-        num_grid_points: the number of scales in Keras's search.
+        num_samples: the number of calibration samples in Keras; `fk.quantize` uses all it is given.
+        sequence_length: the length of the calibration samples in Keras.
+        num_grid_points: the number of powers in the search for scales.
 
     Example:
         >>> import fkeras as fk

@@ -1,5 +1,5 @@
-"""Functions from model to model: freezing, replacing, renaming, quantizing, rematerializing, rolling;
-and functions of two models: differences, patches, agreement.
+"""Functions from model to model: surgery, probes, freezing, folding, quantizing, rematerializing,
+rolling; and functions of two models: differences, patches, agreement.
 
 Each transform returns a new model and keeps all arrays that it does not change.
 """
@@ -19,6 +19,8 @@ from fkeras.transforms.differences import Difference as Difference
 from fkeras.transforms.differences import diff as diff
 from fkeras.transforms.editing import edit as edit
 from fkeras.transforms.fingerprinting import fingerprint as fingerprint
+from fkeras.transforms.folding import fold as fold
+from fkeras.transforms.folding import unfolded as unfolded
 from fkeras.transforms.freezing import freeze as freeze
 from fkeras.transforms.freezing import unfreeze as unfreeze
 from fkeras.transforms.patching import ConflictError as ConflictError

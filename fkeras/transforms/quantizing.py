@@ -9,11 +9,13 @@ from typing import Any
 from fkeras.engine import Layer
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.values.annotations import Tree
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.quantized.embedding import QuantizedEmbedding
 from fkeras.quantizers import get
+from fkeras.transforms.calibrating import calibrate
 from fkeras.transforms.replacing import replace_layers
 from fkeras.transforms.selecting import Pattern, matcher, require_match
 
@@ -23,7 +25,14 @@ _KINDS: Mapping[type, type[Quantized]] = types.MappingProxyType(
 _CALIBRATED = ("gptq", "awq")
 
 
-def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -> Any:
+def quantize(
+    model: Layer,
+    quantization: Any = "int8",
+    pattern: Pattern = "*",
+    *,
+    samples: Tree = None,
+    state: Mapping[str, Any] | None = None,
+) -> Any:
     """Returns a copy with quantized weights.
 
     The function quantizes `Dense`, `EinsumDense`, `Embedding`, `ReversibleEmbedding` and the
@@ -33,13 +42,18 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
 
     Args:
         model: a layer or model.
-        quantization: "int8", "int4", "float8", "int4/64" with the size of a block, or a
-            configuration of `fk.quantizers`.
+        quantization: "int8", "int4", "float8", "int4/64" with the size of a block, "gptq/4/128" or
+            "awq/4/128" with bits and the size of a group, or a configuration of `fk.quantizers`.
         pattern: selects layers, with all layers inside, as for `fk.freeze`.
+        samples: one batch of inputs of the model, which "gptq" and "awq" need: the codes of each
+            layer are chosen for its inputs, which the quantized layers before compute. Some hundred
+            rows or tokens are enough. A shared layer is calibrated at its first call.
+        state: the state of the model, if it has state, for the calls on the samples.
 
     Raises:
         ValueError: if no layer matches or can be quantized, for a layer that is quantized already,
-            and for modes that calibrate codes with samples.
+            for missing, empty or infinite samples, samples without need, and for a selected layer
+            that the samples do not reach.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -49,13 +63,20 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
         (dtype('int8'), (1, 2))
     """
     config = get(quantization)
-    if config.mode in _CALIBRATED:
+    calibrates = config.mode in _CALIBRATED
+    if calibrates and samples is None:
         raise ValueError(
-            f"quantize: expected 'int8', 'int4' or 'float8', received {config.policy_mode!r}, which "
-            "calibrates codes with samples. Quantize in Keras, save, and load the file with "
-            "fk.load_model."
+            f"quantize: {config.policy_mode!r} chooses codes for the inputs of each layer and needs "
+            f"samples. Write fk.quantize(model, {config.policy_mode!r}, samples=x) with a batch of "
+            "inputs."
+        )
+    if not calibrates and samples is not None:
+        raise ValueError(
+            f"quantize: {config.policy_mode!r} uses no samples: scales of weights follow from the "
+            "weights, scales of inputs from each call. Leave out `samples`, or use 'gptq' or 'awq'."
         )
     paths: list[str] = []
+    calibrated: dict[str, Quantized] = {}
 
     def quantize_layer(path: str, layer: Layer) -> Layer | None:
         if isinstance(layer, Quantized):
@@ -72,7 +93,14 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
         if config.mode not in kind.modes:
             return layer
         paths.append(path)
-        return kind.of(layer, config) if layer.built else kind(layer, config)
+        if not calibrates:
+            return kind.of(layer, config) if layer.built else kind(layer, config)
+        if not layer.built:
+            raise ValueError(
+                f"quantize: {path or layer._where!r} has no weights to choose codes for. Build the model first."
+            )
+        # the first walk collects the paths, the second takes the layers
+        return calibrated.get(path, layer)
 
     quantized = _replace_selected(model, quantize_layer, pattern, paths, config)
     if not paths:
@@ -81,6 +109,16 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
             "quantizes Dense, EinsumDense, the projections of attention and, except for "
             "'float8', embeddings."
         )
+    if calibrates:
+        targets = frozenset(paths)
+        calibrated |= calibrate(model, targets, config, samples, state)
+        missed = [path for path in paths if path not in calibrated]
+        if missed:
+            raise ValueError(
+                f"quantize: the samples do not reach {', '.join(map(repr, missed))}. Select other layers "
+                "by `pattern`."
+            )
+        quantized = _replace_selected(model, quantize_layer, pattern, [], config)
     return returned(quantized, "fk.quantize", "model = fk.quantize(model)")
 
 

@@ -329,9 +329,14 @@ def require_graph(network: Network) -> Graph:
     return network.graph
 
 
-def _check_plain(network: Network, where: str) -> None:
+def runs_graph(network: Network) -> bool:
+    """Returns whether the class of a network computes the graph: no subclass that overrides `forward`."""
     kind = type(network)
-    if kind.forward is not Network.forward or kind.apply is not Network.apply:
+    return kind.forward is Network.forward and kind.apply is Network.apply
+
+
+def _check_plain(network: Network, where: str) -> None:
+    if not runs_graph(network):
         raise FKerasError(
             f"{where}: expected a model that computes its graph, received {network._where}, whose class "
             "overrides `forward` or `apply`. Take the graph alone: "

@@ -280,7 +280,7 @@ class Other(layers.Dense):
 BAD = {
     "mode": (lambda: fk.quantize(_floats(), "int9"), "Did you mean 'int8'"),
     "nothing": (lambda: fk.quantize(_floats(), None), "received None"),
-    "examples": (lambda: fk.quantize(_floats(), "gptq/4/32"), "Quantize in Keras"),
+    "examples": (lambda: fk.quantize(_floats(), "gptq/4/32"), "needs samples"),
     "no model": (lambda: fk.quantize(3), "expected a layer or model, received int"),
     "no match": (lambda: fk.quantize(_floats(), "int8", "summ"), "Did you mean 'sum'"),
     "no layer": (lambda: fk.quantize(layers.ReLU()), "found no layer for 'int8'"),
