@@ -39,11 +39,11 @@ def propose(trial):
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 sampler = optuna.samplers.TPESampler(seed=0, constant_liar=True)  # for trials that run together
 study = optuna.create_study(direction="maximize", sampler=sampler)
-for _ in range(rounds):
+for round_number in range(rounds):
     trials = [study.ask() for _ in range(8)]
     population = fk.populate(trainer, members=[propose(trial) for trial in trials])
     runs = population.init(model, jax.random.key(0))
-    _, history = population.fit(
+    runs, history = population.fit(
         runs,
         x_train,
         y_train,
@@ -53,8 +53,8 @@ for _ in range(rounds):
         verbose=0,
     )
     accuracies = history["val_accuracy"]
-    for number, trial in enumerate(trials):
-        reached = [float(values[number]) for values in accuracies]  # NaN after the member stopped
+    for index, trial in enumerate(trials):
+        reached = [float(values[index]) for values in accuracies]  # NaN after the member stopped
         study.tell(trial, max(value for value in reached if not math.isnan(value)))
 
 best = fk.populate(trainer, members=[study.best_params])

@@ -141,7 +141,7 @@ def main():
     # the server needs only JAX and this file
     file = pathlib.Path(tempfile.mkdtemp(), "digits.jax")
     fk.export(run.model, run.state, file)
-    program = jax.jit(jax.export.deserialize(file.read_bytes()).call)
+    program = jax.jit(jax.export.deserialize(bytearray(file.read_bytes())).call)
 
     app = make_app(program, (28, 28, 1))
     if not options.short:

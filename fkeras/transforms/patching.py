@@ -39,7 +39,7 @@ class ConflictError(FKerasError):
         self.paths = paths
 
     def __reduce__(self):
-        return (type(self), (str(self), self.paths))
+        return (type(self), (str(self), self.paths), self.__dict__)
 
 
 def apply(model: Model, *patches: Difference) -> Model:

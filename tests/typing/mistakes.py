@@ -35,7 +35,7 @@ trainer.fit(run, images, labels, epoch=3)  # mistake
 trainer.evaluate(images, labels)  # mistake
 trainer.init(model)  # mistake
 trainer.fit(run, 3)  # mistake
-trainer.fit(run, "images", labels)  # mistake
+trainer.fit(run, {1, 2}, labels)  # mistake
 trainer.fit(run, images, 3)  # mistake
 trainer.fit(run, images, labels, sample_weight=2.0)  # mistake
 trainer.fit(run, images, labels, validation_data=0.2)  # mistake

@@ -284,7 +284,7 @@ def base_trainer(trainer: Trainer, parameters: Sequence[Hyperparameter]) -> Trai
     first: Any = trainers[0].optimizer
     if fields and isinstance(first, optimizers.Optimizer):
         members: list[Any] = [each.optimizer for each in trainers]
-        for optimizer in {each.canonical(): each for each in members}.values():
+        for optimizer in {each._canonical(): each for each in members}.values():
             states = [
                 jax.tree.structure(jax.eval_shape(each.transformation().init, weights))
                 for each in (first, optimizer)

@@ -64,9 +64,9 @@ class Injected(BaseOptimizer):
     names: tuple[str, ...] = option(default=())
     schedules: tuple[Any, ...] = option(default=())
 
-    def canonical(self) -> Injected:
+    def _canonical(self) -> Injected:
         numbers = [name for name in self.names if name != "learning_rate"]
-        optimizer = with_placeholders(self.optimizer.canonical(), numbers)
+        optimizer = with_placeholders(self.optimizer._canonical(), numbers)
         return Injected(optimizer, self.names, self.schedules)
 
     def scale_loss(self, loss: jax.Array, opt_state: optax.OptState) -> jax.Array:

@@ -105,7 +105,7 @@ def test_a_sequential_that_drops_masks_can_be_edited(tmp_path, key):
     longer = model.add(layers.Dense(2)).build(key)
     assert longer(IDS).shape == (2, 2)
     assert longer.pop() == model
-    assert model[:1].mask_rule == "keras"
+    assert model[:1]._mask_rule == "keras"
     assert model[:1](IDS).shape == (2, 5, 3)
     assert model[1:](VECTORS).shape == model(IDS).shape
 

@@ -326,7 +326,7 @@ class TestBadInput:
             ),
             (lambda: find_nan(run, X, trainer), ["(x, y)", "received 1 part", "find_nan(run, x)"]),
             (lambda: find_nan(run, (X, Y, Y, Y)), ["received 4 parts"]),
-            (lambda: find_nan(run, ([["a"]], Y)), ["find_nan: x", "expected arrays"]),
+            (lambda: find_nan(run, ([["a"]], Y)), ["find_nan: x", "expected numbers"]),
             (lambda: find_nan(run, (X, "a")), ["find_nan: y", "received str"]),
         ):
             with pytest.raises(TypeError) as error:
