@@ -60,7 +60,7 @@ class Part:
     def user_name(self) -> str | None:
         """The name, or None for a name that a graph may have given, such as "dense_1"."""
         name = self.skeleton.static.get("name")
-        base = getattr(self.layer, "default_name", None) or snake_case(self.cls.__name__)
+        base = getattr(self.layer, "_default_name", None) or snake_case(self.cls.__name__)
         automatic = name is None or re.fullmatch(rf"{re.escape(base)}(_\d+)?", name)
         return None if automatic else name
 
