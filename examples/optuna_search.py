@@ -39,7 +39,7 @@ def propose(trial):
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 sampler = optuna.samplers.TPESampler(seed=0, constant_liar=True)  # for trials that run together
 study = optuna.create_study(direction="maximize", sampler=sampler)
-for round_number in range(rounds):
+for _round in range(rounds):
     trials = [study.ask() for _ in range(8)]
     population = fk.populate(trainer, members=[propose(trial) for trial in trials])
     runs = population.init(model, jax.random.key(0))

@@ -140,7 +140,9 @@ def specs_of(run):
 
 def collectives(trainer, run, batch):
     """Returns how often the compiled step has each collective operation."""
-    program = step.compiled_step.lower(trainer, run, step.as_arrays(trainer, run.model, batch)).compile()
+    program = step.compiled_step.lower(
+        trainer, run, step.as_arrays(trainer, run.model, batch)
+    ).compile()
     kinds = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
     return collections.Counter(
         re.findall(rf"= .*? ({kinds})(?:-start)?\(", program.as_text() or "")
