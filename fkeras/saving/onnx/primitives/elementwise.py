@@ -11,6 +11,11 @@ import numpy as np
 from fkeras.saving.onnx.graph.writer import Operand, Value
 from fkeras.saving.onnx.primitives.rule import Equation, Rule
 
+#: integers for which ONNX Runtime lacks sums and comparisons, and wider integers that it has
+_WIDE = types.MappingProxyType(
+    {"int8": "int32", "uint8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64"}
+)
+
 
 def is_float(dtype: Any) -> bool:
     """Returns whether a dtype is a float."""
@@ -104,6 +109,9 @@ def _select(eq: Equation) -> Any:
         raise eq.error("selects among more than two arrays.", "Write nested jnp.where calls.")
     choice = eq.writer.cast(choice, "bool")
     first, second = (narrow(x, eq.out.dims) for x in cases)
+    if eq.out.dtype == "uint32":
+        w, wide = eq.writer, [eq.writer.cast(x, "int64") for x in (second, first)]
+        return w.cast(w.emit("Where", choice, *wide, dims=eq.out.dims), "uint32")
     return eq.emit("Where", choice, second, first)
 
 
@@ -209,16 +217,27 @@ def _shift(direction: str) -> Rule:
 
 
 def _as(eq: Equation, op: str, x: Operand, y: Operand) -> Any:
-    """Computes an operation of small integers in int32, which wraps around like small integers."""
-    wide = [eq.writer.cast(operand, "int32") for operand in (x, y)]
+    """Computes an operation of small integers in wider ones, which wrap around like small integers."""
+    wide = [eq.writer.cast(operand, _WIDE.get(eq.out.dtype, "int32")) for operand in (x, y)]
     return eq.writer.cast(eq.writer.emit(op, *wide, dims=eq.out.dims), eq.out.dtype)
+
+
+def _comparison(op: str) -> Rule:
+    def rule(eq: Equation) -> Any:
+        operands = _operands(eq)
+        wide = _WIDE.get(str(operands[0].dtype))
+        if wide is not None and op != "Equal":
+            operands = [eq.writer.cast(operand, wide) for operand in operands]
+        return eq.emit(op, *operands)
+
+    return rule
 
 
 def _arithmetic(op: str) -> Rule:
     def rule(eq: Equation) -> Any:
         x, y = _operands(eq)
         # ONNX Runtime computes sums and products of these integers only
-        if eq.out.dtype in ("int8", "uint8", "int16", "uint16"):
+        if eq.out.dtype in _WIDE:
             return _as(eq, op, x, y)
         return eq.emit(op, x, y)
 
@@ -264,14 +283,20 @@ _NAMED: types.MappingProxyType[str, str] = types.MappingProxyType(
         **{"logistic": "Sigmoid", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin"},
         **{"acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh"},
         **{"acosh": "Acosh", "atanh": "Atanh", "floor": "Floor", "ceil": "Ceil", "sign": "Sign"},
-        **{"erf": "Erf", "pow": "Pow", "eq": "Equal", "lt": "Less", "le": "LessOrEqual"},
-        **{"gt": "Greater", "ge": "GreaterOrEqual", "lt_to": "Less", "le_to": "LessOrEqual"},
+        **{"erf": "Erf", "pow": "Pow"},
+    }
+)
+_COMPARED: types.MappingProxyType[str, str] = types.MappingProxyType(
+    {
+        **{"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "lt_to": "Less"},
+        **{"gt": "Greater", "ge": "GreaterOrEqual", "le_to": "LessOrEqual"},
     }
 )
 
 RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
     {
         **{name: _named(op) for name, op in _NAMED.items()},
+        **{name: _comparison(op) for name, op in _COMPARED.items()},
         **dict.fromkeys(("stop_gradient", "copy", "copy_p", "optimization_barrier"), _same),
         "add": _arithmetic("Add"),
         "add_any": _arithmetic("Add"),
