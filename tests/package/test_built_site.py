@@ -120,7 +120,7 @@ def test_pictures_have_a_text():
         for path in SITE.rglob("*.html")
         for picture in re.findall(r"<img\b[^>]*>", path.read_text())
     ]
-    assert len(pictures) >= 10
+    assert len(pictures) >= 5  # drawings of models are SVG in the page
     for path, picture in pictures:
         text = re.search(r'\balt="([^"]*)"', picture)
         assert text and text[1] and not text[1].endswith((".png", ".svg")), f"{path}: {picture}"
