@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
 from fkeras.engine.config.converters import axes, probability, real
 from fkeras.engine.config.field_types import Axes, Named, Real
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.registry import by_name, named
 
 __all__ = (
@@ -188,6 +189,7 @@ def get(
 ) -> Callable[..., Any]: ...
 
 
+@hides_internal_frames
 def get(
     identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
 ) -> Callable[..., Any] | None:

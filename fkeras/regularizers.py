@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
 from fkeras.engine.config.converters import choice, real
 from fkeras.engine.config.field_types import Named, Real
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.registry import by_name, named
 
 __all__ = (
@@ -190,6 +191,7 @@ def get(
 ) -> Callable[..., Any]: ...
 
 
+@hides_internal_frames
 def get(
     identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
 ) -> Callable[..., Any] | None:

@@ -8,6 +8,7 @@ from typing import Any
 from fkeras.activations import gated, positive, rectified, saturating, shares, shrinking
 from fkeras.engine.config.configurable import lookup
 from fkeras.engine.config.field_types import Named
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.registry import by_name
 
 _NAMES: Mapping[str, Callable[..., Any]] = by_name(
@@ -20,6 +21,7 @@ _NAMES: Mapping[str, Callable[..., Any]] = by_name(
 )
 
 
+@hides_internal_frames
 def get(
     identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:

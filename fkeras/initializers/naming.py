@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from fkeras.engine.config.configurable import lookup
 from fkeras.engine.config.field_types import Named
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.registry import by_name
 from fkeras.initializers.constant import INITIALIZERS as CONSTANT_ROWS
 from fkeras.initializers.distributions import INITIALIZERS as DISTRIBUTIONS_ROWS
@@ -33,6 +34,7 @@ def get(
 ) -> Callable[..., Any]: ...
 
 
+@hides_internal_frames
 def get(
     identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
 ) -> Callable[..., Any] | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fkeras.engine.config.configurable import lookup
 from fkeras.engine.config.field_types import Named
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import by_function, by_name
 from fkeras.losses import margin, probabilistic, regression, segmentation, sequence, similarity
@@ -27,6 +28,7 @@ NAMES: Mapping[str, type[Loss]] = by_name(_ROWS)
 _BY_FUNCTION: Mapping[Callable[..., Any], type[Loss]] = by_function(_ROWS)
 
 
+@hides_internal_frames
 def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = None) -> Loss | None:
     """Returns the loss for a name, a function, a class, a configuration or a loss.
 

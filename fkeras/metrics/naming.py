@@ -11,6 +11,7 @@ from typing import Any, overload
 
 from fkeras.engine.config.configurable import lookup
 from fkeras.engine.config.field_types import Named
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import by_name
 from fkeras.losses.loss import Loss
@@ -51,6 +52,7 @@ def get(identifier: None, custom_objects: Mapping[str, Any] | None = None) -> No
 def get(identifier: Named, custom_objects: Mapping[str, Any] | None = None) -> Metric: ...
 
 
+@hides_internal_frames
 def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = None) -> Metric | None:
     """Returns the metric for a name, a function, a class, a configuration, a loss or a metric.
 

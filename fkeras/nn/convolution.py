@@ -159,7 +159,7 @@ def convolve_transpose(
     dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
     paddings = (None,) * rank if output_padding is None else tuple(output_padding)
     pads = [
-        _pads((size - 1) * rate + 1, stride, padding, pad)
+        transposed_pads((size - 1) * rate + 1, stride, padding, pad)
         for size, rate, stride, pad in zip(
             kernel.shape[:-2], dilation_rate, strides, paddings, strict=True
         )
@@ -169,7 +169,9 @@ def convolve_transpose(
     return compute(form, x.astype(kernel.dtype), jnp.flip(kernel, range(rank)))
 
 
-def _pads(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:
+def transposed_pads(
+    extent: int, stride: int, padding: str, output_padding: int | None
+) -> tuple[int, int]:
     """Returns the padding before and after an axis whose cells are already `stride` apart."""
     if padding == "valid":
         extra = max(stride - extent, 0) if output_padding is None else output_padding

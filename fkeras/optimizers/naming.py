@@ -10,6 +10,7 @@ import optax
 from fkeras.engine.config.configurable import lookup
 from fkeras.engine.config.field_types import Named
 from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.registry import by_name
 from fkeras.optimizers import adam, adaptive, descent, ftrl, muon, schedule_free
 from fkeras.optimizers.base import BaseOptimizer
@@ -28,6 +29,7 @@ NAMES: Mapping[str, type[Optimizer]] = by_name(
 )
 
 
+@hides_internal_frames
 def get(
     identifier: Identifier, custom_objects: Mapping[str, Any] | None = None
 ) -> BaseOptimizer | optax.GradientTransformation | None:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from fkeras.engine.costs.counting import Costs, costs_by_scope
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.planning import tables
 from fkeras.planning.accounting import Part, call_rows, device_bytes
@@ -237,6 +238,7 @@ class Advice:
         return tables.advice_html(self)
 
 
+@hides_internal_frames
 def plan(model: Any, batch: Any, trainer: Any, *, donate: bool = True) -> Plan:
     """Computes the memory and the operations of a training step, without arrays.
 

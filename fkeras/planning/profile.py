@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.planning import tables
 from fkeras.planning.attribution import BETWEEN, RUNTIME, Calls
@@ -89,6 +90,7 @@ class Profile:
         return tables.profile_html(self)
 
 
+@hides_internal_frames
 def profile(trainer: Any, run: Any, batch: Any, *, steps: int = 5) -> Profile:
     """Measures the time of each call in a training step.
 

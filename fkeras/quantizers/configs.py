@@ -10,6 +10,7 @@ from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import boolean, integer, real
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.quantizers.abs_max import AbsMaxQuantizer
 
 _GROUP = integer(
@@ -312,6 +313,7 @@ def policy_config(policy: Mapping[str, Any]) -> QuantizationConfig:
     return quantization_config
 
 
+@hides_internal_frames
 def get(value: QuantizationConfig | Mapping[str, Any] | str | None) -> QuantizationConfig:
     """Returns the quantization configuration for a mode; a configuration is returned unchanged.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from fkeras.engine import Layer, Network
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import is_from_keras
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.models import load_model, save_model
@@ -23,6 +24,7 @@ from fkeras.training.processes.gathering import gathered, is_spread
 _FILE = "model.keras"
 
 
+@hides_internal_frames
 def from_keras(
     keras_model: Any, *, custom_objects: Mapping[str, Any] | None = None
 ) -> tuple[Network, dict[str, Any]]:
@@ -76,6 +78,7 @@ def from_keras(
             raise FileError(problem, **place) from None
 
 
+@hides_internal_frames
 def to_keras(
     model: Network,
     state: Mapping[str, Any] | None = None,

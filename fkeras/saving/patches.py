@@ -31,8 +31,8 @@ from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import check, field, parse
 from fkeras.saving.weights.filling import abstract_build
-from fkeras.transforms.differences import Difference, listed
-from fkeras.transforms.fingerprinting import fingerprint_of
+from fkeras.transforms.comparison.differences import Difference, listed
+from fkeras.transforms.comparison.fingerprinting import fingerprint_of
 
 _ABOUT = "patch.json"
 _FORMAT, _VERSION = "fkeras patch", 1

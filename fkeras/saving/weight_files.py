@@ -13,6 +13,7 @@ import numpy as np
 from fkeras.atomic_files import npz
 from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Layer, Network, replace_weights, suggest
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.arguments import check_path_first
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -34,6 +35,7 @@ from fkeras.training.processes.writing import write_together
 Model = TypeVar("Model", bound=Layer)
 
 
+@hides_internal_frames
 def load_weights(
     path: str | os.PathLike[str],
     model: Model,
@@ -133,7 +135,7 @@ def load_weights(
     # entries that the file lacks are still on the default device
     loaded_pair = (model, state) if layout is None else layout.apply(model, state)
     line = "model, state = fk.load_weights(path, model, state)"
-    return returned(loaded_pair, "fk.load_weights", line)
+    return returned(loaded_pair, "fk.load_weights", line, depth=2)
 
 
 def _shapes(model: Layer, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from fkeras.engine import Layer, Network
 from fkeras.engine.costs.calls import call_program
 from fkeras.engine.costs.counting import count_jaxpr
 from fkeras.engine.graph.repeats import Repeat
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.tree.sublayers import replace_children
 from fkeras.nn.cpu.forms import FORM
@@ -29,6 +30,7 @@ _FEW_BLOCKS, _TRAINING_MULTIPLE, _INFERENCE_MULTIPLE = 8, 2, 8
 _CACHED_WEIGHTS, _MOST_WEIGHTS, _LEAST_REUSE = 1 << 16, 1 << 18, 8
 
 
+@hides_internal_frames
 def roll(model: Model) -> Model:
     """Returns the model with repeated blocks of equal layers computed in one `jax.lax.scan`.
 
@@ -55,6 +57,7 @@ def roll(model: Model) -> Model:
     return _with_depth(model, "scan")
 
 
+@hides_internal_frames
 def unroll(model: Model) -> Model:
     """Returns the model with each block computed by its own operations, the inverse of `roll`.
 

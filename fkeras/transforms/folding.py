@@ -17,6 +17,7 @@ from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, describe_value
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.operators import KerasTensor
@@ -27,6 +28,8 @@ from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import SomeLayer, Tree
 from fkeras.engine.values.spec import STRING, as_probes
 from fkeras.engine.values.structure import fill_arrays, fill_tensors
+from fkeras.transforms.graph.rebuilding import Operation, Site, rebuild, require_graph, runs_graph
+from fkeras.transforms.graph.surgery import State, check_model
 from fkeras.transforms.merging import (
     is_padding,
     is_plain,
@@ -35,8 +38,6 @@ from fkeras.transforms.merging import (
     with_padding,
     with_shape,
 )
-from fkeras.transforms.rebuilding import Operation, Site, rebuild, require_graph, runs_graph
-from fkeras.transforms.surgery import State, check_model
 
 # size of unknown axes, where a call is traced
 _SIZE = 32
@@ -59,6 +60,7 @@ class Unfolded(NamedTuple):
         return f"{self.path}, call {self.node}: {self.reason}"
 
 
+@hides_internal_frames
 def fold(model: SomeLayer, state: State) -> tuple[SomeLayer, dict[str, Any]]:
     """Returns `(model, state)` with fewer calls and the same values in inference.
 
@@ -93,9 +95,12 @@ def fold(model: SomeLayer, state: State) -> tuple[SomeLayer, dict[str, Any]]:
         (['input_layer', 'conv2d', 're_lu'], {})
     """
     new, state, _ = _fold(model, state, "transforms.fold")
-    return returned((new, state), "transforms.fold", "model, state = transforms.fold(model, state)")
+    return returned(
+        (new, state), "transforms.fold", "model, state = transforms.fold(model, state)", depth=2
+    )
 
 
+@hides_internal_frames
 def unfolded(model: Layer, state: State) -> tuple[Unfolded, ...]:
     """Returns the normalizations, paddings and layers for training that `fold` leaves in a model.
 

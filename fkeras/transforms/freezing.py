@@ -11,15 +11,17 @@ from typing import Any, TypeVar
 
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import set_trainable
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.tree.sublayers import children, map_children
 from fkeras.engine.tree.walk import layers_in
-from fkeras.transforms.selecting import Pattern, matcher, require_match
+from fkeras.transforms.graph.selecting import Pattern, matcher, require_match
 
 Model = TypeVar("Model", bound=Layer)
 
 
+@hides_internal_frames
 def freeze(model: Model, pattern: Pattern = "*") -> Model:
     """Returns a copy whose matching layers, and all layers inside them, are frozen.
 
@@ -41,9 +43,10 @@ def freeze(model: Model, pattern: Pattern = "*") -> Model:
         False
     """
     line = "model = fk.freeze(model, pattern)"
-    return returned(_mark(model, pattern, False), "fk.freeze", line)
+    return returned(_mark(model, pattern, False), "fk.freeze", line, depth=2)
 
 
+@hides_internal_frames
 def unfreeze(model: Model, pattern: Pattern = "*") -> Model:
     """Returns a copy whose matching layers, and all layers inside them, are trainable.
 
@@ -69,7 +72,7 @@ def unfreeze(model: Model, pattern: Pattern = "*") -> Model:
         True
     """
     line = "model = fk.unfreeze(model, pattern)"
-    return returned(_mark(model, pattern, True), "fk.unfreeze", line)
+    return returned(_mark(model, pattern, True), "fk.unfreeze", line, depth=2)
 
 
 def _mark(model: Model, pattern: Pattern, trainable: bool) -> Model:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine import Layer
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.annotations import Tree
@@ -16,8 +17,8 @@ from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.quantized.embedding import QuantizedEmbedding
 from fkeras.quantizers import get
 from fkeras.transforms.calibrating import calibrate
+from fkeras.transforms.graph.selecting import Pattern, matcher, require_match
 from fkeras.transforms.replacing import replace_layers
-from fkeras.transforms.selecting import Pattern, matcher, require_match
 
 _KINDS: Mapping[type, type[Quantized]] = types.MappingProxyType(
     {twin: kind for kind in (QuantizedDense, QuantizedEmbedding) for twin in kind.twins}
@@ -25,6 +26,7 @@ _KINDS: Mapping[type, type[Quantized]] = types.MappingProxyType(
 _CALIBRATED = ("gptq", "awq")
 
 
+@hides_internal_frames
 def quantize(
     model: Layer,
     quantization: Any = "int8",
@@ -119,9 +121,10 @@ def quantize(
                 "by `pattern`."
             )
         quantized = _replace_selected(model, quantize_layer, pattern, [], config)
-    return returned(quantized, "fk.quantize", "model = fk.quantize(model)")
+    return returned(quantized, "fk.quantize", "model = fk.quantize(model)", depth=2)
 
 
+@hides_internal_frames
 def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
     """Returns a copy with floats in the place of codes, with the values that the codes represent.
 
@@ -145,7 +148,7 @@ def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
         return layer.dequantize() if layer.built else layer.floating()
 
     dequantized = _replace_selected(model, dequantize_layer, pattern, [], None)
-    return returned(dequantized, "fk.dequantize", "model = fk.dequantize(model)")
+    return returned(dequantized, "fk.dequantize", "model = fk.dequantize(model)", depth=2)
 
 
 def _replace_selected(

@@ -29,6 +29,7 @@ import jax
 from fkeras.engine import Context, FrozenDict, Layer, Network, Output, suggest
 from fkeras.engine.graph.repeats import Repeat
 from fkeras.engine.graph.walk import crossing, segment
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.transforms.intercepting import Intercepted
 
@@ -80,6 +81,7 @@ def get_policy(policy: Any) -> Policy | None:
     return _POLICIES[policy]
 
 
+@hides_internal_frames
 def rematerialized(model: Model, policy: Any) -> Model:
     """Returns a model that stores fewer arrays for its gradient and recomputes the others.
 
@@ -118,7 +120,9 @@ def rematerialized(model: Model, policy: Any) -> Model:
     intercepted: Any = Intercepted(
         model, run_segments, name=model.name, trainable=model.trainable, dtype=model.dtype
     )
-    return returned(intercepted, "fk.rematerialized", "model = fk.rematerialized(model, policy)")
+    return returned(
+        intercepted, "fk.rematerialized", "model = fk.rematerialized(model, policy)", depth=2
+    )
 
 
 def compiler_options() -> dict[str, str]:

@@ -224,7 +224,7 @@ def test_imports_by_string_are_optional_packages_or_the_late_lookup():
         "engine/config/namespaces.py",
         "engine/config/serialization.py",
         "training/callbacks/checkpoint.py",
-        "transforms/call_values.py",  # saving, for files
+        "transforms/comparison/call_values.py",  # saving, for files
     }
 
 

@@ -52,7 +52,7 @@ from fkeras.engine.tree.skeleton import (
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.walk import layers_in
 from fkeras.engine.tree.weights import make_weights, reset_carries
-from fkeras.engine.values.annotations import Field, Option, Skeleton, Tree
+from fkeras.engine.values.annotations import Field, Option, Skeleton, SomeLayer, Tree
 from fkeras.engine.values.frozen import freeze_value
 from fkeras.engine.values.naming import checked_name
 
@@ -325,30 +325,11 @@ class Layer(Traits):
 
         `trainable` reaches all layers inside; see `fkeras.engine.layer.trainable`.
         """
-        declared = {f.name: f for f in dataclasses.fields(self)}
-        unknown = next((f for f in fields if f not in declared and f != "_built"), None)
-        if unknown is not None:
-            raise TypeError(
-                f"{self._where}: there is no field {unknown!r} to replace. Its fields: "
-                f"{', '.join(sorted(declared))}."
-            )
-        skeleton = skeleton_of(self)
-        copy = object.__new__(type(self))
-        attributes = {k: v for k, v in self.__dict__.items() if k not in CACHES}
-        attributes.update({name: getattr(self, name) for name in skeleton.children})
-        for name, value in fields.items():
-            if name in skeleton.weights:
-                attributes[name] = value
-            elif name in declared and declared[name].init and not any(layers_in(value)):
-                attributes[name] = convert_value(type(self).__name__, declared[name], value)
-            else:  # converters of child layers would drop the children's weights
-                attributes[name] = freeze_value(value)
-        copy.__dict__.update(attributes)
-        if not copy.trainable:
-            pass_on_trainable(copy)
-        elif not self.trainable:  # from frozen to trainable
-            pass_on_trainable(copy, explicit=fields)
-        return copy
+        try:
+            return _replaced(self, fields)
+        except BaseException as error:
+            hide_internal_frames(error)
+            raise
 
     def with_weights(self, key: jax.Array, **shapes: Any) -> Self:
         """Returns a copy with weights drawn by their initializers.
@@ -398,7 +379,11 @@ class Layer(Traits):
         self, values: list[Any], state: Mapping[str, Any] | None = None
     ) -> tuple[Self, dict[str, Any]]:
         """Returns `(layer, state)` with other arrays, from a list in Keras's order."""
-        result = weight_lists.set_weights(self, values, state)
+        try:
+            result = weight_lists.set_weights(self, values, state)
+        except BaseException as error:
+            hide_internal_frames(error)
+            raise
         line = "model, state = model.set_weights(values, state)"
         return returned(result, "Layer.set_weights", line)
 
@@ -468,6 +453,34 @@ class Layer(Traits):
                 self.__dict__[name] = value
                 return value
             raise MissingAttributeError(self, name)
+
+
+def _replaced(layer: SomeLayer, fields: Mapping[str, Field]) -> SomeLayer:
+    """Returns a copy of a layer with other values in some fields."""
+    declared = {f.name: f for f in dataclasses.fields(layer)}
+    unknown = next((f for f in fields if f not in declared and f != "_built"), None)
+    if unknown is not None:
+        raise TypeError(
+            f"{layer._where}: there is no field {unknown!r} to replace. Its fields: "
+            f"{', '.join(sorted(declared))}."
+        )
+    skeleton = skeleton_of(layer)
+    copy = object.__new__(type(layer))
+    attributes = {k: v for k, v in layer.__dict__.items() if k not in CACHES}
+    attributes.update({name: getattr(layer, name) for name in skeleton.children})
+    for name, value in fields.items():
+        if name in skeleton.weights:
+            attributes[name] = value
+        elif name in declared and declared[name].init and not any(layers_in(value)):
+            attributes[name] = convert_value(type(layer).__name__, declared[name], value)
+        else:  # converters of child layers would drop the children's weights
+            attributes[name] = freeze_value(value)
+    copy.__dict__.update(attributes)
+    if not copy.trainable:
+        pass_on_trainable(copy)
+    elif not layer.trainable:  # from frozen to trainable
+        pass_on_trainable(copy, explicit=fields)
+    return copy
 
 
 def _join(skeleton: Skeleton, leaves: tuple) -> Layer:

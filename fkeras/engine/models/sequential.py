@@ -21,6 +21,7 @@ from fkeras.engine.graph_json.rule_keys import read_rule, written_rule
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.messages.key_paths import within
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.models.model import symbolic_inputs
@@ -166,18 +167,20 @@ class Sequential(Network):
         assert isinstance(layer, InputLayer)  # a Sequential closes its graph over one fk.Input
         return layer
 
+    @hides_internal_frames
     def add(self, layer: Layer) -> Self:
         """A network with one more layer at the end: `model = model.add(layer)`."""
         _check_entry(layer, self._where)
         model = self._from_members([*self._members, layer])
-        return returned(model, "Sequential.add", "model = model.add(layer)")
+        return returned(model, "Sequential.add", "model = model.add(layer)", depth=2)
 
+    @hides_internal_frames
     def pop(self) -> Self:
         """A network without the last layer: `model = model.pop()`."""
         if not self._order:
             raise IndexError(f"{self._where}: has no layer to remove.")
         model = self._from_members(self._members[:-1])
-        return returned(model, "Sequential.pop", "model = model.pop()")
+        return returned(model, "Sequential.pop", "model = model.pop()", depth=2)
 
     def __len__(self) -> int:
         return len(self._order)

@@ -84,6 +84,7 @@ from fkeras.engine.config.rules import scalar as scalar
 from fkeras.engine.layer.keras_form import KerasForm as KerasForm
 from fkeras.engine.layer.layer import Tensor as Tensor
 from fkeras.engine.messages.errors import describe_value as describe_value
+from fkeras.engine.messages.tracebacks import hides_internal_frames as hides_internal_frames
 from fkeras.engine.tree.axes import WHOLE as WHOLE
 from fkeras.engine.tree.axes import AxisNames as AxisNames
 from fkeras.engine.tree.axes import unnamed as unnamed

@@ -196,6 +196,7 @@ class LookupLayer(HostLayer, LookupFields):
         """Returns the number of tokens, including the special tokens."""
         return self._token_start + (0 if self.vocabulary is None else len(self._tokens))
 
+    @fk.hides_internal_frames
     def set_vocabulary(self, vocabulary: fk.Leaf, idf_weights: fk.Leaf = None) -> Self:
         """Returns a copy with this vocabulary, and with these weights in the mode "tf_idf".
 
@@ -207,12 +208,13 @@ class LookupLayer(HostLayer, LookupFields):
         copy = self.replace(vocabulary=tokens, idf_weights=floats(idf_weights))
         copy._check_vocabulary()
         line = "layer = layer.set_vocabulary(vocabulary)"
-        return returned(copy, f"{type(self).__name__}.set_vocabulary", line)
+        return returned(copy, f"{type(self).__name__}.set_vocabulary", line, depth=2)
 
     def documents(self, batch: fk.Tree, whole: bool) -> Iterable[list[Any]]:
         """Returns each document's tokens; `whole` if the batch is all the data of `adapt`."""
         raise NotImplementedError
 
+    @fk.hides_internal_frames
     def adapt(self, data: fk.Tree, steps: int | None = None) -> Self:
         """Returns a copy with the vocabulary of the data, the most frequent tokens first.
 
@@ -242,7 +244,9 @@ class LookupLayer(HostLayer, LookupFields):
         adapted = self.replace(
             vocabulary=tokens, idf_weights=weights if self.output_mode == "tf_idf" else None
         )
-        return returned(adapted, f"{type(self).__name__}.adapt", "layer = layer.adapt(data)")
+        return returned(
+            adapted, f"{type(self).__name__}.adapt", "layer = layer.adapt(data)", depth=2
+        )
 
     # Indices and their encodings
 

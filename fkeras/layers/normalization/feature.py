@@ -208,6 +208,7 @@ class Normalization(fk.Layer):
         wide = wide_dtype(self.policy.compute_dtype)
         check_representable(self._where, wide, mean=mean, variance=variance)
 
+    @fk.hides_internal_frames
     def adapt(self, data: fk.Tree) -> Self:
         """Returns the layer with the mean and variance of `data` as configuration.
 
@@ -238,7 +239,7 @@ class Normalization(fk.Layer):
             )
         self._check_representable(mean, variance)
         adapted = self.replace(mean=mean.tolist(), variance=variance.tolist())
-        return returned(adapted, "Normalization.adapt", "layer = layer.adapt(data)")
+        return returned(adapted, "Normalization.adapt", "layer = layer.adapt(data)", depth=2)
 
     @property
     def stateful(self) -> bool:

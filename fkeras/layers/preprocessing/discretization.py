@@ -84,6 +84,7 @@ class Discretization(ListLayer):
                 "number of bins and then `layer = layer.adapt(data)`."
             )
 
+    @fk.hides_internal_frames
     def adapt(self, data: fk.Tree, steps: int | None = None) -> Self:
         """Returns a copy whose bins contain approximately equal numbers of values.
 
@@ -114,7 +115,7 @@ class Discretization(ListLayer):
                 "an exhausted iterator has no data."
             )
         adapted = self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
-        return returned(adapted, "Discretization.adapt", "layer = layer.adapt(data)")
+        return returned(adapted, "Discretization.adapt", "layer = layer.adapt(data)", depth=2)
 
     def call(self, x: jax.Array) -> jax.Array:
         if self.bin_boundaries is None:

@@ -27,6 +27,7 @@ import numpy as np
 
 from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine import FKerasError, Layer, Network
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values import structure
 from fkeras.engine.values.argument_types import FilePath
@@ -47,6 +48,7 @@ from fkeras.training.step.step import train_logs
 Shapes: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
+@hides_internal_frames
 def export(
     model: Layer,
     state: Mapping[str, Any] | None,
@@ -260,6 +262,7 @@ def _write_model(
     program.write(path, exported, about)
 
 
+@hides_internal_frames
 def export_step(
     trainer: Trainer,
     run: TrainState,

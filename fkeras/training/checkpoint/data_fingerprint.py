@@ -12,7 +12,7 @@ import numpy as np
 from fkeras.training.checkpoint.storage.arrays import named_leaves
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
-from fkeras.transforms.fingerprinting import digest, function_name, kind_of
+from fkeras.transforms.comparison.fingerprinting import digest, function_name, kind_of
 
 #: number of rows of an array in its digest: constant, so large memory-mapped files stay fast
 _ROWS = 256

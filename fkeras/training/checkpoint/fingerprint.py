@@ -17,7 +17,7 @@ from fkeras.engine import Configurable, Layer, serialize
 from fkeras.engine.config.serialization import encode
 from fkeras.training.checkpoint.storage.arrays import named_leaves
 from fkeras.training.records.annotations import Optimizer
-from fkeras.transforms.fingerprinting import digest, function_name, kind_of
+from fkeras.transforms.comparison.fingerprinting import digest, function_name, kind_of
 
 #: a longer list of numbers (a matrix in a configuration) is replaced by its digest
 _LONGEST = 64

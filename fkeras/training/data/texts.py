@@ -1,6 +1,6 @@
 """Inputs of models that take strings: read on the host, and mapped to the numbers of the device part.
 
-A training of such a model computes the layers of strings with NumPy, before the first step for arrays and
+The training of a model with string inputs computes the layers of strings with NumPy, before the first step for arrays and
 batch by batch for a source. The compiled steps compute the device part of the model, and the run holds
 the whole model.
 """

@@ -22,6 +22,7 @@ from fkeras.engine import (
     sublayers,
     trainable_weights,
 )
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.network.network import device_part
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.weights import own_weights, weight_losses
@@ -53,6 +54,7 @@ from fkeras.transforms.intercepting import (
 )
 
 
+@hides_internal_frames
 def find_nan(
     run: TrainState, batch: object, trainer: Trainer | None = None, *, training: bool = True
 ) -> Finding | None:

@@ -189,7 +189,7 @@ def _applied(parameter: Hyperparameter, trainer: Trainer, number: int) -> Traine
 
 
 def _home(trainer: Trainer, name: object) -> tuple[str, str]:
-    """Returns the home of a name, and its field."""
+    """Returns where a hyperparameter is declared ("seed", "optimizer" or "loss"), and its field there."""
     if name == "seed":
         return "seed", "seed"
     homes = {

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.config.converters import choice, integer
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.values.argument_types import Arrays, Data
 from fkeras.engine.values.random import check_key
@@ -373,6 +374,7 @@ class Population:
 _member = jax.jit(lambda run, number: jax.tree.map(lambda a: a[number], run))
 
 
+@hides_internal_frames
 def populate(
     trainer: Trainer,
     hyperparameters: Mapping[str, Iterable[Any]] | None = None,

@@ -11,6 +11,7 @@ from fkeras import layers
 from fkeras.engine import Input, KerasTensor, Layer, Model
 from fkeras.engine.config.converters import choice, integer, text
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import FrozenDict
@@ -177,6 +178,7 @@ class FeatureSpace:
         """Returns the names of the features whose layers learn from data."""
         return [n for n, f in self.features.items() if needs_adapt(f.preprocessor)]
 
+    @hides_internal_frames
     def adapt(self, dataset: Any) -> Self:
         """Returns a space whose layers have learned from a table.
 
@@ -203,7 +205,7 @@ class FeatureSpace:
             for name in names
         }
         space = dataclasses.replace(self, learned=learned)
-        return returned(space, "FeatureSpace.adapt", "space = space.adapt(table)")
+        return returned(space, "FeatureSpace.adapt", "space = space.adapt(table)", depth=2)
 
     def get_inputs(self) -> dict[str, KerasTensor]:
         """Returns the symbolic input of each feature, of shape (b, 1)."""

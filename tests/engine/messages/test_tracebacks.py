@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras import layers
+from fkeras import layers, transforms
 from fkeras.engine.messages.tracebacks import hide_internal_frames, hides_internal_frames
 
 
@@ -106,6 +106,32 @@ MISTAKES = {
     "step": (lambda: TRAINER.step(RUN, (WIDE, Y)), "<lambda>"),
     "run": (lambda: TRAINER.run(RUN, (X, Y[:3]), 1), "<lambda>"),
     "load_model": (lambda: fk.load_model("no such file.keras"), "<lambda>"),
+    "load_weights": (lambda: fk.load_weights("no such file.npz", RUN.model), "<lambda>"),
+    "set_weights": (lambda: DENSE.set_weights([X]), "<lambda>"),
+    "replace": (lambda: DENSE.replace(unit=3), "<lambda>"),
+    "add": (lambda: fk.Sequential().add(WRONG), "<lambda>"),
+    "adapt": (lambda: layers.Normalization().adapt("words"), "<lambda>"),
+    "losses.get": (lambda: fk.losses.get("mze"), "<lambda>"),
+    "metrics.get": (lambda: fk.metrics.get("acuracy"), "<lambda>"),
+    "optimizers.get": (lambda: fk.optimizers.get("adm"), "<lambda>"),
+    "activations.get": (lambda: fk.activations.get("rleu"), "<lambda>"),
+    "initializers.get": (lambda: fk.initializers.get("zeroes"), "<lambda>"),
+    "freeze": (lambda: fk.freeze(RUN.model, "z"), "<lambda>"),
+    "rename": (lambda: fk.rename(RUN.model, {"z": "y"}), "<lambda>"),
+    "inline": (lambda: fk.inline(RUN.model, "z"), "<lambda>"),
+    "quantize": (lambda: fk.quantize(RUN.model, "int3"), "<lambda>"),
+    "transforms.replace": (lambda: transforms.replace(RUN.model, {"z": DENSE}), "<lambda>"),
+    "transforms.insert": (lambda: transforms.insert(RUN.model, DENSE, after="z"), "<lambda>"),
+    "transforms.remove": (lambda: transforms.remove(RUN.model, "z"), "<lambda>"),
+    "transforms.cut": (lambda: transforms.cut(RUN.model, outputs="z"), "<lambda>"),
+    "transforms.edit": (lambda: transforms.edit(RUN.model, {"z": abs}), "<lambda>"),
+    "transforms.probe": (lambda: transforms.probe(RUN.model, "z"), "<lambda>"),
+    "transforms.fold": (lambda: transforms.fold(WRONG, {}), "<lambda>"),
+    "transforms.diff": (lambda: transforms.diff(RUN.model, WRONG), "<lambda>"),
+    "transforms.agree": (lambda: transforms.agree(RUN.model, "no such.keras", X), "<lambda>"),
+    "populate": (lambda: fk.populate(TRAINER, {"lr": [1]}), "<lambda>"),
+    "export": (lambda: fk.export(MODEL, None, "m.jax"), "<lambda>"),
+    "plan": (lambda: fk.plan(WRONG, (X, Y), TRAINER), "<lambda>"),
 }
 
 

@@ -76,7 +76,7 @@ def write(onnx: Any, proto: Any, constants: Mapping[str, np.ndarray], path: str)
     with replacing(path) as file:
         file.write(proto.SerializeToString(deterministic=True))
     if is_large:
-        # the checker reads the constants of such a model from its files
+        # the checker reads constants in external files from the folder of the model
         onnx.checker.check_model(path, full_check=True)
 
 

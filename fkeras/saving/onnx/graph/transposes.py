@@ -111,7 +111,7 @@ class _Pass:
                 self._plain_body(inner)
 
     def _absorbs(self, node: Node) -> bool:
-        """Emits the node on the tensors before their transposes, if it allows that."""
+        """Emits the node on the tensors before their transposes, if the operator commutes with them."""
         perms = {self.delayed[name].perm for name in node.inputs if name in self.delayed}
         if len(perms) > 1 or len(node.outputs) != 1:
             return False

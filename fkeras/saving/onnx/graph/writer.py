@@ -311,7 +311,7 @@ class Writer:
         )
 
     def shortened(self, value: Value) -> Value:
-        """Returns a value with names in the place of complicated sizes, which are then its own.
+        """Returns a value whose complicated sizes are replaced by new names.
 
         The sizes of a deep network would otherwise become longer from layer to layer.
         """

@@ -114,7 +114,7 @@ def _slice(eq: Equation, axes: list[int], shape: tuple, sizes: tuple) -> Any:
 def _filled(
     eq: Equation, y: Any, given: Operand, axes: list[int], shape: tuple, places: list[int]
 ) -> Any:
-    """Replaces what lies outside of the array by JAX's fill value: NaN, or the smallest integer."""
+    """Replaces elements outside of the array by JAX's fill value: NaN, or the smallest integer."""
     w, rank = eq.writer, len(given.shape) - 1
     inside, _ = _inside(eq, given, axes, shape)
     dims = given.shape

@@ -10,6 +10,7 @@ import numpy as np
 
 from fkeras import layers
 from fkeras.engine.values.spec import Dimension, as_dims, as_structs
+from fkeras.nn.convolution import transposed_pads
 from fkeras.nn.numerics.axes import spatial_axes
 from fkeras.saving.onnx.graph.writer import Value, Writer
 from fkeras.saving.onnx.primitives.elementwise import is_float
@@ -162,7 +163,7 @@ def transposed(call: Any) -> Any:
     for axis, size in enumerate(symbolic(x)[2:]):
         stride = layer.strides[axis]
         extent = (kernel.shape[axis] - 1) * layer.dilation_rate[axis] + 1
-        low, high = borders(extent, stride, layer.padding, paddings[axis])
+        low, high = transposed_pads(extent, stride, layer.padding, paddings[axis])
         # the cells that the full result has beyond the borders
         begin, end = extent - 1 - low, extent - 1 - high
         before.append(begin)
@@ -186,19 +187,6 @@ def transposed(call: Any) -> Any:
         output_padding=extra,
     )
     return _end(call, y)
-
-
-def borders(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:
-    """Returns the zeros around the cells of a transposed convolution, as `convolve_transpose` has."""
-    if padding == "valid":
-        more = max(stride - extent, 0) if output_padding is None else output_padding
-        return extent - 1, extent - 1 + more
-    if output_padding is None:
-        total = extent + stride - 2
-    else:
-        total = extent + extent % 2 - 2 + output_padding
-    before = min(total - total // 2, extent - 1)
-    return before, total - before
 
 
 def pooling(op: str) -> Callable[[Any], Any]:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, overload
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.models.partition import require_layer
@@ -16,8 +17,8 @@ from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import SomeLayer, Tree
-from fkeras.transforms.rebuilding import Site, carry_state, rebuild
-from fkeras.transforms.selecting import Place, Selected, select, select_all
+from fkeras.transforms.graph.rebuilding import Site, carry_state, rebuild
+from fkeras.transforms.graph.selecting import Place, Selected, select, select_all
 
 #: a layer, or a function on symbolic tensors
 Part: TypeAlias = Layer | Callable[..., Any]
@@ -34,6 +35,7 @@ def replace(
 ) -> tuple[SomeLayer, dict[str, Any]]: ...
 
 
+@hides_internal_frames
 def replace(
     model: Any, changes: Mapping[Any, Part | KerasTensor], state: State | None = None
 ) -> Any:
@@ -71,11 +73,7 @@ def replace(
     """
     where = "transforms.replace"
     check_model(model, where)
-    if not isinstance(changes, Mapping):
-        raise TypeError(
-            f"{where}: expected a dictionary such as {{'head': layers.Dense(5)}}, received "
-            f"{describe_value(changes)}."
-        )
+    check_changes(changes, where, "{'head': layers.Dense(5)}")
     found: dict[Selected, tuple[Any, bool]] = {}
     inputs: dict[str, InputLayer] = {}
     by_path = dict(sublayers(model))
@@ -157,6 +155,7 @@ def insert(
 ) -> tuple[SomeLayer, dict[str, Any]]: ...
 
 
+@hides_internal_frames
 def insert(
     model: Any,
     layer: Part,
@@ -271,6 +270,7 @@ def remove(
 ) -> tuple[SomeLayer, dict[str, Any]]: ...
 
 
+@hides_internal_frames
 def remove(model: Any, place: Any, state: State | None = None) -> Any:
     """Returns the model without selected layers: consumers take the input of the layer instead.
 
@@ -326,6 +326,14 @@ def check_model(model: object, where: str) -> None:
             f"{where}(model, ..., state=state)."
         )
     require_layer(model, where)
+
+
+def check_changes(changes: object, where: str, example: str) -> None:
+    """Raises a TypeError for a value that is no dictionary."""
+    if not isinstance(changes, Mapping):
+        raise TypeError(
+            f"{where}: expected a dictionary such as {example}, received {describe_value(changes)}."
+        )
 
 
 def check_part(part: object, where: str, one: Selected, noun: str = "the change") -> None:
@@ -389,4 +397,4 @@ def _check_call(one: Selected, where: str) -> None:
 def result_with_state(model: Layer, new: Layer, state: State | None, where: str, line: str) -> Any:
     if state is not None:
         return new, carry_state(model, new, state)
-    return returned(new, where, line, depth=2)
+    return returned(new, where, line, depth=3)

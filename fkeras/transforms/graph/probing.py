@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.model import Model
 from fkeras.engine.network.network import Network
@@ -18,7 +19,7 @@ from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Tree
-from fkeras.transforms.rebuilding import (
+from fkeras.transforms.graph.rebuilding import (
     Operation,
     Site,
     network_inputs,
@@ -26,8 +27,8 @@ from fkeras.transforms.rebuilding import (
     rebuild,
     record_graph,
 )
-from fkeras.transforms.selecting import Place, Selected, select_all
-from fkeras.transforms.surgery import behind, check_model
+from fkeras.transforms.graph.selecting import Place, Selected, select_all
+from fkeras.transforms.graph.surgery import behind, check_model
 
 
 class Reduced(Layer):
@@ -70,6 +71,7 @@ class Reported(Layer):
         return Output(x, mask=context.mask, metrics={self.metric: number})
 
 
+@hides_internal_frames
 def probe(
     model: Network,
     places: Place | Sequence[Place],
@@ -125,7 +127,7 @@ def probe(
         new: Any = _reporting(model, selected, reduce)
     else:
         new = _probing(model, "", selected, reduce)
-    return returned(new, where, "probed = transforms.probe(model, places)")
+    return returned(new, where, "probed = transforms.probe(model, places)", depth=2)
 
 
 def _probing(

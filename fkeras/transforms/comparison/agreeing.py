@@ -20,8 +20,9 @@ import numpy as np
 
 from fkeras.engine.graph.call_table import Coord
 from fkeras.engine.layer.layer import Layer
-from fkeras.transforms.call_values import CallValues, Run, renamed, run_side
-from fkeras.transforms.comparing import compare_models
+from fkeras.engine.messages.tracebacks import hides_internal_frames
+from fkeras.transforms.comparison.call_values import CallValues, Run, renamed, run_side
+from fkeras.transforms.comparison.comparing import compare_models
 
 #: what `agree` compares: a model, `(model, state)`, a function of the inputs, or the path of a file
 Side: TypeAlias = Layer | tuple[Layer, Any] | Callable[..., Any] | str | os.PathLike[str]
@@ -124,6 +125,7 @@ class Agreement:
             yield f"{len(self.skipped)} values are on one side only: agreement.skipped"
 
 
+@hides_internal_frames
 def agree(
     a: Side,
     b: Side,

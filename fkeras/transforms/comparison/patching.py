@@ -11,13 +11,14 @@ import numpy as np
 
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.values.annotations import Leaf
 from fkeras.engine.values.frozen import FrozenDict
-from fkeras.transforms.differences import Difference
-from fkeras.transforms.fingerprinting import array_digest, fingerprint_of, weight_digests
+from fkeras.transforms.comparison.differences import Difference
+from fkeras.transforms.comparison.fingerprinting import array_digest, fingerprint_of, weight_digests
 
 Model = TypeVar("Model", bound=Layer)
 _SHOWN = 3
@@ -42,6 +43,7 @@ class ConflictError(FKerasError):
         return (type(self), (str(self), self.paths), self.__dict__)
 
 
+@hides_internal_frames
 def apply(model: Model, *patches: Difference) -> Model:
     """Returns the model with the changes of patches: `apply(a, diff(a, b)) == b`.
 
@@ -74,9 +76,10 @@ def apply(model: Model, *patches: Difference) -> Model:
     """
     patch = _combined(model, patches, "apply")
     result = _move(model, patch, "apply")
-    return returned(result, "transforms.apply", "model = transforms.apply(model, patch)")
+    return returned(result, "transforms.apply", "model = transforms.apply(model, patch)", depth=2)
 
 
+@hides_internal_frames
 def revert(model: Model, *patches: Difference) -> Model:
     """Returns the model without the changes of patches: `revert(b, diff(a, b)) == a`.
 
@@ -98,7 +101,7 @@ def revert(model: Model, *patches: Difference) -> Model:
     """
     patch = _combined(model, patches, "revert").inverse()
     result = _move(model, patch, "revert")
-    return returned(result, "transforms.revert", "model = transforms.revert(model, patch)")
+    return returned(result, "transforms.revert", "model = transforms.revert(model, patch)", depth=2)
 
 
 def _combined(model: Layer, patches: tuple[Difference, ...], verb: str) -> Difference:

@@ -8,12 +8,13 @@ from typing import Any, overload
 from fkeras.engine.call.network_inputs import match_inputs
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, suggest
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.model import Model
 from fkeras.engine.network.host_split import on_host, split
 from fkeras.engine.network.network import Network
 from fkeras.engine.values.annotations import Tree
-from fkeras.transforms.rebuilding import Site, network_inputs, plain_model, record_graph
+from fkeras.transforms.graph.rebuilding import Site, network_inputs, plain_model, record_graph
 
 
 @overload
@@ -35,6 +36,7 @@ def rename(
 ) -> tuple[Model, dict[str, Any]]: ...
 
 
+@hides_internal_frames
 def rename(
     model: Network,
     names: Mapping[str, str] | Callable[[str], str] | None = None,
@@ -80,7 +82,7 @@ def rename(
     result = plain_model(model, record_graph(model.graph, renamed, tensors, "fk.rename"), tensors)
     if state is not None:
         return result, {renamed[name].name: value for name, value in state.items()}
-    return returned(result, "fk.rename", "model = fk.rename(model, names)")
+    return returned(result, "fk.rename", "model = fk.rename(model, names)", depth=2)
 
 
 @overload
@@ -91,6 +93,7 @@ def inline(model: Network, name: str) -> Model: ...
 def inline(model: Network, name: str, state: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]: ...
 
 
+@hides_internal_frames
 def inline(model: Network, name: str, state: Mapping[str, Any] | None = None) -> Any:
     """Returns the model with the calls of the nested network `name` in the graph of the model.
 
@@ -136,9 +139,10 @@ def inline(model: Network, name: str, state: Mapping[str, Any] | None = None) ->
     if state is not None:
         opened = {f"{name}_{key}": value for key, value in state.get(name, {}).items()}
         return result, {**{key: value for key, value in state.items() if key != name}, **opened}
-    return returned(result, "fk.inline", "model = fk.inline(model, name)")
+    return returned(result, "fk.inline", "model = fk.inline(model, name)", depth=2)
 
 
+@hides_internal_frames
 def split_host(model: Network) -> tuple[Model, Model]:
     """Splits a model that begins with strings: `model(x)` equals `device(host(x))`.
 

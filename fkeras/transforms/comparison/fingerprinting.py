@@ -22,17 +22,19 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.symbolic.operation import Op
 from fkeras.engine.tree.donated import check_donated
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.values.annotations import Leaf
 from fkeras.engine.values.frozen import ArrayConstant, is_array
-from fkeras.transforms.array_bytes import array_bytes
+from fkeras.transforms.comparison.array_bytes import array_bytes
 
 _VERSION = "fkeras fingerprint 1"
 
 
+@hides_internal_frames
 def fingerprint(model: Layer, weights: bool = False) -> str:
     """Returns a digest of a model that is equal in every process.
 

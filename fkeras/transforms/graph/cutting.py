@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.model import Model
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Tree
-from fkeras.transforms.rewriting import inline
-from fkeras.transforms.selecting import Place, Selected, select_all
-from fkeras.transforms.surgery import State, check_model, result_with_state
+from fkeras.transforms.graph.rewriting import inline
+from fkeras.transforms.graph.selecting import Place, Selected, select_all
+from fkeras.transforms.graph.surgery import State, check_model, result_with_state
 
 
 @overload
@@ -36,6 +37,7 @@ def cut(
 ) -> tuple[Model, dict[str, Any]]: ...
 
 
+@hides_internal_frames
 def cut(
     model: Network,
     inputs: Any = None,

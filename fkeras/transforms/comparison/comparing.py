@@ -16,7 +16,7 @@ from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Leaf, Template
 from fkeras.engine.values.structure import Ref
-from fkeras.transforms.changes import (
+from fkeras.transforms.comparison.changes import (
     KINDS,
     CallChange,
     Change,
@@ -24,8 +24,8 @@ from fkeras.transforms.changes import (
     LayerChange,
     WeightChange,
 )
-from fkeras.transforms.fingerprinting import kind_of, weight_digests
-from fkeras.transforms.matching import Part, match_layers
+from fkeras.transforms.comparison.fingerprinting import kind_of, weight_digests
+from fkeras.transforms.comparison.matching import Part, match_layers
 
 
 @dataclasses.dataclass

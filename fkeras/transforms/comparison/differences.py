@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.tree.local_arrays import check_local
 from fkeras.engine.tree.skeleton import Skeleton
 from fkeras.engine.values.annotations import Leaf
 from fkeras.engine.values.frozen import FrozenDict
-from fkeras.transforms.changes import Change, changes_text
-from fkeras.transforms.comparing import compare_models, compare_parts, weight_change
-from fkeras.transforms.fingerprinting import array_digest, fingerprint_of
-from fkeras.transforms.matching import Part
+from fkeras.transforms.comparison.changes import Change, changes_text
+from fkeras.transforms.comparison.comparing import compare_models, compare_parts, weight_change
+from fkeras.transforms.comparison.fingerprinting import array_digest, fingerprint_of
+from fkeras.transforms.comparison.matching import Part
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -106,6 +107,7 @@ def listed(patch: Difference) -> Difference:
     return dataclasses.replace(patch, changes=tuple(changes))
 
 
+@hides_internal_frames
 def diff(a: Layer, b: Layer) -> Difference:
     """Returns the difference of two models: layers, configuration, calls and weights.
 

@@ -11,14 +11,15 @@ import numpy as np
 
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.layer.layer import Layer
-from fkeras.engine.messages.errors import FKerasError, describe_value
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree.weights import weight
 from fkeras.engine.values.annotations import SomeLayer, Tree
 from fkeras.engine.values.frozen import is_array
-from fkeras.transforms.rebuilding import Site, rebuild
-from fkeras.transforms.selecting import Selected, select
-from fkeras.transforms.surgery import behind, check_model, check_part
+from fkeras.transforms.graph.rebuilding import Site, rebuild
+from fkeras.transforms.graph.selecting import Selected, select
+from fkeras.transforms.graph.surgery import behind, check_changes, check_model, check_part
 
 #: a function of the value, an array in its place, or a layer
 Edit = Callable[[jax.Array], jax.Array] | jax.Array | np.ndarray | Layer
@@ -83,6 +84,7 @@ def _has_sizes(x: jax.Array) -> bool:
     return all(isinstance(size, int) for size in x.shape)
 
 
+@hides_internal_frames
 def edit(model: SomeLayer, changes: Mapping[Any, Edit]) -> SomeLayer:
     """Returns the model with values inside changed: patched, steered or ablated.
 
@@ -118,11 +120,7 @@ def edit(model: SomeLayer, changes: Mapping[Any, Edit]) -> SomeLayer:
     """
     where = "transforms.edit"
     check_model(model, where)
-    if not isinstance(changes, Mapping):
-        raise TypeError(
-            f"{where}: expected a dictionary such as {{'block3': function}}, received "
-            f"{describe_value(changes)}."
-        )
+    check_changes(changes, where, "{'block3': function}")
     edits: dict[str, list[tuple[Selected, Any]]] = {}
     for place, change in changes.items():
         for one in select(model, place, where):
@@ -142,7 +140,7 @@ def edit(model: SomeLayer, changes: Mapping[Any, Edit]) -> SomeLayer:
         return value
 
     new = rebuild(model, dict.fromkeys(edits, operation), where)
-    return returned(new, where, "model = transforms.edit(model, changes)")
+    return returned(new, where, "model = transforms.edit(model, changes)", depth=2)
 
 
 def _edit_layer(change: Any, name: str) -> Layer:

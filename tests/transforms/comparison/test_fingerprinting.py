@@ -13,8 +13,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers, transforms
-from fkeras.transforms.array_bytes import array_bytes
-from fkeras.transforms.fingerprinting import array_digest
+from fkeras.transforms.comparison.array_bytes import array_bytes
+from fkeras.transforms.comparison.fingerprinting import array_digest
 
 _PROGRAM = """
 import jax, fkeras as fk

@@ -1,0 +1,1 @@
+"""Comparison of two models: differences, patches, fingerprints and agreement."""
