@@ -44,6 +44,9 @@ from fkeras.layers.core.einsum_dense import EinsumDense as EinsumDense
 from fkeras.layers.core.embedding import Embedding as Embedding
 from fkeras.layers.core.identity import Identity as Identity
 from fkeras.layers.core.lambda_layer import Lambda as Lambda
+from fkeras.layers.core.learned_tokens import GridPositionEmbedding as GridPositionEmbedding
+from fkeras.layers.core.learned_tokens import LearnedTokens as LearnedTokens
+from fkeras.layers.core.learned_tokens import MaskedPatches as MaskedPatches
 from fkeras.layers.core.masking import Masking as Masking
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding as ReversibleEmbedding
 from fkeras.layers.core.wrapper import Wrapper as Wrapper

@@ -93,6 +93,12 @@ CASES = (
         ((2, 5, 3),),
         {"reverse": True},
     ),
+    Case(layers.LearnedTokens(3), ((2, 5, 4),), keras=False),
+    Case(layers.LearnedTokens(1, "ones"), ((2, 3, 2, 4),), keras=False),
+    Case(layers.MaskedPatches(), ((2, 3, 4),), mask=(2, 3), keras=False),
+    Case(layers.MaskedPatches("ones"), ((2, 3, 2, 4), ("int32", (2, 3, 2), 2)), keras=False),
+    Case(layers.GridPositionEmbedding((3, 2)), ((2, 3, 2, 4),), keras=False),
+    Case(layers.GridPositionEmbedding(3, 1, antialias=True), ((2, 2, 5, 4),), keras=False),
     Case(layers.Softmax(), ((2, 5),)),
     Case(layers.Softmax(axis=(1, -1)), ((2, 3, 4),), mask=(2, 3, 4)),
 )
