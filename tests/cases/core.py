@@ -99,6 +99,11 @@ CASES = (
     Case(layers.MaskedPatches("ones"), ((2, 3, 2, 4), ("int32", (2, 3, 2), 2)), keras=False),
     Case(layers.GridPositionEmbedding((3, 2)), ((2, 3, 2, 4),), keras=False),
     Case(layers.GridPositionEmbedding(3, 1, antialias=True), ((2, 2, 5, 4),), keras=False),
+    Case(layers.Bias("normal"), ((2, 5, 3),), mask=(2, 5), keras=False),
+    Case(layers.ContrastiveLogits(), ((2, 3), (2, 3)), keras=False),
+    Case(layers.ContrastiveLogits(True, "zeros", "ones"), ((2, 3), (2, 3)), keras=False),
+    Case(layers.TokenTypes(), (("int32", (2, 5), 7),), mask=(2, 5), keras=False),
+    Case(layers.TokenTypes(), (("int32", (2, 5), 7), ("int32", (2, 5), 2)), keras=False),
     Case(layers.Softmax(), ((2, 5),)),
     Case(layers.Softmax(axis=(1, -1)), ((2, 3, 4),), mask=(2, 3, 4)),
 )

@@ -1,0 +1,102 @@
+"""Blocks of encoders and vision towers, and the rows of their weights in a table of names."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from fkeras import layers
+from fkeras.engine import KerasTensor
+from fkeras.masks import Mask
+from fkeras.pretrained.activation import activate
+from fkeras.pretrained.names import HeadBias, Heads, HeadsIn, Row, Transpose
+
+Tensor: TypeAlias = KerasTensor
+
+def norm(x: Tensor, epsilon: float, name: str, center: bool = True) -> Tensor:
+    """Records a layer normalization; without `center` it has no bias."""
+    return layers.LayerNormalization(epsilon=epsilon, center=center, name=name)(x)
+
+
+def heads(x: Tensor, count: int, size: int, name: str, bias: bool = True) -> Tensor:
+    """Records a projection (b, t, d) -> (b, t, count, size)."""
+    axes = "de" if bias else None
+    return layers.EinsumDense("abc,cde->abde", (None, count, size), bias_axes=axes, name=name)(x)
+
+
+def merged(x: Tensor, width: int, name: str, bias: bool = True) -> Tensor:
+    """Records a projection of heads (b, t, h, d) -> (b, t, width)."""
+    axes = "e" if bias else None
+    return layers.EinsumDense("abcd,cde->abe", (None, width), bias_axes=axes, name=name)(x)
+
+
+def attention(
+    x: Tensor,
+    count: int,
+    *,
+    source: Tensor | None = None,
+    mask: Mask | None = None,
+    positions: Tensor | None = None,
+    bias: bool = True,
+    key_bias: bool | None = None,
+    prefix: str = "",
+) -> Tensor:
+    """Records attention with `count` heads that share the width of `x`.
+
+    Args:
+        source: tensor of keys and values; None for self-attention.
+        positions: positions of the tokens, for a cache.
+        bias: whether query, key and value have biases; the output always has one.
+        key_bias: whether the key has a bias; None for `bias`.
+        prefix: first part of the names, such as "cross_".
+    """
+    width = x.shape[-1]
+    size = width // count
+    source = x if source is None else source
+    query = heads(x, count, size, f"{prefix}query", bias)
+    key = heads(source, count, size, f"{prefix}key", bias if key_bias is None else key_bias)
+    value = heads(source, count, size, f"{prefix}value", bias)
+    attend = layers.DotProductAttention(mask, name=f"{prefix}attention")
+    y = attend(query, key, value) if positions is None else attend(query, key, value, positions)
+    return merged(y, width, f"{prefix}output")
+
+
+def mlp(x: Tensor, width: int, activation: str, prefix: str = "mlp_") -> Tensor:
+    """Records two dense layers with an activation between them."""
+    hidden = layers.Dense(width, name=f"{prefix}in")(x)
+    return layers.Dense(x.shape[-1], name=f"{prefix}out")(activate(activation, hidden))
+
+
+def add(x: Tensor, y: Tensor, name: str) -> Tensor:
+    """Records the sum of a residual connection."""
+    return layers.Add(name=name)([x, y])
+
+
+# rows of tables
+
+
+def dense_rows(tensor: str, layer: str, bias: bool = True) -> tuple[Row, ...]:
+    """Returns the rows of a `Dense` layer."""
+    rows = (Row(f"{tensor}.weight", f"{layer}/kernel", Transpose()),)
+    return (*rows, Row(f"{tensor}.bias", f"{layer}/bias")) if bias else rows
+
+
+def norm_rows(tensor: str, layer: str, bias: bool = True) -> tuple[Row, ...]:
+    """Returns the rows of a layer normalization."""
+    rows = (Row(f"{tensor}.weight", f"{layer}/gamma"),)
+    return (*rows, Row(f"{tensor}.bias", f"{layer}/beta")) if bias else rows
+
+
+def head_rows(
+    tensor: str, layer: str, count: int, size: int, bias: bool = True
+) -> tuple[Row, ...]:
+    """Returns the rows of a projection to heads."""
+    rows = (Row(f"{tensor}.weight", f"{layer}/kernel", Heads(count, size)),)
+    return (*rows, Row(f"{tensor}.bias", f"{layer}/bias", HeadBias(count, size))) if bias else rows
+
+
+def output_rows(
+    tensor: str, layer: str, count: int, size: int, bias: bool = True
+) -> tuple[Row, ...]:
+    """Returns the rows of the projection that merges heads."""
+    rows = (Row(f"{tensor}.weight", f"{layer}/kernel", HeadsIn(count, size)),)
+    return (*rows, Row(f"{tensor}.bias", f"{layer}/bias")) if bias else rows
