@@ -40,7 +40,6 @@ from fkeras.layers.convolution.transposed import Convolution1DTranspose as Convo
 from fkeras.layers.convolution.transposed import Convolution2DTranspose as Convolution2DTranspose
 from fkeras.layers.convolution.transposed import Convolution3DTranspose as Convolution3DTranspose
 from fkeras.layers.core.bias import Bias as Bias
-from fkeras.layers.core.contrastive_logits import ContrastiveLogits as ContrastiveLogits
 from fkeras.layers.core.dense import Dense as Dense
 from fkeras.layers.core.einsum_dense import EinsumDense as EinsumDense
 from fkeras.layers.core.embedding import Embedding as Embedding
@@ -49,6 +48,7 @@ from fkeras.layers.core.lambda_layer import Lambda as Lambda
 from fkeras.layers.core.learned_tokens import GridPositionEmbedding as GridPositionEmbedding
 from fkeras.layers.core.learned_tokens import LearnedTokens as LearnedTokens
 from fkeras.layers.core.learned_tokens import MaskedPatches as MaskedPatches
+from fkeras.layers.core.logit_scale import LogitScale as LogitScale
 from fkeras.layers.core.masking import Masking as Masking
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding as ReversibleEmbedding
 from fkeras.layers.core.token_types import TokenTypes as TokenTypes

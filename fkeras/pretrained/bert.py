@@ -162,7 +162,9 @@ def build(config: Any) -> Model:
     x = norm(layers.Add(name="embedding_add")(parts), epsilon, "embedding_norm")
     for i in range(config.num_hidden_layers):
         x = _block(config, i)(x)
-    return Model(inputs, _outputs(config, x, positions, embedding), name=config.model_type or "bert")
+    return Model(
+        inputs, _outputs(config, x, positions, embedding), name=config.model_type or "bert"
+    )
 
 
 def _block(config: Any, i: int) -> Model:

@@ -12,6 +12,7 @@ from fkeras.pretrained.names import HeadBias, Heads, HeadsIn, Row, Transpose
 
 Tensor: TypeAlias = KerasTensor
 
+
 def norm(x: Tensor, epsilon: float, name: str, center: bool = True) -> Tensor:
     """Records a layer normalization; without `center` it has no bias."""
     return layers.LayerNormalization(epsilon=epsilon, center=center, name=name)(x)
@@ -86,9 +87,7 @@ def norm_rows(tensor: str, layer: str, bias: bool = True) -> tuple[Row, ...]:
     return (*rows, Row(f"{tensor}.bias", f"{layer}/beta")) if bias else rows
 
 
-def head_rows(
-    tensor: str, layer: str, count: int, size: int, bias: bool = True
-) -> tuple[Row, ...]:
+def head_rows(tensor: str, layer: str, count: int, size: int, bias: bool = True) -> tuple[Row, ...]:
     """Returns the rows of a projection to heads."""
     rows = (Row(f"{tensor}.weight", f"{layer}/kernel", Heads(count, size)),)
     return (*rows, Row(f"{tensor}.bias", f"{layer}/bias", HeadBias(count, size))) if bias else rows

@@ -17,8 +17,15 @@ from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.nn.signal import stft
 
 _IGNORED = frozenset(
-    "feature_extractor_type processor_class n_samples nb_max_frames padding_side "
-    "return_attention_mask mel_filters".split()
+    [
+        "feature_extractor_type",
+        "processor_class",
+        "n_samples",
+        "nb_max_frames",
+        "padding_side",
+        "return_attention_mask",
+        "mel_filters",
+    ]
 )
 # the bands end here for every sampling rate
 _HIGHEST = 8000.0
@@ -157,9 +164,7 @@ def _rows(sounds: Any) -> list[NDArray[np.float32]]:
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
-def log_mel(
-    sounds: jax.Array, bands: int, sampling_rate: int, window: int, step: int
-) -> jax.Array:
+def log_mel(sounds: jax.Array, bands: int, sampling_rate: int, window: int, step: int) -> jax.Array:
     """Computes Whisper's features of sounds of one length.
 
     Args:

@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 import jax
 
 from fkeras.layers.common import authoring as fk
+from fkeras.nn.cpu.broadcasting import for_rows
 
 
 class Bias(fk.Layer):
@@ -41,4 +42,4 @@ class Bias(fk.Layer):
         return self.with_weights(key, bias=(x.shape[-1],))
 
     def call(self, x: jax.Array) -> jax.Array:
-        return x + self.bias
+        return x + for_rows(self.bias, x)
