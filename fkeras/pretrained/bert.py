@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real, text
+from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.engine.config.field_types import Integer, Real
-from fkeras.pretrained.activation import activate
+from fkeras.pretrained.activation import activate, activation_name
 from fkeras.pretrained.config import Config, count
 from fkeras.pretrained.encoder_blocks import (
     Tensor,
@@ -31,10 +31,10 @@ from fkeras.pretrained.encoder_blocks import (
 from fkeras.pretrained.family import Family
 from fkeras.pretrained.names import Row, Transpose, in_blocks
 
-_POOLING = "1_Pooling/config.json"
-_MODULES = "modules.json"
+POOLING = "1_Pooling/config.json"
+MODULES = "modules.json"
 #: parts of a file by the class of transformers; "gamma" are old names of normalizations
-_PARTS: Mapping[str, tuple[str, ...]] = {
+PARTS: Mapping[str, tuple[str, ...]] = {
     "Model": ("pooler",),
     "ForMaskedLM": ("masked",),
     "ForPreTraining": ("pooler", "masked", "next_sentence"),
@@ -67,8 +67,8 @@ class TextEncoderConfig(Config):
         fields = dict(mapping)
         classes = mapping.get("architectures") or ("Model",)
         name = str(classes[0])
-        ending = next((end for end in _PARTS if name.endswith(end)), "Model")
-        fields["parts"] = _PARTS[ending]
+        ending = next((end for end in PARTS if name.endswith(end)), "Model")
+        fields["parts"] = PARTS[ending]
         labels = mapping.get("id2label")
         if isinstance(labels, Mapping):
             fields["num_labels"] = len(labels)
@@ -88,7 +88,7 @@ class BertConfig(TextEncoderConfig):
     num_hidden_layers: Integer = option(default=12, convert=count)
     num_attention_heads: Integer = option(default=12, convert=integer(minimum=1))
     intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
-    hidden_act: str = option(default="gelu", convert=text)
+    hidden_act: str = option(default="gelu", convert=activation_name)
     max_position_embeddings: Integer = option(default=512, convert=integer(minimum=1))
     type_vocab_size: Integer = option(default=2, convert=integer(minimum=1))
     layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0))
@@ -126,7 +126,7 @@ class DistilBertConfig(TextEncoderConfig):
     n_layers: Integer = option(default=6, convert=count)
     n_heads: Integer = option(default=12, convert=integer(minimum=1))
     hidden_dim: Integer = option(default=3072, convert=integer(minimum=1))
-    activation: str = option(default="gelu", convert=text)
+    activation: str = option(default="gelu", convert=activation_name)
     max_position_embeddings: Integer = option(default=512, convert=integer(minimum=1))
 
     hidden_size = property(lambda self: self.dim)
@@ -162,9 +162,7 @@ def build(config: Any) -> Model:
     x = norm(layers.Add(name="embedding_add")(parts), epsilon, "embedding_norm")
     for i in range(config.num_hidden_layers):
         x = _block(config, i)(x)
-    return Model(
-        inputs, _outputs(config, x, positions, embedding), name=config.model_type or "bert"
-    )
+    return Model(inputs, _outputs(config, x, ids, embedding), name=config.model_type or "bert")
 
 
 def _block(config: Any, i: int) -> Model:
@@ -176,9 +174,9 @@ def _block(config: Any, i: int) -> Model:
     return Model(inputs, x, name=f"block_{i}")
 
 
-def _outputs(config: Any, x: Tensor, positions: Tensor, embedding: Any) -> dict[str, Tensor]:
+def _outputs(config: Any, x: Tensor, ids: Tensor, embedding: Any) -> dict[str, Tensor]:
     outputs = {"hidden": x}
-    first = x[:, 0]
+    first = ops.unmask(x)[:, 0]
     width = config.hidden_size
     if "pooler" in config.parts:
         outputs["pooled"] = layers.Dense(width, "tanh", name="pooler")(first)
@@ -198,18 +196,18 @@ def _outputs(config: Any, x: Tensor, positions: Tensor, embedding: Any) -> dict[
             activation = "relu" if isinstance(config, DistilBertConfig) else "tanh"
             y = layers.Dense(width, activation, name="classifier_dense")(first)
         outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(y)
-    if _POOLING in config.beside:
-        outputs["sentence"] = sentence(config, x, positions)
+    if POOLING in config.beside:
+        outputs["sentence"] = sentence(config, x, ids)
     return outputs
 
 
-def sentence(config: Config, x: Tensor, positions: Tensor) -> Tensor:
+def sentence(config: Config, x: Tensor, ids: Tensor) -> Tensor:
     """Records the pooling of a folder of sentence-transformers, and the normalization.
 
     Raises:
         ValueError: for modes and modules that are not implemented.
     """
-    pooling = config.beside[_POOLING]
+    pooling = config.beside[POOLING]
     modes = [
         key.removeprefix("pooling_mode_")
         for key, value in pooling.items()
@@ -218,7 +216,7 @@ def sentence(config: Config, x: Tensor, positions: Tensor) -> Tensor:
     unknown = [mode for mode in modes if mode not in _MODES]
     if unknown or not modes:
         raise ValueError(
-            f"{_POOLING}: expected the pooling modes {', '.join(_MODES)}, received "
+            f"{POOLING}: expected the pooling modes {', '.join(_MODES)}, received "
             f"{', '.join(modes) or 'none'}. Remove the file to use the hidden states."
         )
     vectors = []
@@ -228,16 +226,17 @@ def sentence(config: Config, x: Tensor, positions: Tensor) -> Tensor:
         if mode == "mean_tokens":
             vectors.append(layers.GlobalAveragePooling1D(name="mean")(x))
         elif mode == "max_tokens":
+            positions = ops.unmask(layers.Positions(name="pooled_positions")(ids))
             valid = ops.expand_dims(positions >= 0, -1)
-            vectors.append(ops.max(ops.where(valid, x, -1e9), axis=1))
+            vectors.append(ops.max(ops.where(valid, ops.unmask(x), -1e9), axis=1))
         else:
-            vectors.append(x[:, 0])
+            vectors.append(ops.unmask(x)[:, 0])
     y = vectors[0] if len(vectors) == 1 else layers.Concatenate(name="pooling")(vectors)
-    kinds = [str(module["type"]).rpartition(".")[2] for module in config.beside.get(_MODULES, ())]
+    kinds = [str(module["type"]).rpartition(".")[2] for module in config.beside.get(MODULES, ())]
     other = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
     if other:
         raise ValueError(
-            f"{_MODULES}: expected the modules Transformer, Pooling and Normalize, received "
+            f"{MODULES}: expected the modules Transformer, Pooling and Normalize, received "
             f"{other[0]}. Remove 1_Pooling/config.json to use the hidden states."
         )
     if "Normalize" in kinds:
@@ -282,7 +281,7 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
         transform = head if roberta else f"{head}transform."
         rows += dense_rows(f"{transform}dense", "head_dense")
         rows += norms(f"{transform}{'layer_norm' if roberta else 'LayerNorm'}", "head_norm")
-        rows += _logit_rows(config, f"{head}decoder", f"{head}bias")
+        rows += logit_rows(config, f"{head}decoder", f"{head}bias")
         rows.append(Row(f"{head}decoder.bias", "head_bias/bias", copy=True))
     if "next_sentence" in config.parts:
         rows += dense_rows("cls.seq_relationship", "next_sentence")
@@ -294,7 +293,8 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _logit_rows(config: Any, decoder: str, bias: str) -> tuple[Row, ...]:
+def logit_rows(config: Any, decoder: str, bias: str) -> tuple[Row, Row]:
+    """Returns the rows of logits that may use the embeddings: of the weight and of the bias."""
     if config.tie_word_embeddings:
         weight = Row(f"{decoder}.weight", "embedding/embeddings", copy=True)
     else:
@@ -324,7 +324,7 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
     if "masked" in config.parts:
         rows += dense_rows("vocab_transform", "head_dense")
         rows += norm_rows("vocab_layer_norm", "head_norm")
-        rows += _logit_rows(config, "vocab_projector", "vocab_projector.bias")
+        rows += logit_rows(config, "vocab_projector", "vocab_projector.bias")
     if "classifier" in config.parts:
         rows += dense_rows("pre_classifier", "classifier_dense")
         rows += dense_rows("classifier", "classifier")
@@ -359,11 +359,11 @@ _COMMON: Mapping[str, Any] = {
     "build": build,
     "ignored": ("*.position_ids",),
     "adapted": _adapted,
-    "files": (_POOLING, _MODULES),
+    "files": (POOLING, MODULES),
 }
 
 BERT = Family(
-    classes={"bert": tuple(f"Bert{end}" for end in _PARTS)},
+    classes={"bert": tuple(f"Bert{end}" for end in PARTS)},
     config=BertConfig,
     names=_bert_names,
     tiny=BertConfig(**_TINY, type_vocab_size=3, model_type="bert"),

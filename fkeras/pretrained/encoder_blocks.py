@@ -39,6 +39,8 @@ def attention(
     positions: Tensor | None = None,
     bias: bool = True,
     key_bias: bool | None = None,
+    output_bias: bool = True,
+    rotary: layers.RotaryEmbedding | None = None,
     prefix: str = "",
 ) -> Tensor:
     """Records attention with `count` heads that share the width of `x`.
@@ -46,8 +48,10 @@ def attention(
     Args:
         source: tensor of keys and values; None for self-attention.
         positions: positions of the tokens, for a cache.
-        bias: whether query, key and value have biases; the output always has one.
+        bias: whether query, key and value have biases.
         key_bias: whether the key has a bias; None for `bias`.
+        output_bias: whether the output has a bias.
+        rotary: turns query and key by their positions.
         prefix: first part of the names, such as "cross_".
     """
     width = x.shape[-1]
@@ -56,9 +60,11 @@ def attention(
     query = heads(x, count, size, f"{prefix}query", bias)
     key = heads(source, count, size, f"{prefix}key", bias if key_bias is None else key_bias)
     value = heads(source, count, size, f"{prefix}value", bias)
+    if rotary is not None:
+        query, key = rotary([query, key])
     attend = layers.DotProductAttention(mask, name=f"{prefix}attention")
     y = attend(query, key, value) if positions is None else attend(query, key, value, positions)
-    return merged(y, width, f"{prefix}output")
+    return merged(y, width, f"{prefix}output", output_bias)
 
 
 def mlp(x: Tensor, width: int, activation: str, prefix: str = "mlp_") -> Tensor:
