@@ -21,6 +21,7 @@ from fkeras.layers.attention.attention import AdditiveAttention as AdditiveAtten
 from fkeras.layers.attention.attention import Attention as Attention
 from fkeras.layers.attention.grouped_query import GroupQueryAttention as GroupQueryAttention
 from fkeras.layers.attention.multi_head import MultiHeadAttention as MultiHeadAttention
+from fkeras.layers.attention.relative_position import RelativePositionBias as RelativePositionBias
 from fkeras.layers.convolution.convolution import Conv1D as Conv1D
 from fkeras.layers.convolution.convolution import Conv2D as Conv2D
 from fkeras.layers.convolution.convolution import Conv3D as Conv3D
@@ -45,6 +46,7 @@ from fkeras.layers.core.embedding import Embedding as Embedding
 from fkeras.layers.core.identity import Identity as Identity
 from fkeras.layers.core.lambda_layer import Lambda as Lambda
 from fkeras.layers.core.masking import Masking as Masking
+from fkeras.layers.core.mixture_of_experts import MixtureOfExperts as MixtureOfExperts
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding as ReversibleEmbedding
 from fkeras.layers.core.wrapper import Wrapper as Wrapper
 from fkeras.layers.foreign.flax_layer import FlaxLayer as FlaxLayer
