@@ -1,0 +1,9 @@
+"""Models that others trained, in Hugging Face's format: opened, and written back."""
+
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.pretrained.config import Config as Config
+from fkeras.pretrained.loading import Loaded as Loaded
+from fkeras.pretrained.loading import load as load
+from fkeras.pretrained.writing import save as save
+
+_publish(__name__)
