@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, integer, real
-from fkeras.layers import rotary
 from fkeras.masks import Causal, Window
+from fkeras.pretrained import rope
 from fkeras.pretrained.activation import activate, activation_name
 from fkeras.pretrained.config import Config, count
 from fkeras.pretrained.family import Family
@@ -41,12 +41,12 @@ class GemmaConfig(Config):
         num_key_value_heads: number of key and value heads.
         head_dim: size of a head.
         hidden_activation: activation of the MLP's gate.
-        max_position_embeddings: longest text; has no effect.
+        max_position_embeddings: longest text, for scalings of the positions.
         rms_norm_eps: epsilon of the normalizations.
         rope_theta: base of the rotary positions, in Gemma 3 of the blocks without window.
         rope_local_base_freq: base of the rotary positions in the blocks of Gemma 3 with a window.
-        rope_scaling: {"rope_type": "linear", "factor": 8.0} divides the positions in the blocks without
-            window; None for none.
+        rope_scaling: kind "rope_type" and numbers of a scaling, in Gemma 3 of the blocks without window;
+            None for none.
         attention_bias: whether the projections of the attention have biases.
         query_pre_attn_scalar: scores are divided by the root of this number.
         sliding_window: number of tokens that a token sees in blocks with a window.
@@ -103,22 +103,19 @@ class GemmaConfig(Config):
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-        parameters = mapping.get("rope_parameters")
-        if parameters is None:
-            return mapping
-        if _FULL not in parameters:
-            parameters = {_FULL: parameters, _SLIDING: {}}
-        full, local = dict(parameters[_FULL]), dict(parameters.get(_SLIDING) or {})
+        parameters, local = mapping.get("rope_parameters"), {}
+        if isinstance(parameters, Mapping) and _FULL in parameters:
+            local = dict(parameters.get(_SLIDING) or {})
+            mapping = {**mapping, "rope_parameters": parameters[_FULL]}
         if local.get("rope_type", "default") != "default":
             raise ValueError(
                 f"GemmaConfig: rope_parameters: expected the rope_type 'default' for {_SLIDING}, received "
                 f"{str(local['rope_type'])[:80]!r}. Blocks with a window have no scaling."
             )
-        values = {"rope_theta": full.pop("rope_theta", None)}
-        values["rope_local_base_freq"] = local.get("rope_theta")
-        if full.get("rope_type", "default") != "default":
-            values["rope_scaling"] = full
-        return {**mapping, **{k: v for k, v in values.items() if v is not None}}
+        result = rope.flat(mapping)
+        if "rope_theta" in local:
+            result["rope_local_base_freq"] = local["rope_theta"]
+        return result
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,12 +131,6 @@ class GemmaConfig(Config):
             raise ValueError(
                 f"GemmaConfig: layer_types: expected {_SLIDING!r} or {_FULL!r} for each of "
                 f"{self.num_hidden_layers} blocks, received {str(types)[:80]}."
-            )
-        scaling = self.rope_scaling
-        if scaling is not None and _kind(scaling) not in ("linear", "default"):
-            raise ValueError(
-                "GemmaConfig: rope_scaling: expected the rope_type 'linear', received "
-                f"{str(_kind(scaling))[:80]!r}. Other scalings are not supported."
             )
 
     @property
@@ -159,14 +150,8 @@ class GemmaConfig(Config):
         """The rotary positions of a block."""
         if self.head_norms and self.window(block) is not None:
             return layers.RotaryEmbedding(self.rope_local_base_freq, name="rotary")
-        scaling = None
-        if self.rope_scaling is not None and _kind(self.rope_scaling) == "linear":
-            scaling = rotary.Linear(self.rope_scaling["factor"])
+        scaling = rope.scaling_of(self.rope_scaling, self.max_position_embeddings)
         return layers.RotaryEmbedding(self.rope_theta, scaling=scaling, name="rotary")
-
-
-def _kind(scaling: Mapping[str, Any]) -> Any:
-    return scaling.get("rope_type", scaling.get("type"))
 
 
 def build(config: GemmaConfig) -> Model:
@@ -291,9 +276,7 @@ TINY = GemmaConfig(
 )
 
 FAMILY = Family(
-    classes=FrozenDict(
-        {"gemma2": ("Gemma2ForCausalLM",), "gemma3_text": ("Gemma3ForCausalLM",)}
-    ),
+    classes=FrozenDict({"gemma2": ("Gemma2ForCausalLM",), "gemma3_text": ("Gemma3ForCausalLM",)}),
     config=GemmaConfig,
     build=build,
     names=names,

@@ -46,10 +46,15 @@ class GPT2Config(Config):
 
     # a head of another class, and the precision of scores; `n_ctx` repeats `n_positions`
     neutral = frozenset(
-        """
-        n_ctx reorder_and_upcast_attn summary_type summary_use_proj summary_activation
-        summary_proj_to_labels summary_first_dropout
-        """.split()
+        [
+            "n_ctx",
+            "reorder_and_upcast_attn",
+            "summary_type",
+            "summary_use_proj",
+            "summary_activation",
+            "summary_proj_to_labels",
+            "summary_first_dropout",
+        ]
     )
 
     def __post_init__(self) -> None:

@@ -32,7 +32,6 @@ class MixtralConfig(LlamaConfig):
         mlp_only_layers: of Qwen: blocks without experts.
         output_router_logits: whether training balances the experts.
         router_aux_loss_coef: factor of the load balancing loss.
-        qkv_bias: whether query, key and value of Qwen 2 have a bias.
     """
 
     num_local_experts: int = option(default=8, convert=count)
@@ -44,10 +43,13 @@ class MixtralConfig(LlamaConfig):
     mlp_only_layers: tuple[int, ...] = option(default=())
     output_router_logits: bool = option(default=False, convert=boolean)
     router_aux_loss_coef: float = option(default=0.001, convert=real(minimum=0))
-    qkv_bias: bool = option(default=True, convert=boolean)
 
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
-        {**LlamaConfig.aliases, "num_experts": ("num_local_experts",)}
+        {
+            **LlamaConfig.aliases,
+            "num_experts": ("num_local_experts",),
+            "qkv_bias": ("attention_bias",),
+        }
     )
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
         {
@@ -59,6 +61,7 @@ class MixtralConfig(LlamaConfig):
                 "rope_theta": 1e6,
             },
             "qwen2_moe": {
+                "attention_bias": True,
                 "vocab_size": 151936,
                 "hidden_size": 2048,
                 "intermediate_size": 5632,
@@ -91,8 +94,9 @@ class MixtralConfig(LlamaConfig):
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         mapping = dict(super().canonical(mapping))
-        if "num_experts" in mapping:
-            mapping["num_local_experts"] = mapping.pop("num_experts")
+        for theirs, ours in (("num_experts", "num_local_experts"), ("qkv_bias", "attention_bias")):
+            if theirs in mapping:
+                mapping[ours] = mapping.pop(theirs)
         if mapping.get("mlp_only_layers", ()) is None:
             del mapping["mlp_only_layers"]
         return mapping
@@ -184,7 +188,12 @@ def names(config: MixtralConfig) -> tuple[Row, ...]:
 
     rows = [row("gate", "experts/router_kernel", Transpose())]
     rows += [
-        row(f"experts.{{e}}.{t}", f"experts/{ours}_kernel", Stack(Transpose()), config.num_local_experts)
+        row(
+            f"experts.{{e}}.{t}",
+            f"experts/{ours}_kernel",
+            Stack(Transpose()),
+            config.num_local_experts,
+        )
         for t, ours in zip(tensors, ("gate", "up", "down"), strict=True)
     ]
     if config.has_shared_expert:

@@ -56,7 +56,9 @@ class T5Config(Config):
     scale_decoder_outputs: bool | None = option(default=None)
 
     # parts of `feed_forward_proj`, the length of the training's texts, the dropout of a classifier
-    neutral = frozenset("dense_act_fn is_gated_act n_positions output_past classifier_dropout".split())
+    neutral = frozenset(
+        ["dense_act_fn", "is_gated_act", "n_positions", "output_past", "classifier_dropout"]
+    )
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -153,15 +155,16 @@ def _stack(config: T5Config, decoder: bool) -> Model:
 
 
 def _block(config: T5Config, i: int, decoder: bool) -> Model:
-    x = Input((None, config.d_model), name="x")
-    bias = Input((config.num_heads, None, None), name="bias")
+    # the bias has the sizes of the queries and of the keys
+    x = Input(("t", config.d_model), name="x")
+    bias = Input((config.num_heads, "t", "t"), name="bias")
     y = _norm(config, "attention_norm")(x)
     if not decoder:
         inputs = [x, bias]
         y = _attention(config, "", y, y, None, bias)
     else:
-        positions = Input((None,), dtype="int32", name="positions")
-        encoded = Input((None, config.d_model), name="encoded")
+        positions = Input(("t",), dtype="int32", name="positions")
+        encoded = Input(("s", config.d_model), name="encoded")
         inputs = [x, bias, positions, encoded]
         y = _attention(config, "", y, y, positions, bias)
     y = layers.Add(name="attention_add")([x, y])
@@ -226,7 +229,9 @@ def _stack_rows(config: T5Config, part: str, blocks: int) -> tuple[Row, ...]:
     decoder = part == "decoder"
 
     def row(tensor: str, weight: str, operation: Heads | HeadsIn | Transpose | Same) -> Row:
-        return Row(f"{part}.block.{{i}}.layer.{tensor}.weight", f"{part}/block_{{i}}/{weight}", operation)
+        return Row(
+            f"{part}.block.{{i}}.layer.{tensor}.weight", f"{part}/block_{{i}}/{weight}", operation
+        )
 
     def attention(tensor: str, prefix: str) -> list[Row]:
         rows = [
