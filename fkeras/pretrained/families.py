@@ -1,0 +1,52 @@
+"""The table of families."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine import suggest
+from fkeras.pretrained.config import Config
+from fkeras.pretrained.family import Family
+
+FAMILIES: tuple[Family, ...] = ()
+
+
+def family_of(mapping: Mapping[str, Any]) -> Family:
+    """Returns the family of a `config.json`.
+
+    Raises:
+        ValueError: for a missing or unknown `model_type`, and for a class with another head.
+    """
+    model_type = mapping.get("model_type")
+    types = {name: family for family in FAMILIES for name in family.classes}
+    if not isinstance(model_type, str) or model_type not in types:
+        raise ValueError(
+            f"expected a model_type among {', '.join(sorted(types))}, received "
+            f"{str(model_type)[:80]!r}.{suggest(str(model_type), types)} Other architectures are not "
+            "supported."
+        )
+    family = types[model_type]
+    classes = mapping.get("architectures")
+    for name in classes if isinstance(classes, list | tuple) else ():
+        if name not in family.classes[model_type]:
+            raise ValueError(
+                f"expected a model of class {' or '.join(family.classes[model_type])}, received "
+                f"{str(name)[:80]!r}, which has another head. Load a checkpoint of such a class."
+            )
+    return family
+
+
+def family_of_config(config: Config) -> Family:
+    """Returns the family of a configuration.
+
+    Raises:
+        TypeError: for another value.
+    """
+    for family in FAMILIES:
+        if type(config) is family.config:
+            return family
+    raise TypeError(
+        f"expected the configuration of a pretrained model, such as loaded.config, received "
+        f"{type(config).__name__}."
+    )
