@@ -24,6 +24,7 @@ from fkeras.layers.attention.dot_product import DotProductAttention as DotProduc
 from fkeras.layers.attention.grouped_query import GroupQueryAttention as GroupQueryAttention
 from fkeras.layers.attention.multi_head import MultiHeadAttention as MultiHeadAttention
 from fkeras.layers.attention.positions import Positions as Positions
+from fkeras.layers.attention.relative_position import RelativePositionBias as RelativePositionBias
 from fkeras.layers.attention.rotary_embedding import RotaryEmbedding as RotaryEmbedding
 from fkeras.layers.convolution.convolution import Conv1D as Conv1D
 from fkeras.layers.convolution.convolution import Conv2D as Conv2D
@@ -54,6 +55,7 @@ from fkeras.layers.core.learned_tokens import LearnedTokens as LearnedTokens
 from fkeras.layers.core.learned_tokens import MaskedPatches as MaskedPatches
 from fkeras.layers.core.logit_scale import LogitScale as LogitScale
 from fkeras.layers.core.masking import Masking as Masking
+from fkeras.layers.core.mixture_of_experts import MixtureOfExperts as MixtureOfExperts
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding as ReversibleEmbedding
 from fkeras.layers.core.token_types import TokenTypes as TokenTypes
 from fkeras.layers.core.wrapper import Wrapper as Wrapper

@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import suggest
+from fkeras.pretrained import bert, llama, modernbert
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.family import Family
 
-FAMILIES: tuple[Family, ...] = ()
+FAMILIES: tuple[Family, ...] = (
+    llama.FAMILY,
+    bert.BERT,
+    bert.ROBERTA,
+    bert.DISTILBERT,
+    modernbert.MODERNBERT,
+)
 
 
 def family_of(mapping: Mapping[str, Any]) -> Family:
@@ -35,6 +42,25 @@ def family_of(mapping: Mapping[str, Any]) -> Family:
                 f"{str(name)[:80]!r}, which has another head. Load a checkpoint of such a class."
             )
     return family
+
+
+def family_of_gguf(metadata: Mapping[str, Any]) -> Family:
+    """Returns the family of a GGUF file.
+
+    Raises:
+        ValueError: for a missing or unknown architecture.
+    """
+    architecture = metadata.get("general.architecture")
+    tables = {
+        name: family for family in FAMILIES if family.gguf for name in family.gguf.architectures
+    }
+    if not isinstance(architecture, str) or architecture not in tables:
+        raise ValueError(
+            f"expected a general.architecture among {', '.join(sorted(tables))}, received "
+            f"{str(architecture)[:80]!r}.{suggest(str(architecture), tables)} Other architectures are "
+            "not supported."
+        )
+    return tables[architecture]
 
 
 def family_of_config(config: Config) -> Family:
