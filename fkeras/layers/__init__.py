@@ -50,9 +50,9 @@ from fkeras.layers.core.einsum_dense import EinsumDense as EinsumDense
 from fkeras.layers.core.embedding import Embedding as Embedding
 from fkeras.layers.core.identity import Identity as Identity
 from fkeras.layers.core.lambda_layer import Lambda as Lambda
-from fkeras.layers.core.learned_tokens import GridPositionEmbedding as GridPositionEmbedding
 from fkeras.layers.core.learned_tokens import LearnedTokens as LearnedTokens
 from fkeras.layers.core.learned_tokens import MaskedPatches as MaskedPatches
+from fkeras.layers.core.learned_tokens import PatchSequence as PatchSequence
 from fkeras.layers.core.logit_scale import LogitScale as LogitScale
 from fkeras.layers.core.masking import Masking as Masking
 from fkeras.layers.core.mixture_of_experts import MixtureOfExperts as MixtureOfExperts

@@ -7,8 +7,7 @@ vector of the text.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers, ops
@@ -28,56 +27,40 @@ from fkeras.pretrained.encoder_blocks import (
     norm_rows,
     output_rows,
 )
+from fkeras.pretrained.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.family import Family
 from fkeras.pretrained.names import Row, Transpose, in_blocks
 
 POOLING = "1_Pooling/config.json"
 MODULES = "modules.json"
-#: parts of a file by the class of transformers; "gamma" are old names of normalizations
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "Model": ("pooler",),
-    "ForMaskedLM": ("masked",),
-    "ForPreTraining": ("pooler", "masked", "next_sentence"),
-    "ForSequenceClassification": ("pooler", "classifier"),
-}
 # modes of pooling that are computed, in the order of their vectors
 _MODES = ("cls_token", "max_tokens", "mean_tokens")
 
 
-class TextEncoderConfig(Config):
+class TextEncoderConfig(EncoderConfig):
     """Configuration of BERT and its relatives.
 
+    The parts are "pooler", "masked" (logits of tokens), "next_sentence", "classifier", and "gamma" (old
+    names of normalizations).
+
     Args:
-        parts: what the file holds beside the encoder: "pooler", "masked" (logits of tokens),
-            "next_sentence", "classifier", "gamma" (old names of normalizations).
-        num_labels: number of classes of a classifier.
         tie_word_embeddings: whether the logits use the embedding's weights.
     """
 
-    parts: tuple[str, ...] = option(default=("pooler",), kw_only=True)
-    num_labels: Integer = option(default=2, convert=integer(minimum=1), kw_only=True)
     tie_word_embeddings: bool = option(default=True, convert=boolean, kw_only=True)
 
     neutral: ClassVar[frozenset[str]] = frozenset(
-        ["id2label", "qa_dropout", "seq_classif_dropout", "sinusoidal_pos_embds"]
+        ["qa_dropout", "seq_classif_dropout", "sinusoidal_pos_embds"]
     )
-
-    @classmethod
-    def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-        fields = dict(mapping)
-        classes = mapping.get("architectures") or ("Model",)
-        name = str(classes[0])
-        ending = next((end for end in PARTS if name.endswith(end)), "Model")
-        fields["parts"] = PARTS[ending]
-        labels = mapping.get("id2label")
-        if isinstance(labels, Mapping):
-            fields["num_labels"] = len(labels)
-        return fields
-
-    def write(self) -> dict[str, Any]:
-        mapping = super().write()
-        del mapping["parts"]
-        return mapping
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {
+            "pooler": (".pooler.dense.weight",),
+            "masked": ("predictions.bias", "lm_head.bias", "vocab_projector.bias"),
+            "next_sentence": ("cls.seq_relationship.weight",),
+            "classifier": ("classifier.weight", "classifier.out_proj.weight"),
+            "gamma": ("embeddings.LayerNorm.gamma",),
+        }
+    )
 
 
 class BertConfig(TextEncoderConfig):
@@ -331,19 +314,6 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _adapted(config: Any, tensors: Collection[str]) -> Any:
-    """Returns the configuration with the parts that a file holds."""
-    ends = {
-        "pooler": ".pooler.dense.weight",
-        "masked": ("predictions.bias", "lm_head.bias", "vocab_projector.bias"),
-        "next_sentence": "cls.seq_relationship.weight",
-        "classifier": ("classifier.weight", "classifier.out_proj.weight"),
-        "gamma": "embeddings.LayerNorm.gamma",
-    }
-    parts = (part for part, end in ends.items() if any(name.endswith(end) for name in tensors))
-    return dataclasses.replace(config, parts=tuple(parts))
-
-
 _USUAL = ("Model", "ForMaskedLM", "ForSequenceClassification")
 _SIZES: Mapping[str, Any] = {"vocab_size": 67, "max_position_embeddings": 29}
 _TINY: Mapping[str, Any] = {
@@ -358,15 +328,15 @@ _TINY: Mapping[str, Any] = {
 _COMMON: Mapping[str, Any] = {
     "build": build,
     "ignored": ("*.position_ids",),
-    "adapted": _adapted,
+    "adapted": with_parts,
     "files": (POOLING, MODULES),
 }
 
 BERT = Family(
-    classes={"bert": tuple(f"Bert{end}" for end in PARTS)},
+    classes={"bert": tuple(f"Bert{end}" for end in (*_USUAL, "ForPreTraining"))},
     config=BertConfig,
     names=_bert_names,
-    tiny=BertConfig(**_TINY, type_vocab_size=3, model_type="bert"),
+    tiny=BertConfig(**_TINY, type_vocab_size=3, parts=("pooler",), model_type="bert"),
     prefix="bert.",
     **_COMMON,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from fkeras import layers
-from fkeras.engine import KerasTensor
+from fkeras.engine import Input, KerasTensor, Model
+from fkeras.layers.applications import LayerScale
 from fkeras.masks import Mask
 from fkeras.pretrained.activation import activate
 from fkeras.pretrained.names import HeadBias, Heads, HeadsIn, Row, Transpose
@@ -78,6 +79,47 @@ def add(x: Tensor, y: Tensor, name: str) -> Tensor:
     return layers.Add(name=name)([x, y])
 
 
+def pre_norm_block(
+    name: str,
+    width: int,
+    count: int,
+    inner: int,
+    *,
+    activation: str,
+    epsilon: float,
+    mask: Mask | None = None,
+    bias: bool = True,
+    key_bias: bool | None = None,
+    gated: bool = False,
+    layer_scale: float | None = None,
+) -> Model:
+    """Returns a block that normalizes the inputs of attention and MLP.
+
+    Args:
+        width: width of the network.
+        count: number of heads.
+        inner: width inside the MLP.
+        gated: whether the MLP is `down(silu(gate(x)) * up(x))`.
+        layer_scale: first factor of learned scales after attention and MLP; None for no scales.
+    """
+
+    def scaled(y: Tensor, part: str) -> Tensor:
+        return y if layer_scale is None else LayerScale(layer_scale, width, name=part)(y)
+
+    inputs = Input((None, width), name="x")
+    y = norm(inputs, epsilon, "attention_norm")
+    y = attention(y, count, mask=mask, bias=bias, key_bias=key_bias)
+    x = add(inputs, scaled(y, "attention_scale"), "attention_add")
+    y = norm(x, epsilon, "mlp_norm")
+    if gated:
+        gate = layers.Dense(inner, name="gate")(y)
+        y = activate("silu", gate) * layers.Dense(inner, name="up")(y)
+        y = layers.Dense(width, name="down")(y)
+    else:
+        y = mlp(y, inner, activation)
+    return Model(inputs, add(x, scaled(y, "mlp_scale"), "mlp_add"), name=name)
+
+
 # rows of tables
 
 
@@ -105,3 +147,18 @@ def output_rows(
     """Returns the rows of the projection that merges heads."""
     rows = (Row(f"{tensor}.weight", f"{layer}/kernel", HeadsIn(count, size)),)
     return (*rows, Row(f"{tensor}.bias", f"{layer}/bias")) if bias else rows
+
+
+def tower_rows(prefix: str, layer: str, count: int, size: int) -> tuple[Row, ...]:
+    """Returns the rows of a block of CLIP, SigLIP and their towers."""
+    n = count, size
+    return (
+        *norm_rows(f"{prefix}layer_norm1", f"{layer}/attention_norm"),
+        *head_rows(f"{prefix}self_attn.q_proj", f"{layer}/query", *n),
+        *head_rows(f"{prefix}self_attn.k_proj", f"{layer}/key", *n),
+        *head_rows(f"{prefix}self_attn.v_proj", f"{layer}/value", *n),
+        *output_rows(f"{prefix}self_attn.out_proj", f"{layer}/output", *n),
+        *norm_rows(f"{prefix}layer_norm2", f"{layer}/mlp_norm"),
+        *dense_rows(f"{prefix}mlp.fc1", f"{layer}/mlp_in"),
+        *dense_rows(f"{prefix}mlp.fc2", f"{layer}/mlp_out"),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import suggest
-from fkeras.pretrained import bert, llama, modernbert
+from fkeras.pretrained import bert, llama, modernbert, vit
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.family import Family
 
@@ -16,6 +16,10 @@ FAMILIES: tuple[Family, ...] = (
     bert.ROBERTA,
     bert.DISTILBERT,
     modernbert.MODERNBERT,
+    vit.VIT,
+    vit.DINOV2,
+    vit.DINOV2_REGISTERS,
+    vit.SIGLIP_VISION,
 )
 
 

@@ -5,8 +5,7 @@ The model returns a dictionary as BERT does: "hidden", and "logits", "classes" o
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers, ops
@@ -26,6 +25,7 @@ from fkeras.pretrained.encoder_blocks import (
     norm_rows,
     output_rows,
 )
+from fkeras.pretrained.encoder_config import with_parts
 from fkeras.pretrained.family import Family
 from fkeras.pretrained.names import HeadBias, Heads, Row, Same, Split, Transpose, in_blocks
 
@@ -80,6 +80,9 @@ class ModernBertConfig(TextEncoderConfig):
             "sparse_pred_ignore_index",
             "sparse_prediction",
         ]
+    )
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"masked": ("decoder.bias", "decoder.weight"), "classifier": ("classifier.weight",)}
     )
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"rope_parameters": ("global_rope_theta", "local_rope_theta")}
@@ -219,12 +222,6 @@ def names(config: ModernBertConfig) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _adapted(config: ModernBertConfig, tensors: Collection[str]) -> ModernBertConfig:
-    parts: tuple[str, ...] = ("masked",) if "head.dense.weight" in tensors else ()
-    parts = ("classifier",) if "classifier.weight" in tensors else parts
-    return dataclasses.replace(config, parts=parts)
-
-
 MODERNBERT = Family(
     classes={
         "modernbert": tuple(
@@ -253,6 +250,6 @@ MODERNBERT = Family(
         model_type="modernbert",
     ),
     prefix="model.",
-    adapted=_adapted,
+    adapted=with_parts,
     files=(POOLING, MODULES),
 )

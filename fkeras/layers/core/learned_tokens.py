@@ -1,4 +1,4 @@
-"""Learned vectors beside those of the input: `LearnedTokens`, `GridPositionEmbedding`, `MaskedPatches`."""
+"""Learned vectors beside those of the input: `LearnedTokens`, `MaskedPatches`, `PatchSequence`."""
 
 from __future__ import annotations
 
@@ -102,28 +102,29 @@ class MaskedPatches(fk.Layer):
         return jnp.where(masked.astype(bool)[..., None], self.token, x)
 
 
-class GridPositionEmbedding(fk.Layer):
-    """Returns a learned vector for each position of a grid, resized to the grid of the input.
+class PatchSequence(fk.Layer):
+    """Flattens patches of images to a sequence, with class tokens before them and learned positions.
 
-    A vision transformer adds the vectors to those of its patches. The table is resized by cubic
-    interpolation where images have another size than in training.
+    The first step of a vision transformer. The table of positions is resized by cubic interpolation
+    where images have another size than in training.
 
     Args:
-        grid: rows and columns (h, w) of the table.
-        prefix: number `n` of positions before the grid, such as 1 for a class token; they have the
-            first vectors and are not resized.
-        antialias: whether a vector of a smaller grid is a mean over all vectors it replaces.
-        embeddings_initializer: draws the vectors.
+        grid: rows and columns (h, w) of patches in training.
+        prefix: number `n` of class tokens.
+        antialias: whether a position of a smaller grid is a mean over all positions it replaces.
+        tokens_initializer: draws the class tokens.
+        embeddings_initializer: draws the positions.
 
     Shapes:
-        (b, h2, w2, d) -> (b, n + h2 * w2, d); embeddings (n + h * w, d).
+        (b, h2, w2, d) -> (b, n + h2 * w2, d); tokens (n, d) where n is not 0, embeddings
+        (n + h * w, d).
 
     Raises:
         ValueError: where a size is not a positive integer, and for inputs without two grid axes.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> layer = fk.layers.GridPositionEmbedding((4, 4), prefix=1)
+        >>> layer = fk.layers.PatchSequence((4, 4), prefix=1)
         >>> layer = layer.build(jax.random.key(0), (None, 4, 4, 8))
         >>> layer(jnp.ones((2, 6, 3, 8))).shape
         (2, 19, 8)
@@ -135,8 +136,10 @@ class GridPositionEmbedding(fk.Layer):
     grid: fk.Sizes = fk.option(convert=fk.sizes(2))
     prefix: fk.Integer = fk.option(default=0, convert=fk.integer(minimum=0))
     antialias: bool = fk.option(default=False, convert=fk.boolean)
+    tokens_initializer: fk.Initializer = fk.option(default="normal", convert=fk.initializer)
     embeddings_initializer: fk.Initializer = fk.option(default="normal", convert=fk.initializer)
 
+    tokens: jax.Array | None = fk.weight(axes="nd")
     embeddings: jax.Array = fk.weight(axes="_d")
 
     @property
@@ -149,19 +152,23 @@ class GridPositionEmbedding(fk.Layer):
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         rows, columns = self.grid
-        return self.with_weights(key, embeddings=(self.prefix + rows * columns, x.shape[-1]))
+        width = x.shape[-1]
+        tokens = (self.prefix, width) if self.prefix else None
+        table = (self.prefix + rows * columns, width)
+        return self.with_weights(key, tokens=tokens, embeddings=table)
 
     def call(self, x: jax.Array) -> jax.Array:
-        table = self.embeddings
-        sizes = x.shape[1:3]
-        if sizes != self.grid:
-            patches = jnp.reshape(table[self.prefix :], (*self.grid, table.shape[-1]))
+        prefix, patches = self.embeddings[: self.prefix], self.embeddings[self.prefix :]
+        patches = jnp.reshape(patches, (*self.grid, x.shape[-1]))
+        if x.shape[1:3] != self.grid:
             rows, columns = (
-                jnp.asarray(cubic_weights(old, new, self.antialias), table.dtype)
-                for old, new in zip(self.grid, sizes, strict=True)
+                jnp.asarray(cubic_weights(old, new, self.antialias), x.dtype)
+                for old, new in zip(self.grid, x.shape[1:3], strict=True)
             )
             # highest precision: a table is small, and errors of all positions add up in the blocks
             patches = jnp.einsum("oh,pw,hwd->opd", rows, columns, patches, precision="highest")
-            patches = jnp.reshape(patches, (-1, table.shape[-1]))
-            table = jnp.concatenate([table[: self.prefix], patches])
-        return jnp.broadcast_to(table, (x.shape[0], *table.shape))
+        y = jnp.reshape(x + patches, (x.shape[0], -1, x.shape[-1]))
+        if self.tokens is None:
+            return y
+        tokens = self.tokens + prefix
+        return jnp.concatenate([jnp.broadcast_to(tokens, (x.shape[0], *tokens.shape)), y], axis=1)
