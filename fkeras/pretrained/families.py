@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import suggest
-from fkeras.pretrained import bert, llama, modernbert, vit
+from fkeras.pretrained import bert, clip, llama, modernbert, vit
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.family import Family
 
@@ -20,6 +20,8 @@ FAMILIES: tuple[Family, ...] = (
     vit.DINOV2,
     vit.DINOV2_REGISTERS,
     vit.SIGLIP_VISION,
+    clip.CLIP,
+    clip.SIGLIP,
 )
 
 

@@ -217,8 +217,8 @@ def _build_dinov2(config: Dinov2Config) -> Model:
     return Model(images, outputs, name="dinov2")
 
 
-def build_siglip_vision(config: SiglipVisionConfig) -> Model:
-    """Returns the graph of SigLIP's vision tower."""
+def build_siglip_vision(config: SiglipVisionConfig, embedding: bool = False) -> Model:
+    """Returns the graph of SigLIP's vision tower; with `embedding` also a vector of length 1."""
     images, x = patches(config)
     x = layers.PatchSequence(config.grid, name="sequence")(x)
     for i in range(config.num_hidden_layers):
@@ -239,6 +239,8 @@ def build_siglip_vision(config: SiglipVisionConfig) -> Model:
         z = norm(y, config.layer_norm_eps, "pool_norm")
         z = mlp(z, config.intermediate_size, config.hidden_act, prefix="pool_mlp_")
         outputs["pooled"] = add(y, z, "pool_add")[:, 0]
+    if embedding:
+        outputs["embedding"] = layers.UnitNormalization(name="normalize")(outputs["pooled"])
     return Model(images, outputs, name="vision")
 
 
