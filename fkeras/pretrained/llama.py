@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
@@ -49,6 +49,7 @@ _GGUF_NAMES = (
     ("mlp.up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"),
 )
+_TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
 _size = integer(minimum=1)
 _optional_size = integer(minimum=1, optional=True)
 
@@ -60,6 +61,7 @@ class LlamaConfig(Config):
     have their own where `config.json` leaves a key out.
 
     Args:
+        model_type: the architecture; keyword only.
         vocab_size: number of token ids.
         hidden_size: width of the network.
         intermediate_size: width inside the MLP.
@@ -85,8 +87,19 @@ class LlamaConfig(Config):
             the interval.
         no_rope_layer_interval: of SmolLM 3: every such block has no rotary positions.
         pretraining_tp: only 1 is supported.
+
+    Raises:
+        ValueError: for numbers out of range, key heads that do not divide the heads, and lists that
+            are shorter than the number of blocks.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4, num_key_value_heads=2)
+        >>> config.head_size, fk.pretrained.build(config).layers["block_0"].layers["query"].output_shape
+        (8, (None, 4, 8))
     """
 
+    model_type: str = option(default="llama", convert=choice(*_TYPES), kw_only=True)
     vocab_size: int = option(default=32000, convert=_size)
     hidden_size: int = option(default=4096, convert=_size)
     intermediate_size: int = option(default=11008, convert=_size)
@@ -200,6 +213,11 @@ class LlamaConfig(Config):
         return self.attention_bias and self.model_type != "qwen2"
 
     @property
+    def head_norms(self) -> bool:
+        """Whether each head of query and key is normalized."""
+        return self.model_type == "qwen3"
+
+    @property
     def fused(self) -> bool:
         """Whether one tensor holds query, key and value, and one tensor gate and up."""
         return self.model_type == "phi3"
@@ -229,6 +247,18 @@ class LlamaConfig(Config):
 
 def build(config: LlamaConfig) -> Model:
     """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
+    return decoder(config, gated_mlp)
+
+
+def decoder(
+    config: LlamaConfig, feed_forward: Callable[[Any, int, KerasTensor], KerasTensor]
+) -> Model:
+    """Returns the graph of a decoder of blocks of attention and a feed-forward network.
+
+    Args:
+        feed_forward: records the network after the attention, for configuration, number of the block
+            and normalized tensor.
+    """
     ids = Input((None,), dtype="int32", name="ids")
     segments = Input((None,), dtype="int32", name="segments", optional=True)
     positions = layers.Positions(name="positions")(ids, segments)
@@ -240,28 +270,28 @@ def build(config: LlamaConfig) -> Model:
     )
     x = embedding(ids)
     for i in range(config.num_hidden_layers):
-        x = _block(config, i)(x, positions)
+        x = _block(config, i, feed_forward)(x, positions)
     x = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="norm")(x)
-    return Model([ids, segments], embedding(x, reverse=True), name=config.model_type or "llama")
+    return Model([ids, segments], embedding(x, reverse=True), name=config.model_type)
 
 
-def _block(config: LlamaConfig, i: int) -> Model:
+def _block(config: LlamaConfig, i: int, feed_forward: Callable[..., KerasTensor]) -> Model:
     x = Input((None, config.hidden_size), name="x")
     positions = Input((None,), dtype="int32", name="positions")
     y = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="attention_norm")(x)
     y = layers.Add(name="attention_add")([x, _attention(config, i, y, positions)])
     z = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="mlp_norm")(y)
-    gate = layers.Dense(
-        config.intermediate_size,
-        activation=config.hidden_act,
-        use_bias=config.mlp_bias,
-        name="gate",
-    )(z)
-    up = layers.Dense(config.intermediate_size, use_bias=config.mlp_bias, name="up")(z)
-    z = layers.Multiply(name="gated")([gate, up])
-    z = layers.Dense(config.hidden_size, use_bias=config.mlp_bias, name="down")(z)
-    y = layers.Add(name="mlp_add")([y, z])
+    y = layers.Add(name="mlp_add")([y, feed_forward(config, i, z)])
     return Model([x, positions], y, name=f"block_{i}")
+
+
+def gated_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
+    """Records `down(act(gate(x)) * up(x))`."""
+    size, bias = config.intermediate_size, config.mlp_bias
+    gate = layers.Dense(size, activation=config.hidden_act, use_bias=bias, name="gate")(x)
+    up = layers.Dense(size, use_bias=bias, name="up")(x)
+    y = layers.Multiply(name="gated")([gate, up])
+    return layers.Dense(config.hidden_size, use_bias=bias, name="down")(y)
 
 
 def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
@@ -275,7 +305,7 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
 
     query, key = heads(config.num_attention_heads, "query"), heads(config.key_heads, "key")
     value = heads(config.key_heads, "value")
-    if config.model_type == "qwen3":
+    if config.head_norms:
         query = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="query_norm")(query)
         key = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="key_norm")(key)
     if config.turns(i):
@@ -302,53 +332,67 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
 
 def names(config: LlamaConfig) -> tuple[Row, ...]:
     """Returns the table of names of Hugging Face's checkpoints."""
-    size, hidden = config.head_size, config.intermediate_size
-    counts = {"query": config.num_attention_heads, "key": config.key_heads}
-    counts["value"] = config.key_heads
-
-    def row(tensor: str, weight: str | tuple[str, ...], operation: Operation | None = None) -> Row:
-        weights = (weight,) if isinstance(weight, str) else weight
-        paths = tuple(f"block_{{i}}/{path}" for path in weights)
-        return Row(f"model.layers.{{i}}.{tensor}", paths, operation or Transpose())
-
-    rows = [
-        row("input_layernorm.weight", "attention_norm/scale", Same()),
-        row("post_attention_layernorm.weight", "mlp_norm/scale", Same()),
-        row("self_attn.o_proj.weight", "output/kernel", HeadsIn(counts["query"], size)),
-        row("mlp.down_proj.weight", "down/kernel"),
-    ]
+    rows = [block_row("mlp.down_proj.weight", "down/kernel", Transpose())]
     if config.fused:
-        kernels = tuple(f"{name}/kernel" for name in counts)
-        parts = tuple(Heads(n, size) for n in counts.values())
-        split = Split(tuple(n * size for n in counts.values()), then=parts)
-        rows.append(row("self_attn.qkv_proj.weight", kernels, split))
-        halves = Split((hidden, hidden), then=(Transpose(), Transpose()))
-        rows.append(row("mlp.gate_up_proj.weight", ("gate/kernel", "up/kernel"), halves))
+        halves = Split((config.intermediate_size,) * 2, then=(Transpose(), Transpose()))
+        rows.append(block_row("mlp.gate_up_proj.weight", ("gate/kernel", "up/kernel"), halves))
     else:
-        for name, n in counts.items():
-            rows.append(row(f"self_attn.{name[0]}_proj.weight", f"{name}/kernel", Heads(n, size)))
-            if config.attention_bias:
-                rows.append(
-                    row(f"self_attn.{name[0]}_proj.bias", f"{name}/bias", HeadBias(n, size))
-                )
-        rows.append(row("mlp.gate_proj.weight", "gate/kernel"))
-        rows.append(row("mlp.up_proj.weight", "up/kernel"))
-    if config.output_bias:
-        rows.append(row("self_attn.o_proj.bias", "output/bias", Same()))
+        rows.append(block_row("mlp.gate_proj.weight", "gate/kernel", Transpose()))
+        rows.append(block_row("mlp.up_proj.weight", "up/kernel", Transpose()))
     if config.mlp_bias:
         for name in ("gate", "up", "down"):
-            rows.append(row(f"mlp.{name}_proj.bias", f"{name}/bias", Same()))
-    if config.model_type == "qwen3":
-        for name in ("query", "key"):
-            rows.append(row(f"self_attn.{name[0]}_norm.weight", f"{name}_norm/scale", Same()))
+            rows.append(block_row(f"mlp.{name}_proj.bias", f"{name}/bias"))
+    blocks = range(config.num_hidden_layers)
+    return (*outer_rows(config), *in_blocks(blocks, *attention_rows(config), *rows))
+
+
+def outer_rows(config: LlamaConfig) -> tuple[Row, ...]:
+    """Returns the rows outside of the blocks."""
     tied = config.tie_word_embeddings
     head = "embedding/embeddings" if tied else "embedding/reverse_embeddings"
     return (
         Row("model.embed_tokens.weight", "embedding/embeddings"),
         Row("model.norm.weight", "norm/scale"),
         Row("lm_head.weight", head, Same() if tied else Transpose(), copy=tied),
-        *in_blocks(range(config.num_hidden_layers), *rows),
     )
+
+
+def attention_rows(config: LlamaConfig) -> tuple[Row, ...]:
+    """Returns the rows of a block but for its feed-forward network."""
+    size = config.head_size
+    counts = {"query": config.num_attention_heads, "key": config.key_heads}
+    counts["value"] = config.key_heads
+    rows = [
+        block_row("input_layernorm.weight", "attention_norm/scale"),
+        block_row("post_attention_layernorm.weight", "mlp_norm/scale"),
+        block_row(
+            "self_attn.o_proj.weight", "output/kernel", HeadsIn(config.num_attention_heads, size)
+        ),
+    ]
+    if config.fused:
+        kernels = tuple(f"{name}/kernel" for name in counts)
+        parts = tuple(Heads(n, size) for n in counts.values())
+        split = Split(tuple(n * size for n in counts.values()), then=parts)
+        rows.append(block_row("self_attn.qkv_proj.weight", kernels, split))
+    for name, n in counts.items() if not config.fused else ():
+        tensor = f"self_attn.{name[0]}_proj"
+        rows.append(block_row(f"{tensor}.weight", f"{name}/kernel", Heads(n, size)))
+        if config.attention_bias:
+            rows.append(block_row(f"{tensor}.bias", f"{name}/bias", HeadBias(n, size)))
+    if config.output_bias:
+        rows.append(block_row("self_attn.o_proj.bias", "output/bias"))
+    for name in ("query", "key") if config.head_norms else ():
+        rows.append(block_row(f"self_attn.{name[0]}_norm.weight", f"{name}_norm/scale"))
+    return tuple(rows)
+
+
+def block_row(
+    tensor: str, weights: str | tuple[str, ...], operation: Operation | None = None
+) -> Row:
+    """Returns the row of a tensor and its weights, both named from within a block."""
+    names = (weights,) if isinstance(weights, str) else weights
+    paths = tuple(f"block_{{i}}/{name}" for name in names)
+    return Row(f"model.layers.{{i}}.{tensor}", paths, operation or Same())
 
 
 def adapted(config: LlamaConfig, tensors: Collection[str]) -> LlamaConfig:
@@ -411,7 +455,6 @@ def gguf_names(config: LlamaConfig) -> tuple[Row, ...]:
 
 
 TINY = LlamaConfig(
-    model_type="llama",
     vocab_size=67,
     hidden_size=24,
     intermediate_size=40,
