@@ -77,7 +77,7 @@ def search(reader: Reader, sampling: Sampling, state: State, scores: jax.Array, 
     tokens = tokens.at[:, 0].set(jnp.where(failed, -1, tokens[:, 0]))
     lengths = jnp.where(failed, 1, lengths)
     # the state of the prompt reads the best sequence, whose own state may be gone
-    valid = jnp.arange(limit) < lengths[:, None]
+    valid = jnp.arange(limit)[None] < lengths[:, None]
     scores, state = reader.read(state, jnp.maximum(tokens, 0), valid)
     return Carry(state, scores, tokens, lengths, jnp.zeros(batch, bool))
 
@@ -105,7 +105,7 @@ def _step(
     # finished ones among the best `width` candidates
     penalty = jnp.asarray(beam.length_penalty, jnp.float32)
     size = (count + 1).astype(jnp.float32) ** penalty
-    finishes = ends & (jnp.arange(ends.shape[1]) < width) & beams.active[:, None]
+    finishes = ends & (jnp.arange(ends.shape[1])[None] < width) & beams.active[:, None]
     scores = jnp.where(finishes, sums / size, -jnp.inf)
     lengths = jnp.full_like(new, count + 1)
     groups = (

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.generation.caches import State, new_state
-from fkeras.generation.reading import Reader
+from fkeras.generation.reading import Inputs, Reader
 from fkeras.generation.samplers import History, Sampler
 
 
@@ -56,12 +55,12 @@ class Prompt(NamedTuple):
     Attributes:
         ids: int32 (b, t), padded on the right.
         valid: which ids are tokens, bool (b, t).
-        inputs: the inputs of the model beside the ids.
+        inputs: the inputs of the model beside the ids, with their masks.
     """
 
     ids: jax.Array
     valid: jax.Array
-    inputs: Mapping[str, jax.Array]
+    inputs: Inputs
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4, 5))
@@ -128,7 +127,7 @@ def known_ids(sampling: Sampling, tokens: jax.Array, lengths: jax.Array) -> jax.
     """Returns prompt and new tokens (b, n), -1 where no token is."""
     if not any(part.reads_ids for sampler in sampling.samplers for part in sampler.parts):
         return sampling.prompt[:, :0]
-    new = jnp.where(jnp.arange(tokens.shape[1]) < lengths[:, None], tokens, -1)
+    new = jnp.where(jnp.arange(tokens.shape[1])[None] < lengths[:, None], tokens, -1)
     return jnp.concatenate([sampling.prompt, new], axis=1)
 
 

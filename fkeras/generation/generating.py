@@ -72,6 +72,7 @@ def generate(
     decode: Callable[[list[int]], str] | None = None,
     stream: Stream | None = None,
     inputs: Any = None,
+    inputs_mask: Any = None,
     rows: jax.Array | np.ndarray | Sequence[int] | None = None,
     draft: tuple[Network, Mapping[str, Any] | None] | None = None,
     draft_tokens: int = 4,
@@ -107,6 +108,8 @@ def generate(
         inputs: the inputs of the model beside the ids, such as that of an encoder: an array, a list in
             the order of the model's inputs, or a dictionary by name. What depends on them alone is
             computed once.
+        inputs_mask: which entries of the input are no padding, booleans (b, s), or a dictionary of
+            them by name.
         rows: the number of the model of each row; 0, 1, ... by default.
         draft: `(model, state)` of a smaller model with the same vocabulary, whose tokens the model
             verifies several at a time. The distribution of the tokens stays that of the model.
@@ -141,7 +144,9 @@ def generate(
     prompt = requests.prompt_of(ids, lengths)
     batch = prompt.ids.shape[0]
     limit = requests.count_of(max_new_tokens, "max_new_tokens")
-    reader, others = requests.reader_of(model, rows, batch, inputs, vocabulary_size, cache)
+    reader, others = requests.reader_of(
+        model, rows, batch, (inputs, inputs_mask), vocabulary_size, cache
+    )
     requests.check_ids(prompt, reader.any_model())
     prompt = prompt._replace(inputs=others)
     samplers, which = requests.samplers_of(sampler, batch)
@@ -247,7 +252,7 @@ def _draft(
         raise TypeError("fk.generate: expected draft as (model, state), received another value.")
     model = requests.check_model(draft[0], "draft")
     batch, total = scores.shape[0], reader.form.vocabulary
-    guesser, _ = requests.reader_of(model, None, batch, None, total, None)
+    guesser, _ = requests.reader_of(model, None, batch, (None, None), total, None)
     guesser, draft_state, _, _ = read(guesser, draft[1], slack=slack)
     for one, current in ((reader, state), (guesser, draft_state)):
         if not has_lengths_only(current, row_axes(one, current)):
@@ -264,7 +269,7 @@ def _draft(
 
 def _result(reader: Reader, carry: Carry) -> Generated:
     tokens, lengths = carry.tokens, carry.lengths
-    tokens = jnp.where(jnp.arange(tokens.shape[1]) < lengths[:, None], tokens, 0)
+    tokens = jnp.where(jnp.arange(tokens.shape[1])[None] < lengths[:, None], tokens, 0)
     if not requests.is_traced(tokens) and bool((tokens < 0).any()):
         row, place = np.argwhere(np.asarray(tokens) < 0)[0]
         raise ValueError(

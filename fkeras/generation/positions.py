@@ -21,7 +21,7 @@ from fkeras.engine.graph.call_table import Call
 from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.rows.program import RowProgram
 from fkeras.engine.rows.values import WHOLE, Value, rows
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Tree
@@ -151,7 +151,7 @@ class _Follower:
     def call(self, layer: Layer, call: Call, tensors: list[Any], state: Tree) -> list[Entry]:
         """Returns the entries of the outputs of a call; of the kind "mixed" where positions mix."""
         anonymous = layer.replace(name=None) if layer.name else layer
-        weights = tuple((leaf.shape, leaf.dtype) for leaf in leaves_of(layer))
+        weights = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(layer))
         template = structure.freeze(state, lambda spec: (spec.shape, spec.dtype))
         asked = (skeleton_of(anonymous), weights, call.signature, tuple(tensors), template)
         if asked not in self.traced:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Model, Network
+from fkeras.engine import Model, Network, Output
 from fkeras.engine.graph.call_table import Call
 from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.values import structure
@@ -25,6 +25,12 @@ from fkeras.generation.caches import State, map_rows, row_axes, state_specs
 from fkeras.generation.positions import Entry, Positions, follow, token_entry, whole_entry
 from fkeras.transforms.graph.rebuilding import runs_graph
 from fkeras.transforms.graph.rewriting import inline
+
+
+#: a value and its mask, or None
+Constant: TypeAlias = tuple[jax.Array, jax.Array | None]
+#: by name, the inputs beside the token ids
+Inputs: TypeAlias = Mapping[str, Constant]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Reader:
 
     model: Any
     rows: jax.Array | None
-    constants: tuple[jax.Array, ...]
+    constants: tuple[Constant, ...]
     form: Form
 
     def read(
@@ -88,7 +94,7 @@ class Reader:
         def one_row(leaves: list, constants: list, state: State, ids: Any, valid: Any) -> Any:
             model = jax.tree.unflatten(treedef, leaves)
             pairs = zip(constants, per_row, strict=True)
-            constants = [jnp.expand_dims(c, 0) if own else c for c, own in pairs]
+            constants = [_expanded(c) if own else c for c, own in pairs]
             state = map_rows(jnp.expand_dims, state, axes)
             scores, state = _read(
                 parts_of(model, self.form), self.form, constants, state, ids[None], valid[None], last
@@ -105,7 +111,7 @@ class Reader:
             out_axes=(0, state_axes),
         )(leaves, list(self.constants), state, ids, valid)
 
-    def with_constants(self, inputs: Mapping[str, jax.Array]) -> Reader:
+    def with_constants(self, inputs: Inputs) -> Reader:
         """Returns the reader with the values that depend on the other inputs alone.
 
         Args:
@@ -118,11 +124,10 @@ class Reader:
             return dataclasses.replace(self, constants=tuple(constants))
         treedef, per_row = jax.tree.structure(self.model), self.constants_per_row
 
-        def one_row(leaves: list, inputs: Mapping[str, jax.Array]) -> list[jax.Array]:
+        def one_row(leaves: list, inputs: Inputs) -> list[Constant]:
             parts = parts_of(jax.tree.unflatten(treedef, leaves), self.form)
-            rows = {name: value[None] for name, value in inputs.items()}
-            values = zip(_constants(parts, self.form, rows), per_row, strict=True)
-            return [value[0] if own else value for value, own in values]
+            values = zip(_constants(parts, self.form, _expanded(inputs)), per_row, strict=True)
+            return [jax.tree.map(lambda a: a[0], c) if own else c for c, own in values]
 
         leaves, leaf_axes = self._own_leaves()
         axes = [0 if own else None for own in per_row]
@@ -137,7 +142,9 @@ class Reader:
     def repeat(self, count: int) -> Reader:
         """Returns the reader of `count` rows in place of each row."""
         pairs = zip(self.constants, self.constants_per_row, strict=True)
-        constants = tuple(jnp.repeat(c, count, axis=0) if own else c for c, own in pairs)
+        constants = tuple(
+            jax.tree.map(lambda a: jnp.repeat(a, count, axis=0), c) if own else c for c, own in pairs
+        )
         rows = None if self.rows is None else jnp.repeat(self.rows, count)
         return dataclasses.replace(self, constants=constants, rows=rows)
 
@@ -169,14 +176,14 @@ class Part:
     missing: int
 
     def run(
-        self, inputs: Sequence[Any], state: Mapping[str, Any], mask: Any = None
-    ) -> tuple[list[jax.Array], dict[str, Any]]:
-        """Returns the values and the updates of the state."""
+        self, inputs: Sequence[Any], state: Mapping[str, Any], masks: Sequence[Any] = ()
+    ) -> Output:
+        """Returns the output; its value is a list."""
         own = {name: state[name] for name in self.model.layers if name in state}
         values = [*inputs, *[None] * self.missing]
-        masks = None if mask is None else [mask, *[None] * (len(values) - 1)]
-        out = self.model.apply(values, state=own, mask=masks)
-        return out.value, out.updates
+        masks = [*masks, *[None] * (len(values) - len(masks))]
+        mask = None if all(mask is None for mask in masks) else masks
+        return self.model.apply(values, state=own, mask=mask)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,21 +254,21 @@ class _Uses:
         self.model = model
         kinds = {form.ids: "ids", **dict.fromkeys(form.others, "other")}
         self.kinds = new_slots(graph, [kinds.get(name, "free") for name in graph.input_names])
-        self.calls: list[Call] = []
+        self.calls: list[tuple[int, Call]] = []
         run_calls(graph, self.kinds, self._kind)
-        used = dict.fromkeys(slot for call in self.calls for slot in call.inputs)
+        used = dict.fromkeys(slot for _, call in self.calls for slot in call.inputs)
         self.constants = [slot for slot in used if self.kinds[slot] == "other"]
 
     def _kind(self, number: int, call: Call) -> Tree:
         kinds = {self.kinds[slot] for slot in call.inputs}
         kind = next((kind for kind in ("ids", "other") if kind in kinds), "free")
         if kind == "ids":
-            self.calls.append(call)
+            self.calls.append((number, call))
         return structure.fill(call.value, [kind] * len(call.outputs))
 
     def joining_network(self) -> str | None:
         """Returns the name of a nested network that takes both ids and constants."""
-        for call in self.calls:
+        for _, call in self.calls:
             layer = self.model.layers[call.layer]
             joins = any(self.kinds[slot] == "other" for slot in call.inputs)
             if joins and isinstance(layer, Network) and layer.graph is not None:
@@ -278,17 +285,27 @@ def _head_inputs(model: Network, form: Form, uses: _Uses) -> list[int]:
     found = positions_of(model, form, uses.kinds)
     if found is None:
         return [end]
-    frontier, pending = list[int](), [end]
-    while pending:
-        slot = pending.pop()
-        number = graph.producer(slot)[0]
-        inputs = graph.calls[number].inputs
-        # positions at axis 1 of every input, so that they can be gathered
-        if number in found.separate and inputs and all(found.axes[s] == 1 for s in inputs):
-            pending.extend(inputs)
-        elif slot not in frontier:
-            frontier.append(slot)
-    return frontier
+    users: dict[int, set[int]] = {}
+    for number, call in uses.calls:
+        for slot in call.inputs:
+            users.setdefault(slot, set()).add(number)
+    head, frontier = set[int](), {end: None}
+    while True:
+        # a call whose result the body needs too stays there
+        ready = [
+            number
+            for number in (graph.producer(slot)[0] for slot in frontier)
+            if number in found.separate
+            and all(users.get(s, set()) <= head for s in graph.output_slots_of(number))
+            # positions at axis 1 of every input, so that they can be gathered
+            and all(found.axes[s] == 1 for s in graph.calls[number].inputs)
+        ]
+        if not ready:
+            return [*frontier]
+        head.update(ready)
+        made = {slot for number in ready for slot in graph.output_slots_of(number)}
+        taken = dict.fromkeys(slot for number in ready for slot in graph.calls[number].inputs)
+        frontier = {slot: None for slot in (*frontier, *taken) if slot not in made}
 
 
 def positions_of(
@@ -314,42 +331,50 @@ def positions_of(
     return follow(model, entries, state, state_specs(model, 2, 64) if form.cached else state)
 
 
-def _constants(parts: Parts, form: Form, inputs: Mapping[str, jax.Array]) -> list[jax.Array]:
+def _constants(parts: Parts, form: Form, inputs: Inputs) -> list[Constant]:
     assert parts.encoder is not None
-    return parts.encoder.run([inputs[name] for name in form.others], {})[0]
+    values, masks = zip(*(inputs[name] for name in form.others), strict=True)
+    out = parts.encoder.run(values, {}, masks)
+    masks = [None] * len(out.value) if out.mask is None else out.mask
+    return [*zip(out.value, masks, strict=True)]
 
 
 def _read(
     parts: Parts,
     form: Form,
-    constants: Sequence[jax.Array],
+    constants: Sequence[Constant],
     state: State,
     ids: jax.Array,
     valid: jax.Array,
     last: bool,
 ) -> tuple[jax.Array, State]:
     count = jnp.sum(valid, axis=1, dtype=jnp.int32)
+    values, masks = [c[0] for c in constants], [c[1] for c in constants]
     if form.cached:
         before, opened = jnp.zeros_like(count), _open_state(state, parts)
-        hidden, updates = parts.body.run([ids, *constants], opened, valid)
-        opened = {**opened, **updates}
+        out = parts.body.run([ids, *values], opened, [valid, *masks])
+        opened = {**opened, **out.updates}
         state = _close_state(opened, parts)
     else:
         before, rows = state["length"], jnp.arange(ids.shape[0])[:, None]
         # `drop`: the place of a missing token lies behind the buffer
-        places = jnp.where(valid, before[:, None] + jnp.arange(ids.shape[1]), state["ids"].shape[1])
+        places = jnp.where(valid, before[:, None] + jnp.arange(ids.shape[1])[None], state["ids"].shape[1])
         tokens = state["ids"].at[rows, places].set(ids, mode="drop")
         opened = _open_state(state["model"], parts)
-        hidden, _ = parts.body.run([tokens, *constants], opened)
+        out = parts.body.run([tokens, *values], opened, [None, *masks])
         state = {**state, "ids": tokens, "length": before + count}
     if last:
         index = jnp.maximum(before + count - 1, 0)[:, None]
     else:
-        index = before[:, None] + jnp.arange(ids.shape[1])
-    hidden = [_gather(value, index) for value in hidden]
-    scores = hidden[0] if parts.head is None else parts.head.run(hidden, opened)[0][0]
+        index = before[:, None] + jnp.arange(ids.shape[1])[None]
+    hidden = [_gather(value, index) for value in out.value]
+    scores = hidden[0] if parts.head is None else parts.head.run(hidden, opened).value[0]
     scores = scores[..., : form.vocabulary].astype(jnp.float32)
     return (scores[:, 0] if last else scores), state
+
+
+def _expanded(tree: Tree) -> Any:
+    return jax.tree.map(lambda a: a[None], tree)
 
 
 def _gather(value: jax.Array, index: jax.Array) -> jax.Array:

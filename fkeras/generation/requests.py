@@ -16,7 +16,7 @@ from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.random import check_key
 from fkeras.generation.caches import capacity_of, lengths_of, state_specs
 from fkeras.generation.decoding import Prompt
-from fkeras.generation.reading import Form, Reader, positions_of
+from fkeras.generation.reading import Constant, Form, Reader, positions_of
 from fkeras.generation.samplers import Beam, Sampler
 
 WHERE = "fk.generate"
@@ -57,23 +57,28 @@ def check_model(model: Any, what: str = "model") -> Network:
 
 
 def reader_of(
-    models: Any, rows: Any, batch: int, inputs: Any, vocabulary: int | None, cache: bool | None
-) -> tuple[Reader, dict[str, jax.Array]]:
-    """Returns the reader of a model or of several models, and the other inputs by name."""
+    models: Any, rows: Any, batch: int, others: Any, vocabulary: int | None, cache: bool | None
+) -> tuple[Reader, dict[str, Constant]]:
+    """Returns the reader of a model or of several models, and the other inputs by name.
+
+    Args:
+        others: the arguments `inputs` and `inputs_mask` of `generate`.
+    """
     several = isinstance(models, list | tuple)
     if several and not models:
         raise ValueError(f"{WHERE}: expected a model or a list of models, received an empty list.")
     model = check_model(models[0] if several else models)
-    ids, others = _inputs(model, inputs, batch)
+    ids, inputs = _inputs(model, *others, batch)
     size = _vocabulary(model, vocabulary)
-    form = Form(ids, tuple(others), _is_cached(model, ids, tuple(others), cache), size)
+    names = tuple(inputs)
+    form = Form(ids, names, _is_cached(model, ids, names, cache), size)
     if not several:
         if rows is not None:
             raise ValueError(
                 f"{WHERE}: expected a list of models beside rows, received one model. Pass "
                 "[model_a, model_b] with rows=[0, 1, ...], or leave rows out."
             )
-        return Reader(model, None, (), form), others
+        return Reader(model, None, (), form), inputs
     stacked, own = _stacked([check_model(one) for one in models])
     if rows is None:
         if len(models) != batch:
@@ -84,11 +89,13 @@ def reader_of(
         rows = np.arange(batch)
     rows = _integers(rows, "rows", (batch,), 0, len(models) - 1)
     form = Form(form.ids, form.others, form.cached, form.vocabulary, own)
-    return Reader(stacked, rows, (), form), others
+    return Reader(stacked, rows, (), form), inputs
 
 
-def _inputs(model: Network, inputs: Any, batch: int) -> tuple[str, dict[str, jax.Array]]:
-    """Returns the name of the input of the ids, and the values of the other inputs by name."""
+def _inputs(
+    model: Network, inputs: Any, masks: Any, batch: int
+) -> tuple[str, dict[str, Constant]]:
+    """Returns the name of the input of the ids, and the other inputs with their masks by name."""
     names = model.graph.input_names
     required = [n for n in names if not getattr(model.layers[n], "optional", False)] or [*names]
     if isinstance(inputs, Mapping):
@@ -120,13 +127,20 @@ def _inputs(model: Network, inputs: Any, batch: int) -> tuple[str, dict[str, jax
             "fk.Input((None,), dtype='int32')."
         )
     arrays = {name: jnp.asarray(value) for name, value in given.items() if value is not None}
-    for name, value in arrays.items():
-        if value.ndim == 0 or value.shape[0] != batch:
-            raise ValueError(
-                f"{WHERE}: expected {batch} rows in the input {name!r}, as in ids, received the shape "
-                f"{value.shape}."
-            )
-    return rest[0], arrays
+    if not isinstance(masks, Mapping):
+        masks = {} if masks is None else dict.fromkeys([*arrays][:1], masks)
+    for kind, values in (("input", arrays), ("mask of the input", masks)):
+        for name, value in values.items():
+            shape = np.shape(value)
+            if name not in arrays or shape[:1] != (batch,):
+                raise ValueError(
+                    f"{WHERE}: expected {batch} rows, as in ids, in the {kind} {name!r}, received the "
+                    f"shape {shape}. Masks belong to {', '.join(arrays) or 'no input'}."
+                )
+    return rest[0], {
+        name: (value, jnp.asarray(masks[name], bool) if name in masks else None)
+        for name, value in arrays.items()
+    }
 
 
 def _vocabulary(model: Network, size: int | None) -> int:
@@ -221,7 +235,7 @@ def prompt_of(ids: Any, lengths: Any) -> Prompt:
     lengths = np.full(batch, width) if lengths is None else lengths
     lengths = _integers(lengths, "lengths", (batch,), 1, width)
     size = max(8, 1 << (width - 1).bit_length())
-    valid = jnp.arange(size) < lengths[:, None]
+    valid = jnp.arange(size)[None] < lengths[:, None]
     padded = jnp.pad(jnp.asarray(array, jnp.int32), ((0, 0), (0, size - width)))
     return Prompt(jnp.where(valid, padded, 0), valid, {})
 

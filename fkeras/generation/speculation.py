@@ -60,7 +60,7 @@ def log_probabilities(
             result = jax.nn.log_softmax(changed)
         else:
             best = jnp.argmax(changed, axis=-1)[:, None]
-            result = jnp.where(jnp.arange(changed.shape[1]) == best, 0.0, -jnp.inf)
+            result = jnp.where(jnp.arange(changed.shape[1])[None] == best, 0.0, -jnp.inf)
         return jnp.where(valid, result, jnp.nan)
 
     return by_row(sampling, of)

@@ -27,11 +27,11 @@ def kept(sampler, scores=SCORES, **options):
     [
         (samplers.TopK(2), [0, 2]),
         (samplers.TopK(9), [0, 1, 2, 3, 4]),
-        (samplers.TopP(0.4), [0]),
-        (samplers.TopP(0.5), [0, 2]),
+        (samplers.TopP(0.39), [0]),
+        (samplers.TopP(0.6), [0, 2]),
         (samplers.TopP(0.66), [0, 2, 4]),
         (samplers.TopP(1.0), [0, 1, 2, 3, 4]),
-        (samplers.MinP(0.5), [0, 2, 4]),
+        (samplers.MinP(0.49), [0, 2, 4]),
         (samplers.MinP(0.0), [0, 1, 2, 3, 4]),
         # distances to the entropy 1.416: 0.500, 0.887, 0.029, 1.580, 0.194
         (samplers.Typical(0.2), [2]),

@@ -66,7 +66,7 @@ def cached(seed=0, width=8, depth=2, vocabulary=VOCABULARY, mask=None, **options
     positions = layers.Positions(name="positions")(ids, segments)
     x = layers.Embedding(vocabulary, width, name="embedding")(ids)
     for i in range(depth):
-        x = block(x, positions, i, width, mask or fk.masks.Causal(), **options)
+        x = block(x, positions, i, width, fk.masks.Causal() if mask is None else mask, **options)
     x = layers.RMSNormalization(name="norm")(x)
     logits = layers.Dense(vocabulary, use_bias=False, name="head")(x)
     return _built(fk.Model([ids, segments], logits, name="decoder"), seed, 3.0)
