@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import Model, suggest
-from fkeras.pretrained import bert, clip, llama, modernbert, vit
+from fkeras.pretrained import bert, clip, llama, modernbert, vit, whisper
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.family import Family
 
@@ -22,6 +22,7 @@ FAMILIES: tuple[Family, ...] = (
     vit.SIGLIP_VISION,
     clip.CLIP,
     clip.SIGLIP,
+    whisper.WHISPER,
 )
 
 
