@@ -38,14 +38,7 @@ _MODES = ("cls_token", "max_tokens", "mean_tokens")
 
 
 class TextEncoderConfig(EncoderConfig):
-    """Configuration of BERT and its relatives.
-
-    The parts are "pooler", "masked" (logits of tokens), "next_sentence", "classifier", and "gamma" (old
-    names of normalizations).
-
-    Args:
-        tie_word_embeddings: whether the logits use the embedding's weights.
-    """
+    """Fields of BERT and its relatives."""
 
     tie_word_embeddings: bool = option(default=True, convert=boolean, kw_only=True)
 
@@ -64,7 +57,30 @@ class TextEncoderConfig(EncoderConfig):
 
 
 class BertConfig(TextEncoderConfig):
-    """Configuration of BERT, with the keys of `config.json`."""
+    """Configuration of BERT: the fields are the keys of `config.json`.
+
+    Args:
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        intermediate_size: width inside the MLP.
+        hidden_act: activation of the MLP.
+        max_position_embeddings: largest number of tokens.
+        type_vocab_size: number of types of tokens.
+        layer_norm_eps: epsilon of the normalizations.
+        position_embedding_type: only "absolute" is supported.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "pooler",
+            "masked" (logits of tokens), "next_sentence", "classifier"; and "gamma" for old names of
+            normalizations.
+        num_labels: number of classes of a classifier.
+        tie_word_embeddings: whether the logits of tokens use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.BertConfig(hidden_size=128).num_attention_heads
+        12
+    """
 
     vocab_size: Integer = option(default=30522, convert=integer(minimum=1))
     hidden_size: Integer = option(default=768, convert=integer(minimum=1))
@@ -84,10 +100,30 @@ class BertConfig(TextEncoderConfig):
 
 
 class RobertaConfig(BertConfig):
-    """Configuration of RoBERTa and XLM-RoBERTa, with the keys of `config.json`.
+    """Configuration of RoBERTa and XLM-RoBERTa: the fields are the keys of `config.json`.
 
     Args:
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        intermediate_size: width inside the MLP.
+        hidden_act: activation of the MLP.
+        max_position_embeddings: largest number of tokens.
+        type_vocab_size: number of types of tokens.
+        layer_norm_eps: epsilon of the normalizations.
+        position_embedding_type: only "absolute" is supported.
         pad_token_id: id of padding; the positions of a text begin after this number.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "pooler",
+            "masked" (logits of tokens), "next_sentence", "classifier"; and "gamma" for old names of
+            normalizations.
+        num_labels: number of classes of a classifier.
+        tie_word_embeddings: whether the logits of tokens use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.RobertaConfig().first_position
+        2
     """
 
     pad_token_id: Integer = option(default=1, convert=integer(minimum=0), kw_only=True)
@@ -102,7 +138,26 @@ class RobertaConfig(BertConfig):
 
 
 class DistilBertConfig(TextEncoderConfig):
-    """Configuration of DistilBERT, with the keys of `config.json`."""
+    """Configuration of DistilBERT: the fields are the keys of `config.json`.
+
+    Args:
+        vocab_size: number of token ids.
+        dim: width of the network.
+        n_layers: number of blocks.
+        n_heads: number of heads.
+        hidden_dim: width inside the MLP.
+        activation: activation of the MLP.
+        max_position_embeddings: largest number of tokens.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "masked"
+            (logits of tokens) and "classifier".
+        num_labels: number of classes of a classifier.
+        tie_word_embeddings: whether the logits of tokens use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.DistilBertConfig(dim=128).hidden_size
+        128
+    """
 
     vocab_size: Integer = option(default=30522, convert=integer(minimum=1))
     dim: Integer = option(default=768, convert=integer(minimum=1))

@@ -46,8 +46,21 @@ class ClipTextConfig(Config):
     """Configuration of CLIP's text tower, the key `text_config`.
 
     Args:
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        intermediate_size: width inside the MLP.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        max_position_embeddings: largest number of tokens.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
         eos_token_id: id of the token whose vector is the text's; 2, in old files, means the largest
             id of the text.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.ClipTextConfig().hidden_act
+        'quick_gelu'
     """
 
     vocab_size: Integer = option(default=49408, convert=integer(minimum=1))
@@ -67,7 +80,21 @@ class SiglipTextConfig(ClipTextConfig):
     """Configuration of SigLIP's text tower, the key `text_config`.
 
     Args:
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        intermediate_size: width inside the MLP.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        max_position_embeddings: largest number of tokens.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        eos_token_id: no effect: the last token gives the vector of a text.
         projection_size: size of a text's vector; None for `hidden_size`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.SiglipTextConfig().max_position_embeddings
+        64
     """
 
     vocab_size: Integer = option(default=32000, convert=integer(minimum=1))
@@ -83,7 +110,27 @@ class SiglipTextConfig(ClipTextConfig):
 
 
 class ClipVisionConfig(VisionConfig):
-    """Configuration of CLIP's vision tower, the key `vision_config`."""
+    """Configuration of CLIP's vision tower, the key `vision_config`.
+
+    Args:
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        num_channels: channels of the images.
+        image_size: height and width of the images of the training; the positions are resized for
+            other sizes.
+        patch_size: height and width of a patch.
+        intermediate_size: width inside the MLP.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        parts: no effect.
+        num_labels: no effect.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.ClipVisionConfig().grid
+        (7, 7)
+    """
 
     intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
     hidden_act: str = option(default="quick_gelu", convert=activation_name)
@@ -130,12 +177,17 @@ class _TwoTowers(Config):
 
 
 class ClipConfig(_TwoTowers):
-    """Configuration of CLIP, with the keys of `config.json`.
+    """Configuration of CLIP: the fields are the keys of `config.json`.
 
     Args:
         text_config: configuration of the text tower.
         vision_config: configuration of the vision tower.
         projection_dim: size of the vectors that are compared.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.ClipConfig().text_config.hidden_size
+        512
     """
 
     text_config: ClipTextConfig = option(default=None, convert=_tower(ClipTextConfig))
@@ -144,11 +196,16 @@ class ClipConfig(_TwoTowers):
 
 
 class SiglipConfig(_TwoTowers):
-    """Configuration of SigLIP, with the keys of `config.json`.
+    """Configuration of SigLIP: the fields are the keys of `config.json`.
 
     Args:
         text_config: configuration of the text tower.
         vision_config: configuration of the vision tower.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.SiglipConfig().vision_config.grid
+        (14, 14)
     """
 
     text_config: SiglipTextConfig = option(default=None, convert=_tower(SiglipTextConfig))

@@ -35,14 +35,38 @@ _layer_types = several(choice(_FULL, _SLIDING), f"a list of {_FULL!r} and {_SLID
 
 
 class ModernBertConfig(TextEncoderConfig):
-    """Configuration of ModernBERT, with the keys of `config.json`.
+    """Configuration of ModernBERT: the fields are the keys of `config.json`.
 
     Args:
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        intermediate_size: width inside the MLP.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        hidden_activation: activation of the MLP's gate.
+        norm_eps: epsilon of the normalizations.
+        norm_bias: whether the normalizations have a bias.
+        attention_bias: whether the projections of attention have a bias.
+        mlp_bias: whether the projections of the MLP have a bias.
+        decoder_bias: whether the logits of tokens have a bias.
+        classifier_bias: whether the dense layer of the heads has a bias.
+        classifier_activation: activation of the heads.
+        classifier_pooling: "cls" to classify the first token, "mean" for the mean of all.
         layer_types: "full_attention" or "sliding_attention" for each block; empty for the pattern of
             `global_attn_every_n_layers`.
         local_attention: number of tokens that a window spans.
         global_rope_theta: base of the rotary frequencies of full attention.
         local_rope_theta: base in windows; None for `global_rope_theta`.
+        global_attn_every_n_layers: every such block has full attention.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "masked"
+            (logits of tokens) and "classifier".
+        num_labels: number of classes of a classifier.
+        tie_word_embeddings: whether the logits of tokens use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> [fk.pretrained.ModernBertConfig().slides(i) for i in range(4)]
+        [False, True, True, False]
     """
 
     vocab_size: Integer = option(default=50368, convert=integer(minimum=1))

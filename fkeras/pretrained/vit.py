@@ -47,13 +47,7 @@ PREPROCESSOR = "preprocessor_config.json"
 
 
 class VisionConfig(EncoderConfig):
-    """Fields that vision transformers share, with the keys of `config.json`.
-
-    Args:
-        image_size: height and width of the images of the training; the position table is resized for
-            other sizes.
-        patch_size: height and width of a patch.
-    """
+    """Fields that vision transformers share."""
 
     hidden_size: Integer = option(default=768, convert=integer(minimum=1), kw_only=True)
     num_hidden_layers: Integer = option(default=12, convert=count, kw_only=True)
@@ -78,7 +72,31 @@ class VisionConfig(EncoderConfig):
 
 
 class ViTConfig(VisionConfig):
-    """Configuration of ViT, with the keys of `config.json`; the parts are "pooler" and "classifier"."""
+    """Configuration of ViT: the fields are the keys of `config.json`.
+
+    Args:
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        num_channels: channels of the images.
+        image_size: height and width of the images of the training; the positions are resized for
+            other sizes.
+        patch_size: height and width of a patch.
+        intermediate_size: width inside the MLP.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        qkv_bias: whether query, key and value have a bias.
+        pooler_output_size: size of the pooled vector; None for `hidden_size`.
+        pooler_act: activation of the pooled vector.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "pooler"
+            and "classifier".
+        num_labels: number of classes of a classifier.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.ViTConfig(image_size=64).grid
+        (4, 4)
+    """
 
     intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
     hidden_act: str = option(default="gelu", convert=activation_name)
@@ -96,9 +114,31 @@ class ViTConfig(VisionConfig):
 
 
 class Dinov2Config(VisionConfig):
-    """Configuration of DINOv2, with the keys of `config.json`.
+    """Configuration of DINOv2: the fields are the keys of `config.json`.
 
-    The parts are "mask_token" and "classifier".
+    Args:
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        num_channels: channels of the images.
+        image_size: height and width of the images of the training; the positions are resized for
+            other sizes.
+        patch_size: height and width of a patch.
+        mlp_ratio: width inside the MLP, divided by `hidden_size`.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        qkv_bias: whether query, key and value have a bias.
+        layerscale_value: first factor of the learned scales.
+        use_swiglu_ffn: whether the MLP is gated.
+        num_register_tokens: number of registers after the class token.
+        parts: heads that the file holds, which the loader finds by the names of the tensors:
+            "mask_token" and "classifier".
+        num_labels: number of classes of a classifier.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.Dinov2Config(mlp_ratio=4, use_swiglu_ffn=True).inner
+        2048
     """
 
     mlp_ratio: Real = option(default=4, convert=real(above=0))
@@ -133,13 +173,58 @@ class Dinov2Config(VisionConfig):
 
 
 class Dinov2RegistersConfig(Dinov2Config):
-    """Configuration of DINOv2 with registers, with the keys of `config.json`."""
+    """Configuration of DINOv2 with registers: the fields are the keys of `config.json`.
+
+    Args:
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        num_channels: channels of the images.
+        image_size: height and width of the images of the training; the positions are resized for
+            other sizes.
+        patch_size: height and width of a patch.
+        mlp_ratio: width inside the MLP, divided by `hidden_size`.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        qkv_bias: whether query, key and value have a bias.
+        layerscale_value: first factor of the learned scales.
+        use_swiglu_ffn: whether the MLP is gated.
+        num_register_tokens: number of registers after the class token.
+        parts: heads that the file holds, which the loader finds by the names of the tensors:
+            "mask_token" and "classifier".
+        num_labels: number of classes of a classifier.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.Dinov2RegistersConfig().num_register_tokens
+        4
+    """
 
     num_register_tokens: Integer = option(default=4, convert=integer(minimum=0))
 
 
 class SiglipVisionConfig(VisionConfig):
-    """Configuration of SigLIP's vision tower, with the keys of `config.json`; the part is "head"."""
+    """Configuration of SigLIP's vision tower: the fields are the keys of `config.json`.
+
+    Args:
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        num_channels: channels of the images.
+        image_size: height and width of the images of the training; the positions are resized for
+            other sizes.
+        patch_size: height and width of a patch.
+        intermediate_size: width inside the MLP.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "head".
+        num_labels: number of classes of a classifier.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.SiglipVisionConfig(patch_size=14).grid
+        (16, 16)
+    """
 
     intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
     hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name)

@@ -37,14 +37,29 @@ _ids = several(integer(minimum=0), "a list of token ids", least=0, optional=True
 
 
 class WhisperConfig(Config):
-    """Configuration of Whisper, with the keys of `config.json`.
+    """Configuration of Whisper: the fields are the keys of `config.json`.
 
     Args:
+        vocab_size: number of token ids.
         num_mel_bins: number of bands of the features.
+        d_model: width of the network.
+        encoder_layers: number of blocks of the encoder.
+        encoder_attention_heads: number of heads of the encoder.
+        encoder_ffn_dim: width inside the MLP of the encoder.
+        decoder_layers: number of blocks of the decoder.
+        decoder_attention_heads: number of heads of the decoder.
+        decoder_ffn_dim: width inside the MLP of the decoder.
+        activation_function: activation of the MLP.
+        tie_word_embeddings: whether the logits use the embeddings.
         max_source_positions: number of frames of the encoder, half of those of the features.
         max_target_positions: largest number of tokens.
         suppress_tokens: ids that are never generated; see `never`.
         begin_suppress_tokens: ids that are not generated first; see `never_first`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.WhisperConfig(suppress_tokens=(1, 2)).never
+        (1, 2)
     """
 
     vocab_size: Integer = option(default=51865, convert=integer(minimum=1))
