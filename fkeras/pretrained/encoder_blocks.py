@@ -54,9 +54,17 @@ def attention(
         output_bias: whether the output has a bias.
         rotary: turns query and key by their positions.
         prefix: first part of the names, such as "cross_".
+
+    Raises:
+        ValueError: for a width that the heads do not divide.
     """
     width = x.shape[-1]
-    size = width // count
+    size, rest = divmod(width, count)
+    if rest:
+        raise ValueError(
+            f"expected a width that is a multiple of the number of heads, received {width} and {count} "
+            "heads. Correct config.json."
+        )
     source = x if source is None else source
     query = heads(x, count, size, f"{prefix}query", bias)
     key = heads(source, count, size, f"{prefix}key", bias if key_bias is None else key_bias)
