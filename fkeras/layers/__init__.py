@@ -21,6 +21,8 @@ from fkeras.layers.attention.attention import AdditiveAttention as AdditiveAtten
 from fkeras.layers.attention.attention import Attention as Attention
 from fkeras.layers.attention.grouped_query import GroupQueryAttention as GroupQueryAttention
 from fkeras.layers.attention.multi_head import MultiHeadAttention as MultiHeadAttention
+from fkeras.layers.attention.transformer import TransformerDecoder as TransformerDecoder
+from fkeras.layers.attention.transformer import TransformerEncoder as TransformerEncoder
 from fkeras.layers.convolution.convolution import Conv1D as Conv1D
 from fkeras.layers.convolution.convolution import Conv2D as Conv2D
 from fkeras.layers.convolution.convolution import Conv3D as Conv3D
