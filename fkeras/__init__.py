@@ -9,6 +9,7 @@ from fkeras import engine as engine
 from fkeras import initializers as initializers
 from fkeras import layers as layers
 from fkeras import losses as losses
+from fkeras import masks as masks
 from fkeras import metrics as metrics
 from fkeras import ops as ops
 from fkeras import optimizers as optimizers

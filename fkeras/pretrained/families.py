@@ -5,11 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine import suggest
+from fkeras.engine import Model, suggest
+from fkeras.pretrained import llama
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.family import Family
 
-FAMILIES: tuple[Family, ...] = ()
+FAMILIES: tuple[Family, ...] = (llama.FAMILY,)
+
+
+def build(config: Config) -> Model:
+    """Returns the graph of a configuration, without weights.
+
+    Args:
+        config: the configuration of a family, such as `loaded.config` or one of your own.
+
+    Raises:
+        TypeError: for another value.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> model(jax.numpy.array([[1, 2, 3]])).shape
+        (1, 3, 100)
+    """
+    return family_of_config(config).build(config)
 
 
 def family_of(mapping: Mapping[str, Any]) -> Family:
@@ -35,6 +55,25 @@ def family_of(mapping: Mapping[str, Any]) -> Family:
                 f"{str(name)[:80]!r}, which has another head. Load a checkpoint of such a class."
             )
     return family
+
+
+def family_of_gguf(metadata: Mapping[str, Any]) -> Family:
+    """Returns the family of a GGUF file.
+
+    Raises:
+        ValueError: for a missing or unknown architecture.
+    """
+    architecture = metadata.get("general.architecture")
+    tables = {
+        name: family for family in FAMILIES if family.gguf for name in family.gguf.architectures
+    }
+    if not isinstance(architecture, str) or architecture not in tables:
+        raise ValueError(
+            f"expected a general.architecture among {', '.join(sorted(tables))}, received "
+            f"{str(architecture)[:80]!r}.{suggest(str(architecture), tables)} Other architectures are "
+            "not supported."
+        )
+    return tables[architecture]
 
 
 def family_of_config(config: Config) -> Family:

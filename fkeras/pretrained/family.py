@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from fkeras.engine import Model
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.names import Row
+from fkeras.saving.weights.weight_source import Stored
 
 C = TypeVar("C", bound=Config)
 
@@ -19,6 +20,23 @@ def _unchanged(config: Any, tensors: Collection[str]) -> Any:
 
 def _nothing(config: Any) -> None:
     return None
+
+
+@dataclasses.dataclass(frozen=True)
+class GGUFTable:
+    """How GGUF files hold a family.
+
+    Args:
+        architectures: values of `general.architecture`.
+        mapping: returns the keys of `config.json` for the pairs and the tensors of a file.
+        names: returns the table of names of a configuration.
+        ignored: patterns of tensors that only `mapping` reads.
+    """
+
+    architectures: tuple[str, ...]
+    mapping: Callable[[Mapping[str, Any], Mapping[str, Stored]], dict[str, Any]]
+    names: Callable[[Any], tuple[Row, ...]]
+    ignored: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +58,7 @@ class Family(Generic[C]):
             "preprocessor_config.json"; `config.beside` holds those that exist.
         processor: returns the preparation of inputs, such as of images, from a configuration; None
             without its file.
-        gguf: the second table, of GGUF files; None for a family that GGUF lacks.
+        gguf: how GGUF files hold the family; None for a family that GGUF lacks.
     """
 
     classes: Mapping[str, tuple[str, ...]]
@@ -53,4 +71,4 @@ class Family(Generic[C]):
     adapted: Callable[[C, Collection[str]], C] = _unchanged
     files: tuple[str, ...] = ()
     processor: Callable[[C], Any] = _nothing
-    gguf: Any = None
+    gguf: GGUFTable | None = None

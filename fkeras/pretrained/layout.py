@@ -44,3 +44,15 @@ class Layout(Configurable):
             'norm.weight'
         """
         return self.added + name.removeprefix(self.removed)
+
+    def in_table(self, name: str) -> str:
+        """Returns the name in the family's table of a name in the file.
+
+        Names without the segment that is removed or added, such as those of heads, are the same in
+        both.
+
+        Example:
+            >>> Layout((), removed="model.").in_table("norm.weight")
+            'model.norm.weight'
+        """
+        return self.removed + name.removeprefix(self.added)

@@ -18,10 +18,10 @@ from fkeras.engine.config.policy import get_policy
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.pretrained.config import Config
-from fkeras.pretrained.families import family_of
-from fkeras.pretrained.family import Family
-from fkeras.pretrained.folder import CONFIG, Checkpoint, read_beside, read_folder
+from fkeras.pretrained.layout import Layout
 from fkeras.pretrained.names import Match
+from fkeras.pretrained.opening import Source, open_source
+from fkeras.pretrained.tokenizer import Tokenizer
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.filling import abstract_build
@@ -43,11 +43,21 @@ class Loaded(NamedTuple):
         tokenizer: the tokenizer of the folder; None without its files.
         config: the configuration, a value of the family's class.
         processor: the preparation of inputs, such as images; None for models of text.
+
+    Example:
+        >>> import jax, tempfile, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> folder = tempfile.mkdtemp()
+        >>> fk.pretrained.save(folder, model, {}, config)
+        >>> loaded = fk.pretrained.load(folder)
+        >>> loaded.config.num_hidden_layers, loaded.tokenizer is None
+        (2, True)
     """
 
     model: Model
     state: dict[str, Any]
-    tokenizer: Any
+    tokenizer: Tokenizer | None
     config: Config
     processor: Any = None
 
@@ -86,24 +96,29 @@ def load(
         FileError: for a damaged file, an unknown architecture, an unknown key of the configuration,
             and for tensors that are missing, unexpected or of another shape.
         ValueError: for rules of sharding that the weights cannot follow.
+
+    Example:
+        >>> import jax, tempfile, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> folder = tempfile.mkdtemp()
+        >>> fk.pretrained.save(folder, model, {}, config)
+        >>> fk.pretrained.load(folder).model == model
+        True
     """
     path, limits = as_path(path), limits or Limits()
     policy = None if dtype is None else get_policy(dtype)
     placing = as_layout("pretrained.load", mesh, sharding)
-    checkpoint = read_folder(path, limits)
-    with reading(checkpoint.file, CONFIG):
-        family = family_of(checkpoint.mapping)
-        beside = read_beside(checkpoint.file, family.files, limits)
-        config: Config = family.config.read(checkpoint.mapping, beside)
-    patterns = (*family.ignored, *((ignore,) if isinstance(ignore, str) else ignore))
+    source = open_source(path, limits)
+    patterns = (*source.ignored, *((ignore,) if isinstance(ignore, str) else ignore))
     tensors = {
         name: stored
-        for name, stored in checkpoint.tensors.items()
+        for name, stored in source.tensors.items()
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
-    config, matches = _matched(family, config, tensors, checkpoint)
-    with reading(checkpoint.file, CONFIG):
-        model = family.build(config)
+    with reading(source.file, source.member):
+        config, matches = _matched(source, tensors)
+        model = source.family.build(config)
         weight_sources = {w: tensors[m.tensors[0]].dtype for m in matches for w in m.weights}
         model = _with_policies(model, _policies(weight_sources, policy))
         model, state_shapes = abstract_build(model)
@@ -112,21 +127,19 @@ def load(
     skeleton = skeleton_of(model)
     shapes = dict(zip(skeleton.names, leaves_of(model), strict=True))
     shapes = {name: shape for name, shape in shapes.items() if shape is not None}
-    _check_shapes(matches, shapes, tensors, checkpoint.file)
-    weights = _read(matches, shapes, tensors, checkpoint.file)
+    _check_shapes(matches, shapes, tensors, source.file)
+    weights = _read(matches, shapes, tensors, source.file)
     model = replace_weights(model, weights)
     state = model.init_state()
     if placing is not None:
         model, state = placing.apply(model, state)
-    return Loaded(model, state, None, config, family.processor(config))
+    return Loaded(model, state, source.tokenizer, config, source.family.processor(config))
 
 
-def _matched(
-    family: Family, config: Config, tensors: Mapping[str, Stored], checkpoint: Checkpoint
-) -> tuple[Config, list[Match]]:
+def _matched(source: Source, tensors: Mapping[str, Stored]) -> tuple[Config, list[Match]]:
     """Returns the configuration for the tensors in the file, and the rows with names in the file."""
-    layout = checkpoint.layout
-    candidates = [layout, dataclasses.replace(layout, removed=family.prefix)]
+    layout = source.layout or Layout(())
+    candidates = [layout, dataclasses.replace(layout, removed=source.family.prefix)]
     segments = {name.partition(".")[0] for name in tensors}
     if len(segments) == 1:
         candidates.append(dataclasses.replace(layout, added=f"{segments.pop()}."))
@@ -134,30 +147,23 @@ def _matched(
     most = 2 * len(tensors) + 1000
 
     def expand(config: Config) -> list[Match]:
-        rows = itertools.chain.from_iterable(row.matches() for row in family.names(config))
+        rows = itertools.chain.from_iterable(row.matches() for row in source.names(config))
         return list(itertools.islice(rows, most))
 
-    with reading(checkpoint.file, CONFIG):
-        expected = [name for match in expand(config) for name in match.tensors]
-        layout = max(candidates, key=lambda c: sum(c.in_file(n) in tensors for n in expected))
-        in_table = {layout.in_file(name): name for name in expected}
-        added, removed = layout.added, layout.removed
-        table_names = {
-            in_table.get(name, removed + name.removeprefix(added)) for name in tensors
-        } | {name for name in tensors if name not in in_table}
-        config = family.adapted(config, table_names)
-        matches = expand(config)
+    expected = [name for match in expand(source.config) for name in match.tensors]
+    layout = max(candidates, key=lambda c: sum(c.in_file(n) in tensors for n in expected))
+    config = source.adapted(source.config, {*tensors, *map(layout.in_table, tensors)})
     matches = [
         dataclasses.replace(match, tensors=tuple(layout.in_file(n) for n in match.tensors))
-        for match in matches
+        for match in expand(config)
     ]
     matches = [m for m in matches if not m.copy or m.tensors[0] in tensors]
     expected = [name for match in matches for name in match.tensors]
     missing = [name for name in expected if name not in tensors]
     unexpected = [f"{n} {tensors[n].shape}" for n in tensors.keys() - set(expected)]
     if missing or unexpected:
-        raise _difference(checkpoint.file, missing, sorted(unexpected), [])
-    return dataclasses.replace(config, layout=layout), matches
+        raise _difference(source.file, missing, sorted(unexpected), [])
+    return dataclasses.replace(config, layout=layout if source.layout else None), matches
 
 
 def _difference(
@@ -174,7 +180,7 @@ def _difference(
     )
     parts = "; ".join(f"{heading}: {listing(names)}" for heading, names in kinds if names)
     return FileError(
-        f"the tensors are those of another model than {CONFIG} describes; nothing was loaded. {parts}. "
+        f"the tensors are those of another model than the configuration describes; nothing was loaded. {parts}. "
         "Download the folder again, or leave tensors of the file out with ignore=[...].",
         file=file,
     )

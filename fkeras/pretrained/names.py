@@ -160,6 +160,44 @@ class Convolution(Operation):
 
 
 @dataclasses.dataclass(frozen=True)
+class Permuted(Operation):
+    """Rows of each head in the order of GGUF files of `llama`: interleaved pairs of channels.
+
+    The graph, as Hugging Face, has the first channel of all pairs, then the second of all pairs.
+
+    Args:
+        heads: number of heads, which divides the rows.
+
+    Example:
+        >>> Permuted(1).read(np.arange(6))
+        array([0, 2, 4, 1, 3, 5])
+    """
+
+    heads: int
+
+    def read(self, tensor: np.ndarray) -> np.ndarray:
+        pairs = tensor.reshape(self.heads, -1, 2, *tensor.shape[1:])
+        return pairs.swapaxes(1, 2).reshape(tensor.shape)
+
+    def write(self, weight: np.ndarray) -> np.ndarray:
+        halves = weight.reshape(self.heads, 2, -1, *weight.shape[1:])
+        return halves.swapaxes(1, 2).reshape(weight.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Add(Operation):
+    """A weight that the file holds plus `value`, such as the norms of Gemma in GGUF files."""
+
+    value: float
+
+    def read(self, tensor: np.ndarray) -> np.ndarray:
+        return tensor - np.asarray(self.value, tensor.dtype)
+
+    def write(self, weight: np.ndarray) -> np.ndarray:
+        return weight + np.asarray(self.value, weight.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
 class Then(Operation):
     """Two operations in a row; `read` begins with `first`."""
 

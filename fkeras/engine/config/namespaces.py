@@ -26,6 +26,8 @@ _PACKAGES = ("keras", "fkeras", "tf_keras", "keras_hub")
 _ROOT = ("DTypePolicy", "InputSpec", "Layer", "Model", "Sequential")
 _OBJECTS = (
     "layers",
+    "layers.rotary",
+    "masks",
     "initializers",
     "losses",
     "metrics",
