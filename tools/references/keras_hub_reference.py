@@ -24,7 +24,9 @@ def models():
     x = embedding(ids)
     encoder = LAYERS.TransformerEncoder(12, 2, name="encoder", layer_norm_epsilon=1e-3)
     y = encoder(x)
-    decoder = LAYERS.TransformerDecoder(12, 3, activation="gelu", normalize_first=True, name="decoder")
+    decoder = LAYERS.TransformerDecoder(
+        12, 3, activation="gelu", normalize_first=True, name="decoder"
+    )
     z = decoder(y, source)
     masked = LAYERS.TransformerEncoder(9, 4, normalize_first=True, dropout=0.5, name="masked")
     m = masked(plain(ids), padding_mask=mask, attention_mask=pairs)

@@ -16,7 +16,11 @@ from fkeras.layers.normalization.layer import LayerNormalization
 from fkeras.nn.noise import dropout
 from fkeras.nn.numerics.axes import format_shape
 
-_FEEDFORWARD = ("feedforward_layer_norm", "feedforward_intermediate_dense", "feedforward_output_dense")
+_FEEDFORWARD = (
+    "feedforward_layer_norm",
+    "feedforward_intermediate_dense",
+    "feedforward_output_dense",
+)
 _SELF = ("self_attention_layer", "self_attention_layer_norm")
 _CROSS = ("cross_attention_layer", "cross_attention_layer_norm")
 

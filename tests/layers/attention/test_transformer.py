@@ -46,7 +46,10 @@ def test_files_are_written_with_the_names_of_kerashub(tmp_path):
     fk.save_model(tmp_path / "m.keras", model)
     again, _ = fk.load_model(tmp_path / "m.keras")
     assert again == model
-    with zipfile.ZipFile(tmp_path / "m.keras") as ours, zipfile.ZipFile(DATA / "masks.keras") as hub:
+    with (
+        zipfile.ZipFile(tmp_path / "m.keras") as ours,
+        zipfile.ZipFile(DATA / "masks.keras") as hub,
+    ):
         config, theirs = (json.loads(file.read("config.json")) for file in (ours, hub))
         names = [_weight_names(file.read("model.weights.h5")) for file in (ours, hub)]
     assert names[0] == names[1]
