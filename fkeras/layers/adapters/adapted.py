@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.tree.sublayers import sublayers
+from fkeras.engine.tree.walk import join_path
 from fkeras.layers.adapters.adapter import Adapter
 from fkeras.layers.adapters.kernels import finish, float_layer, kernel_of, without_end
 from fkeras.layers.adapters.prompts import SoftPrompt
@@ -69,7 +70,11 @@ class Adapted(Wrapper):
     def replace(self, **fields: fk.Field) -> Self:
         """Returns a copy with other values in some fields; the layer inside stays frozen."""
         copy = super().replace(**fields)
-        return copy if not copy.layer.trainable else super(Adapted, copy).replace(layer=_frozen(copy.layer))
+        return (
+            copy
+            if not copy.layer.trainable
+            else super(Adapted, copy).replace(layer=_frozen(copy.layer))
+        )
 
     @property
     def _keras_form(self) -> fk.KerasForm:  # type: ignore[override]
@@ -113,7 +118,7 @@ class Adapted(Wrapper):
             if kernel is None:
                 continue
             # an attention layer names the axes of its projections
-            path = fk.join_path(key.removeprefix(BASE).removeprefix("/"), kernel.name)
+            path = join_path(key.removeprefix(BASE).removeprefix("/"), kernel.name)
             own = fk.weight_letters(float_layer(owner)).get(kernel.name, "_" * len(kernel.shape))
             axes = names.weights.get(path, own)
             for name, weight_letters in adapter.letters(kernel, axes).items():
@@ -141,22 +146,25 @@ class Adapted(Wrapper):
 
     def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         inner = context.child("layer", mask=context.mask)
-        if self._own is not None:
-            def compute(layer: Any, inputs: tuple) -> fk.Output:
-                return inner.run(layer, *inputs, **options)
-
-            reverse = bool(options.get("reverse", False))
-            out = _compute(self._own, context, self.layer, inputs, compute, reverse)
-        else:
+        if any(key != BASE for key in self.adapters):
             inner.around = self._around(inner.where, context)
-            out = inner.run(self.layer, *inputs, **options)
+
+        def run(layer: Any, inputs: tuple) -> fk.Output:
+            return inner.run(layer, *inputs, **options)
+
+        if self._own is None:
+            out = run(self.layer, inputs)
+        else:
+            reverse = bool(options.get("reverse", False))
+            out = _compute(self._own, context, self.layer, inputs, run, reverse)
         updates = {**context.state, "layer": out.updates} if out.updates else {}
         return dataclasses.replace(out, updates=updates)
 
     def _around(self, where: str, context: fk.Context) -> Callable[..., fk.Output]:
         """Returns the function that handles the calls inside of the frozen layer."""
         outer = context.around
-        at = {f"{where}{key.removeprefix(BASE)}": key for key in self.adapters}
+        inside = (key for key in self.adapters if key != BASE)
+        at = {f"{where}{key.removeprefix(BASE)}": key for key in inside}
 
         def around(where: str, layer: Any, inputs: tuple, compute: Callable) -> fk.Output:
             def run(layer: Any, inputs: tuple) -> fk.Output:
@@ -188,7 +196,9 @@ def _compute(
         return dataclasses.replace(out, value=adapter.after(context, layer, x, out.value))
     given = x if reverse else adapter.before(layer, x)
     out = run(without_end(layer), (given, *more))
-    y = adapter.after(context, layer, x if isinstance(adapter, SoftPrompt) else given, out.value, reverse)
+    y = adapter.after(
+        context, layer, x if isinstance(adapter, SoftPrompt) else given, out.value, reverse
+    )
     y, losses = finish(layer, y, reverse)
     return dataclasses.replace(out, value=y, losses=(*out.losses, *losses))
 

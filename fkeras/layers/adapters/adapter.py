@@ -32,19 +32,37 @@ class Adapter(fk.Layer):
         return bool(self.__dict__.get("_built"))
 
     def refusal(self, layer: fk.Layer) -> str | None:
-        """Returns the reason why the adapter cannot adapt a built layer; None if it can."""
+        """Returns the reason why the adapter cannot adapt a built layer; None if it can.
+
+        Args:
+            layer: a layer of the model, built.
+        """
         raise NotImplementedError
 
     def fitted(self, key: jax.Array, layer: fk.Layer) -> Self:
-        """Returns a copy with weights for a built layer."""
+        """Returns a copy with weights for a built layer.
+
+        Args:
+            key: a PRNG key.
+            layer: the layer to adapt.
+        """
         raise NotImplementedError
 
     def expects(self, layer: fk.Layer) -> Mapping[str, tuple[int, ...]]:
-        """Returns the shape of each weight for a built layer."""
+        """Returns the shape of each weight for a built layer.
+
+        Args:
+            layer: the layer to adapt.
+        """
         raise NotImplementedError
 
     def letters(self, kernel: Kernel | None, names: str) -> Mapping[str, str]:
-        """Returns letters of the axes of the weights, from the names of the axes of the kernel."""
+        """Returns letters of the axes of the weights, for `fk.weight(axes=...)`.
+
+        Args:
+            kernel: the kernel of the adapted layer.
+            names: the letters of the axes of the kernel in the layer around it.
+        """
         return {}
 
     @property
@@ -53,7 +71,12 @@ class Adapter(fk.Layer):
         return False
 
     def before(self, layer: fk.Layer, x: Any) -> Any:
-        """Returns the input of the frozen layer."""
+        """Returns the input of the frozen layer.
+
+        Args:
+            layer: the frozen layer.
+            x: the input of the adapted layer.
+        """
         return x
 
     def after(
@@ -62,6 +85,8 @@ class Adapter(fk.Layer):
         """Returns the adapted output.
 
         Args:
+            context: the context of the call.
+            layer: the frozen layer.
             x: the input of the adapted layer.
             y: the output of the frozen layer, before its activation.
             reverse: whether an embedding computes logits from vectors.
@@ -70,6 +95,9 @@ class Adapter(fk.Layer):
 
     def merged(self, layer: Any) -> dict[str, Any]:
         """Returns the fields of a float layer that includes the adapter: arrays in float64.
+
+        Args:
+            layer: the frozen layer, with float weights.
 
         Raises:
             ValueError: for an adapter that no weights of the layer can replace.

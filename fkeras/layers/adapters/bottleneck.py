@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import jax
-import numpy as np
 
 from fkeras.layers.adapters.adapter import Adapter
-from fkeras.layers.adapters.kernels import Kernel, float_layer, kernel_of
+from fkeras.layers.adapters.kernels import float_layer, kernel_of
 from fkeras.layers.common import authoring as fk
 
 

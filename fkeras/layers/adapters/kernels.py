@@ -192,7 +192,7 @@ def spread(layer: Any, kernel: Kernel, vector: jax.Array, axes: str, y: jax.Arra
     """
     vector = vector.astype(y.dtype)
     if kernel.equation is None:
-        return fk.align(vector, y.ndim, channel_axis(getattr(float_layer(layer), "data_format")))
+        return fk.align(vector, y.ndim, channel_axis(float_layer(layer).data_format))
     # the ellipsis stands for equally many axes in the input and in the output
     own = kernel.equation.input if axes == kernel.inputs else kernel.equation.output
     equation = kernel.equation.spelled(y.ndim - len(own) + len(kernel.equation.input))

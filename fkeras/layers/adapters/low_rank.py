@@ -133,7 +133,7 @@ class LoRA(Adapter):
 
     def delta(
         self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool
-    ) -> jax.Array | None:
+    ) -> Any:
         """Returns the term of the output; None for logits of separate weights."""
         kernel = kernel_of(layer)
         assert kernel is not None

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.layers.adapters.adapter import Adapter, wide
-from fkeras.layers.adapters.kernels import EMBEDDINGS, Kernel, float_layer
+from fkeras.layers.adapters.kernels import EMBEDDINGS, float_layer
 from fkeras.layers.common import authoring as fk
 
 

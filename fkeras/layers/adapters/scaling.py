@@ -114,5 +114,7 @@ class IA3(Adapter):
             return wide(self.factors)
         shape = (1,) * len(kernel.equation.output)
         spelled = np.zeros(shape)
-        factors = spread(layer, kernel, self.factors, self._axes(kernel), jnp.asarray(spelled, "float32"))
+        factors = spread(
+            layer, kernel, self.factors, self._axes(kernel), jnp.asarray(spelled, "float32")
+        )
         return wide(factors).reshape(factors.shape[factors.ndim - layer.bias.ndim :])

@@ -80,9 +80,7 @@ def adapt(model: Model, pattern: Pattern, adapter: Adapter, key: jax.Array) -> M
                 f"transforms.adapt: {path!r} has an adapter already, {present[path]!r}. Select other "
                 "layers, or merge that adapter first: transforms.merge_adapters(model)."
             )
-    fitted = {
-        path: own.fitted(subkey(key, path), layer) for path, (own, layer) in targets.items()
-    }
+    fitted = {path: own.fitted(subkey(key, path), layer) for path, (own, layer) in targets.items()}
     line = "model = transforms.adapt(model, pattern, adapter, key)"
     return returned(put_in(base, {**present, **fitted}), "transforms.adapt", line, depth=2)
 
@@ -102,7 +100,11 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
             continue
         selected += [] if inside or not path else [path]
         within = any(at == ROOT or path.startswith(f"{at}/") for at in targets)
-        if within or isinstance(layer, InputLayer | Operation) or (not path and isinstance(layer, Network)):
+        if (
+            within
+            or isinstance(layer, InputLayer | Operation)
+            or (not path and isinstance(layer, Network))
+        ):
             continue
         own = _with_features(base, path, layer, adapter)
         reason = own.refusal(layer)
@@ -111,7 +113,7 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
         else:
             refused[path or ROOT] = reason
     names = [pattern] if isinstance(pattern, str) else pattern if isinstance(pattern, list) else ()
-    for path in [name for name in names if name in refused]:
+    for path in [name for name in names if isinstance(name, str) and name in refused]:
         if not any(at.startswith(f"{path}/") for at in targets):
             raise ValueError(f"transforms.adapt: {path!r} cannot be adapted: {refused[path]}.")
     if not targets:

@@ -88,7 +88,9 @@ def merge_adapters(model: Model, dtype: DTypeLike | None = None) -> Model:
             "transforms.adapt has them."
         )
     plain = plain.replace(trainable=False) if plain.trainable else plain
-    return returned(plain, "transforms.merge_adapters", "model = transforms.merge_adapters(model)", depth=2)
+    return returned(
+        plain, "transforms.merge_adapters", "model = transforms.merge_adapters(model)", depth=2
+    )
 
 
 def _merged(layer: Any, adapter: Any, path: str, dtype: str | None) -> Layer:

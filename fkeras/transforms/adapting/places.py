@@ -64,7 +64,9 @@ def put_in(model: Layer, adapters: Mapping[str, Any], path: str = "") -> Any:
         fields = map_children(model, lambda at, child: put_in(child, inside, at), path)
         # the fields are passed too: a frozen network opens without its other layers
         return model.replace(**fields, trainable=True)
-    keys = {at: "" if at in (path, ROOT) else at.removeprefix(path).removeprefix("/") for at in inside}
+    keys = {
+        at: "" if at in (path, ROOT) else at.removeprefix(path).removeprefix("/") for at in inside
+    }
     own = {join_path(BASE, keys[at]): adapter for at, adapter in inside.items()}
     # the mark that `build` sets, so that a model from a file equals the model that was saved
     return Adapted(model, own, name=model.name, dtype=model.dtype).replace(_built=True)

@@ -60,7 +60,6 @@ class Adapters(Layer):
     base: str | None = option(default=None, convert=text(optional=True))
     base_weights: str | None = option(default=None, convert=text(optional=True))
 
-    _transparent_field: ClassVar[str | None] = "layers"
     _child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
 
 
@@ -148,7 +147,10 @@ def with_adapters(model: Model, tree: Adapters) -> Model:
             received = "" if reason else getattr(adapter, differing[0]).shape
             raise ValueError(
                 f"transforms.with_adapters, {model._where}: {path!r}: "
-                + (reason or f"expected {differing[0]!r} of shape {shapes[differing[0]]}, received ")
+                + (
+                    reason
+                    or f"expected {differing[0]!r} of shape {shapes[differing[0]]}, received "
+                )
                 + f"{received}. For stacked adapters call with_adapters inside jax.vmap."
             )
     return put_in(base, tree.layers)
