@@ -9,6 +9,7 @@ from fkeras import engine as engine
 from fkeras import initializers as initializers
 from fkeras import layers as layers
 from fkeras import losses as losses
+from fkeras import masks as masks
 from fkeras import metrics as metrics
 from fkeras import ops as ops
 from fkeras import optimizers as optimizers
@@ -59,6 +60,7 @@ if typing.TYPE_CHECKING:
     from fkeras import applications as applications
     from fkeras import datasets as datasets
     from fkeras import planning as planning
+    from fkeras import pretrained as pretrained
     from fkeras import saving as saving
     from fkeras import training as training
     from fkeras import utils as utils
@@ -101,6 +103,7 @@ __version__ = "0.1.0"
 _LATE = types.MappingProxyType(
     {
         "applications": (),
+        "pretrained": (),
         "saving": (
             *("FileError", "Limits", "export", "export_step", "load_model", "load_training"),
             *("load_weights", "save_model", "save_weights", "from_keras", "to_keras"),

@@ -11,6 +11,7 @@ from fkeras.engine.config.public_names import publish as _publish
 from fkeras.engine.layer.layer import Layer as Layer
 from fkeras.engine.symbolic.input import Input as Input
 from fkeras.engine.symbolic.input import InputLayer as InputLayer
+from fkeras.layers import rotary as rotary
 from fkeras.layers.activation.activation import ELU as ELU
 from fkeras.layers.activation.activation import Activation as Activation
 from fkeras.layers.activation.activation import LeakyReLU as LeakyReLU
@@ -19,8 +20,11 @@ from fkeras.layers.activation.prelu import PReLU as PReLU
 from fkeras.layers.activation.softmax import Softmax as Softmax
 from fkeras.layers.attention.attention import AdditiveAttention as AdditiveAttention
 from fkeras.layers.attention.attention import Attention as Attention
+from fkeras.layers.attention.dot_product import DotProductAttention as DotProductAttention
 from fkeras.layers.attention.grouped_query import GroupQueryAttention as GroupQueryAttention
 from fkeras.layers.attention.multi_head import MultiHeadAttention as MultiHeadAttention
+from fkeras.layers.attention.positions import Positions as Positions
+from fkeras.layers.attention.rotary_embedding import RotaryEmbedding as RotaryEmbedding
 from fkeras.layers.convolution.convolution import Conv1D as Conv1D
 from fkeras.layers.convolution.convolution import Conv2D as Conv2D
 from fkeras.layers.convolution.convolution import Conv3D as Conv3D
@@ -184,4 +188,4 @@ from fkeras.layers.reshaping.shapes import Permute as Permute
 from fkeras.layers.reshaping.shapes import RepeatVector as RepeatVector
 from fkeras.layers.reshaping.shapes import Reshape as Reshape
 
-_publish(__name__, ())
+_publish(__name__, ("rotary",))

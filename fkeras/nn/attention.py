@@ -100,6 +100,7 @@ def attend(
     bias: jax.Array | None = None,
     scale: float = 1.0,
     axes: Sequence[int] = (1,),
+    soft_cap: float | None = None,
 ) -> jax.Array:
     """Computes attention over one or more axes with one einsum over whole arrays per product.
 
@@ -110,6 +111,8 @@ def attend(
         mask: Boolean array that broadcasts to (b, other axes, heads, query's attended axes, key's
             attended axes), with as many axes; None for all True.
         bias: array of the shape that `mask` has, added before the softmax.
+        soft_cap: bound c of the logits, which become `c * tanh(logits / c)` before the bias; None
+            for none.
 
     Returns:
         An array of shape (b, ..., heads, f).
@@ -120,7 +123,7 @@ def attend(
         >>> attend(x, x, x, axes=(1, 2)).shape
         (2, 5, 6, 4, 3)
     """
-    parts = _exponentials(query, key, mask, bias, scale, axes)
+    parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap)
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
     wide = parts.weights.dtype
     weights = parts.weights.astype(value.dtype)
@@ -142,6 +145,7 @@ def attend_with_weights(
     scale: float = 1.0,
     axes: Sequence[int] = (1,),
     drop: Callable[[jax.Array], jax.Array] | None = None,
+    soft_cap: float | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Computes attention like `attend`, and also returns the attention weights.
 
@@ -154,6 +158,7 @@ def attend_with_weights(
         scale: as for `attend`.
         axes: as for `attend`.
         drop: function applied to the weights before the product with the values, e.g. dropout.
+        soft_cap: as for `attend`.
 
     Returns:
         The means of the values, and the weights before `drop`, of shape (b, other axes, heads,
@@ -165,7 +170,7 @@ def attend_with_weights(
         >>> attend_with_weights(x, x, x)[1].shape
         (2, 4, 5, 5)
     """
-    parts = _exponentials(query, key, mask, bias, scale, axes)
+    parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap)
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
     weights = divide(parts.weights, parts.total).astype(value.dtype)
     dropped = weights if drop is None else drop(weights)
@@ -192,6 +197,7 @@ def _exponentials(
     bias: jax.Array | None,
     scale: float,
     axes: Sequence[int],
+    soft_cap: float | None,
 ) -> _Exponentials:
     """Computes the unnormalized weights and their sums, in float32 or float64."""
     heads, groups = query.shape[-2], key.shape[-2]
@@ -211,6 +217,8 @@ def _exponentials(
     logits = jnp.einsum(f"{queries},{keys}->{scores}", query, key, preferred_element_type=wide)
     # XLA fuses this product into the loop of the exponentials; scaling the query would add a loop
     logits = logits * scale
+    if soft_cap is not None:
+        logits = soft_cap * jnp.tanh(logits / soft_cap)
     if bias is not None:
         logits = logits + bias.astype(wide)
     weights, total = exponentials(logits, mask, range(-len(axes), 0))

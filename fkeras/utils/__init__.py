@@ -25,6 +25,7 @@ from fkeras.utils.sources.timeseries import (
     timeseries_dataset_from_array as timeseries_dataset_from_array,
 )
 from fkeras.utils.splitting import split_dataset as split_dataset
+from fkeras.utils.text_stream import TextStream as TextStream
 from fkeras.utils.weight_values import print_weights as print_weights
 
 _publish(__name__)

@@ -13,6 +13,7 @@ from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree.walk import is_layer
+from fkeras.engine.values import cache_size
 from fkeras.engine.values.annotations import Layer, Leaf, Tree
 from fkeras.engine.values.random import ShapeKey, check_key
 from fkeras.engine.values.spec import as_specs, canonical_dtype
@@ -30,7 +31,11 @@ def takes_specs(hook: Any, kind: str) -> Any:
 
         @hides_internal_frames
         @functools.wraps(hook)
-        def init_state(self: Layer, *specs: Tree) -> dict[str, Any]:
+        def init_state(self: Layer, *specs: Tree, slack: int = 0) -> dict[str, Any]:
+            if cache_size.is_size(specs):
+                size, specs = cache_size.read(self._where, specs, slack)
+                return self._init_with_cache(size, *specs)
+            cache_size.check_no_slack(self._where, slack)
             inputs = tuple(None if s is None else as_specs(s) for s in specs)
             try:
                 return hook(self, *inputs)

@@ -29,6 +29,8 @@ def match_inputs(network: Network, arguments: tuple, noun: str = "inputs") -> li
     template = network.graph.inputs
     tree = arguments[0] if len(arguments) == 1 else list(arguments)
     values = in_order(network.graph, tree)
+    if values is None:
+        values = _with_omitted(network, tree)
     if values is None and not isinstance(tree, list | tuple | Mapping):
         values = structure.match(template, [tree])  # one array serves a list of one input
     if values is not None:
@@ -52,6 +54,34 @@ def match_inputs(network: Network, arguments: tuple, noun: str = "inputs") -> li
         f"{network._where}: expected {len(names)} {noun} as {expected}, received {received}. {remedy}",
         layer=network._where,
     )
+
+
+def _is_optional(network: Network, slot: int) -> bool:
+    return getattr(network.layers[network.graph.coords[slot].layer], "optional", False)
+
+
+def _with_omitted(network: Network, tree: Tree) -> list[Any] | None:
+    """The inputs in the graph's order, None for optional inputs that the call leaves out.
+
+    Returns None where another input is missing. By position only the last inputs can be left out.
+    """
+    template = network.graph.inputs
+    if not isinstance(template, Branch) or not all(isinstance(c, Ref) for c in template.children):
+        return None
+    names = [network.graph.coords[ref.index].layer for ref in template.children]
+    keys = template.keys if template.kind == "dict" else names
+    optional = [_is_optional(network, ref.index) for ref in template.children]
+    if isinstance(tree, Mapping):
+        missing = [key not in tree for key in keys]
+        complete = {*tree} <= {*keys} and all(
+            o for o, m in zip(optional, missing, strict=True) if m
+        )
+        return [tree.get(key) for key in keys] if complete else None
+    if template.kind == "dict":
+        return None
+    items = list(tree) if isinstance(tree, list | tuple) else [tree]
+    omitted = optional[len(items) :]
+    return [*items, *(None,) * len(omitted)] if omitted and all(omitted) else None
 
 
 def in_order(graph: Graph, x: Tree) -> list[Any] | None:
@@ -93,9 +123,10 @@ def match_masks(network: Network, mask: Tree) -> list[Any]:
     if mask is None:
         return [None] * count
     if hasattr(mask, "shape"):
-        if count == 1:
-            return [mask]
-        masks = None
+        # one mask serves the only input that a call cannot leave out
+        required = [not _is_optional(network, slot) for slot in network.graph.input_slots]
+        alone = sum(required) == 1
+        masks = [mask if r else None for r in required] if alone else [mask] if count == 1 else None
     else:
         masks = structure.match(network.graph.inputs, mask)
         if masks is None and isinstance(mask, list | tuple) and len(mask) == count:
@@ -121,7 +152,7 @@ def check_input(network: Network, slot: int, value: Tree) -> jax.Array | None:
     name = network.graph.coords[slot].layer
     location = f"{network._where}, input {name!r}"
     if value is None:
-        if getattr(network.layers[name], "optional", False):
+        if _is_optional(network, slot):
             return None
         raise FKerasError(
             f"{location}: expected an array of shape {spec}, received None. Pass an array, or declare "

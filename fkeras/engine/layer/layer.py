@@ -52,9 +52,12 @@ from fkeras.engine.tree.skeleton import (
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.walk import layers_in
 from fkeras.engine.tree.weights import make_weights, reset_carries
+from fkeras.engine.values import cache_size
 from fkeras.engine.values.annotations import Field, Option, Skeleton, SomeLayer, Tree
+from fkeras.engine.values.cache_size import CacheSize
 from fkeras.engine.values.frozen import freeze_value
 from fkeras.engine.values.naming import checked_name
+from fkeras.engine.values.spec import as_specs
 
 _NO_MASK: Any = object()
 #: the class of the symbolic inputs, which is the class of the outputs: `KerasTensor` is defined
@@ -124,6 +127,8 @@ class Layer(Traits):
 
         def init_state(self, *specs: Tree, **named: Tree) -> dict[str, Any]: ...
 
+        def init_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]: ...
+
         # optax annotates parameters as arrays and as nested iterables and mappings of arrays. This
         # declaration makes a layer an iterable; at run time only a Sequential is one.
         def __iter__(self) -> Iterator[Any]: ...
@@ -139,8 +144,28 @@ class Layer(Traits):
             """
             return self
 
-        def init_state(self, *specs: Tree) -> dict[str, Any]:
-            """Returns the state before the first call; `{}` for a layer without state."""
+        def init_state(self, *specs: Tree, slack: int = 0) -> dict[str, Any]:
+            """Returns the state before the first call; `{}` for a layer without state.
+
+            Authors override this method for a state without caches. Callers may put a batch size
+            and a length before the specs: `init_state(batch, length, *specs, slack=0)` also makes
+            the caches of `init_cache`. `slack` is the number of the last tokens that can be taken
+            back from a cache with a window.
+            """
+            # operations have numbers among their arguments, which are no sizes of a cache
+            if type(self).init_cache is not Layer.init_cache and cache_size.is_size(specs):
+                size, specs = cache_size.read(self._where, specs, slack)
+                return self._init_with_cache(size, *specs)
+            cache_size.check_no_slack(self._where, slack)
+            return {}
+
+        def init_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
+            """Returns the entries of the state that exist only with a cache; `{}` without.
+
+            Args:
+                size: rows and tokens of the cache.
+                specs: a spec for each input.
+            """
             return {}
 
     def call(self, *inputs: Tree, **options: Option) -> Any:
@@ -295,6 +320,13 @@ class Layer(Traits):
         except BaseException as error:
             hide_internal_frames(error)
             raise
+
+    def _init_with_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
+        """Returns the state with caches; see `init_state`."""
+        if type(self).init_cache is Layer.init_cache:
+            return self.init_state(*specs)
+        inputs = tuple(None if s is None else as_specs(s) for s in specs)
+        return {**self.init_state(*inputs), **self.init_cache(size, *inputs)}
 
     #: `forward` with the engine's checks and casts; see `Context.run`
     _checked_forward = calls.run

@@ -32,6 +32,7 @@ from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.tree.weights import subkey
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Field, Leaf, Option, Tree
+from fkeras.engine.values.cache_size import CacheSize
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import Spec, as_probes, as_spec, evaluate
 
@@ -138,20 +139,51 @@ class Network(Layer):
         }
         return network.replace(layers=FrozenDict(built))
 
-    def init_state(self, *specs: Tree) -> dict[str, Any]:
-        """Returns the state of every layer with state, by the layer's name.
+    if TYPE_CHECKING:
 
-        Args:
-            specs: a spec for each input, to fix a batch size that the graph leaves open; defaults
-                to the specs with which the graph was recorded.
-        """
+        def init_state(self, *specs: Tree, slack: int = 0, **named: Tree) -> dict[str, Any]: ...
+
+    else:
+
+        def init_state(self, *specs: Tree) -> dict[str, Any]:
+            """Returns the state of every layer with state, by the layer's name.
+
+            Two integers before the specs, `init_state(batch, length)`, also make the caches of the
+            attention layers: room for `length` tokens in each of `batch` rows.
+
+            Args:
+                specs: a spec for each input, to fix a batch size that the graph leaves open; defaults
+                    to the specs with which the graph was recorded.
+                slack: number of the last tokens that can be taken back from a cache with a window;
+                    only with a batch and a length.
+            """
+            return self._states(specs, lambda layer, inputs: layer.init_state(*inputs))
+
+    def _init_with_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
+        graph = self._require_graph("init_state")
+        if not specs:
+            dims = ((size.batch, *graph.specs[slot].dims[1:]) for slot in graph.input_slots)
+            pairs = zip(graph.input_slots, dims, strict=True)
+            inputs = {slot: Spec(d, graph.specs[slot].dtype) for slot, d in pairs}
+            specs = (structure.fill(graph.inputs, inputs),)
+
+        def state_of(layer: Layer, inputs: tuple) -> dict[str, Any]:
+            return layer._init_with_cache(size, *inputs)
+
+        return self._states(specs, state_of, cached=True)
+
+    def _states(
+        self, specs: tuple, state_of: Callable[[Layer, tuple], dict[str, Any]], cached: bool = False
+    ) -> dict[str, Any]:
+        """Returns `state_of(layer, specs of its first call)` of every layer that has a state."""
         graph = self._require_graph("init_state")
         slots = self._bound_specs(specs)
         state = {}
         for name, layer in self.layers.items():
-            if not layer.stateful:
+            number = graph.call_number(name)
+            if graph.calls[number].is_input or not (cached or layer.stateful):
                 continue
-            layer_state = layer.init_state(*graph.call_specs(graph.call_number(name), slots))
+            layer_state = state_of(layer, graph.call_specs(number, slots))
             if layer_state:
                 state[name] = layer_state
         return state
@@ -164,6 +196,8 @@ class Network(Layer):
         input_specs = match_inputs(self, specs, "specs")
         values: dict[str, int] = {}
         for slot, spec in zip(graph.input_slots, input_specs, strict=True):
+            if spec is None:  # an optional input
+                continue
             spec = as_spec(spec)
             for dim, size in zip(graph.specs[slot].dims, spec.dims, strict=False):
                 if isinstance(dim, str) and isinstance(size, int):

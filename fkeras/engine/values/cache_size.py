@@ -1,0 +1,72 @@
+"""`CacheSize`: the size of the caches that `init_state(batch, length)` makes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine.values.annotations import Leaf
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheSize:
+    """Rows and tokens that a cache holds.
+
+    Attributes:
+        batch: number of rows.
+        length: number of tokens of each row.
+        slack: number of tokens that a ring holds beside its window, so that as many of the last
+            tokens can be taken back.
+
+    Example:
+        >>> CacheSize(2, 64).slack
+        0
+    """
+
+    batch: int
+    length: int
+    slack: int = 0
+
+
+def _is_integer(value: Leaf) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_size(arguments: tuple) -> bool:
+    """Returns whether the arguments of `init_state` begin with a batch size.
+
+    Example:
+        >>> is_size((2, 64)), is_size(((2, 64),))
+        (True, False)
+    """
+    return bool(arguments) and _is_integer(arguments[0])
+
+
+def read(where: str, arguments: tuple, slack: Any) -> tuple[CacheSize, tuple]:
+    """Returns the size and the remaining arguments of `init_state(batch, length, *specs)`.
+
+    Raises:
+        ValueError: for a batch, a length or a slack that is no integer in its range.
+    """
+    batch, length = (*arguments[:2], None)[:2]
+    ranges = (("batch", batch, 1), ("length", length, 1), ("slack", slack, 0))
+    for name, value, minimum in ranges:
+        if not _is_integer(value) or value < minimum:
+            expected = "a positive integer" if minimum else "an integer of 0 or more"
+            received = "nothing" if value is None else repr(value)
+            raise ValueError(
+                f"{where}: init_state: expected {expected} for {name}, received {received}. Write "
+                "init_state(batch, length): the number of rows, and the most tokens of a row."
+            )
+    return CacheSize(int(batch), int(length), int(slack)), arguments[2:]
+
+
+def check_no_slack(where: str, slack: Any) -> None:
+    """Raises ValueError for a slack without the size of a cache."""
+    if slack != 0:
+        raise ValueError(
+            f"{where}: init_state: expected slack together with a batch and a length, received "
+            f"slack={slack!r} alone. Write init_state(batch, length, slack={slack!r})."
+        )

@@ -1,0 +1,103 @@
+"""`Positions`: the position of each token in its text."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.layers.common import authoring as fk
+from fkeras.nn.numerics.axes import format_shape
+
+
+def count_positions(valid: jax.Array, segments: jax.Array | None = None) -> jax.Array:
+    """Returns the position of each token: 0, 1, ... from the start of its segment, -1 at padding.
+
+    Args:
+        valid: Booleans (b, t), False at padding.
+        segments: integers (b, t); a position restarts where the number changes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> count_positions(jnp.array([[True, True, True, False]]), jnp.array([[1, 1, 2, 0]]))
+        Array([[ 0,  1,  0, -1]], dtype=int32)
+    """
+    count = jnp.cumsum(valid, axis=1, dtype="int32")
+    if segments is not None:
+        changes = segments[:, 1:] != segments[:, :-1]
+        # the number of tokens before each segment; counts grow, so the largest is the latest
+        before = jnp.where(changes, count[:, :-1], 0)
+        before = jnp.concatenate([jnp.zeros_like(count[:, :1]), before], axis=1)
+        count = count - jax.lax.cummax(before, axis=1)
+    return jnp.where(valid, count - 1, -1)
+
+
+class Positions(fk.Layer):
+    """Counts the tokens of each row: 0, 1, 2, ..., restarting with each segment, -1 at padding.
+
+    Rotary positions, masks and caches of the other attention layers compare these numbers. Padding
+    is where the mask of the ids is False, and where the segment is 0.
+
+    With a cache, `layer.init_state(batch, length)`, the layer continues to count from the tokens of
+    earlier calls: the state is `{"length": (b,)}`. Padding is not counted, so rows have their own
+    lengths.
+
+    Call:
+        segments: integers (b, t), numbers of the texts that are packed in a row; 0 is padding. Only
+            without a cache.
+
+    Shapes:
+        ids (b, t), or (b, t, ...), -> (b, t) int32.
+
+    Raises:
+        ValueError: for inputs without a time axis, segments of another shape, and segments beside
+            a cache.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Positions()
+        >>> layer(jnp.array([[7, 8, 9]]), jnp.array([[1, 1, 2]]))
+        Array([[0, 1, 0]], dtype=int32)
+        >>> state = layer.init_state(1, 16)
+        >>> state = state | layer.apply(jnp.array([[7, 8, 9]]), state=state).updates
+        >>> layer.apply(jnp.array([[4]]), state=state).value
+        Array([[3]], dtype=int32)
+    """
+
+    supports_masking: ClassVar[bool] = True
+    _autocast: ClassVar[bool] = False
+
+    def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+        return {"length": jnp.zeros(size.batch, "int32")}
+
+    def forward(
+        self, context: fk.Context, ids: jax.Array, segments: jax.Array | None = None
+    ) -> fk.Output:
+        if ids.ndim < 2:
+            raise ValueError(
+                f"{self._where}: expected ids of shape (b, t), received {format_shape(ids.shape)}. "
+                "Add the missing axis: ids[None]."
+            )
+        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
+        valid = jnp.ones(ids.shape[:2], bool) if masks[0] is None else masks[0] != 0
+        if segments is not None:
+            if tuple(segments.shape) != tuple(ids.shape[:2]):
+                raise ValueError(
+                    f"{self._where}: expected a segment for each token, {format_shape(ids.shape[:2])}, "
+                    f"received segments of shape {format_shape(segments.shape)}."
+                )
+            if context.state:
+                raise ValueError(
+                    f"{self._where}: expected no segments beside a cache, received segments of shape "
+                    f"{format_shape(segments.shape)}. A row of a cache holds one text: give each text "
+                    "a row of its own."
+                )
+            valid = valid & (segments != 0)
+        positions = count_positions(valid, segments)
+        if not context.state:
+            return fk.Output(positions, mask=masks[0])
+        length = context.state["length"]
+        positions = jnp.where(valid, positions + length[:, None], -1)
+        length = length + jnp.sum(valid, axis=1, dtype="int32")
+        return fk.Output(positions, {**context.state, "length": length}, mask=masks[0])

@@ -1,0 +1,131 @@
+"""`RotaryEmbedding`: turns the channels of queries and keys by angles that grow with the position."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.layers.attention.rotary_scaling import Scaling
+from fkeras.layers.common import authoring as fk
+from fkeras.nn import rotary
+from fkeras.nn.numerics.axes import format_shape
+
+
+def _scaling(value: fk.Field) -> fk.Field:
+    if value is not None and not isinstance(value, Scaling):
+        raise ValueError(
+            f"expected a scaling of fk.layers.rotary or None, received {fk.describe_value(value)}. Write "
+            "fk.layers.rotary.Linear(8.0)."
+        )
+    return value
+
+
+class RotaryEmbedding(fk.Layer):
+    """Turns pairs of channels by the position times the pair's frequency.
+
+    Scores of a query and a key then depend on the difference of their positions. Angles, cosines and
+    sines are float32 in every policy.
+
+    Args:
+        max_wavelength: wavelength of the slowest pair, divided by 2 pi; called theta or base elsewhere.
+        scaling_factor: divisor of all positions; `fk.layers.rotary.Linear` is the same.
+        sequence_axis: the axis of the tokens.
+        feature_axis: the axis of the channels.
+        partial: share of the channels that turn: the first `int(d * partial)`.
+        interleaved: whether pairs are adjacent channels, as in GPT-J and in GGUF files of Llama,
+            instead of the two halves.
+        scaling: a value of `fk.layers.rotary` for long texts; None for none. Keyword only, as are
+            `partial` and `interleaved`.
+
+    Call:
+        positions: integers (t,) or (b, t); None counts from `start_index`.
+        start_index: the position of the first token, where no positions are given.
+
+    Shapes:
+        (b, t, ..., d) -> (b, t, ..., d), usually (b, t, h, d). A list, such as [query, key], gives a
+        list.
+
+    Raises:
+        ValueError: for an odd number of channels that turn, or axes that the input does not have.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RotaryEmbedding(scaling=fk.layers.rotary.Llama3())
+        >>> query, key = layer([jnp.ones((2, 5, 4, 8)), jnp.ones((2, 5, 2, 8))])
+        >>> query.shape, key.shape
+        ((2, 5, 4, 8), (2, 5, 2, 8))
+
+    References:
+        Su et al., RoFormer: enhanced transformer with rotary position embedding (2021),
+        https://arxiv.org/abs/2104.09864
+    """
+
+    max_wavelength: fk.Real = fk.option(default=10000.0, convert=fk.real(above=0))
+    scaling_factor: fk.Real = fk.option(default=1.0, convert=fk.real(above=0))
+    sequence_axis: fk.Integer = fk.option(default=1, convert=fk.integer())
+    feature_axis: fk.Integer = fk.option(default=-1, convert=fk.integer())
+    partial: fk.Real = fk.option(default=1.0, convert=fk.real(above=0, maximum=1), kw_only=True)
+    interleaved: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
+    scaling: Scaling | None = fk.option(default=None, convert=_scaling, kw_only=True)
+
+    supports_masking: ClassVar[bool] = True
+
+    def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+        if self.scaling is None or not self.scaling.needs_length:
+            return {}
+        return {"capacity": jnp.asarray(size.length, "int32")}
+
+    def forward(
+        self,
+        context: fk.Context,
+        x: Any,
+        positions: jax.Array | None = None,
+        start_index: int = 0,
+    ) -> fk.Output:
+        arrays = x if isinstance(x, list | tuple) else [x]
+        turned = [self._turn(context, array, positions, start_index) for array in arrays]
+        masks = context.mask if isinstance(context.mask, tuple) else (context.mask,)
+        return fk.Output(turned if isinstance(x, list | tuple) else turned[0], mask=masks[0])
+
+    def _turn(
+        self, context: fk.Context, x: jax.Array, positions: Any, start_index: int
+    ) -> jax.Array:
+        axes = self._axes(x)
+        x = jnp.moveaxis(x, axes, (1, -1)) if axes != (1, x.ndim - 1) else x
+        if positions is None:
+            positions = jnp.arange(x.shape[1]) + start_index
+        size = int(x.shape[-1] * self.partial)
+        if size % 2 or size == 0:
+            raise ValueError(
+                f"{self._where}: expected an even number of channels that turn, received {size} of "
+                f"{x.shape[-1]} channels. Change the size of the heads, or partial={self.partial}."
+            )
+        frequencies = self._frequencies(context, size, positions)
+        scale = 1.0 if self.scaling is None else self.scaling.scale
+        y = rotary.rotate(x, positions, frequencies, scale, self.interleaved)
+        return jnp.moveaxis(y, (1, -1), axes) if axes != (1, x.ndim - 1) else y
+
+    def _frequencies(self, context: fk.Context, size: int, positions: jax.Array) -> jax.Array:
+        if self.scaling is None:
+            frequencies = rotary.inverse_frequencies(size, self.max_wavelength)
+        else:
+            length = None
+            if self.scaling.needs_length:
+                length = context.state.get("capacity")
+                length = jnp.max(positions, axis=-1) + 1 if length is None else length
+            frequencies = self.scaling.frequencies(size, self.max_wavelength, length)
+        return rotary.linear(frequencies, self.scaling_factor)
+
+    def _axes(self, x: jax.Array) -> tuple[int, int]:
+        axes = tuple(
+            axis + x.ndim if axis < 0 else axis for axis in (self.sequence_axis, self.feature_axis)
+        )
+        if x.ndim < 3 or not all(0 < axis < x.ndim for axis in axes) or axes[0] == axes[1]:
+            raise ValueError(
+                f"{self._where}: expected an array (b, t, ..., d) with two different axes "
+                f"sequence_axis={self.sequence_axis} and feature_axis={self.feature_axis} after the batch, "
+                f"received {format_shape(x.shape)}."
+            )
+        return axes[0], axes[1]
