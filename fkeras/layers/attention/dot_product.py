@@ -175,7 +175,9 @@ class DotProductAttention(fk.Layer):
     ) -> tuple[jax.Array, dict[str, Any]]:
         """Returns the result of a call with a cache, and the next cache."""
         if positions is None:
-            raise fk.FKerasError(f"{self._where}: expected positions beside a cache, received None.")
+            raise fk.FKerasError(
+                f"{self._where}: expected positions beside a cache, received None."
+            )
         state = context.state
         size = state["positions"].shape[1]
         window = self._window()
