@@ -131,9 +131,7 @@ class LoRA(Adapter):
         delta = self.delta(context, layer, x, y, reverse)
         return y if delta is None else y + delta
 
-    def delta(
-        self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool
-    ) -> Any:
+    def delta(self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool) -> Any:
         """Returns the term of the output; None for logits of separate weights."""
         kernel = kernel_of(layer)
         assert kernel is not None
