@@ -1,6 +1,8 @@
 """Models that others trained, in Hugging Face's format: opened, and written back."""
 
 from fkeras.engine.config.public_names import publish as _publish
+from fkeras.pretrained.adapter_files import load_adapter as load_adapter
+from fkeras.pretrained.adapter_files import save_adapter as save_adapter
 from fkeras.pretrained.config import Config as Config
 from fkeras.pretrained.families import build as build
 from fkeras.pretrained.llama import LlamaConfig as LlamaConfig
