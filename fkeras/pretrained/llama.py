@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.converters import boolean, integer, real
 from fkeras.masks import Causal, Window
 from fkeras.pretrained import rope
+from fkeras.pretrained.activation import activate, activation_name
 from fkeras.pretrained.config import Config, count
 from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
@@ -94,7 +95,7 @@ class LlamaConfig(Config):
     num_attention_heads: int = option(default=32, convert=_size)
     num_key_value_heads: int | None = option(default=None, convert=_optional_size)
     head_dim: int | None = option(default=None, convert=_optional_size)
-    hidden_act: str = option(default="silu", convert=choice("silu", "gelu", "relu"))
+    hidden_act: str = option(default="silu", convert=activation_name)
     max_position_embeddings: int = option(default=2048, convert=_size)
     original_max_position_embeddings: int | None = option(default=None, convert=_optional_size)
     rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
@@ -195,6 +196,11 @@ class LlamaConfig(Config):
         return self.head_dim or self.hidden_size // self.num_attention_heads
 
     @property
+    def head_norms(self) -> bool:
+        """Whether queries and keys are normalized."""
+        return self.model_type == "qwen3"
+
+    @property
     def output_bias(self) -> bool:
         """Whether the projection after the attention has a bias."""
         return self.attention_bias and self.model_type != "qwen2"
@@ -227,8 +233,20 @@ class LlamaConfig(Config):
         return self.sliding_window if is_sliding else None
 
 
+C = TypeVar("C", bound=LlamaConfig)
+
+
 def build(config: LlamaConfig) -> Model:
     """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
+    return decoder(config, feed_forward)
+
+
+def decoder(config: C, mlp: Callable[[C, int, KerasTensor], KerasTensor]) -> Model:
+    """Returns the graph of a configuration, with the feed-forward part of each block by a function.
+
+    Args:
+        mlp: records the part of a block: `(config, block, x) -> y`.
+    """
     ids = Input((None,), dtype="int32", name="ids")
     segments = Input((None,), dtype="int32", name="segments", optional=True)
     positions = layers.Positions(name="positions")(ids, segments)
@@ -240,28 +258,30 @@ def build(config: LlamaConfig) -> Model:
     )
     x = embedding(ids)
     for i in range(config.num_hidden_layers):
-        x = _block(config, i)(x, positions)
+        x = _block(config, i, mlp)(x, positions)
     x = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="norm")(x)
     return Model([ids, segments], embedding(x, reverse=True), name=config.model_type or "llama")
 
 
-def _block(config: LlamaConfig, i: int) -> Model:
+def _block(config: C, i: int, mlp: Callable[[C, int, KerasTensor], KerasTensor]) -> Model:
     x = Input((None, config.hidden_size), name="x")
     positions = Input((None,), dtype="int32", name="positions")
     y = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="attention_norm")(x)
     y = layers.Add(name="attention_add")([x, _attention(config, i, y, positions)])
     z = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="mlp_norm")(y)
-    gate = layers.Dense(
-        config.intermediate_size,
-        activation=config.hidden_act,
-        use_bias=config.mlp_bias,
-        name="gate",
-    )(z)
-    up = layers.Dense(config.intermediate_size, use_bias=config.mlp_bias, name="up")(z)
-    z = layers.Multiply(name="gated")([gate, up])
-    z = layers.Dense(config.hidden_size, use_bias=config.mlp_bias, name="down")(z)
-    y = layers.Add(name="mlp_add")([y, z])
+    y = layers.Add(name="mlp_add")([y, mlp(config, i, z)])
     return Model([x, positions], y, name=f"block_{i}")
+
+
+def feed_forward(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
+    """Records the gated MLP of a block."""
+
+    def dense(units: int, name: str) -> layers.Dense:
+        return layers.Dense(units, use_bias=config.mlp_bias, name=name)
+
+    gate = activate(config.hidden_act, dense(config.intermediate_size, "gate")(x))
+    gated = layers.Multiply(name="gated")([gate, dense(config.intermediate_size, "up")(x)])
+    return dense(config.hidden_size, "down")(gated)
 
 
 def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
@@ -275,7 +295,7 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
 
     query, key = heads(config.num_attention_heads, "query"), heads(config.key_heads, "key")
     value = heads(config.key_heads, "value")
-    if config.model_type == "qwen3":
+    if config.head_norms:
         query = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="query_norm")(query)
         key = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="key_norm")(key)
     if config.turns(i):
@@ -300,55 +320,70 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
     )(y)
 
 
+def _row(tensor: str, weight: str | tuple[str, ...], operation: Operation = Transpose()) -> Row:
+    paths = (weight,) if isinstance(weight, str) else weight
+    weights = tuple(f"block_{{i}}/{path}" for path in paths)
+    return Row(f"model.layers.{{i}}.{tensor}", weights, operation)
+
+
 def names(config: LlamaConfig) -> tuple[Row, ...]:
     """Returns the table of names of Hugging Face's checkpoints."""
-    size, hidden = config.head_size, config.intermediate_size
-    counts = {"query": config.num_attention_heads, "key": config.key_heads}
-    counts["value"] = config.key_heads
+    rows = (*attention_rows(config), *feed_forward_rows(config))
+    return (*outer_rows(config), *in_blocks(range(config.num_hidden_layers), *rows))
 
-    def row(tensor: str, weight: str | tuple[str, ...], operation: Operation | None = None) -> Row:
-        weights = (weight,) if isinstance(weight, str) else weight
-        paths = tuple(f"block_{{i}}/{path}" for path in weights)
-        return Row(f"model.layers.{{i}}.{tensor}", paths, operation or Transpose())
 
-    rows = [
-        row("input_layernorm.weight", "attention_norm/scale", Same()),
-        row("post_attention_layernorm.weight", "mlp_norm/scale", Same()),
-        row("self_attn.o_proj.weight", "output/kernel", HeadsIn(counts["query"], size)),
-        row("mlp.down_proj.weight", "down/kernel"),
-    ]
-    if config.fused:
-        kernels = tuple(f"{name}/kernel" for name in counts)
-        parts = tuple(Heads(n, size) for n in counts.values())
-        split = Split(tuple(n * size for n in counts.values()), then=parts)
-        rows.append(row("self_attn.qkv_proj.weight", kernels, split))
-        halves = Split((hidden, hidden), then=(Transpose(), Transpose()))
-        rows.append(row("mlp.gate_up_proj.weight", ("gate/kernel", "up/kernel"), halves))
-    else:
-        for name, n in counts.items():
-            rows.append(row(f"self_attn.{name[0]}_proj.weight", f"{name}/kernel", Heads(n, size)))
-            if config.attention_bias:
-                rows.append(
-                    row(f"self_attn.{name[0]}_proj.bias", f"{name}/bias", HeadBias(n, size))
-                )
-        rows.append(row("mlp.gate_proj.weight", "gate/kernel"))
-        rows.append(row("mlp.up_proj.weight", "up/kernel"))
-    if config.output_bias:
-        rows.append(row("self_attn.o_proj.bias", "output/bias", Same()))
-    if config.mlp_bias:
-        for name in ("gate", "up", "down"):
-            rows.append(row(f"mlp.{name}_proj.bias", f"{name}/bias", Same()))
-    if config.model_type == "qwen3":
-        for name in ("query", "key"):
-            rows.append(row(f"self_attn.{name[0]}_norm.weight", f"{name}_norm/scale", Same()))
+def outer_rows(config: LlamaConfig) -> tuple[Row, ...]:
+    """Returns the rows of embeddings, last norm and head."""
     tied = config.tie_word_embeddings
     head = "embedding/embeddings" if tied else "embedding/reverse_embeddings"
     return (
         Row("model.embed_tokens.weight", "embedding/embeddings"),
         Row("model.norm.weight", "norm/scale"),
         Row("lm_head.weight", head, Same() if tied else Transpose(), copy=tied),
-        *in_blocks(range(config.num_hidden_layers), *rows),
     )
+
+
+def attention_rows(config: LlamaConfig) -> list[Row]:
+    """Returns the rows of the attention and the norms of a block."""
+    size = config.head_size
+    counts = {"query": config.num_attention_heads, "key": config.key_heads}
+    counts["value"] = config.key_heads
+    rows = [
+        _row("input_layernorm.weight", "attention_norm/scale", Same()),
+        _row("post_attention_layernorm.weight", "mlp_norm/scale", Same()),
+        _row("self_attn.o_proj.weight", "output/kernel", HeadsIn(counts["query"], size)),
+    ]
+    if config.fused:
+        kernels = tuple(f"{name}/kernel" for name in counts)
+        parts = tuple(Heads(n, size) for n in counts.values())
+        split = Split(tuple(n * size for n in counts.values()), then=parts)
+        rows.append(_row("self_attn.qkv_proj.weight", kernels, split))
+    else:
+        for name, n in counts.items():
+            rows.append(_row(f"self_attn.{name[0]}_proj.weight", f"{name}/kernel", Heads(n, size)))
+            if config.attention_bias:
+                bias = HeadBias(n, size)
+                rows.append(_row(f"self_attn.{name[0]}_proj.bias", f"{name}/bias", bias))
+    if config.output_bias:
+        rows.append(_row("self_attn.o_proj.bias", "output/bias", Same()))
+    if config.head_norms:
+        for name in ("query", "key"):
+            rows.append(_row(f"self_attn.{name[0]}_norm.weight", f"{name}_norm/scale", Same()))
+    return rows
+
+
+def feed_forward_rows(config: LlamaConfig) -> list[Row]:
+    """Returns the rows of the gated MLP of a block."""
+    rows = [_row("mlp.down_proj.weight", "down/kernel")]
+    if config.fused:
+        halves = Split((config.intermediate_size,) * 2, then=(Transpose(), Transpose()))
+        rows.append(_row("mlp.gate_up_proj.weight", ("gate/kernel", "up/kernel"), halves))
+    else:
+        rows += [_row(f"mlp.{name}_proj.weight", f"{name}/kernel") for name in ("gate", "up")]
+    if config.mlp_bias:
+        for name in ("gate", "up", "down"):
+            rows.append(_row(f"mlp.{name}_proj.bias", f"{name}/bias", Same()))
+    return rows
 
 
 def adapted(config: LlamaConfig, tensors: Collection[str]) -> LlamaConfig:
