@@ -2,6 +2,8 @@
 
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.pretrained.config import Config as Config
+from fkeras.pretrained.families import build as build
+from fkeras.pretrained.llama import LlamaConfig as LlamaConfig
 from fkeras.pretrained.loading import Loaded as Loaded
 from fkeras.pretrained.loading import load as load
 from fkeras.pretrained.token_lookup import TokenLookup as TokenLookup

@@ -99,7 +99,7 @@ _NEUTRAL = frozenset(
 class Config(Configurable):
     """Base class of the configurations: frozen fields with the names that `config.json` has.
 
-    A subclass declares the keys that determine what the network computes as fields with rules. A
+    A subclass, such as that of `loaded.config`, declares the keys that determine what the network computes as fields with rules. A
     key that is neither a field nor known to be without effect is rejected, unless its value is null
     or false.
 
@@ -110,11 +110,20 @@ class Config(Configurable):
         beside: the parsed JSON of other files of the folder, by name.
         layout: names, dtypes and files of the tensors of the folder that was read. `fk.pretrained.save`
             writes the same; without a layout it writes one file with the dtypes of the weights.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig.read({"model_type": "mistral", "hidden_size": 64})
+        >>> config.sliding_window, config.write()
+        (4096, {'model_type': 'mistral', 'hidden_size': 64})
+        >>> fk.pretrained.LlamaConfig.read({"model_type": "llama", "key_multiplier": 2.0})
+        Traceback (most recent call last):
+        ValueError: LlamaConfig: unknown key 'key_multiplier' with the value 2.0: it may change what the network computes. Remove the key from config.json if it has no effect.
     """
 
     model_type: str = option(default="", kw_only=True)
     source: FrozenDict[Any] = option(default=FrozenDict({}), kw_only=True)
-    beside: FrozenDict[FrozenDict[Any]] = option(default=FrozenDict({}), kw_only=True)
+    beside: FrozenDict[Any] = option(default=FrozenDict({}), kw_only=True)
     layout: Layout | None = option(default=None, kw_only=True)
 
     #: keys of the family without effect on the computation
@@ -130,9 +139,7 @@ class Config(Configurable):
         return mapping
 
     @classmethod
-    def read(
-        cls, mapping: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]] = FrozenDict({})
-    ) -> Self:
+    def read(cls, mapping: Mapping[str, Any], beside: Mapping[str, Any] = FrozenDict({})) -> Self:
         """Returns the configuration of a `config.json`.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine import suggest
+from fkeras.engine import Model, suggest
 from fkeras.pretrained import gemma, gpt2, llama, mixtral, t5
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.family import Family
@@ -17,6 +17,25 @@ FAMILIES: tuple[Family, ...] = (
     mixtral.FAMILY,
     t5.FAMILY,
 )
+
+
+def build(config: Config) -> Model:
+    """Returns the graph of a configuration, without weights.
+
+    Args:
+        config: the configuration of a family, such as `loaded.config` or one of your own.
+
+    Raises:
+        TypeError: for another value.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> model(jax.numpy.array([[1, 2, 3]])).shape
+        (1, 3, 100)
+    """
+    return family_of_config(config).build(config)
 
 
 def family_of(mapping: Mapping[str, Any]) -> Family:

@@ -84,20 +84,21 @@ def read_folder(folder: str, limits: Limits) -> Checkpoint:
 def read_beside(folder: str, names: Sequence[str], limits: Limits) -> dict[str, Any]:
     """Returns the JSON of those files that a folder has, by name."""
     paths = {name: os.path.join(folder, *name.split("/")) for name in names}
-    return {n: read_json(path, limits) for n, path in paths.items() if os.path.exists(path)}
+    existing = {name: path for name, path in paths.items() if os.path.exists(path)}
+    return {name: read_json(path, limits, (dict, list)) for name, path in existing.items()}
 
 
-def read_json(path: str, limits: Limits) -> dict[str, Any]:
+def read_json(path: str, limits: Limits, kind: type | tuple[type, ...] = dict) -> Any:
     """Returns the JSON object of a file.
 
     Raises:
         FileNotFoundError: for a missing file.
-        FileError: for text that is no JSON object, or beyond the limits.
+        FileError: for text that is no JSON of this kind, or beyond the limits.
     """
     with open_regular(path) as file:
         # one byte more than the limit: the parser then reports the excess
         text = file.read(min(os.fstat(file.fileno()).st_size, limits.config_bytes + 1))
-    return check(parse(text, path, None, limits), dict, "the text", file=path)
+    return check(parse(text, path, None, limits), kind, "the text", file=path)
 
 
 def _shards(index: Mapping[str, Any], path: str, limits: Limits) -> dict[str, list[str]]:

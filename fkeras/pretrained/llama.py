@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.masks import Causal, Window
 from fkeras.pretrained import rope
-from fkeras.pretrained.activation import activate, activation_name
 from fkeras.pretrained.config import Config, count
 from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
@@ -50,6 +49,7 @@ _GGUF_NAMES = (
     ("mlp.up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"),
 )
+_TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
 _size = integer(minimum=1)
 _optional_size = integer(minimum=1, optional=True)
 
@@ -61,6 +61,7 @@ class LlamaConfig(Config):
     have their own where `config.json` leaves a key out.
 
     Args:
+        model_type: the architecture; keyword only.
         vocab_size: number of token ids.
         hidden_size: width of the network.
         intermediate_size: width inside the MLP.
@@ -86,8 +87,19 @@ class LlamaConfig(Config):
             the interval.
         no_rope_layer_interval: of SmolLM 3: every such block has no rotary positions.
         pretraining_tp: only 1 is supported.
+
+    Raises:
+        ValueError: for numbers out of range, key heads that do not divide the heads, and lists that
+            are shorter than the number of blocks.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4, num_key_value_heads=2)
+        >>> config.head_size, fk.pretrained.build(config).layers["block_0"].layers["query"].output_shape
+        (8, (None, 4, 8))
     """
 
+    model_type: str = option(default="llama", convert=choice(*_TYPES), kw_only=True)
     vocab_size: int = option(default=32000, convert=_size)
     hidden_size: int = option(default=4096, convert=_size)
     intermediate_size: int = option(default=11008, convert=_size)
@@ -95,7 +107,7 @@ class LlamaConfig(Config):
     num_attention_heads: int = option(default=32, convert=_size)
     num_key_value_heads: int | None = option(default=None, convert=_optional_size)
     head_dim: int | None = option(default=None, convert=_optional_size)
-    hidden_act: str = option(default="silu", convert=activation_name)
+    hidden_act: str = option(default="silu", convert=choice("silu", "gelu", "relu"))
     max_position_embeddings: int = option(default=2048, convert=_size)
     original_max_position_embeddings: int | None = option(default=None, convert=_optional_size)
     rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
@@ -196,14 +208,14 @@ class LlamaConfig(Config):
         return self.head_dim or self.hidden_size // self.num_attention_heads
 
     @property
-    def head_norms(self) -> bool:
-        """Whether queries and keys are normalized."""
-        return self.model_type == "qwen3"
-
-    @property
     def output_bias(self) -> bool:
         """Whether the projection after the attention has a bias."""
         return self.attention_bias and self.model_type != "qwen2"
+
+    @property
+    def head_norms(self) -> bool:
+        """Whether each head of query and key is normalized."""
+        return self.model_type == "qwen3"
 
     @property
     def fused(self) -> bool:
@@ -233,19 +245,19 @@ class LlamaConfig(Config):
         return self.sliding_window if is_sliding else None
 
 
-C = TypeVar("C", bound=LlamaConfig)
-
-
 def build(config: LlamaConfig) -> Model:
     """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
-    return decoder(config, feed_forward)
+    return decoder(config, gated_mlp)
 
 
-def decoder(config: C, mlp: Callable[[C, int, KerasTensor], KerasTensor]) -> Model:
-    """Returns the graph of a configuration, with the feed-forward part of each block by a function.
+def decoder(
+    config: LlamaConfig, feed_forward: Callable[[Any, int, KerasTensor], KerasTensor]
+) -> Model:
+    """Returns the graph of a decoder of blocks of attention and a feed-forward network.
 
     Args:
-        mlp: records the part of a block: `(config, block, x) -> y`.
+        feed_forward: records the network after the attention, for configuration, number of the block
+            and normalized tensor.
     """
     ids = Input((None,), dtype="int32", name="ids")
     segments = Input((None,), dtype="int32", name="segments", optional=True)
@@ -258,30 +270,28 @@ def decoder(config: C, mlp: Callable[[C, int, KerasTensor], KerasTensor]) -> Mod
     )
     x = embedding(ids)
     for i in range(config.num_hidden_layers):
-        x = _block(config, i, mlp)(x, positions)
+        x = _block(config, i, feed_forward)(x, positions)
     x = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="norm")(x)
-    return Model([ids, segments], embedding(x, reverse=True), name=config.model_type or "llama")
+    return Model([ids, segments], embedding(x, reverse=True), name=config.model_type)
 
 
-def _block(config: C, i: int, mlp: Callable[[C, int, KerasTensor], KerasTensor]) -> Model:
+def _block(config: LlamaConfig, i: int, feed_forward: Callable[..., KerasTensor]) -> Model:
     x = Input((None, config.hidden_size), name="x")
     positions = Input((None,), dtype="int32", name="positions")
     y = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="attention_norm")(x)
     y = layers.Add(name="attention_add")([x, _attention(config, i, y, positions)])
     z = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="mlp_norm")(y)
-    y = layers.Add(name="mlp_add")([y, mlp(config, i, z)])
+    y = layers.Add(name="mlp_add")([y, feed_forward(config, i, z)])
     return Model([x, positions], y, name=f"block_{i}")
 
 
-def feed_forward(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
-    """Records the gated MLP of a block."""
-
-    def dense(units: int, name: str) -> layers.Dense:
-        return layers.Dense(units, use_bias=config.mlp_bias, name=name)
-
-    gate = activate(config.hidden_act, dense(config.intermediate_size, "gate")(x))
-    gated = layers.Multiply(name="gated")([gate, dense(config.intermediate_size, "up")(x)])
-    return dense(config.hidden_size, "down")(gated)
+def gated_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
+    """Records `down(act(gate(x)) * up(x))`."""
+    size, bias = config.intermediate_size, config.mlp_bias
+    gate = layers.Dense(size, activation=config.hidden_act, use_bias=bias, name="gate")(x)
+    up = layers.Dense(size, use_bias=bias, name="up")(x)
+    y = layers.Multiply(name="gated")([gate, up])
+    return layers.Dense(config.hidden_size, use_bias=bias, name="down")(y)
 
 
 def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
@@ -320,20 +330,24 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
     )(y)
 
 
-def _row(tensor: str, weight: str | tuple[str, ...], operation: Operation = Transpose()) -> Row:
-    paths = (weight,) if isinstance(weight, str) else weight
-    weights = tuple(f"block_{{i}}/{path}" for path in paths)
-    return Row(f"model.layers.{{i}}.{tensor}", weights, operation)
-
-
 def names(config: LlamaConfig) -> tuple[Row, ...]:
     """Returns the table of names of Hugging Face's checkpoints."""
-    rows = (*attention_rows(config), *feed_forward_rows(config))
-    return (*outer_rows(config), *in_blocks(range(config.num_hidden_layers), *rows))
+    rows = [block_row("mlp.down_proj.weight", "down/kernel", Transpose())]
+    if config.fused:
+        halves = Split((config.intermediate_size,) * 2, then=(Transpose(), Transpose()))
+        rows.append(block_row("mlp.gate_up_proj.weight", ("gate/kernel", "up/kernel"), halves))
+    else:
+        rows.append(block_row("mlp.gate_proj.weight", "gate/kernel", Transpose()))
+        rows.append(block_row("mlp.up_proj.weight", "up/kernel", Transpose()))
+    if config.mlp_bias:
+        for name in ("gate", "up", "down"):
+            rows.append(block_row(f"mlp.{name}_proj.bias", f"{name}/bias"))
+    blocks = range(config.num_hidden_layers)
+    return (*outer_rows(config), *in_blocks(blocks, *attention_rows(config), *rows))
 
 
 def outer_rows(config: LlamaConfig) -> tuple[Row, ...]:
-    """Returns the rows of embeddings, last norm and head."""
+    """Returns the rows outside of the blocks."""
     tied = config.tie_word_embeddings
     head = "embedding/embeddings" if tied else "embedding/reverse_embeddings"
     return (
@@ -343,47 +357,42 @@ def outer_rows(config: LlamaConfig) -> tuple[Row, ...]:
     )
 
 
-def attention_rows(config: LlamaConfig) -> list[Row]:
-    """Returns the rows of the attention and the norms of a block."""
+def attention_rows(config: LlamaConfig) -> tuple[Row, ...]:
+    """Returns the rows of a block but for its feed-forward network."""
     size = config.head_size
     counts = {"query": config.num_attention_heads, "key": config.key_heads}
     counts["value"] = config.key_heads
     rows = [
-        _row("input_layernorm.weight", "attention_norm/scale", Same()),
-        _row("post_attention_layernorm.weight", "mlp_norm/scale", Same()),
-        _row("self_attn.o_proj.weight", "output/kernel", HeadsIn(counts["query"], size)),
+        block_row("input_layernorm.weight", "attention_norm/scale"),
+        block_row("post_attention_layernorm.weight", "mlp_norm/scale"),
+        block_row(
+            "self_attn.o_proj.weight", "output/kernel", HeadsIn(config.num_attention_heads, size)
+        ),
     ]
     if config.fused:
         kernels = tuple(f"{name}/kernel" for name in counts)
         parts = tuple(Heads(n, size) for n in counts.values())
         split = Split(tuple(n * size for n in counts.values()), then=parts)
-        rows.append(_row("self_attn.qkv_proj.weight", kernels, split))
-    else:
-        for name, n in counts.items():
-            rows.append(_row(f"self_attn.{name[0]}_proj.weight", f"{name}/kernel", Heads(n, size)))
-            if config.attention_bias:
-                bias = HeadBias(n, size)
-                rows.append(_row(f"self_attn.{name[0]}_proj.bias", f"{name}/bias", bias))
+        rows.append(block_row("self_attn.qkv_proj.weight", kernels, split))
+    for name, n in counts.items() if not config.fused else ():
+        tensor = f"self_attn.{name[0]}_proj"
+        rows.append(block_row(f"{tensor}.weight", f"{name}/kernel", Heads(n, size)))
+        if config.attention_bias:
+            rows.append(block_row(f"{tensor}.bias", f"{name}/bias", HeadBias(n, size)))
     if config.output_bias:
-        rows.append(_row("self_attn.o_proj.bias", "output/bias", Same()))
-    if config.head_norms:
-        for name in ("query", "key"):
-            rows.append(_row(f"self_attn.{name[0]}_norm.weight", f"{name}_norm/scale", Same()))
-    return rows
+        rows.append(block_row("self_attn.o_proj.bias", "output/bias"))
+    for name in ("query", "key") if config.head_norms else ():
+        rows.append(block_row(f"self_attn.{name[0]}_norm.weight", f"{name}_norm/scale"))
+    return tuple(rows)
 
 
-def feed_forward_rows(config: LlamaConfig) -> list[Row]:
-    """Returns the rows of the gated MLP of a block."""
-    rows = [_row("mlp.down_proj.weight", "down/kernel")]
-    if config.fused:
-        halves = Split((config.intermediate_size,) * 2, then=(Transpose(), Transpose()))
-        rows.append(_row("mlp.gate_up_proj.weight", ("gate/kernel", "up/kernel"), halves))
-    else:
-        rows += [_row(f"mlp.{name}_proj.weight", f"{name}/kernel") for name in ("gate", "up")]
-    if config.mlp_bias:
-        for name in ("gate", "up", "down"):
-            rows.append(_row(f"mlp.{name}_proj.bias", f"{name}/bias", Same()))
-    return rows
+def block_row(
+    tensor: str, weights: str | tuple[str, ...], operation: Operation | None = None
+) -> Row:
+    """Returns the row of a tensor and its weights, both named from within a block."""
+    names = (weights,) if isinstance(weights, str) else weights
+    paths = tuple(f"block_{{i}}/{name}" for name in names)
+    return Row(f"model.layers.{{i}}.{tensor}", paths, operation or Same())
 
 
 def adapted(config: LlamaConfig, tensors: Collection[str]) -> LlamaConfig:
@@ -446,7 +455,6 @@ def gguf_names(config: LlamaConfig) -> tuple[Row, ...]:
 
 
 TINY = LlamaConfig(
-    model_type="llama",
     vocab_size=67,
     hidden_size=24,
     intermediate_size=40,

@@ -21,6 +21,7 @@ from fkeras.pretrained.config import Config
 from fkeras.pretrained.layout import Layout
 from fkeras.pretrained.names import Match
 from fkeras.pretrained.opening import Source, open_source
+from fkeras.pretrained.tokenizer import Tokenizer
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.filling import abstract_build
@@ -42,11 +43,21 @@ class Loaded(NamedTuple):
         tokenizer: the tokenizer of the folder; None without its files.
         config: the configuration, a value of the family's class.
         processor: the preparation of inputs, such as images; None for models of text.
+
+    Example:
+        >>> import jax, tempfile, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> folder = tempfile.mkdtemp()
+        >>> fk.pretrained.save(folder, model, {}, config)
+        >>> loaded = fk.pretrained.load(folder)
+        >>> loaded.config.num_hidden_layers, loaded.tokenizer is None
+        (2, True)
     """
 
     model: Model
     state: dict[str, Any]
-    tokenizer: Any
+    tokenizer: Tokenizer | None
     config: Config
     processor: Any = None
 
@@ -85,6 +96,15 @@ def load(
         FileError: for a damaged file, an unknown architecture, an unknown key of the configuration,
             and for tensors that are missing, unexpected or of another shape.
         ValueError: for rules of sharding that the weights cannot follow.
+
+    Example:
+        >>> import jax, tempfile, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> folder = tempfile.mkdtemp()
+        >>> fk.pretrained.save(folder, model, {}, config)
+        >>> fk.pretrained.load(folder).model == model
+        True
     """
     path, limits = as_path(path), limits or Limits()
     policy = None if dtype is None else get_policy(dtype)
@@ -113,7 +133,7 @@ def load(
     state = model.init_state()
     if placing is not None:
         model, state = placing.apply(model, state)
-    return Loaded(model, state, None, config, source.family.processor(config))
+    return Loaded(model, state, source.tokenizer, config, source.family.processor(config))
 
 
 def _matched(source: Source, tensors: Mapping[str, Stored]) -> tuple[Config, list[Match]]:

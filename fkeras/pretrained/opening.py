@@ -12,6 +12,7 @@ from fkeras.pretrained.folder import CONFIG, read_beside, read_folder
 from fkeras.pretrained.gguf import is_gguf, read_gguf
 from fkeras.pretrained.layout import Layout
 from fkeras.pretrained.names import Row
+from fkeras.pretrained.tokenizer import Tokenizer
 from fkeras.saving.containers.errors import reading
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.weight_source import Stored
@@ -30,6 +31,7 @@ class Source(NamedTuple):
         adapted: returns the configuration for the names of tensors.
         layout: files of the tensors; None for a format that `save` does not write.
         ignored: patterns of tensors without effect.
+        tokenizer: the tokenizer, or None.
     """
 
     file: str
@@ -41,6 +43,7 @@ class Source(NamedTuple):
     adapted: Callable[[Any, Collection[str]], Any]
     layout: Layout | None
     ignored: tuple[str, ...]
+    tokenizer: Tokenizer | None
 
 
 def open_source(path: str, limits: Limits) -> Source:
@@ -69,6 +72,7 @@ def _open_folder(path: str, limits: Limits) -> Source:
         family.adapted,
         checkpoint.layout,
         family.ignored,
+        Tokenizer.read(checkpoint.file, limits=limits),
     )
 
 
@@ -92,4 +96,5 @@ def _open_gguf(path: str, limits: Limits) -> Source:
         lambda config, tensors: config,
         None,
         table.ignored,
+        Tokenizer.from_gguf(content.metadata),
     )

@@ -18,6 +18,7 @@ from fkeras.pretrained.families import family_of_config
 from fkeras.pretrained.folder import CONFIG, INDEX, WEIGHTS
 from fkeras.pretrained.layout import FileLayout, Layout
 from fkeras.pretrained.names import Match
+from fkeras.pretrained.tokenizer import Tokenizer
 from fkeras.saving.weights.safetensors import dtype_name, in_order, write_stream
 
 
@@ -27,11 +28,13 @@ def save(
     model: Model,
     state: Mapping[str, Any] | None,
     config: Config,
+    *,
+    tokenizer: Tokenizer | None = None,
 ) -> None:
     """Writes a model as a folder in Hugging Face's format: `config.json` and safetensors files.
 
     Names, dtypes, metadata and files are those of the folder that the configuration was read from;
-    the same weights give the same bytes. Files of a tokenizer are not written: copy them.
+    the same weights give the same bytes.
 
     Args:
         folder: the folder; missing folders are created, files with these names are replaced, each
@@ -40,11 +43,21 @@ def save(
             weights dequantized.
         state: the state, which the format does not hold; None and `{}` are the same.
         config: the configuration of the model, such as `loaded.config`.
+        tokenizer: the tokenizer, such as `loaded.tokenizer`, whose files are written too.
 
     Raises:
         TypeError: where `config` is no configuration, or `model` no model.
         ValueError: where the model has other weights than the configuration describes.
         OSError: if a file cannot be written.
+
+    Example:
+        >>> import jax, pathlib, tempfile, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> folder = tempfile.mkdtemp()
+        >>> fk.pretrained.save(folder, model, {}, config)
+        >>> sorted(path.name for path in pathlib.Path(folder).iterdir())
+        ['config.json', 'model.safetensors']
     """
     folder = as_path(folder)
     family = family_of_config(config)
@@ -106,6 +119,8 @@ def save(
     if classes and not config.source:
         mapping = {"architectures": [classes[0]], **mapping}
     _write_json(os.path.join(folder, CONFIG), mapping)
+    if tokenizer is not None:
+        tokenizer.write(folder)
 
 
 def _files(
@@ -130,7 +145,7 @@ def _files(
     return tuple(files)
 
 
-def _write_json(path: str, mapping: Mapping[str, Any]) -> None:
+def _write_json(path: str, mapping: Any) -> None:
     # the form in which transformers writes its files
     text = json.dumps(mapping, indent=2, ensure_ascii=False) + "\n"
     with replacing(path) as file:
