@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.masks import Causal, Window
 from fkeras.pretrained import rope
 from fkeras.pretrained.activation import activate, activation_name
@@ -86,6 +86,9 @@ class GemmaConfig(Config):
         tie_word_embeddings: whether the logits use the embeddings.
     """
 
+    model_type: str = option(
+        default="gemma3_text", convert=choice("gemma2", "gemma3_text"), kw_only=True
+    )
     vocab_size: int = option(default=262208, convert=_size)
     hidden_size: int = option(default=2304, convert=_size)
     intermediate_size: int = option(default=9216, convert=_size)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.pretrained import llama
 from fkeras.pretrained.config import count
 from fkeras.pretrained.family import Family
@@ -36,6 +36,9 @@ class MixtralConfig(LlamaConfig):
         router_aux_loss_coef: factor of the load balancing loss.
     """
 
+    model_type: str = option(
+        default="mixtral", convert=choice("mixtral", "qwen2_moe", "qwen3_moe"), kw_only=True
+    )
     num_local_experts: int = option(default=8, convert=count)
     num_experts_per_tok: int = option(default=2, convert=_size)
     norm_topk_prob: bool = option(default=False, convert=boolean)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import ACTIVATIONS, activate
 from fkeras.pretrained.config import Config, count
@@ -39,6 +39,7 @@ class T5Config(Config):
             logits; None for `tie_word_embeddings`.
     """
 
+    model_type: str = option(default="t5", convert=choice("t5"), kw_only=True)
     vocab_size: int = option(default=32128, convert=_size)
     d_model: int = option(default=512, convert=_size)
     d_kv: int = option(default=64, convert=_size)
