@@ -19,7 +19,7 @@ class GPT2Config(Config):
 
     Args:
         vocab_size: number of token ids.
-        n_positions: number of positions; a token beyond the last gives NaN.
+        n_positions: number of positions; a text with more tokens gives NaN.
         n_embd: width of the network.
         n_layer: number of blocks.
         n_head: number of heads.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real, several
 from fkeras.pretrained import llama
 from fkeras.pretrained.config import count
 from fkeras.pretrained.family import Family
@@ -16,6 +16,7 @@ from fkeras.pretrained.llama import LlamaConfig, block_row
 from fkeras.pretrained.names import Row, Stack, Transpose, in_blocks
 
 _size = integer(minimum=1)
+_blocks = several(integer(minimum=0), "numbers of blocks", least=0)
 # the kernels of an expert
 _PARTS = ("gate", "up", "down")
 
@@ -45,7 +46,7 @@ class MixtralConfig(LlamaConfig):
     moe_intermediate_size: int = option(default=1408, convert=_size)
     shared_expert_intermediate_size: int = option(default=5632, convert=_size)
     decoder_sparse_step: int = option(default=1, convert=_size)
-    mlp_only_layers: tuple[int, ...] = option(default=())
+    mlp_only_layers: tuple[int, ...] = option(default=(), convert=_blocks)
     output_router_logits: bool = option(default=False, convert=boolean)
     router_aux_loss_coef: float = option(default=0.001, convert=real(minimum=0))
 

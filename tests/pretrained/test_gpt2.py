@@ -1,5 +1,7 @@
 """GPT-2 against transformers, and its configuration."""
 
+import shutil
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +10,8 @@ import fkeras as fk
 from fkeras.pretrained import gpt2
 from fkeras.pretrained.gpt2 import GPT2Config
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.weights.safetensors import read_safetensors
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.weights.safetensors import open_table, write
 from tests.pretrained import checks
 
 
@@ -29,11 +32,40 @@ def test_packed_texts_have_their_own_positions():
     np.testing.assert_allclose(packed[:, 5:], model(ids[:, 5:]), atol=1e-5)
 
 
-def test_a_token_beyond_the_last_position_is_nan():
+def test_a_text_longer_than_the_positions_is_nan():
     model = fk.pretrained.load(checks.DATA / "gpt2").model
-    logits = model(np.ones((1, 30), "int32"))
-    assert np.isfinite(logits[:, :29]).all()
-    assert np.isnan(logits[:, 29]).all()
+    ids = np.ones((2, 30), "int32")
+    logits = model.apply(ids, mask=np.arange(30)[None] < np.array([[30], [29]])).value
+    assert np.isnan(logits[0]).any(-1).all()
+    assert np.isfinite(logits[1, :29]).all()
+
+
+@pytest.mark.parametrize("prefix", ["", "transformer."])
+def test_files_of_older_versions(prefix, tmp_path):
+    source = checks.DATA / "gpt2"
+    with open_table(str(source / "model.safetensors"), Limits()) as table:
+        arrays = {
+            prefix + name.removeprefix("transformer."): stored.read()
+            for name, stored in table.items()
+        }
+    # masks as tensors, and a copy of the tied head
+    arrays[f"{prefix}h.0.attn.bias"] = np.tril(np.ones((1, 1, 29, 29), "float32"))
+    arrays[f"{prefix}h.0.attn.masked_bias"] = np.float32(-1e4)
+    arrays["lm_head.weight"] = arrays[f"{prefix}wte.weight"]
+    shutil.copy(source / "config.json", tmp_path)
+
+    def store():
+        with (tmp_path / "model.safetensors").open("wb") as file:
+            write(file, arrays, {"format": "pt"})
+        return fk.pretrained.load(tmp_path).model
+
+    assert store() == fk.pretrained.load(source).model
+    arrays["lm_head.weight"] = arrays["lm_head.weight"] + 1
+    with pytest.raises(FileError, match=r"lm_head\.weight"):
+        store()
+    del arrays["lm_head.weight"], arrays[f"{prefix}ln_f.bias"]
+    with pytest.raises(FileError, match=r"missing in the file: .*ln_f\.bias"):
+        store()
 
 
 def test_the_tiny_configuration_builds():
