@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.layers.attention.score_masks import score_mask
+from fkeras.layers.attention.score_masks import as_booleans, score_mask
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import seeded_key
 from fkeras.masks import Mask, check_static
@@ -119,7 +119,7 @@ class DotProductAttention(fk.Layer):
         if positions is not None:
             for mask in masks:
                 if mask is not None:
-                    positions = jnp.where(mask != 0, positions, -1)
+                    positions = jnp.where(as_booleans(mask), positions, -1)
         updates: Mapping[str, Any] = {}
         if context.state:
             y, updates = self._cached(context, query, key, value, positions, bias, attention_mask)
@@ -145,7 +145,7 @@ class DotProductAttention(fk.Layer):
         return allowed & self._explicit(attention_mask)
 
     def _explicit(self, mask: jax.Array) -> jax.Array:
-        mask = mask if mask.dtype == jnp.bool_ else mask != 0
+        mask = as_booleans(mask)
         shape = (*(1,) * (3 - mask.ndim), *mask.shape)
         return jnp.reshape(mask, (shape[0], 1, *shape[1:]) if mask.ndim < 4 else shape)
 
@@ -175,7 +175,9 @@ class DotProductAttention(fk.Layer):
     ) -> tuple[jax.Array, dict[str, Any]]:
         """Returns the result of a call with a cache, and the next cache."""
         if positions is None:
-            raise ValueError(f"{self._where}: expected positions beside a cache, received None.")
+            raise fk.FKerasError(
+                f"{self._where}: expected positions beside a cache, received None."
+            )
         state = context.state
         size = state["positions"].shape[1]
         window = self._window()

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from fkeras.layers.attention.score_masks import as_booleans
 from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 
@@ -75,20 +76,20 @@ class Positions(fk.Layer):
         self, context: fk.Context, ids: jax.Array, segments: jax.Array | None = None
     ) -> fk.Output:
         if ids.ndim < 2:
-            raise ValueError(
+            raise fk.FKerasError(
                 f"{self._where}: expected ids of shape (b, t), received {format_shape(ids.shape)}. "
                 "Add the missing axis: ids[None]."
             )
         masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
-        valid = jnp.ones(ids.shape[:2], bool) if masks[0] is None else masks[0] != 0
+        valid = jnp.ones(ids.shape[:2], bool) if masks[0] is None else as_booleans(masks[0])
         if segments is not None:
             if tuple(segments.shape) != tuple(ids.shape[:2]):
-                raise ValueError(
+                raise fk.FKerasError(
                     f"{self._where}: expected a segment for each token, {format_shape(ids.shape[:2])}, "
                     f"received segments of shape {format_shape(segments.shape)}."
                 )
             if context.state:
-                raise ValueError(
+                raise fk.FKerasError(
                     f"{self._where}: expected no segments beside a cache, received segments of shape "
                     f"{format_shape(segments.shape)}. A row of a cache holds one text: give each text "
                     "a row of its own."

@@ -48,6 +48,16 @@ def score_mask(
     return both(mask, _order(where, query, value, axes, use_causal_mask, sliding_window))
 
 
+def as_booleans(mask: jax.Array) -> jax.Array:
+    """Returns a mask of Booleans, or of numbers that are 0 where a step is masked, as Booleans.
+
+    Example:
+        >>> as_booleans(jnp.array([2, 0]))
+        Array([ True, False], dtype=bool)
+    """
+    return mask if mask.dtype == jnp.bool_ else mask != 0
+
+
 def _order(
     where: str,
     query: Sequence[Any],
@@ -79,7 +89,7 @@ def _padding(mask: fk.Tree, rank: int, axes: tuple[int, ...], of_keys: bool) -> 
         return None
     sizes = [*mask.shape, *(1,) * (rank - 1 - mask.ndim)]
     batch_sizes = [n for i, n in enumerate(sizes) if i not in axes]
-    mask = jnp.reshape(mask if mask.dtype == jnp.bool_ else mask != 0, sizes)
+    mask = jnp.reshape(as_booleans(mask), sizes)
     mask = jnp.moveaxis(mask, axes, range(mask.ndim - len(axes), mask.ndim))
     step_sizes, ones = [sizes[a] for a in axes], [1] * len(axes)
     return jnp.reshape(
@@ -97,7 +107,7 @@ def _explicit(where: str, mask: fk.Tree, rank: int, attended: int) -> jax.Array 
             f"{where}: expected an attention_mask with {min_rank} to {score_rank} axes, such as (b, t, s), "
             f"received {format_shape(mask.shape)}. Its last axes are those of queries and keys."
         )
-    mask = mask if mask.dtype == jnp.bool_ else mask != 0
+    mask = as_booleans(mask)
     leading_sizes = mask.shape[: mask.ndim - min_rank]
     step_sizes = mask.shape[mask.ndim - min_rank :]
     return jnp.reshape(mask, (*leading_sizes, *(1,) * (score_rank - mask.ndim), *step_sizes))

@@ -86,6 +86,10 @@ class Wrapper(fk.Layer):
         # no entry for a stateless layer: an empty dictionary would change the tree of the state
         return {"layer": inner} if inner else {}
 
+    def _init_with_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+        inner = self.layer._init_with_cache(size, *specs)
+        return {**self.init_state(*specs), **({"layer": inner} if inner else {})}
+
     def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         out = context.child("layer", mask=context.mask).run(self.layer, *inputs, **options)
         updates = {**context.state, "layer": out.updates} if out.updates else {}
