@@ -24,6 +24,7 @@ from fkeras.layers.attention.dot_product import DotProductAttention as DotProduc
 from fkeras.layers.attention.grouped_query import GroupQueryAttention as GroupQueryAttention
 from fkeras.layers.attention.multi_head import MultiHeadAttention as MultiHeadAttention
 from fkeras.layers.attention.positions import Positions as Positions
+from fkeras.layers.attention.relative_position import RelativePositionBias as RelativePositionBias
 from fkeras.layers.attention.rotary_embedding import RotaryEmbedding as RotaryEmbedding
 from fkeras.layers.attention.transformer import TransformerDecoder as TransformerDecoder
 from fkeras.layers.attention.transformer import TransformerEncoder as TransformerEncoder
@@ -51,6 +52,7 @@ from fkeras.layers.core.embedding import Embedding as Embedding
 from fkeras.layers.core.identity import Identity as Identity
 from fkeras.layers.core.lambda_layer import Lambda as Lambda
 from fkeras.layers.core.masking import Masking as Masking
+from fkeras.layers.core.mixture_of_experts import MixtureOfExperts as MixtureOfExperts
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding as ReversibleEmbedding
 from fkeras.layers.core.wrapper import Wrapper as Wrapper
 from fkeras.layers.foreign.flax_layer import FlaxLayer as FlaxLayer

@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import Model, suggest
-from fkeras.pretrained import llama
+from fkeras.pretrained import gemma, gpt2, llama, mixtral, t5
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.family import Family
 
-FAMILIES: tuple[Family, ...] = (llama.FAMILY,)
+FAMILIES: tuple[Family, ...] = (
+    llama.FAMILY,
+    gemma.FAMILY,
+    gpt2.FAMILY,
+    mixtral.FAMILY,
+    t5.FAMILY,
+)
 
 
 def build(config: Config) -> Model:
