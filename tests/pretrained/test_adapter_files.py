@@ -1,19 +1,14 @@
 """Adapters in files: PEFT's folders both ways, KerasHub's files, and damaged or foreign files."""
 
-import json
 import pathlib
-import shutil
 
-import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras import layers, transforms
-from fkeras.saving.containers.errors import FileError
-from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA
+from fkeras import transforms
 
 DATA = pathlib.Path(__file__).parent / "data"
 KEY = jax.random.key(0)
@@ -40,7 +35,9 @@ def test_a_folder_of_peft_computes_its_logits_and_is_written_back(name, tmp_path
     np.testing.assert_allclose(again(ids), model(ids), atol=1e-5)
     if name not in ("embedding", "tied"):  # PEFT adds the tensors of the base
         first, second = (
-            fk.saving.weights.safetensors.read_table(str(f / "adapter_model.safetensors"), fk.Limits())
+            fk.saving.weights.safetensors.read_table(
+                str(f / "adapter_model.safetensors"), fk.Limits()
+            )
             for f in (DATA / "peft" / name, tmp_path)
         )
         assert {n: a.read().tolist() for n, a in first.arrays.items()} == {

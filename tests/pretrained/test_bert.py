@@ -60,9 +60,7 @@ def test_padding_on_the_right_changes_no_token(name):
 def test_types_left_out_are_zero():
     model = fk.pretrained.load(DATA / "bert").model
     ids = np.arange(5, dtype="int32")[None]
-    np.testing.assert_array_equal(
-        model(ids)["hidden"], model([ids, np.zeros_like(ids)])["hidden"]
-    )
+    np.testing.assert_array_equal(model(ids)["hidden"], model([ids, np.zeros_like(ids)])["hidden"])
 
 
 def test_more_tokens_than_positions_give_no_number():
