@@ -26,6 +26,8 @@ from fkeras.layers.attention.multi_head import MultiHeadAttention as MultiHeadAt
 from fkeras.layers.attention.positions import Positions as Positions
 from fkeras.layers.attention.relative_position import RelativePositionBias as RelativePositionBias
 from fkeras.layers.attention.rotary_embedding import RotaryEmbedding as RotaryEmbedding
+from fkeras.layers.attention.transformer import TransformerDecoder as TransformerDecoder
+from fkeras.layers.attention.transformer import TransformerEncoder as TransformerEncoder
 from fkeras.layers.convolution.convolution import Conv1D as Conv1D
 from fkeras.layers.convolution.convolution import Conv2D as Conv2D
 from fkeras.layers.convolution.convolution import Conv3D as Conv3D

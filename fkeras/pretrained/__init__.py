@@ -1,6 +1,8 @@
 """Models that others trained, in Hugging Face's format: opened, and written back."""
 
 from fkeras.engine.config.public_names import publish as _publish
+from fkeras.pretrained.adapter_files import load_adapter as load_adapter
+from fkeras.pretrained.adapter_files import save_adapter as save_adapter
 from fkeras.pretrained.bert import BertConfig as BertConfig
 from fkeras.pretrained.bert import DistilBertConfig as DistilBertConfig
 from fkeras.pretrained.bert import RobertaConfig as RobertaConfig

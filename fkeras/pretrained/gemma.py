@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.masks import Causal, Window
 from fkeras.pretrained import rope
 from fkeras.pretrained.activation import activate, activation_name
 from fkeras.pretrained.config import Config, count
-from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import HeadBias, Heads, HeadsIn, Row, Same, Transpose, in_blocks
+from fkeras.pretrained.family import Family, GGUFTable
+from fkeras.pretrained.gguf import value
+from fkeras.pretrained.gguf_keys import decoder_keys
+from fkeras.pretrained.names import Add, HeadBias, Heads, HeadsIn, Row, Same, Transpose, in_blocks
+from fkeras.saving.weights.weight_source import Stored
 
 _size = integer(minimum=1)
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 # the norm before a part and the norm after it, by the names in the graph
-_NORMS = {
-    "attention_norm": "input_layernorm",
-    "attention_post_norm": "post_attention_layernorm",
-    "mlp_norm": "pre_feedforward_layernorm",
-    "mlp_post_norm": "post_feedforward_layernorm",
-}
+_NORMS = FrozenDict(
+    {
+        "attention_norm": "input_layernorm",
+        "attention_post_norm": "post_attention_layernorm",
+        "mlp_norm": "pre_feedforward_layernorm",
+        "mlp_post_norm": "post_feedforward_layernorm",
+    }
+)
+_GGUF_NAMES = (
+    ("model.embed_tokens", "token_embd"),
+    ("model.norm", "output_norm"),
+    ("lm_head", "output"),
+    ("input_layernorm", "attn_norm"),
+    ("post_attention_layernorm", "post_attention_norm"),
+    ("pre_feedforward_layernorm", "ffn_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"),
+    ("self_attn.o_proj", "attn_output"),
+    ("self_attn.q_", "attn_q_"),
+    ("self_attn.k_", "attn_k_"),
+    ("self_attn.v_", "attn_v_"),
+    ("mlp.", "ffn_"),
+    ("_proj", ""),
+)
+# numbers that a file may leave out, and the number of blocks of the models of 27 billion weights
+_GGUF_CAPS = FrozenDict(
+    {
+        "gemma2": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+        "gemma3": {"attn_logit_softcapping": None, "final_logit_softcapping": None},
+    }
+)
+_GGUF_LARGEST = FrozenDict({"gemma2": 46, "gemma3": 62})
 
 
 class GemmaConfig(Config):
@@ -57,6 +86,9 @@ class GemmaConfig(Config):
         tie_word_embeddings: whether the logits use the embeddings.
     """
 
+    model_type: str = option(
+        default="gemma3_text", convert=choice("gemma2", "gemma3_text"), kw_only=True
+    )
     vocab_size: int = option(default=262208, convert=_size)
     hidden_size: int = option(default=2304, convert=_size)
     intermediate_size: int = option(default=9216, convert=_size)
@@ -257,6 +289,37 @@ def names(config: GemmaConfig) -> tuple[Row, ...]:
     )
 
 
+def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> dict[str, Any]:
+    """Returns the keys of `config.json` for a GGUF file.
+
+    Raises:
+        ValueError: for missing keys, and values of another type.
+    """
+    mapping = decoder_keys(metadata, tensors)
+    name = str(metadata["general.architecture"])
+    for key, cap in _GGUF_CAPS[name].items():
+        mapping[key] = value(metadata, f"{name}.{key}", float, cap)
+    # files have no key for the scale, which depends on the size of a head but for the largest models
+    is_largest = mapping["num_hidden_layers"] == _GGUF_LARGEST[name]
+    width = mapping.get("hidden_size", 0) // mapping["num_attention_heads"]
+    mapping["query_pre_attn_scalar"] = width if is_largest else mapping.get("head_dim", 256)
+    mapping["attention_bias"] = "blk.0.attn_q.bias" in tensors
+    return {"model_type": "gemma2" if name == "gemma2" else "gemma3_text", **mapping}
+
+
+def gguf_names(config: GemmaConfig) -> tuple[Row, ...]:
+    """Returns the table of names of GGUF files, whose norms hold 1 more than the graph."""
+    rows = []
+    for row in names(config):
+        first, _, rest = row.tensors.partition(".layers.{i}.")
+        tensor = f"blk.{{i}}.{rest}" if rest else first
+        for old, new in _GGUF_NAMES:
+            tensor = tensor.replace(old, new)
+        operation = Add(1.0) if "norm" in row.tensors else row.operation
+        rows.append(dataclasses.replace(row, tensors=tensor, operation=operation))
+    return tuple(rows)
+
+
 TINY = GemmaConfig(
     model_type="gemma3_text",
     vocab_size=67,
@@ -283,4 +346,5 @@ FAMILY = Family(
     tiny=TINY,
     prefix="model.",
     ignored=("*.rotary_emb.inv_freq",),
+    gguf=GGUFTable(("gemma2", "gemma3"), gguf_mapping, gguf_names),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import activate, activation_name
 from fkeras.pretrained.config import Config, count
@@ -19,7 +19,7 @@ class GPT2Config(Config):
 
     Args:
         vocab_size: number of token ids.
-        n_positions: number of positions; a token beyond the last gives NaN.
+        n_positions: number of positions; a text with more tokens gives NaN.
         n_embd: width of the network.
         n_layer: number of blocks.
         n_head: number of heads.
@@ -32,6 +32,7 @@ class GPT2Config(Config):
         tie_word_embeddings: whether the logits use the embeddings.
     """
 
+    model_type: str = option(default="gpt2", convert=choice("gpt2"), kw_only=True)
     vocab_size: int = option(default=50257, convert=_size)
     n_positions: int = option(default=1024, convert=_size)
     n_embd: int = option(default=768, convert=_size)

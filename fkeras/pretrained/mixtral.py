@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real, several
 from fkeras.pretrained import llama
 from fkeras.pretrained.config import count
 from fkeras.pretrained.family import Family
-from fkeras.pretrained.llama import LlamaConfig
+from fkeras.pretrained.llama import LlamaConfig, block_row
 from fkeras.pretrained.names import Row, Stack, Transpose, in_blocks
 
 _size = integer(minimum=1)
+_blocks = several(integer(minimum=0), "numbers of blocks", least=0)
+# the kernels of an expert
+_PARTS = ("gate", "up", "down")
 
 
 class MixtralConfig(LlamaConfig):
@@ -34,13 +37,16 @@ class MixtralConfig(LlamaConfig):
         router_aux_loss_coef: factor of the load balancing loss.
     """
 
+    model_type: str = option(
+        default="mixtral", convert=choice("mixtral", "qwen2_moe", "qwen3_moe"), kw_only=True
+    )
     num_local_experts: int = option(default=8, convert=count)
     num_experts_per_tok: int = option(default=2, convert=_size)
     norm_topk_prob: bool = option(default=False, convert=boolean)
     moe_intermediate_size: int = option(default=1408, convert=_size)
     shared_expert_intermediate_size: int = option(default=5632, convert=_size)
     decoder_sparse_step: int = option(default=1, convert=_size)
-    mlp_only_layers: tuple[int, ...] = option(default=())
+    mlp_only_layers: tuple[int, ...] = option(default=(), convert=_blocks)
     output_router_logits: bool = option(default=False, convert=boolean)
     router_aux_loss_coef: float = option(default=0.001, convert=real(minimum=0))
 
@@ -152,7 +158,7 @@ def build(config: MixtralConfig) -> Model:
 
 def _feed_forward(config: MixtralConfig, i: int, x: KerasTensor) -> KerasTensor:
     if not config.has_experts(i):
-        return llama.feed_forward(config, i, x)
+        return llama.gated_mlp(config, i, x)
     experts = layers.MixtureOfExperts(
         config.num_local_experts,
         config.moe_intermediate_size if config.is_qwen else config.intermediate_size,
@@ -182,39 +188,26 @@ def names(config: MixtralConfig) -> tuple[Row, ...]:
     part = "mlp" if config.is_qwen else "block_sparse_moe"
     tensors = ("gate_proj", "up_proj", "down_proj") if config.is_qwen else ("w1", "w3", "w2")
 
-    def row(tensor: str, weight: str, operation: Transpose | Stack, experts: int = 0) -> Row:
-        path = f"block_{{i}}/{weight}"
-        return Row(f"model.layers.{{i}}.{part}.{tensor}.weight", path, operation, experts=experts)
-
-    rows = [row("gate", "experts/router_kernel", Transpose())]
-    rows += [
-        row(
-            f"experts.{{e}}.{t}",
-            f"experts/{ours}_kernel",
-            Stack(Transpose()),
-            config.num_local_experts,
+    rows = [block_row(f"{part}.gate.weight", "experts/router_kernel", Transpose())]
+    for theirs, ours in zip(tensors, _PARTS, strict=True):
+        row = block_row(
+            f"{part}.experts.{{e}}.{theirs}.weight", f"experts/{ours}_kernel", Stack(Transpose())
         )
-        for t, ours in zip(tensors, ("gate", "up", "down"), strict=True)
-    ]
+        rows.append(dataclasses.replace(row, experts=config.num_local_experts))
     if config.has_shared_expert:
-        rows.append(row("shared_expert_gate", "shared_weight/kernel", Transpose()))
+        weight = "shared_weight/kernel"
+        rows.append(block_row("mlp.shared_expert_gate.weight", weight, Transpose()))
         rows += [
-            row(f"shared_expert.{ours}_proj", f"shared_{ours}/kernel", Transpose())
-            for ours in ("gate", "up", "down")
+            block_row(f"mlp.shared_expert.{n}_proj.weight", f"shared_{n}/kernel", Transpose())
+            for n in _PARTS
         ]
+    plain = [block_row(f"mlp.{n}_proj.weight", f"{n}/kernel", Transpose()) for n in _PARTS]
     return (
         *llama.outer_rows(config),
         *in_blocks(blocks, *llama.attention_rows(config)),
-        *in_blocks(without, *llama.feed_forward_rows(config)),
+        *in_blocks(without, *plain),
         *in_blocks(with_experts, *rows),
     )
-
-
-def adapted(config: MixtralConfig, tensors: Collection[str]) -> MixtralConfig:
-    """Returns the configuration with the biases that the file holds."""
-    config = llama.adapted(config, tensors)
-    # `mlp_bias` is that of Llama; blocks without experts have none
-    return dataclasses.replace(config, mlp_bias=False)
 
 
 TINY = MixtralConfig(
@@ -252,5 +245,5 @@ FAMILY = Family(
     tiny=TINY,
     prefix="model.",
     ignored=("*.rotary_emb.inv_freq",),
-    adapted=adapted,
+    adapted=llama.adapted,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real, text
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import ACTIVATIONS, activate
 from fkeras.pretrained.config import Config, count
@@ -39,6 +39,7 @@ class T5Config(Config):
             logits; None for `tie_word_embeddings`.
     """
 
+    model_type: str = option(default="t5", convert=choice("t5"), kw_only=True)
     vocab_size: int = option(default=32128, convert=_size)
     d_model: int = option(default=512, convert=_size)
     d_kv: int = option(default=64, convert=_size)
@@ -51,7 +52,7 @@ class T5Config(Config):
     relative_attention_num_buckets: int = option(default=32, convert=integer(minimum=4))
     relative_attention_max_distance: int = option(default=128, convert=_size)
     layer_norm_epsilon: float = option(default=1e-6, convert=real(above=0))
-    feed_forward_proj: str = option(default="relu")
+    feed_forward_proj: str = option(default="relu", convert=text())
     tie_word_embeddings: bool = option(default=True, convert=boolean)
     scale_decoder_outputs: bool | None = option(default=None)
 
@@ -75,6 +76,15 @@ class T5Config(Config):
             raise ValueError(
                 "T5Config: feed_forward_proj: expected an activation such as 'relu', or 'gated-gelu', "
                 f"received {self.feed_forward_proj[:80]!r}."
+            )
+        buckets, distance = (
+            self.relative_attention_num_buckets,
+            self.relative_attention_max_distance,
+        )
+        if buckets % 2 or distance <= buckets // 2:
+            raise ValueError(
+                "T5Config: relative_attention_num_buckets: expected an even number whose half is less than "
+                f"relative_attention_max_distance={distance}, received {buckets}."
             )
         if self.scale_decoder_outputs not in (None, True, False):
             raise ValueError(

@@ -45,7 +45,9 @@ def block(x, positions, i, width, mask, encoded=None, **options):
         z = layers.RMSNormalization(name="cross_norm")(y)
         query = layers.EinsumDense("abc,cde->abde", output_shape=shape, name="cross_query")(z)
         key, value = (
-            layers.EinsumDense("abc,cde->abde", output_shape=shape, name=f"cross_{name}")(tensors[2])
+            layers.EinsumDense("abc,cde->abde", output_shape=shape, name=f"cross_{name}")(
+                tensors[2]
+            )
             for name in ("key", "value")
         )
         z = layers.DotProductAttention(name="cross_attention")(query, key, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,9 @@ class RelativePositionBias(fk.Layer):
 
     Distances share a bias in buckets: one for each small distance, and wider ones for larger
     distances. Positions are absolute, so the layer serves packed rows and caches too.
+
+    In self-attention leave the key positions out. `init_state(batch, length)` then makes the positions of
+    the slots of a cache of `DotProductAttention`, and the keys are those of the cache.
 
     Args:
         num_heads: number `h` of heads; each has its own biases.
@@ -111,6 +114,12 @@ class RelativePositionBias(fk.Layer):
     ) -> Self:
         return self.with_weights(key, embeddings=(self.num_buckets, self.num_heads))
 
+    def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+        if len(specs) > 1 and specs[1] is not None:
+            return {}
+        slots = jnp.arange(size.length, dtype="int32")
+        return {"positions": jnp.broadcast_to(slots, (size.batch, size.length))}
+
     def forward(
         self,
         context: fk.Context,
@@ -118,6 +127,8 @@ class RelativePositionBias(fk.Layer):
         key_positions: jax.Array | None = None,
     ) -> fk.Output:
         keys = query_positions if key_positions is None else key_positions
+        if context.state:
+            keys = context.state["positions"]
         distance = query_positions[:, :, None] - keys[:, None, :]
         table = jnp.asarray(distance_buckets(self._side_buckets, self.max_distance))
         after = distance < 0
