@@ -370,22 +370,26 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
 
 
 _USUAL = ("Model", "ForMaskedLM", "ForSequenceClassification")
-_SIZES: Mapping[str, Any] = {"vocab_size": 67, "max_position_embeddings": 29}
-_TINY: Mapping[str, Any] = {
-    **_SIZES,
-    "hidden_size": 24,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "hidden_act": "gelu_new",
-    "layer_norm_eps": 3e-3,
-}
-_COMMON: Mapping[str, Any] = {
-    "build": build,
-    "ignored": ("*.position_ids",),
-    "adapted": with_parts,
-    "files": (POOLING, MODULES),
-}
+_SIZES: Mapping[str, Any] = FrozenDict({"vocab_size": 67, "max_position_embeddings": 29})
+_TINY: Mapping[str, Any] = FrozenDict(
+    {
+        **_SIZES,
+        "hidden_size": 24,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "intermediate_size": 40,
+        "hidden_act": "gelu_new",
+        "layer_norm_eps": 3e-3,
+    }
+)
+_COMMON: Mapping[str, Any] = FrozenDict(
+    {
+        "build": build,
+        "ignored": ("*.position_ids",),
+        "adapted": with_parts,
+        "files": (POOLING, MODULES),
+    }
+)
 
 BERT = Family(
     classes={"bert": tuple(f"Bert{end}" for end in (*_USUAL, "ForPreTraining"))},
