@@ -23,11 +23,17 @@ from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
 ONLY_HERE = (
+    "Bias",
     "Float8Dense",
+    "LearnedTokens",
+    "LogitScale",
+    "MaskedPatches",
     "MixtureOfExperts",
+    "PatchSequence",
     "QuantizedDense",
     "QuantizedEmbedding",
     "RelativePositionBias",
+    "TokenTypes",
 )
 # the state of layers that do not declare its entries, by class or base class
 STATES = {

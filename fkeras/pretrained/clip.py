@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers, ops
-from fkeras.engine import Input, Model, option
+from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import integer, real, sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.masks import Causal, Mask

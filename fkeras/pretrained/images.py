@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -15,15 +16,16 @@ from fkeras.nn.image.cubic import cubic
 
 # fixed-point digits of Pillow's coefficients: with them the pixels are bit-equal to Pillow's
 _DIGITS = 22
-# classes in preprocessor_config.json: defaults of absent keys. "square" is the meaning of a size
-# that is one number: both sides, or the shorter side
-_KINDS: Mapping[str, Mapping[str, Any]] = {
-    "ViT": {"resample": 2, "do_center_crop": False, "square": True},
-    "DeiT": {"resample": 3, "do_center_crop": True, "square": True},
-    "Siglip": {"resample": 3, "do_center_crop": False, "square": True},
-    "CLIP": {"resample": 3, "do_center_crop": True, "square": False},
-    "Bit": {"resample": 3, "do_center_crop": True, "square": False},
-}
+# classes in preprocessor_config.json with the defaults of absent keys:
+# (class, filter, whether images are cropped, whether a size that is one number means both sides
+# instead of the shorter side)
+_KINDS = (
+    ("ViT", 2, False, True),
+    ("DeiT", 3, True, True),
+    ("Siglip", 3, False, True),
+    ("CLIP", 3, True, False),
+    ("Bit", 3, True, False),
+)
 _IGNORED = frozenset(
     [
         "image_processor_type",
@@ -107,22 +109,24 @@ class ImageProcessor:
         name = mapping.get("image_processor_type") or mapping.get("feature_extractor_type") or "?"
         kind = str(name).removesuffix("Fast").removesuffix("Pil")
         kind = kind.removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
-        if kind not in _KINDS:
-            classes = ", ".join(f"{known}ImageProcessor" for known in _KINDS)
+        found = [row for row in _KINDS if row[0] == kind]
+        if not found:
+            classes = ", ".join(f"{row[0]}ImageProcessor" for row in _KINDS)
             raise FKerasError(
                 f"preprocessor_config.json: expected one of {classes}, received "
                 f"{describe_value(name)}. Build an ImageProcessor with the arguments of the file."
             )
+        _, usual, crops, square = found[0]
         rest = dict(mapping)
         take = rest.pop
-        size = _side(take("size", 224), bool(_KINDS[kind]["square"]))
-        resample = take("resample", _KINDS[kind]["resample"])
+        size = _side(take("size", 224), square)
+        resample = take("resample", usual)
         crop = _side(take("crop_size", 224), True)
         steps = {
             step: take(f"do_{step}", True) not in (False, None)
             for step in ("resize", "rescale", "normalize")
         }
-        cropped = take("do_center_crop", _KINDS[kind]["do_center_crop"])
+        cropped = take("do_center_crop", crops)
         factor = take("rescale_factor", 1 / 255)
         mean, std = take("image_mean", (0.5,) * 3), take("image_std", (0.5,) * 3)
         unknown = [key for key, value in rest.items() if value and key not in _IGNORED]
@@ -264,7 +268,7 @@ def _lanczos(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
-_FILTERS = {1: (3.0, _lanczos), 2: (1.0, _bilinear), 3: (2.0, _bicubic)}
+_FILTERS = MappingProxyType({1: (3.0, _lanczos), 2: (1.0, _bilinear), 3: (2.0, _bicubic)})
 
 
 def resampling_weights(old: int, new: int, resample: int) -> NDArray[np.float64]:
