@@ -45,6 +45,8 @@ QUESTIONS = {
 # further questions, each with words of its own
 MORE_QUESTIONS = {
     "dataframe": "guides/tables",
+    "sentence embeddings": "guides/pretrained_encoders",
+    "Whisper": "guides/pretrained_encoders",
     "compare models": "guides/compare_models",
     "categorical features": "guides/tables",
     "model.compile": "guides/where",
