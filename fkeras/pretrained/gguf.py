@@ -117,7 +117,7 @@ def _tensor(
     # Python integers: a product in int64 could overflow to a small number
     count = math.prod(shape)
     row = shape[-1] if shape else 1
-    if row % encoding.block or (start) % 2:
+    if row % encoding.block or start % 2:
         raise reader.error(f"{name[:80]!r} has rows of {row}, no multiple of {encoding.block}.")
     check_limit(limits, "array_bytes", 4 * count, "bytes of an array", file=reader.file)
     length = count // encoding.block * encoding.bytes

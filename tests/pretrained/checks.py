@@ -22,17 +22,20 @@ def expected(name):
         return {key: file[key] for key in file.files}
 
 
-def is_a_causal_decoder(name):
-    """Loads a folder in float32; compares logits, hidden states block by block, and greedy tokens."""
+def is_a_causal_decoder(name, first="embedding"):
+    """Loads a folder in float32; compares logits, hidden states block by block, and greedy tokens.
+
+    The call `first` returns the input of the first block.
+    """
     loaded = fk.pretrained.load(DATA / name, dtype="float32")
     arrays = expected(name)
     ids = jnp.asarray(arrays["ids"], "int32")
-    probed = transforms.probe(loaded.model, ["embedding", "block_*", "norm"])
+    probed = transforms.probe(loaded.model, [first, "block_*", "norm"])
     logits, values = jax.jit(lambda model, ids: model(ids))(probed, ids)
     hidden = [key for key in arrays if key.startswith("hidden_")]
     blocks = [f"block_{n}_ib-0" for n in range(len(hidden) - 2)]
     # the last hidden state of transformers is that after the final norm
-    for key, place in zip(hidden, ["embedding_ib-0", *blocks, "norm_ib-0"], strict=True):
+    for key, place in zip(hidden, [f"{first}_ib-0", *blocks, "norm_ib-0"], strict=True):
         np.testing.assert_allclose(values[place], arrays[key], atol=1e-4, err_msg=place)
     np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
     greedy = arrays["greedy"]
@@ -49,6 +52,24 @@ def greedy_tokens(model, ids, count):
         # tokens do not see later tokens: the zeros after them change nothing
         padded = padded.at[:, n].set(step(model, padded)[:, n - 1])
     return np.asarray(padded[:, start:])
+
+
+def computes_with_a_cache(model, name):
+    """Compares logits of a long piece and of single tokens beside a cache with those of transformers."""
+    arrays = expected(name)
+    ids = jnp.asarray(arrays["ids"], "int32")
+    state = model.init_state(*ids.shape)
+
+    @jax.jit
+    def call(model, state, ids):
+        out = model.apply(ids, state=state)
+        return state | out.updates, out.value
+
+    pieces = np.split(ids, range(ids.shape[1] - 5, ids.shape[1]), axis=1)
+    for start, piece in zip((0, *range(ids.shape[1] - 5, ids.shape[1])), pieces, strict=True):
+        state, logits = call(model, state, piece)
+        wanted = arrays["logits"][:, start : start + piece.shape[1]]
+        np.testing.assert_allclose(logits, wanted, atol=1e-4, err_msg=f"token {start}")
 
 
 def is_written_back(name, folder):
