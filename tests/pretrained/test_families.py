@@ -1,6 +1,5 @@
 """The table of families: every tiny configuration is built, written and read again."""
 
-import dataclasses
 import json
 
 import jax
@@ -33,7 +32,7 @@ def test_the_tiny_configuration_is_written_and_read(family, tmp_path):
     fk.pretrained.save(tmp_path, model, model.init_state(), config)
     loaded = fk.pretrained.load(tmp_path)
     assert loaded.model == model
-    assert dataclasses.replace(loaded.config, source={}, layout=None) == config
+    assert loaded.config == config
     fk.pretrained.save(tmp_path / "again", loaded.model, loaded.state, loaded.config)
     for path in tmp_path.rglob("*.json"):
         if path.parent == tmp_path:

@@ -33,7 +33,7 @@ def test_a_model_of_ones_own_is_written(tmp_path):
     fk.pretrained.save(tmp_path / "new/folder", model, None, llama.TINY)
     loaded = fk.pretrained.load(tmp_path / "new/folder")
     assert loaded.model == model
-    assert dataclasses.replace(loaded.config, source={}, layout=None) == llama.TINY
+    assert loaded.config == llama.TINY
     mapping = json.loads((tmp_path / "new/folder/config.json").read_text())
     assert mapping["architectures"] == ["LlamaForCausalLM"] and mapping["hidden_size"] == 24
     with safetensors.safe_open(tmp_path / "new/folder/model.safetensors", "numpy") as file:
