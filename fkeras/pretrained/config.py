@@ -135,9 +135,8 @@ class Config(Configurable):
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({})
 
     def _values(self) -> tuple:
-        return tuple(getattr(self, field.name) for field in _own_fields(type(self))) + (
-            self.beside,
-        )
+        values = [getattr(self, field.name) for field in _own_fields(type(self))]
+        return (*values, self.beside)
 
     def __repr__(self) -> str:
         return describe(self, ("source", "beside", "layout"))
@@ -162,7 +161,7 @@ class Config(Configurable):
         canonical = cls.canonical(mapping)
         for key, value in canonical.items():
             known = key in names or key in _NEUTRAL or key in cls.neutral or key in cls.aliases
-            is_set = value is not None and value is not False and value not in ({}, [])
+            is_set = value is not None and value is not False and value not in ({}, [], ())
             if is_set and not known and not key.startswith("_"):
                 raise ValueError(
                     f"{cls.__name__}: unknown key {key[:80]!r} with the value {str(value)[:80]}: it may "
