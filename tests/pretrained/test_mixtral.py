@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -35,6 +36,17 @@ def test_experts_and_shared_experts_are_layers_by_name():
     assert block.layers["experts"].gate_kernel.shape == (6, 24, 12)
     roles = weight_axis_roles(model)
     assert roles["block_0/experts/gate_kernel"] == ("experts", None, "hidden")
+
+
+def test_shards_of_experts_compute_the_same_numbers():
+    mesh = jax.make_mesh((2,), ("model",))
+    roles = {"batch": None, "experts": "model"}
+    sharded = fk.pretrained.load(checks.DATA / "qwen3_moe", mesh=mesh, sharding=roles).model
+    kernel = sharded.layers["block_1"].layers["experts"].down_kernel
+    assert kernel.sharding.spec == jax.sharding.PartitionSpec("model")
+    arrays = checks.expected("qwen3_moe")
+    logits = jax.jit(lambda model, ids: model(ids))(sharded, jnp.asarray(arrays["ids"], "int32"))
+    np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
 
 
 def test_training_balances_the_experts_only_where_the_configuration_says_so():
