@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import Model, suggest
-from fkeras.pretrained import gemma, gpt2, llama, mixtral, t5
+from fkeras.pretrained import bert, clip, gemma, gpt2, llama, mixtral, modernbert, t5, vit, whisper
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.family import Family
 
@@ -16,6 +16,17 @@ FAMILIES: tuple[Family, ...] = (
     gpt2.FAMILY,
     mixtral.FAMILY,
     t5.FAMILY,
+    bert.BERT,
+    bert.ROBERTA,
+    bert.DISTILBERT,
+    modernbert.MODERNBERT,
+    vit.VIT,
+    vit.DINOV2,
+    vit.DINOV2_REGISTERS,
+    vit.SIGLIP_VISION,
+    clip.CLIP,
+    clip.SIGLIP,
+    whisper.WHISPER,
 )
 
 
