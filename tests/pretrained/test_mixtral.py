@@ -28,6 +28,15 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     assert loaded.config.model_type == name
 
 
+def test_generation_reads_each_token_once():
+    # experts are sorted by token: the layer declares that tokens do not mix
+    model = fk.pretrained.load(checks.DATA / "qwen3_moe", dtype="float32").model
+    arrays = checks.expected("qwen3_moe")
+    prompts = np.asarray(arrays["ids"][:, :7], "int32")
+    generated = fk.generate(model, None, prompts, max_new_tokens=9, cache=True)
+    np.testing.assert_array_equal(generated.tokens, arrays["greedy"])
+
+
 def test_experts_and_shared_experts_are_layers_by_name():
     model = fk.pretrained.load(checks.DATA / "qwen2_moe").model
     block, dense = model.layers["block_0"], model.layers["block_1"]
