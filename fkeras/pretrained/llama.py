@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
@@ -246,6 +246,9 @@ class LlamaConfig(Config):
         return self.sliding_window if is_sliding else None
 
 
+C = TypeVar("C", bound=LlamaConfig)
+
+
 def build(config: LlamaConfig) -> Model:
     """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
     return decoder(config, gated_mlp)
@@ -387,7 +390,7 @@ def block_row(
     return Row(f"model.layers.{{i}}.{tensor}", paths, operation or Same())
 
 
-def adapted(config: LlamaConfig, tensors: Collection[str]) -> LlamaConfig:
+def adapted(config: C, tensors: Collection[str]) -> C:
     """Returns the configuration with the biases that the file holds.
 
     Raises:
