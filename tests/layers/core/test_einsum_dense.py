@@ -9,7 +9,6 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.engine.tree.axes import weight_axis_roles
 from fkeras.nn.softmax import masked_softmax
 from tests.support.keras_oracle import keras, keras_rules
 
@@ -225,29 +224,13 @@ def test_softmax_is_finite_at_the_edges(dtype):
     assert masked_softmax(jnp.array([[1, 1]])).dtype == "float32"
 
 
-def test_roles_of_axes_by_letter():
-    layer = layers.EinsumDense(
-        "abc,cde->abde", (None, 2, 4), bias_axes="de", axis_roles={"d": "heads"}
-    )
-    built = layer.build(jax.random.key(0), (None, None, 6))
-    roles = {"kernel": (None, "heads", None), "bias": ("heads", None)}
-    assert weight_axis_roles(built) == roles
-    assert layers.deserialize(layers.serialize(layer)) == layer
-    assert "axis_roles" not in layers.EinsumDense("ab,bc->ac", 4).get_config()
-    # without roles the wider side is hidden
-    plain = built.replace(axis_roles=None)
-    assert weight_axis_roles(plain)["kernel"] == (None, "hidden", None)
-
-
-@pytest.mark.parametrize(
-    ("roles", "message"),
-    [
-        ({"a": "heads"}, "letters of the kernel 'cde', received 'a'"),
-        ({"d": 3}, "from letters to roles"),
-        ({"d": ""}, "from letters to roles"),
-        ("heads", "from letters to roles"),
-    ],
-)
-def test_wrong_roles(roles, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        layers.EinsumDense("abc,cde->abde", (None, 2, 4), axis_roles=roles)
+def test_roles_of_axes():
+    layer = layers.EinsumDense("abc,cde->abde", (None, 2, 4), axis_roles={"d": "heads"})
+    assert layer.build(jax.random.key(0), (None, 3, 8)).axis_names.roles == {"d": "heads"}
+    again = layers.deserialize(layers.serialize(layer))
+    assert again == layer
+    assert again.axis_roles == {"d": "heads"}
+    assert "axis_roles" not in layers.EinsumDense("ab,bc->ac", 2).get_config()
+    for roles in ({"a": "heads"}, {"de": "heads"}, {"d": 1}, "heads"):
+        with pytest.raises(ValueError, match="axis_roles: expected"):
+            layers.EinsumDense("abc,cde->abde", (None, 2, 4), axis_roles=roles)
