@@ -17,6 +17,7 @@ from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
 from fkeras.pretrained.gguf_keys import decoder_keys
 from fkeras.pretrained.names import Add, HeadBias, Heads, HeadsIn, Row, Same, Transpose, in_blocks
+from fkeras.pretrained.projections import from_heads, to_heads
 from fkeras.saving.weights.weight_source import Stored
 
 _size = integer(minimum=1)
@@ -226,13 +227,11 @@ def _block(config: GemmaConfig, i: int) -> Model:
 
 
 def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
-    def heads(number: int, name: str) -> KerasTensor:
-        shape = (None, number, config.head_dim)
-        bias = "de" if config.attention_bias else None
-        return layers.EinsumDense("abc,cde->abde", shape, bias_axes=bias, name=name)(x)
-
-    query = heads(config.num_attention_heads, "query")
-    key, value = (heads(config.num_key_value_heads, name) for name in ("key", "value"))
+    size, bias, shared = config.head_dim, config.attention_bias, config.num_key_value_heads
+    query = to_heads(x, config.num_attention_heads, size, "query", bias=bias)
+    key, value = (
+        to_heads(x, shared, size, name, bias=bias, role="kv_heads") for name in ("key", "value")
+    )
     if config.head_norms:
         query, key = _norm(config, "query_norm")(query), _norm(config, "key_norm")(key)
     query, key = config.rotary(i)([query, key], positions)
@@ -243,12 +242,7 @@ def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTens
         soft_cap=config.attn_logit_softcapping,
         name="attention",
     )
-    return layers.EinsumDense(
-        "abcd,cde->abe",
-        (None, config.hidden_size),
-        bias_axes="e" if config.attention_bias else None,
-        name="output",
-    )(attention(query, key, value, positions))
+    return from_heads(attention(query, key, value, positions), config.hidden_size, bias=bias)
 
 
 def names(config: GemmaConfig) -> tuple[Row, ...]:

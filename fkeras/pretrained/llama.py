@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
@@ -28,6 +28,7 @@ from fkeras.pretrained.names import (
     Transpose,
     in_blocks,
 )
+from fkeras.pretrained.projections import from_heads, to_heads
 from fkeras.saving.weights.weight_source import Stored
 
 _SLIDING = "sliding_attention"
@@ -245,6 +246,9 @@ class LlamaConfig(Config):
         return self.sliding_window if is_sliding else None
 
 
+C = TypeVar("C", bound=LlamaConfig)
+
+
 def build(config: LlamaConfig) -> Model:
     """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
     return decoder(config, gated_mlp)
@@ -295,16 +299,12 @@ def gated_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
 
 
 def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
-    def heads(number: int, name: str) -> KerasTensor:
-        return layers.EinsumDense(
-            "abc,cde->abde",
-            (None, number, config.head_size),
-            bias_axes="de" if config.attention_bias else None,
-            name=name,
-        )(x)
-
-    query, key = heads(config.num_attention_heads, "query"), heads(config.key_heads, "key")
-    value = heads(config.key_heads, "value")
+    size, bias = config.head_size, config.attention_bias
+    query = to_heads(x, config.num_attention_heads, size, "query", bias=bias)
+    key, value = (
+        to_heads(x, config.key_heads, size, name, bias=bias, role="kv_heads")
+        for name in ("key", "value")
+    )
     if config.head_norms:
         query = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="query_norm")(query)
         key = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="key_norm")(key)
@@ -322,12 +322,7 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
     window = config.window(i)
     mask = Causal() if window is None else Causal() & Window(window)
     y = layers.DotProductAttention(mask, name="attention")(query, key, value, positions)
-    return layers.EinsumDense(
-        "abcd,cde->abe",
-        (None, config.hidden_size),
-        bias_axes="e" if config.output_bias else None,
-        name="output",
-    )(y)
+    return from_heads(y, config.hidden_size, bias=config.output_bias)
 
 
 def names(config: LlamaConfig) -> tuple[Row, ...]:
@@ -395,7 +390,7 @@ def block_row(
     return Row(f"model.layers.{{i}}.{tensor}", paths, operation or Same())
 
 
-def adapted(config: LlamaConfig, tensors: Collection[str]) -> LlamaConfig:
+def adapted(config: C, tensors: Collection[str]) -> C:
     """Returns the configuration with the biases that the file holds.
 
     Raises:
