@@ -63,6 +63,7 @@ class GemmaConfig(Config):
     where `config.json` leaves a key out.
 
     Args:
+        model_type: "gemma2" or "gemma3_text"; keyword only.
         vocab_size: number of token ids.
         hidden_size: width of the network.
         intermediate_size: width inside the MLP.
@@ -85,6 +86,12 @@ class GemmaConfig(Config):
         attn_logit_softcapping: bound of the scores; None for none.
         final_logit_softcapping: bound of the logits; None for none.
         tie_word_embeddings: whether the logits use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.GemmaConfig(num_hidden_layers=3, sliding_window_pattern=2)
+        >>> [config.window(i) for i in range(3)]
+        [4096, None, 4096]
     """
 
     model_type: str = option(

@@ -31,6 +31,12 @@ class GPT2Config(Config):
         scale_attn_by_inverse_layer_idx: whether scores are also divided by the number of the block,
             counted from 1.
         tie_word_embeddings: whether the logits use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.GPT2Config(n_embd=64, n_layer=2, n_head=4)
+        >>> fk.pretrained.build(config).name, config.scale(0)
+        ('gpt2', 0.25)
     """
 
     model_type: str = option(default="gpt2", convert=choice("gpt2"), kw_only=True)

@@ -22,9 +22,10 @@ _PARTS = ("gate", "up", "down")
 
 
 class MixtralConfig(LlamaConfig):
-    """Configuration of Mixtral, Qwen 2 MoE and Qwen 3 MoE.
+    """Configuration of Mixtral, Qwen 2 MoE and Qwen 3 MoE; further fields are those of `LlamaConfig`.
 
     Args:
+        model_type: "mixtral", "qwen2_moe" or "qwen3_moe"; keyword only.
         num_local_experts: number of experts, `num_experts` in Qwen.
         num_experts_per_tok: number of experts that a token uses.
         norm_topk_prob: whether Qwen divides the probabilities of the experts in use by their sum;
@@ -35,6 +36,12 @@ class MixtralConfig(LlamaConfig):
         mlp_only_layers: of Qwen: blocks without experts.
         output_router_logits: whether training balances the experts.
         router_aux_loss_coef: factor of the load balancing loss.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.MixtralConfig(num_local_experts=4, num_experts_per_tok=1)
+        >>> config.has_experts(0), config.model_type
+        (True, 'mixtral')
     """
 
     model_type: str = option(

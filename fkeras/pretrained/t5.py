@@ -38,6 +38,12 @@ class T5Config(Config):
         tie_word_embeddings: whether the logits use the embeddings.
         scale_decoder_outputs: whether the decoder's output is multiplied by `d_model**-0.5` before the
             logits; None for `tie_word_embeddings`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+        >>> config.activation, config.scales_outputs
+        ('gelu_new', False)
     """
 
     model_type: str = option(default="t5", convert=choice("t5"), kw_only=True)
