@@ -22,6 +22,8 @@ def test_no_architecture_has_two_families():
     for family in FAMILIES:
         for name in family.gguf.architectures if family.gguf else ():
             assert family_of_gguf({"general.architecture": name}) is family
+    mixtral = {"general.architecture": "llama", "llama.expert_count": 8}
+    assert "mixtral" in family_of_gguf(mixtral).classes
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: next(iter(family.classes)))
