@@ -1,6 +1,7 @@
 """The table of families: every tiny configuration is built, written and read again."""
 
 import json
+import re
 
 import jax
 import pytest
@@ -9,6 +10,7 @@ import fkeras as fk
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.pretrained.families import FAMILIES, family_of, family_of_config, family_of_gguf
 from fkeras.saving.weights.filling import abstract_build
+from tests.support.paths import ROOT
 
 TYPES = [(name, family) for family in FAMILIES for name in family.classes]
 
@@ -24,6 +26,23 @@ def test_no_architecture_has_two_families():
             assert family_of_gguf({"general.architecture": name}) is family
     mixtral = {"general.architecture": "llama", "llama.expert_count": 8}
     assert "mixtral" in family_of_gguf(mixtral).classes
+
+
+def test_the_page_lists_every_family():
+    table = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")]
+        for line in (ROOT / "docs/guides/pretrained.md").read_text().splitlines()
+        if line.startswith("| ") and "Config`" in line
+    ]
+    listed = {}
+    for _, types, configs, has_gguf in table:
+        for name in re.findall(r"`([\w-]+)`", types):
+            listed[name] = (re.findall(r"`(\w+)`", configs), has_gguf == "yes")
+    assert listed.keys() == {name for name, _ in TYPES}
+    for name, family in TYPES:
+        configs, has_gguf = listed[name]
+        assert family.config in [getattr(fk.pretrained, config) for config in configs]
+        assert has_gguf == (family.gguf is not None), name
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: next(iter(family.classes)))
