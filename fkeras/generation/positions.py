@@ -195,7 +195,7 @@ def _trace(layer: Layer, call: Call, tensors: list[Any], state: Tree) -> list[En
     fixed = [WHOLE] * len(jax.tree.leaves((specs, state)))
     values = [tensor.value for tensor in tensors if tensor is not None]
     # not ordered: a sum over earlier positions also mixes positions
-    found = RowProgram(ordered=False).results(*programs, [*fixed, *values])
+    found = RowProgram(ordered=False).results(programs[0], programs[1], [*fixed, *values])
     return [Entry(*parts) for parts in zip(found, results[0], results[1], strict=True)]
 
 
