@@ -22,7 +22,13 @@ import fkeras as fk
 from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
-ONLY_HERE = ("Float8Dense", "QuantizedDense", "QuantizedEmbedding")
+ONLY_HERE = (
+    "Float8Dense",
+    "MixtureOfExperts",
+    "QuantizedDense",
+    "QuantizedEmbedding",
+    "RelativePositionBias",
+)
 # the state of layers that do not declare its entries, by class or base class
 STATES = {
     "Recurrent": "with `stateful=True` the last states of the cell, (b, u) each; otherwise none",
@@ -35,7 +41,15 @@ STATES = {
 }
 PAGES = DOCS / "reference" / "api"
 # namespaces whose classes are listed with their methods
-_WITH_MEMBERS = ("fkeras", "training", "training.population", "planning", "engine", "saving")
+_WITH_MEMBERS = (
+    "fkeras",
+    "training",
+    "training.population",
+    "planning",
+    "engine",
+    "saving",
+    "pretrained",
+)
 # file, namespace, title, text; a public namespace without a row gets a page too
 _LISTED = (
     (
@@ -53,6 +67,7 @@ _LISTED = (
     ("training", "training", "Training", "The records of a training and its checkpoints."),
     ("populations", "training.population", "Populations", "Rules for the members of populations."),
     ("planning", "planning", "Plans", "Memory and operations of training steps."),
+    ("pretrained", "pretrained", "Pretrained models", "Models in Hugging Face's format."),
     ("transforms", "transforms", "Transforms", "Functions from model to model."),
     ("saving", "saving", "Files", "Models, trainings and weights in files."),
     ("ops", "ops", "Operations", "Functions of arrays, which record a node on symbolic tensors."),

@@ -6,6 +6,7 @@ that is read and written gives the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -62,7 +63,7 @@ class Tokenizer:
 
     Raises:
         FileError: for files that describe no tokenizer.
-        ImportError: without the package tokenizers.
+        ImportError: in a call without the package tokenizers.
 
     Example:
         >>> model = '{"type": "WordLevel", "vocab": {"a": 0, "b": 1, "?": 2}, "unk_token": "?"}'
@@ -90,8 +91,10 @@ class Tokenizer:
                 f"{', '.join(self.files) or 'no file'}. Read a folder with Tokenizer.read(folder)."
             )
         object.__setattr__(self, "files", FrozenDict(self.files))
-        # errors of the files are errors of the constructor
-        _ = self._fast, self.end_ids
+        # errors of the files are errors of the constructor; without the package tokenizers a model can
+        # still be loaded, and the first use of the tokenizer names the package
+        with contextlib.suppress(ImportError):
+            _ = self._fast, self.end_ids
 
     @classmethod
     def read(
@@ -105,7 +108,6 @@ class Tokenizer:
 
         Raises:
             FileError: for a damaged file, and for a file above the limit.
-            ImportError: without the package tokenizers.
 
         Example:
             >>> Tokenizer.read("no/such/folder") is None

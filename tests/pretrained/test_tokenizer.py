@@ -315,8 +315,9 @@ def test_a_missing_package_is_named(package, monkeypatch):
     for name in [n for n in sys.modules if n.partition(".")[0] == package]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, package, None)
+    tokenizer = Tokenizer(files)
     with pytest.raises(ImportError, match=rf"needs the package {package}\b"):
-        Tokenizer(files).chat([])
+        tokenizer.chat([])
 
 
 # -- GGUF -----------------------------------------------------------------------------------------
