@@ -136,7 +136,7 @@ class _Follower:
             found = self.call(layer, call, tensors, own_state)
             if not all(entry.value.kind in ("rows", "whole") for entry in found):
                 # a layer that declares that it computes tokens by themselves, such as a router
-                declared = getattr(type(layer), "_positions_are_separate", False)
+                declared = getattr(type(layer), "separate_positions", False)
                 if declared:
                     separate.add(number)
                 elif own_cache == own_state:
