@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.nn.image.cubic import cubic
@@ -145,9 +144,7 @@ class ImageProcessor:
             _channels("image_std", std, divisor=True) if steps["normalize"] else (1.0,) * 3,
         )
 
-    def __call__(
-        self, images: NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
-    ) -> NDArray[np.float32]:
+    def __call__(self, images: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
         """Returns the pixels (b, h, w, c) of images.
 
         Args:
@@ -180,7 +177,7 @@ class ImageProcessor:
             )
         return np.stack(pixels)
 
-    def _pixels(self, image: NDArray[Any]) -> NDArray[np.float32]:
+    def _pixels(self, image: np.ndarray) -> np.ndarray:
         channels = 3 if self.mean is None else len(self.mean)
         if image.ndim != 3 or image.shape[-1] != channels or image.dtype != np.uint8:
             raise FKerasError(
@@ -256,22 +253,22 @@ def _side(value: Any, square: bool) -> tuple[int, int] | int:
     return (sides[0], sides[1]) if len(sides) == 2 else sides[0]
 
 
-def _bicubic(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bicubic(x: np.ndarray) -> np.ndarray:
     return cubic(x, -0.5)
 
 
-def _bilinear(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bilinear(x: np.ndarray) -> np.ndarray:
     return np.maximum(1 - np.abs(x), 0.0)
 
 
-def _lanczos(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _lanczos(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
 _FILTERS = MappingProxyType({1: (3.0, _lanczos), 2: (1.0, _bilinear), 3: (2.0, _bicubic)})
 
 
-def resampling_weights(old: int, new: int, resample: int) -> NDArray[np.float64]:
+def resampling_weights(old: int, new: int, resample: int) -> np.ndarray:
     """Returns Pillow's matrix (new, old) that resizes an axis, with antialiasing.
 
     Example:
@@ -292,9 +289,7 @@ def resampling_weights(old: int, new: int, resample: int) -> NDArray[np.float64]
     return weights
 
 
-def resized(
-    image: NDArray[np.uint8], size: tuple[int, int], resample: int = 3
-) -> NDArray[np.uint8]:
+def resized(image: np.ndarray, size: tuple[int, int], resample: int = 3) -> np.ndarray:
     """Returns an image (h, w, c) in another size, bit-equal to the `resize` of Pillow 11.
 
     Example:
