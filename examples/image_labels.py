@@ -20,6 +20,7 @@ parser.add_argument("image", nargs="?")
 parser.add_argument("--short", action="store_true")
 arguments = parser.parse_args()
 loaded = fk.pretrained.load(arguments.folder, dtype="float32")
+assert loaded.tokenizer, "the folder has no tokenizer.json"
 
 y, x = np.mgrid[:48, :64]
 image = np.uint8(np.stack([4 * x, 5 * y, 0 * x + 200], axis=-1))

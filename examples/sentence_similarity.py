@@ -18,6 +18,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("folder", nargs="?", default=TINY)
 parser.add_argument("--short", action="store_true")
 loaded = fk.pretrained.load(parser.parse_args().folder, dtype="float32")
+assert loaded.tokenizer, "the folder has no tokenizer.json"
 
 sentences = [
     "The cat sleeps on the mat.",

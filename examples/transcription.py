@@ -18,7 +18,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("folder", nargs="?", default=TINY)
 parser.add_argument("--short", action="store_true")
 loaded = fk.pretrained.load(parser.parse_args().folder, dtype="float32")
-model, config = loaded.model, loaded.config
+config = loaded.config
+assert isinstance(config, fk.pretrained.WhisperConfig), "expected a folder of Whisper"
 
 seconds = np.arange(6400) / 16000
 sound = np.sin(2 * np.pi * (300 + 900 * seconds) * seconds) * np.exp(-2 * seconds)
@@ -31,7 +32,7 @@ sampler = fk.samplers.Chain(
 )
 # start of a text, no timestamps
 generated = fk.generate(
-    model, loaded.state, [config.prompt()], max_new_tokens=16, sampler=sampler,
+    loaded.model, loaded.state, [config.prompt()], max_new_tokens=16, sampler=sampler,
     end_ids=config.end_ids, inputs=features,
 )  # fmt: skip
 tokens = generated.tokens[0, : generated.lengths[0]].tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from fkeras import layers
 from fkeras.engine import Input, KerasTensor, Model
@@ -13,6 +13,11 @@ from fkeras.pretrained.names import HeadBias, Heads, HeadsIn, Row, Transpose
 from fkeras.pretrained.projections import from_heads, to_heads
 
 Tensor: TypeAlias = KerasTensor
+
+
+def width_of(x: Tensor) -> int:
+    """Returns the size of the last axis."""
+    return cast("int", x.shape[-1])
 
 
 def norm(x: Tensor, epsilon: float, name: str, center: bool = True) -> Tensor:
@@ -47,7 +52,7 @@ def attention(
     Raises:
         ValueError: for a width that the heads do not divide.
     """
-    width = x.shape[-1]
+    width = width_of(x)
     size, rest = divmod(width, count)
     if rest:
         raise ValueError(
@@ -69,7 +74,7 @@ def attention(
 def mlp(x: Tensor, width: int, activation: str, prefix: str = "mlp_") -> Tensor:
     """Records two dense layers with an activation between them."""
     hidden = layers.Dense(width, name=f"{prefix}in")(x)
-    return layers.Dense(x.shape[-1], name=f"{prefix}out")(activate(activation, hidden))
+    return layers.Dense(width_of(x), name=f"{prefix}out")(activate(activation, hidden))
 
 
 def add(x: Tensor, y: Tensor, name: str) -> Tensor:

@@ -209,7 +209,8 @@ class ImageProcessor:
         pixels = (image.astype(np.float64) * self.factor).astype(np.float32)
         if self.mean is None:
             return pixels
-        return (pixels - np.float32(self.mean)) / np.float32(self.std)
+        mean, std = (np.asarray(values, np.float32) for values in (self.mean, self.std))
+        return (pixels - mean) / std
 
 
 def _number(key: str, value: Any) -> float:
@@ -236,15 +237,15 @@ def _channels(key: str, values: Any, divisor: bool = False) -> tuple[float, ...]
 def _side(value: Any, square: bool) -> tuple[int, int] | int:
     """Reads a size: a number, `{"shortest_edge": n}`, or `{"height": h, "width": w}`."""
     if isinstance(value, Mapping):
-        keys = set(value)
-        if keys == {"height", "width"}:
-            value = (value["height"], value["width"])
-        elif keys == {"shortest_edge"}:
-            value, square = value["shortest_edge"], False
-    elif isinstance(value, int) and square:
-        value = (value, value)
-    sides = value if isinstance(value, tuple | list) else (value,)
-    if not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sides):
+        if set(value) == {"height", "width"}:
+            value = [value["height"], value["width"]]
+        elif set(value) == {"shortest_edge"}:
+            value = [value["shortest_edge"]]
+    elif square:
+        value = [value, value]
+    sides: Sequence[Any] = value if isinstance(value, tuple | list) else [value]
+    valid = all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sides)
+    if not valid or len(sides) not in (1, 2):
         raise FKerasError(
             "preprocessor_config.json: expected a size such as 224, "
             f'{{"height": 224, "width": 224}} or {{"shortest_edge": 224}}, received '

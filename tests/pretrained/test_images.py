@@ -94,6 +94,8 @@ def test_keys_of_all_versions(mapping, processor):
         ({**CLIP, "size": {"longest_edge": 9}}, "expected a size"),
         ({**CLIP, "size": 0}, "expected a size"),
         ({**CLIP, "size": True}, "expected a size"),
+        ({**CLIP, "size": [1, 2, 3]}, "expected a size"),
+        ({**CLIP, "size": []}, "expected a size"),
         ({**CLIP, "crop_size": "big"}, "expected a size"),
         ({**CLIP, "resample": 0}, "1, 2 or 3"),
         ({**CLIP, "resample": [3]}, "1, 2 or 3"),

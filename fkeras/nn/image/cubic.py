@@ -27,7 +27,7 @@ def cubic_weights(old: int, new: int, antialias: bool = False) -> np.ndarray:
     if antialias:
         weights = weights * (inside == places)
     matrix = np.zeros((new, old))
-    np.add.at(matrix, (slice(None), inside), weights)
+    np.add.at(matrix.T, inside, weights.T)
     return matrix / matrix.sum(axis=1, keepdims=True)
 
 
