@@ -239,18 +239,28 @@ def _outputs(config: Any, x: Tensor, ids: Tensor, embedding: Any) -> dict[str, T
     return outputs
 
 
+def _modes(pooling: Mapping[str, Any]) -> list[str]:
+    """Returns the modes of a `1_Pooling/config.json` of any version."""
+    modes = [
+        key.removeprefix("pooling_mode_")
+        for key, value in pooling.items()
+        if key.startswith("pooling_mode_") and value
+    ]
+    # version 5 of sentence-transformers writes names
+    given = pooling.get("pooling_mode", ())
+    names = (given,) if isinstance(given, str) else given
+    return modes + [
+        next((m for m in _MODES if m.startswith(f"{name}_")), str(name)) for name in names
+    ]
+
+
 def sentence(config: Config, x: Tensor, ids: Tensor) -> Tensor:
     """Records the pooling of a folder of sentence-transformers, and the normalization.
 
     Raises:
         ValueError: for modes and modules that are not implemented.
     """
-    pooling = config.beside[POOLING]
-    modes = [
-        key.removeprefix("pooling_mode_")
-        for key, value in pooling.items()
-        if key.startswith("pooling_mode") and value
-    ]
+    modes = _modes(config.beside[POOLING])
     unknown = [mode for mode in modes if mode not in _MODES]
     if unknown or not modes:
         raise ValueError(

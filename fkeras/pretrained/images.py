@@ -105,6 +105,11 @@ class ImageProcessor:
             >>> ImageProcessor.read({"image_processor_type": "ViTImageProcessor", "size": 4}).size
             (4, 4)
         """
+        if not isinstance(mapping, Mapping):
+            raise FKerasError(
+                "preprocessor_config.json: expected an object of JSON, received "
+                f"{describe_value(mapping)}. Correct the file."
+            )
         name = mapping.get("image_processor_type") or mapping.get("feature_extractor_type") or "?"
         kind = str(name).removesuffix("Fast").removesuffix("Pil")
         kind = kind.removesuffix("ImageProcessor").removesuffix("FeatureExtractor")

@@ -101,6 +101,11 @@ class SoundProcessor:
             >>> SoundProcessor.read({**kind, "feature_size": 128}).bands
             128
         """
+        if not isinstance(mapping, Mapping):
+            raise FKerasError(
+                "preprocessor_config.json: expected an object of JSON, received "
+                f"{describe_value(mapping)}. Correct the file."
+            )
         rest = dict(mapping)
         name = rest.get("feature_extractor_type")
         if name != "WhisperFeatureExtractor":

@@ -7,12 +7,14 @@ encoder and the keys and values of the cross-attention once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers, ops
 from fkeras.engine import Input, Model, option
 from fkeras.engine.config.converters import boolean, integer, several
 from fkeras.engine.config.field_types import Integer
+from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import activation_name
 from fkeras.pretrained.config import Config, count
@@ -155,8 +157,18 @@ class WhisperConfig(Config):
 
     def _setting(self, key: str) -> Any:
         """Returns a value of `generation_config.json`, which precedes `config.json`."""
-        value = self.beside.get(_GENERATION, {}).get(key)
+        value = self._generation_config.get(key)
         return self.source.get(key) if value is None else value
+
+    @property
+    def _generation_config(self) -> Mapping[str, Any]:
+        content = self.beside.get(_GENERATION, {})
+        if not isinstance(content, Mapping):
+            raise ValueError(
+                f"{_GENERATION}: expected an object of JSON, received {describe_value(content)}. "
+                "Correct the file."
+            )
+        return content
 
     def _ids_of(self, key: str, value: Any) -> tuple[int, ...]:
         ids = _ids.check(key, value)
@@ -165,7 +177,7 @@ class WhisperConfig(Config):
         return tuple(ids)
 
     def _generation(self, key: str) -> tuple[int, ...]:
-        ids = _ids.check(key, self.beside.get(_GENERATION, {}).get(key))
+        ids = _ids.check(key, self._generation_config.get(key))
         return tuple(getattr(self, key) or () if ids is None else ids)
 
 

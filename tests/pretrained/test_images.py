@@ -89,6 +89,7 @@ def test_keys_of_all_versions(mapping, processor):
     ("mapping", "message"),
     [
         ({}, "expected one of ViTImageProcessor"),
+        ([], "expected an object of JSON"),
         ({"image_processor_type": "SamImageProcessor"}, "SamImageProcessor"),
         ({**CLIP, "do_pad": True}, "unknown key 'do_pad'"),
         ({**CLIP, "size": {"longest_edge": 9}}, "expected a size"),

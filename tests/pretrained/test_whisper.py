@@ -124,12 +124,13 @@ def test_prompts_of_models_of_one_and_of_several_languages(loaded):
         (LANGUAGES, {"language": "en", "task": "sing"}, "transcribe, translate, received 'sing'"),
         ({"decoder_start_token_id": 1}, {}, "no_timestamps_token_id"),
         ({}, {"language": "en"}, "English only"),
+        ([], {}, "object of JSON"),
     ],
 )
 def test_wrong_prompts_are_rejected(beside, arguments, message):
     with pytest.raises(ValueError, match=message):
         WhisperConfig(beside={"generation_config.json": beside}).prompt(**arguments)
-    with pytest.raises(ValueError, match="eos_token_id"):
+    with pytest.raises(ValueError, match="eos_token_id in config.json, received none"):
         WhisperConfig().end_ids  # noqa: B018  (the ids are read when needed)
 
 
