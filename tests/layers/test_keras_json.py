@@ -9,7 +9,8 @@ from tests.support.keras_oracle import keras, keras_rules
 # user functions, which Keras cannot write without its registry; and layers that
 # Keras makes with TensorFlow alone, whose JSON their own tests have
 EXEMPT = (
-    "Lambda JaxLayer FlaxLayer Hashing HashedCrossing IntegerLookup StringLookup TextVectorization"
+    "Lambda JaxLayer FlaxLayer Hashing HashedCrossing IntegerLookup StringLookup TextVectorization "
+    "DotProductAttention Positions PositionEmbedding RotaryEmbedding SinePositionEncoding"
 ).split()
 # options that Keras's classes lack; `.keras` files store them beside the configuration
 OWN = {"masks": "all", "frozen": "moving"}

@@ -21,7 +21,7 @@ from fkeras.engine.config.custom_objects import (
 from fkeras.engine.config.late_module import late_module
 from fkeras.engine.messages.errors import suggest
 
-_PACKAGES = ("keras", "fkeras", "tf_keras")
+_PACKAGES = ("keras", "fkeras", "tf_keras", "keras_hub")
 # names of the top-level package that may occur in a model file
 _ROOT = ("DTypePolicy", "InputSpec", "Layer", "Model", "Sequential")
 _OBJECTS = (
