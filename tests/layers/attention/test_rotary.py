@@ -65,7 +65,7 @@ def test_the_length_of_the_cache_decides_once(scaling):
     positions = np.array([[0, 1]])
     long = layer.apply(x, positions, state=layer.init_state(1, 32)).value
     later = layer(x, np.array([[30, 31]]))
-    assert np.abs(long - layer(x, positions)).max() > 0.01
+    assert np.abs(long - layer(x, positions)).max() > 0.005
     # positions 30 and 31 of a text of 32 tokens turn with the same frequencies
     cached = layer.apply(x, positions + 30, state=layer.init_state(1, 32)).value
     np.testing.assert_allclose(cached, later, atol=1e-6)
