@@ -17,6 +17,7 @@ from fkeras.planning.arrays import by_computation, largest, received
 from fkeras.planning.attribution import BETWEEN, Calls
 from fkeras.planning.budget import budget_bytes, largest_rows
 from fkeras.planning.compiling import MOST_DEVICES, compiled, mesh_of, platform_of
+from fkeras.planning.kernels import attention_kernels
 from fkeras.planning.request import Request, request
 from fkeras.planning.scopes import instructions, scopes
 from fkeras.training import Trainer
@@ -87,6 +88,7 @@ class Plan:
         unknown: primitives without a rule for their operations, which count as nothing; "while" stands
             for a loop of unknown length, which counts once.
         donate: whether the results take the memory of the arguments.
+        kernels: for each `DotProductAttention`, its path and the kernel that computes its call.
 
     Example:
         >>> import jax, fkeras as fk
@@ -117,6 +119,7 @@ class Plan:
     devices: int
     unknown: frozenset[str]
     donate: bool
+    kernels: tuple[tuple[str, str], ...]
     _request: Request = dataclasses.field(repr=False, compare=False)
 
     @property
@@ -322,6 +325,7 @@ def _plan(trainer: Trainer, structure: Any, specs: tuple, donate: bool) -> Plan:
         devices=asked.devices,
         unknown=costs.unknown,
         donate=donate,
+        kernels=tuple(attention_kernels(asked.run.model, platform_of(trainer.mesh))),
         _request=asked,
     )
 
