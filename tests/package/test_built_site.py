@@ -41,6 +41,7 @@ QUESTIONS = {
     "model surgery": "guides/surgery",
     "intermediate activations": "guides/look_inside",
     "Grad-CAM": "guides/look_inside",
+    "KV cache": "guides/attention_cache",
 }
 # further questions, each with words of its own
 MORE_QUESTIONS = {
