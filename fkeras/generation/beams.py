@@ -41,7 +41,9 @@ class Beams(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnums=4)
-def search(reader: Reader, sampling: Sampling, state: State, scores: jax.Array, limit: int) -> Carry:
+def search(
+    reader: Reader, sampling: Sampling, state: State, scores: jax.Array, limit: int
+) -> Carry:
     """Returns the carry behind the best sequences of at most `limit` new tokens."""
     sampler = sampling.samplers[0]
     beam: Beam = sampler.find(Beam)
@@ -82,9 +84,7 @@ def search(reader: Reader, sampling: Sampling, state: State, scores: jax.Array, 
     return Carry(state, scores, tokens, lengths, jnp.zeros(batch, bool))
 
 
-def _step(
-    reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, beams: Beams
-) -> Beams:
+def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, beams: Beams) -> Beams:
     beam: Beam = sampler.find(Beam)
     batch, width, limit = beams.tokens.shape
     count, last = beams.count, beams.count + 1 == limit

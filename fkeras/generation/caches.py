@@ -42,8 +42,10 @@ def merged(state: Mapping[str, Any], own: Mapping[str, Any]) -> State:
     result = dict(state)
     for name, value in own.items():
         old = result.get(name)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[name] = merged(old, value) if both else value
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            result[name] = merged(old, value)
+        else:
+            result[name] = value
     return result
 
 

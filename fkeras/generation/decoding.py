@@ -131,9 +131,7 @@ def known_ids(sampling: Sampling, tokens: jax.Array, lengths: jax.Array) -> jax.
     return jnp.concatenate([sampling.prompt, new], axis=1)
 
 
-def write(
-    tokens: jax.Array, new: jax.Array, lengths: jax.Array, active: jax.Array
-) -> jax.Array:
+def write(tokens: jax.Array, new: jax.Array, lengths: jax.Array, active: jax.Array) -> jax.Array:
     """Returns the tokens with the next token of the active rows."""
     # `drop`: the places of other rows lie behind the array
     places = jnp.where(active, lengths, tokens.shape[1])
@@ -148,6 +146,7 @@ def sample(
     def tokens_of(sampler: Sampler) -> jax.Array:
         changed = changed_scores(sampler, scores, history, counts)
         if sampler.draws:
+            assert sampling.keys is not None
             keys = jax.vmap(jax.random.fold_in)(sampling.keys, counts)
             tokens = jax.vmap(jax.random.categorical)(keys, changed)
         else:

@@ -172,11 +172,11 @@ def generate(
         slack = _STEPS - 1
     width = int(np.shape(ids)[1]) if hasattr(ids, "shape") else max(map(len, ids))
     read = functools.partial(_read, prompt=prompt, width=width, limit=limit)
-    reader, state, scores, steps = read(reader, state, slack=slack)
+    reader, after, scores, steps = read(reader, state, slack=slack)
     if is_beam:
-        carry: Any = search(reader, sampling, state, scores, limit)
+        carry: Any = search(reader, sampling, after, scores, limit)
     elif draft is None:
-        carry = first_carry(state, scores, limit)
+        carry = first_carry(after, scores, limit)
         run = functools.partial(advance, reader, sampling)
         if not on_host.needed:
             carry = run(carry, jnp.int32(limit))
@@ -184,7 +184,9 @@ def generate(
             count = jnp.int32(1 if stream is not None else steps)
             carry = watch(lambda c: run(c, count), carry, on_host.watcher(batch))
     else:
-        carry = _draft(reader, state, scores, sampling, draft, draft_tokens, limit, read, slack, on_host)
+        carry = _draft(
+            reader, after, scores, sampling, draft, draft_tokens, limit, read, slack, on_host
+        )
     return _result(reader, carry)
 
 

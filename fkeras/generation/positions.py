@@ -125,7 +125,7 @@ class _Follower:
             tensors = [slots[slot] for slot in call.inputs]
             own_state, own_cache = state.get(name, {}), cache.get(name, {})
             nested = _nested_entries(layer, call, tensors)
-            if nested is not None:
+            if nested is not None and isinstance(layer, Network):
                 before, inner = len(self.mixing), set[int]()
                 at = join_path(path, name)
                 table = new_slots(layer.graph, nested)
@@ -186,17 +186,17 @@ def _trace(layer: Layer, call: Call, tensors: list[Any], state: Tree) -> list[En
         context = Context(state=state, where=layer.name or type(layer).__name__)
         return context.run(layer, *args, **options).value
 
-    programs, results = [], []
+    programs, results = [], list[list[Any]]()
     for size in ("large", "small"):
         arrays = [None if tensor is None else getattr(tensor, size) for tensor in tensors]
         program, result = jax.make_jaxpr(compute, return_shape=True)(specs, state, arrays)
         programs.append(program)
-        results.append(structure.match(call.value, result))
+        results.append(structure.match(call.value, result) or [])
     fixed = [WHOLE] * len(jax.tree.leaves((specs, state)))
     values = [tensor.value for tensor in tensors if tensor is not None]
     # not ordered: a sum over earlier positions also mixes positions
     found = RowProgram(ordered=False).results(*programs, [*fixed, *values])
-    return [Entry(*entry) for entry in zip(found, *results, strict=True)]
+    return [Entry(*parts) for parts in zip(found, results[0], results[1], strict=True)]
 
 
 def _by_shape(entry: Entry) -> Entry:

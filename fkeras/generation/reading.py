@@ -26,7 +26,6 @@ from fkeras.generation.positions import Entry, Positions, follow, token_entry, w
 from fkeras.transforms.graph.rebuilding import runs_graph
 from fkeras.transforms.graph.rewriting import inline
 
-
 #: a value and its mask, or None
 Constant: TypeAlias = tuple[jax.Array, jax.Array | None]
 #: by name, the inputs beside the token ids
@@ -97,7 +96,13 @@ class Reader:
             constants = [_expanded(c) if own else c for c, own in pairs]
             state = map_rows(jnp.expand_dims, state, axes)
             scores, state = _read(
-                parts_of(model, self.form), self.form, constants, state, ids[None], valid[None], last
+                parts_of(model, self.form),
+                self.form,
+                constants,
+                state,
+                ids[None],
+                valid[None],
+                last,
             )
             return scores[0], map_rows(jnp.squeeze, state, axes)
 
@@ -143,7 +148,8 @@ class Reader:
         """Returns the reader of `count` rows in place of each row."""
         pairs = zip(self.constants, self.constants_per_row, strict=True)
         constants = tuple(
-            jax.tree.map(lambda a: jnp.repeat(a, count, axis=0), c) if own else c for c, own in pairs
+            jax.tree.map(lambda a: jnp.repeat(a, count, axis=0), c) if own else c
+            for c, own in pairs
         )
         rows = None if self.rows is None else jnp.repeat(self.rows, count)
         return dataclasses.replace(self, constants=constants, rows=rows)
@@ -157,7 +163,8 @@ class Reader:
         return jax.tree.unflatten(treedef, [leaf[0] if own else leaf for leaf, own in pairs])
 
     def _own_leaves(self) -> tuple[list[jax.Array], list[int | None]]:
-        assert self.form.stacked is not None and self.rows is not None
+        assert self.form.stacked is not None
+        assert self.rows is not None
         pairs = [*zip(jax.tree.leaves(self.model), self.form.stacked, strict=True)]
         leaves = [leaf[self.rows] if own else leaf for leaf, own in pairs]
         return leaves, [0 if own else None for _, own in pairs]
@@ -209,13 +216,17 @@ def parts_of(model: Network, form: Form) -> Parts:
     """Returns the parts of a model."""
     opened: list[tuple[str, tuple[str, ...]]] = []
     while (name := (uses := _Uses(model, form)).joining_network()) is not None:
-        opened.append((name, tuple(model.layers[name].layers)))
+        nested = model.layers[name]
+        assert isinstance(nested, Network)
+        opened.append((name, tuple(nested.layers)))
         model = inline(model, name)
     graph = model.graph
     (end,) = graph.output_slots
     inputs = dict(zip(graph.input_names, graph.input_slots, strict=True))
     cut = _head_inputs(model, form, uses)
-    encoder = _part(model, [inputs[n] for n in form.others], uses.constants) if uses.constants else None
+    encoder = (
+        _part(model, [inputs[n] for n in form.others], uses.constants) if uses.constants else None
+    )
     return Parts(
         encoder,
         _part(model, [inputs[form.ids], *uses.constants], cut),
@@ -236,7 +247,9 @@ def _part(model: Network, starts: list[int], ends: list[int]) -> Part:
             call = graph.calls[graph.producer(slot)[0]]
             missing.extend([slot] if call.is_input else ())
             pending.extend(call.inputs)
-    tensors = [[model.tensor(*graph.coords[s]) for s in slots] for slots in ([*starts, *missing], ends)]
+    tensors = [
+        [model.tensor(*graph.coords[s]) for s in slots] for slots in ([*starts, *missing], ends)
+    ]
     return Part(Model(*tensors, dtype=model.dtype), len(missing))
 
 
@@ -358,7 +371,9 @@ def _read(
     else:
         before, rows = state["length"], jnp.arange(ids.shape[0])[:, None]
         # `drop`: the place of a missing token lies behind the buffer
-        places = jnp.where(valid, before[:, None] + jnp.arange(ids.shape[1])[None], state["ids"].shape[1])
+        places = jnp.where(
+            valid, before[:, None] + jnp.arange(ids.shape[1])[None], state["ids"].shape[1]
+        )
         tokens = state["ids"].at[rows, places].set(ids, mode="drop")
         opened = _open_state(state["model"], parts)
         out = parts.body.run([tokens, *values], opened, [None, *masks])

@@ -68,7 +68,7 @@ def reader_of(
     if several and not models:
         raise ValueError(f"{WHERE}: expected a model or a list of models, received an empty list.")
     model = check_model(models[0] if several else models)
-    ids, inputs = _inputs(model, *others, batch)
+    ids, inputs = _inputs(model, others[0], others[1], batch)
     size = _vocabulary(model, vocabulary)
     names = tuple(inputs)
     form = Form(ids, names, _is_cached(model, ids, names, cache), size)
@@ -92,16 +92,16 @@ def reader_of(
     return Reader(stacked, rows, (), form), inputs
 
 
-def _inputs(
-    model: Network, inputs: Any, masks: Any, batch: int
-) -> tuple[str, dict[str, Constant]]:
+def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, dict[str, Constant]]:
     """Returns the name of the input of the ids, and the other inputs with their masks by name."""
     names = model.graph.input_names
     required = [n for n in names if not getattr(model.layers[n], "optional", False)] or [*names]
     if isinstance(inputs, Mapping):
         given = dict(inputs)
     else:
-        values = [] if inputs is None else list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        values = (
+            [] if inputs is None else list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        )
         # Keras's order: the input of the encoder, then that of the decoder
         given = dict(zip(required[:-1], values, strict=False))
         if len(values) != len(required) - 1:
@@ -164,8 +164,10 @@ def _is_cached(model: Network, ids: str, others: tuple[str, ...], cache: bool | 
         return True
     if cache is None:
         return False
-    found = "no layer of this model has a cache" if mixing is None else (
-        f"{', '.join(mixing[:4])} need the earlier tokens and have no cache"
+    found = (
+        "no layer of this model has a cache"
+        if mixing is None
+        else (f"{', '.join(mixing[:4])} need the earlier tokens and have no cache")
     )
     raise ValueError(
         f"{WHERE}: expected a model with caches for cache=True, but {found}. Use "
@@ -240,9 +242,7 @@ def prompt_of(ids: Any, lengths: Any) -> Prompt:
     return Prompt(jnp.where(valid, padded, 0), valid, {})
 
 
-def _integers(
-    values: Any, name: str, shape: tuple[int, ...], least: int, most: int
-) -> jax.Array:
+def _integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: int) -> jax.Array:
     array = values if isinstance(values, jax.Array | np.ndarray) else np.asarray(values)
     if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
         raise ValueError(
@@ -289,7 +289,9 @@ def samplers_of(sampler: Any, batch: int) -> tuple[tuple[Sampler, ...], jax.Arra
             "several samplers to all rows, write samplers.Chain(first, second)."
         )
     if any(one.find(Beam) is not None for one in sampler):
-        raise ValueError(f"{WHERE}: expected one Beam for all rows. Pass sampler=samplers.Beam(...).")
+        raise ValueError(
+            f"{WHERE}: expected one Beam for all rows. Pass sampler=samplers.Beam(...)."
+        )
     different: list[Sampler] = []
     which = []
     for one in sampler:

@@ -21,8 +21,19 @@ from jax.core import Tracer
 from fkeras.engine.config.public_names import publish as _publish
 
 __all__ = (
-    *("Beam", "Chain", "Greedy", "History", "MinNewTokens", "MinP", "RepetitionPenalty"),
-    *("Sampler", "SuppressedIds", "Temperature", "TopK", "TopP", "Typical"),
+    "Beam",
+    "Chain",
+    "Greedy",
+    "History",
+    "MinNewTokens",
+    "MinP",
+    "RepetitionPenalty",
+    "Sampler",
+    "SuppressedIds",
+    "Temperature",
+    "TopK",
+    "TopP",
+    "Typical",
 )
 
 #: a number of a sampler: a Python number, or a scalar array
@@ -326,7 +337,10 @@ class Temperature(Sampler):
 
     def __post_init__(self) -> None:
         _check(
-            self, "temperature", lambda t: t > 0, "a number above 0 (samplers.Greedy() stands for 0)"
+            self,
+            "temperature",
+            lambda t: t > 0,
+            "a number above 0 (samplers.Greedy() stands for 0)",
         )
 
     def scores(self, scores: jax.Array, history: History) -> jax.Array:
@@ -468,7 +482,9 @@ class Typical(Sampler):
     def scores(self, scores: jax.Array, history: History) -> jax.Array:
         information = -jax.nn.log_softmax(scores)
         # a forbidden token adds nothing to the entropy, although its information is infinite
-        entropy = jnp.sum(jnp.where(jnp.isinf(information), 0.0, jnp.exp(-information) * information))
+        entropy = jnp.sum(
+            jnp.where(jnp.isinf(information), 0.0, jnp.exp(-information) * information)
+        )
         distance = jnp.abs(information - entropy)
         order = jnp.argsort(distance)
         sums = jnp.cumsum(jnp.exp(-information[order]))

@@ -95,6 +95,8 @@ def _draw(sampling: Sampling, scores: jax.Array, counts: jax.Array, purpose: int
 
 
 def _keys(sampling: Sampling, counts: jax.Array, purpose: int) -> jax.Array:
+    assert sampling.keys is not None
+
     def fold(key: jax.Array, count: jax.Array) -> jax.Array:
         return jax.random.fold_in(jax.random.fold_in(key, count), purpose)
 

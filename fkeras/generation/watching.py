@@ -99,6 +99,4 @@ def _end_rows(carry: _Carry, surplus: jax.Array, stopped: jax.Array) -> _Carry:
         for name in ("state", "draft_state")
         if hasattr(carry, name)
     }
-    return carry._replace(
-        lengths=carry.lengths - surplus, active=carry.active & ~stopped, **states
-    )
+    return carry._replace(lengths=carry.lengths - surplus, active=carry.active & ~stopped, **states)

@@ -74,4 +74,14 @@ CASES = (
         {"use_causal_mask": False},
         keras=False,
     ),
+    Case(
+        layers.RelativePositionBias(2, 8, 12),
+        (("int32", (2, 4), 20), ("int32", (2, 5), 20)),
+        keras=False,
+    ),
+    Case(
+        layers.RelativePositionBias(3, 6, 12, bidirectional=False, embeddings_initializer="ones"),
+        (("int32", (2, 4), 20),),
+        keras=False,
+    ),
 )

@@ -24,8 +24,10 @@ def again(model, ids, count, **options):
     """The most likely tokens, each from a call on the whole text."""
     ids = jnp.asarray(ids, jnp.int32)[None]
     for _ in range(count):
-        ids = jnp.pad(ids, ((0, 0), (0, 1)), constant_values=0).at[:, -1].set(
-            _next(model, jnp.pad(ids, ((0, 0), (0, 24 - ids.shape[1]))), ids.shape[1])
+        ids = (
+            jnp.pad(ids, ((0, 0), (0, 1)), constant_values=0)
+            .at[:, -1]
+            .set(_next(model, jnp.pad(ids, ((0, 0), (0, 24 - ids.shape[1]))), ids.shape[1]))
         )
     return ids[0, -count:].tolist()
 
@@ -49,7 +51,9 @@ def test_model_without_caches_computes_all_tokens_again():
     model = language_models.uncached()
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=6)
     assert generated.tokens.tolist() == [again(model, ids, 6) for ids in PROMPTS]
-    with pytest.raises(ValueError, match="attention need the earlier tokens|no layer of this model"):
+    with pytest.raises(
+        ValueError, match="attention need the earlier tokens|no layer of this model"
+    ):
         fk.generate(model, None, PROMPTS, max_new_tokens=6, cache=True)
 
 
@@ -67,7 +71,10 @@ def test_end_token_ends_a_row_and_counts(model):
     first = free.tokens[0].tolist().index(end)
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=6, end_ids=[end, 10_000])
     assert int(generated.lengths[0]) == first + 1
-    assert generated.tokens[0].tolist() == [*free.tokens[0, : first + 1].tolist(), *[0] * (5 - first)]
+    assert generated.tokens[0].tolist() == [
+        *free.tokens[0, : first + 1].tolist(),
+        *[0] * (5 - first),
+    ]
     row = free.tokens[1].tolist()
     assert int(generated.lengths[1]) == (row.index(end) + 1 if end in row else 6)
     counts = np.array([5, 2]) + np.asarray(generated.lengths)
@@ -184,7 +191,9 @@ def test_model_that_is_not_causal_is_an_error():
     model = language_models.uncached(causal=False)
     with pytest.raises(ValueError, match="no caches and is not causal"):
         fk.generate(model, None, PROMPTS, max_new_tokens=2)
-    tokens = jax.jit(lambda m: fk.generate(m, None, jnp.array(PROMPTS[:1]), max_new_tokens=2).tokens)
+    tokens = jax.jit(
+        lambda m: fk.generate(m, None, jnp.array(PROMPTS[:1]), max_new_tokens=2).tokens
+    )
     assert tokens(model).tolist() == [[-1, 0]]
 
 
@@ -213,7 +222,11 @@ ERRORS = [
     (dict(ids=np.ones((1, 2))), ValueError, "float64 of shape (1, 2)"),
     (dict(ids=[]), ValueError, "integers of shape (b, t)"),
     (dict(ids=[[]]), ValueError, "integers of shape (b, t)"),
-    (dict(ids=[[1, 11]]), ValueError, "expected ids from 0 to 10, received 11 in row 0 at position 1"),
+    (
+        dict(ids=[[1, 11]]),
+        ValueError,
+        "expected ids from 0 to 10, received 11 in row 0 at position 1",
+    ),
     (dict(ids=[[-1, 1]]), ValueError, "received -1 in row 0"),
     (dict(lengths=[3]), ValueError, "lengths from 1 to 2, received [3]"),
     (dict(lengths=[0]), ValueError, "lengths from 1 to 2"),

@@ -62,7 +62,12 @@ def test_ties_are_kept():
 
 def test_forbidden_tokens_stay_forbidden():
     scores = SCORES.at[0].set(-jnp.inf)
-    for sampler in (samplers.TopK(5), samplers.TopP(1.0), samplers.MinP(0.0), samplers.Typical(1.0)):
+    for sampler in (
+        samplers.TopK(5),
+        samplers.TopP(1.0),
+        samplers.MinP(0.0),
+        samplers.Typical(1.0),
+    ):
         assert kept(sampler, scores) == [1, 2, 3, 4]
 
 
@@ -144,7 +149,11 @@ def test_sampler_of_a_user_stands_before_the_temperature():
         (lambda: samplers.Beam(0), ValueError, "at least 1 for `width`"),
         (lambda: samplers.Beam(2, "long"), TypeError, "`length_penalty`"),
         (lambda: samplers.Chain([samplers.Greedy()]), TypeError, "not a list"),
-        (lambda: samplers.Chain(samplers.TopK(1), samplers.TopK(2)), ValueError, "one TopK, received 2"),
+        (
+            lambda: samplers.Chain(samplers.TopK(1), samplers.TopK(2)),
+            ValueError,
+            "one TopK, received 2",
+        ),
         (lambda: samplers.Chain(samplers.Greedy(), samplers.Beam()), ValueError, "received both"),
     ],
 )

@@ -9,12 +9,13 @@ from tests.support.keras_oracle import keras, keras_rules
 # user functions, which Keras cannot write without its registry; and layers that
 # Keras makes with TensorFlow alone, whose JSON their own tests have
 EXEMPT = (
-    "Lambda JaxLayer FlaxLayer Hashing HashedCrossing IntegerLookup StringLookup TextVectorization"
+    "Lambda JaxLayer FlaxLayer Hashing HashedCrossing IntegerLookup StringLookup TextVectorization "
+    "MixtureOfExperts RelativePositionBias"  # classes that Keras does not have
 ).split()
 # KerasHub, whose layers name their modules, is not installed with Keras
 HUB = "keras_hub"
-# options that Keras's classes lack; `.keras` files store them beside the configuration
-OWN = {"masks": "all", "frozen": "moving"}
+# options that Keras's classes lack; `.keras` files store some of them beside the configuration
+OWN = {"masks": "all", "frozen": "moving", "scale_offset": 0.0}
 LAYERS = dict.fromkeys(
     c.layer
     for c in all_cases()

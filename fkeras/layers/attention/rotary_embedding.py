@@ -71,6 +71,7 @@ class RotaryEmbedding(fk.Layer):
     scaling: Scaling | None = fk.option(default=None, convert=_scaling, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
+    _keras_module: ClassVar[str] = "fkeras.layers"
 
     def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
         if self.scaling is None or not self.scaling.needs_length:

@@ -44,7 +44,7 @@ def score_mask(
     mask = _padding(masks[0], rank, axes, of_keys=False)
     mask = both(mask, _padding(masks[1], rank, axes, of_keys=True))
     mask = both(mask, _padding(masks[2], rank, axes, of_keys=True))
-    mask = both(mask, _explicit(where, attention_mask, rank, len(axes)))
+    mask = both(mask, explicit_mask(where, attention_mask, rank, len(axes)))
     return both(mask, _order(where, query, value, axes, use_causal_mask, sliding_window))
 
 
@@ -97,8 +97,20 @@ def _padding(mask: fk.Tree, rank: int, axes: tuple[int, ...], of_keys: bool) -> 
     )
 
 
-def _explicit(where: str, mask: fk.Tree, rank: int, attended: int) -> jax.Array | None:
-    """Reshapes a mask (t, s), (b, t, s) or (b, heads, t, s) to the axes of the scores."""
+def explicit_mask(where: str, mask: Any, rank: int, attended: int) -> Any:
+    """Reshapes a mask (t, s), (b, t, s) or (b, heads, t, s) to the axes of the scores; None for None.
+
+    Args:
+        rank: number of axes of the query before its projection.
+        attended: number of axes of attention.
+
+    Raises:
+        ValueError: for a mask with other axes.
+
+    Example:
+        >>> explicit_mask("attention", jnp.ones((2, 5, 5), bool), 3, 1).shape
+        (2, 1, 5, 5)
+    """
     if mask is None:
         return None
     score_rank, min_rank = rank + attended, 2 * attended
