@@ -23,11 +23,19 @@ from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
 ONLY_HERE = (
+    "DotProductAttention",
     "Float8Dense",
     "MixtureOfExperts",
+    "PositionEmbedding",
+    "Positions",
     "QuantizedDense",
     "QuantizedEmbedding",
     "RelativePositionBias",
+    "RotaryEmbedding",
+    "SinePositionEncoding",
+    "TokenAndPositionEmbedding",
+    "TransformerDecoder",
+    "TransformerEncoder",
 )
 # the state of layers that do not declare its entries, by class or base class
 STATES = {
