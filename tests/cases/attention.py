@@ -61,7 +61,9 @@ CASES = (
         {"use_causal_mask": True, "return_attention_scores": True},
     ),
     Case(
-        layers.TokenAndPositionEmbedding(9, 6, 4, mask_zero=True), (("int32", (2, 5), 9),), keras=False
+        layers.TokenAndPositionEmbedding(9, 6, 4, mask_zero=True),
+        (("int32", (2, 5), 9),),
+        keras=False,
     ),
     Case(
         layers.TokenAndPositionEmbedding(9, 7, 4, tie_weights=False),
