@@ -35,10 +35,10 @@ LOSS = fk.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1
 
 
 def documentation():
-    """Returns the docstrings of the public names."""
+    """Returns the beginnings of the docstrings of the public names."""
     names = {f"fk.{s}.{n}": getattr(getattr(fk, s), n) for s in SPACES for n in dir(getattr(fk, s))}
     texts = {name: inspect.getdoc(value) for name, value in names.items() if callable(value)}
-    return {name: text for name, text in texts.items() if text}
+    return {name: text.partition("\nArgs:")[0].strip() for name, text in texts.items() if text}
 
 
 def conversations(texts):
@@ -85,7 +85,7 @@ def small_model(texts, short):
     run = trainer.init(model, jax.random.key(0))
     epochs = 1 if short else 6
     run, history = trainer.fit(run, packed[:2], packed[2], batch_size=16, epochs=epochs, verbose=0)
-    print(f"  base: loss {history['loss'][0]:.2f} to {history['loss'][-1]:.2f}")
+    print(f"  base: loss {history['loss'][0]:.2f} to {history['loss'][-1]:.2f}", flush=True)
     return run.model, tokenizer, config
 
 
@@ -143,9 +143,8 @@ def train(options):
     run = trainer.init(adapted(model, options), jax.random.key(0))
     if options.kill:
         before = trainer.evaluate(run, *held_out, batch_size=4, verbose=0)["loss"]
-        print(
-            f"  {training.ids.size} tokens in {len(training.ids)} rows; held-out loss {before:.3f}"
-        )
+        size = f"{training.ids.size} tokens in {len(training.ids)} rows"
+        print(f"  {size}; held-out loss {before:.3f}", flush=True)
     run, history = trainer.fit(
         run,
         list(training[:2]),
