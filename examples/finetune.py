@@ -74,8 +74,12 @@ def small_model(texts, short):
     """Returns a Llama of a million parameters that was trained on the texts, and its tokenizer."""
     tokenizer = small_tokenizer(texts)
     config = pretrained.LlamaConfig(
-        **{"vocab_size": tokenizer.size, "hidden_size": 128, "intermediate_size": 384},
-        **{"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2},
+        vocab_size=tokenizer.size,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
         max_position_embeddings=512,
     )
     model = pretrained.build(config).build(jax.random.key(0))
