@@ -16,7 +16,7 @@ EXEMPT = (
 # KerasHub, whose layers name their modules, is not installed with Keras
 HUB = "keras_hub"
 # options that Keras's classes lack; `.keras` files store some of them beside the configuration
-OWN = {"masks": "all", "frozen": "moving", "scale_offset": 0.0}
+OWN = {"masks": "all", "frozen": "moving", "scale_offset": 0.0, "axis_roles": None}
 LAYERS = dict.fromkeys(
     c.layer
     for c in all_cases()
