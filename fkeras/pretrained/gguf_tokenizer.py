@@ -187,7 +187,10 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str,
     }
     # Llama 3 takes a whole word that is a token, also where no merges lead to it
     ignores = _SPLITS[_pre(metadata)] == (_LLAMA3,)
+    # Qwen composes characters, which llama.cpp leaves out; the tokenizer of Hugging Face decides
+    composes = _pre(metadata) in ("qwen2", "deepseek-r1-qwen")
     return {
+        "normalizer": {"type": "NFC"} if composes else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, byte_level]},
         "decoder": byte_level,
         "model": {

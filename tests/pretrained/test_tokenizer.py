@@ -376,6 +376,15 @@ def test_byte_level_tokenizers_of_gguf():
     assert Tokenizer.from_gguf({"tokenizer.ggml.model": "no_vocab"}) is None
 
 
+@pytest.mark.parametrize(("pre", "ids"), [("qwen2", [1, 2]), ("gpt-2", [0, 3, 4])])
+def test_qwen_composes_characters(pre, ids):
+    # the bytes of "á", and of the accent alone, as characters of byte-level tokenizers
+    names = ("model", "pre", "tokens", "merges")
+    values = ("gpt2", pre, ["a", "Ã", "¡", "Ì", "ģ"], [])
+    metadata = {f"tokenizer.ggml.{n}": v for n, v in zip(names, values, strict=True)}
+    assert Tokenizer.from_gguf(metadata).encode("a\u0301") == ids
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
