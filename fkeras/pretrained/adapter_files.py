@@ -24,6 +24,7 @@ from fkeras.pretrained.families import family_of_config
 from fkeras.pretrained.folder import read_json
 from fkeras.pretrained.names import Match
 from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.file_type import open_regular
 from fkeras.saving.containers.hdf5 import open_store
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.safetensors import read_table, write
@@ -385,22 +386,30 @@ def _filled(adapter: Any, weights: Mapping[str, np.ndarray]) -> Any:
 
 def _keras_adapters(path: str, base: Any, alpha: float | None, limits: Limits) -> dict[str, Any]:
     """Returns the adapters of a `.lora.h5` file of KerasHub, in the order of the targets."""
+    by_parent: dict[str, list[tuple[str, Any]]] = {}
+    for at, layer in sublayers(base):
+        parent, _, name = at.rpartition("/")
+        if name in _KERAS_TARGETS:
+            by_parent.setdefault(parent, []).append((at, layer))
+    # Keras lists the layers inside a layer in reverse: the value before the query
     targets = [
-        (at, layer) for at, layer in sublayers(base) if at.rpartition("/")[2] in _KERAS_TARGETS
+        target
+        for group in by_parent.values()
+        for target in sorted(group, key=lambda t: "query" in t[0].rpartition("/")[2])
     ]
-    with open(path, "rb") as file, open_store(file, path, None, limits) as store, reading(path):
+    with open_regular(path) as file, open_store(file, path, "", limits) as store:
         return _read_keras(store, path, targets, alpha)
 
 
 def _read_keras(store: Any, path: str, targets: list, alpha: float | None) -> dict[str, Any]:
     groups = sorted((g for g in store.groups("lora") if g.isdigit()), key=int)
-    if not store.has("lora/rank") or not groups:
+    if not store.has("lora/vars/rank") or not groups:
         raise FileError(
-            "expected the adapters of KerasHub's save_lora_weights: lora/rank, and a group for each "
+            "expected the adapters of KerasHub's save_lora_weights: the rank, and a group for each "
             "adapted layer. Write the file with backbone.save_lora_weights.",
             file=path,
         )
-    rank = int(store.read("lora/rank", ()))
+    rank = int(store.read("lora/vars/rank", ()))
     if len(groups) != len(targets):
         raise FileError(
             f"expected adapters of the {len(targets)} layers of the model named "
@@ -417,7 +426,7 @@ def _read_keras(store: Any, path: str, targets: list, alpha: float | None) -> di
         shapes = adapter.expects(layer)
         weights = {}
         for name in ("a", "b"):
-            weights[name] = store.read(f"lora/{group}/lora_kernel_{name}")
+            weights[name] = store.read(f"lora/{group}/vars/lora_kernel_{name}")
             if weights[name].shape != shapes[name]:
                 raise FileError(
                     f"expected lora_kernel_{name} of {at!r} of shape {shapes[name]}, received "
