@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Converted, Integer
@@ -30,8 +31,8 @@ _ALL: Reach = (math.inf, math.inf)
 
 def _is_tensor(value: Leaf, ndim: int) -> bool:
     """Returns whether a value is an array of integers, a spec of integers or a symbolic tensor."""
-    if isinstance(value, int):
-        return False
+    if isinstance(value, Slot):
+        return True
     # JAX unflattens pytrees with placeholders, such as `object()` and None
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return False
@@ -82,8 +83,12 @@ class Mask(Configurable):
                [1, 1, 1]], dtype=int32)
     """
 
+    _keras_module: ClassVar[str]
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if cls.__module__ == __name__:  # a mask of a user is found in `custom_objects`
+            cls._keras_module = "fkeras.masks"
         jax.tree_util.register_pytree_node(cls, _flatten, _Unflatten(cls))
 
     def allows(self, query: jax.Array, key: jax.Array) -> jax.Array:
@@ -337,6 +342,50 @@ class Not(Mask):
 
     def allows(self, query: jax.Array, key: jax.Array) -> jax.Array:
         return ~self.mask.allows(query, key)
+
+
+class Slot(Configurable):
+    """The place of an array in a mask that a graph stores; the array is an input of the call.
+
+    Args:
+        index: the number of the array among the arrays of the mask.
+
+    Example:
+        >>> Segments(Slot(0))
+        Segments(Slot(0))
+    """
+
+    _keras_module: ClassVar[str] = "fkeras.masks"
+    index: Integer = option(convert=integer(minimum=0))
+
+
+def split_tensors(mask: Mask) -> tuple[Mask, list[Any]]:
+    """Returns the mask with slots in the places of symbolic tensors, and the tensors.
+
+    A mask without symbolic tensors is returned unchanged.
+
+    Example:
+        >>> import fkeras as fk
+        >>> split_tensors(Causal() & Segments(fk.Input((4,), dtype="int32", name="texts")))
+        (And((Causal(), Segments(Slot(0)))), [<KerasTensor (b, 4) int32 from texts>])
+    """
+    leaves, treedef = jax.tree.flatten(mask)
+    if not any(map(is_symbolic, leaves)):
+        return mask, []
+    return jax.tree.unflatten(treedef, [Slot(i) for i in range(len(leaves))]), leaves
+
+
+def join_tensors(mask: Mask, arrays: Sequence[Any]) -> Mask:
+    """Returns the mask with arrays in the places of the slots, the inverse of `split_tensors`.
+
+    Example:
+        >>> join_tensors(Segments(Slot(0)), [jnp.ones((1, 2), int)]).ids.shape
+        (1, 2)
+    """
+    leaves, treedef = jax.tree.flatten(mask)
+    return jax.tree.unflatten(
+        treedef, [arrays[x.index] if isinstance(x, Slot) else x for x in leaves]
+    )
 
 
 def check_static(value: Field) -> Mask | None:

@@ -22,7 +22,13 @@ import fkeras as fk
 from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
-ONLY_HERE = ("Float8Dense", "QuantizedDense", "QuantizedEmbedding")
+ONLY_HERE = (
+    "Float8Dense",
+    "MixtureOfExperts",
+    "QuantizedDense",
+    "QuantizedEmbedding",
+    "RelativePositionBias",
+)
 # the state of layers that do not declare its entries, by class or base class
 STATES = {
     "Recurrent": "with `stateful=True` the last states of the cell, (b, u) each; otherwise none",

@@ -272,9 +272,19 @@ def both(one: jax.Array | None, other: jax.Array | None) -> jax.Array | None:
     return jnp.logical_and(one, other)
 
 
+def is_flash_available(dtype: Any, backend: str) -> bool:
+    """Returns whether cuDNN's fused kernel computes this dtype on this backend.
+
+    Example:
+        >>> is_flash_available("bfloat16", "gpu"), is_flash_available("float32", "gpu")
+        (True, False)
+    """
+    return backend == "gpu" and jnp.dtype(dtype) in _SHORT
+
+
 def check_flash_applies(query: jax.Array) -> None:
     """Raises an error if cuDNN's fused kernel is not available: without a GPU, or in float32."""
-    if jax.default_backend() != "gpu" or query.dtype not in _SHORT:
+    if not is_flash_available(query.dtype, jax.default_backend()):
         raise ValueError(
             f"flash_attention: expected a GPU and bfloat16 or float16, received {query.dtype} on "
             f"{jax.default_backend()}. Leave flash_attention at None, which runs everywhere, "

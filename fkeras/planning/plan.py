@@ -20,7 +20,7 @@ from fkeras.planning.compiling import MOST_DEVICES, compiled, mesh_of, platform_
 from fkeras.planning.request import Request, request
 from fkeras.planning.scopes import instructions, scopes
 from fkeras.training import Trainer
-from fkeras.training.step.sharding_rules import FSDP
+from fkeras.training.step.sharding_rules import FSDP, whole_key_heads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +86,8 @@ class Plan:
         devices: number of devices.
         unknown: primitives without a rule for their operations, which count as nothing; "while" stands
             for a loop of unknown length, which counts once.
+        whole_key_heads: paths of weights that every device holds whole, since the mesh cannot split
+            their heads of keys and values ("kv_heads") evenly.
         donate: whether the results take the memory of the arguments.
 
     Example:
@@ -116,6 +118,7 @@ class Plan:
     communication: int
     devices: int
     unknown: frozenset[str]
+    whole_key_heads: tuple[str, ...]
     donate: bool
     _request: Request = dataclasses.field(repr=False, compare=False)
 
@@ -321,6 +324,7 @@ def _plan(trainer: Trainer, structure: Any, specs: tuple, donate: bool) -> Plan:
         communication=sum(int(size) for _, size in moved),
         devices=asked.devices,
         unknown=costs.unknown,
+        whole_key_heads=whole_key_heads(trainer.mesh, trainer.sharding, asked.run.model),
         donate=donate,
         _request=asked,
     )

@@ -188,7 +188,8 @@ def _sandbox() -> Any:
             if isinstance(text, str) and name == "replace":
                 return budget.replaced(text, *args)
             if isinstance(text, str) and name == "join":
-                return budget.joined(*args, text)
+                (values,) = args
+                return budget.joined(values, text)
             base: Any = super()  # whose parameters have no names that a checker accepts
             return base.call(context, function, *args, **kwargs)
 

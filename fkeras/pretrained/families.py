@@ -6,11 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import Model, suggest
-from fkeras.pretrained import llama
+from fkeras.pretrained import bert, clip, gemma, gpt2, llama, mixtral, modernbert, t5, vit, whisper
 from fkeras.pretrained.config import Config
 from fkeras.pretrained.family import Family
 
-FAMILIES: tuple[Family, ...] = (llama.FAMILY,)
+FAMILIES: tuple[Family, ...] = (
+    llama.FAMILY,
+    gemma.FAMILY,
+    gpt2.FAMILY,
+    mixtral.FAMILY,
+    t5.FAMILY,
+    bert.BERT,
+    bert.ROBERTA,
+    bert.DISTILBERT,
+    modernbert.MODERNBERT,
+    vit.VIT,
+    vit.DINOV2,
+    vit.DINOV2_REGISTERS,
+    vit.SIGLIP_VISION,
+    clip.CLIP,
+    clip.SIGLIP,
+    whisper.WHISPER,
+)
 
 
 def build(config: Config) -> Model:

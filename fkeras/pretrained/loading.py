@@ -261,19 +261,24 @@ def _read(
                 if match.copy:
                     _check_copy(match.tensors[0], array, weights[path], path)
                     continue
-                like = shapes[path]
-                # one copy in the host's memory, in the dtype and order of the device: the mapped
-                # file may change later
-                host = np.array(array, like.dtype, order="C")
-                if not is_finite(host):
+                if not is_finite(array):
                     not_finite.append(match.tensors[0])
-                layout = getattr(like, "sharding", None)
-                placed = jax.device_put(host) if layout is None else put(host, layout)
                 # waits, so that the host holds one tensor at a time
-                weights[path] = placed.block_until_ready()
-                del host
+                weights[path] = _placed(array, shapes[path]).block_until_ready()
     warn_not_finite(not_finite, file)
     return weights
+
+
+def _placed(array: np.ndarray, like: Any) -> jax.Array:
+    """Returns an array on its devices, in the dtype and layout of `like`."""
+    if array.dtype != like.dtype:
+        array = array.astype(like.dtype)
+    elif array.flags.c_contiguous:
+        # JAX may use the memory of such an array, and the mapped file may change
+        array = array.copy()
+    # transposed views go to the device as they are: JAX copies them much faster than NumPy
+    layout = getattr(like, "sharding", None)
+    return jax.device_put(array) if layout is None else put(array, layout)
 
 
 def _check_copy(name: str, array: np.ndarray, weight: jax.Array, path: str) -> None:

@@ -69,7 +69,7 @@ def causal(name, config, cls, seed, dtype=None):
     ids = prompts(seed)
     out = model(ids, output_hidden_states=True)
     tokens = ids[:, :7]
-    for _ in range(10):
+    for _ in range(9):
         tokens = torch.cat([tokens, model(tokens).logits[:, -1].argmax(-1, keepdim=True)], 1)
     arrays = {"ids": ids, "logits": out.logits, "greedy": tokens[:, 7:]}
     # the last hidden state is that after the final norm

@@ -244,6 +244,8 @@ def apply(
     if options or mask is not None:
         options, mask = _as_options(layer, (options, mask))
     _check_call(layer, state, training, key)
+    if state:
+        layer._check_capacity(state, inputs, mask)
     arguments = (layer, inputs, state, key, mask, options)
     if plain:
         return _compiled((training, None, ()), arguments)

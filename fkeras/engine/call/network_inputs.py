@@ -13,7 +13,7 @@ from jax.core import Tracer
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.values import structure
-from fkeras.engine.values.annotations import Graph, Network, Tree
+from fkeras.engine.values.annotations import Graph, Network, Template, Tree
 from fkeras.engine.values.arrays import is_array_like, read_array
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import STRING, Spec, as_spec
@@ -29,8 +29,6 @@ def match_inputs(network: Network, arguments: tuple, noun: str = "inputs") -> li
     template = network.graph.inputs
     tree = arguments[0] if len(arguments) == 1 else list(arguments)
     values = in_order(network.graph, tree)
-    if values is None:
-        values = _with_omitted(network, tree)
     if values is None and not isinstance(tree, list | tuple | Mapping):
         values = structure.match(template, [tree])  # one array serves a list of one input
     if values is not None:
@@ -56,49 +54,53 @@ def match_inputs(network: Network, arguments: tuple, noun: str = "inputs") -> li
     )
 
 
-def _is_optional(network: Network, slot: int) -> bool:
-    return getattr(network.layers[network.graph.coords[slot].layer], "optional", False)
-
-
-def _with_omitted(network: Network, tree: Tree) -> list[Any] | None:
-    """The inputs in the graph's order, None for optional inputs that the call leaves out.
-
-    Returns None where another input is missing. By position only the last inputs can be left out.
-    """
-    template = network.graph.inputs
-    if not isinstance(template, Branch) or not all(isinstance(c, Ref) for c in template.children):
-        return None
-    names = [network.graph.coords[ref.index].layer for ref in template.children]
-    keys = template.keys if template.kind == "dict" else names
-    optional = [_is_optional(network, ref.index) for ref in template.children]
-    if isinstance(tree, Mapping):
-        missing = [key not in tree for key in keys]
-        complete = {*tree} <= {*keys} and all(
-            o for o, m in zip(optional, missing, strict=True) if m
-        )
-        return [tree.get(key) for key in keys] if complete else None
-    if template.kind == "dict":
-        return None
-    items = list(tree) if isinstance(tree, list | tuple) else [tree]
-    omitted = optional[len(items) :]
-    return [*items, *(None,) * len(omitted)] if omitted and all(omitted) else None
-
-
 def in_order(graph: Graph, x: Tree) -> list[Any] | None:
     """The arrays of `x` in the order of the graph's inputs; None for another structure.
 
     As in Keras, a list of one array serves a single input, and a dictionary by the names of the inputs
-    serves a single input or a list of inputs.
+    serves a single input or a list of inputs. Optional inputs may be left out, by position only the
+    last ones; their place holds None.
     """
     template = graph.inputs
     is_dict = isinstance(template, Branch) and template.kind == "dict"
     if isinstance(x, Mapping) and not is_dict:
-        names = graph.input_names
-        return [x[name] for name in names] if {*x} == {*names} else None
+        names, slots = graph.input_names, graph.input_slots
+        needed = {
+            name
+            for name, slot in zip(names, slots, strict=True)
+            if slot not in graph.optional_slots
+        }
+        return [x.get(name) for name in names] if needed <= {*x} <= {*names} else None
     if isinstance(template, Ref):
         x = x[0] if isinstance(x, list | tuple) and len(x) == 1 else x
         return None if isinstance(x, list | tuple) else [x]
-    return structure.match(template, x)
+    values = structure.match(template, x)
+    return _with_omitted(graph, x) if values is None and graph.optional_slots else values
+
+
+def _omits(graph: Graph, template: Template) -> bool:
+    """Returns whether a call may leave out this part of the inputs."""
+    return isinstance(template, Ref) and template.index in graph.optional_slots
+
+
+def _with_omitted(graph: Graph, x: Tree) -> list[Any] | None:
+    """The arrays in the order of the graph's inputs, None for optional inputs that `x` leaves out."""
+    template = graph.inputs
+    if not isinstance(template, Branch):
+        return None
+    if template.kind == "dict":
+        if not isinstance(x, Mapping):
+            return None
+        needed = {
+            k for k, c in zip(template.keys, template.children, strict=True) if not _omits(graph, c)
+        }
+        complete = needed <= {*x} <= {*template.keys}
+        return structure.match(template, {k: x.get(k) for k in template.keys}) if complete else None
+    items = list(x) if isinstance(x, list | tuple) else [x]
+    omitted = template.children[len(items) :]
+    if not omitted or not all(_omits(graph, child) for child in omitted):
+        return None
+    return structure.match(template, [*items, *(None,) * len(omitted)])
 
 
 def _raise_keys(network: Network, names: Sequence[Any], tree: Mapping, noun: str) -> None:
@@ -124,7 +126,7 @@ def match_masks(network: Network, mask: Tree) -> list[Any]:
         return [None] * count
     if hasattr(mask, "shape"):
         # one mask serves the only input that a call cannot leave out
-        required = [not _is_optional(network, slot) for slot in network.graph.input_slots]
+        required = [slot not in network.graph.optional_slots for slot in network.graph.input_slots]
         alone = sum(required) == 1
         masks = [mask if r else None for r in required] if alone else [mask] if count == 1 else None
     else:
@@ -152,7 +154,7 @@ def check_input(network: Network, slot: int, value: Tree) -> jax.Array | None:
     name = network.graph.coords[slot].layer
     location = f"{network._where}, input {name!r}"
     if value is None:
-        if _is_optional(network, slot):
+        if slot in network.graph.optional_slots:
             return None
         raise FKerasError(
             f"{location}: expected an array of shape {spec}, received None. Pass an array, or declare "

@@ -274,6 +274,16 @@ class CallTable:
         return self.shapes[layer]
 
     @functools.cached_property
+    def optional_slots(self) -> frozenset[int]:
+        """The slots of the inputs that a call may leave out."""
+        if self.shapes is None:
+            return frozenset()
+        statics = {
+            slot: self.shape_of(self.coords[slot].layer)[0].static for slot in self.input_slots
+        }
+        return frozenset(slot for slot, static in statics.items() if static.get("optional"))
+
+    @functools.cached_property
     def run_order(self) -> tuple[int, ...]:
         """The numbers of the calls in running order, without inputs; see `running_order`."""
         return running_order(self)

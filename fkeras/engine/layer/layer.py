@@ -328,6 +328,17 @@ class Layer(Traits):
         inputs = tuple(None if s is None else as_specs(s) for s in specs)
         return {**self.init_state(*inputs), **self.init_cache(size, *inputs)}
 
+    def _capacity(self, state: Mapping[str, Any]) -> int | None:
+        """The most tokens of a row that the cache in `state` has room for; None without a limit."""
+        return None
+
+    def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: Tree) -> Any:
+        """The tokens of each row after a call, from a layer that counts tokens; None from others."""
+        return None
+
+    def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: Tree) -> None:
+        """Raises FKerasError if the cache in `state` has no room for the tokens of a concrete call."""
+
     #: `forward` with the engine's checks and casts; see `Context.run`
     _checked_forward = calls.run
 

@@ -23,6 +23,7 @@ from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.overrides import check_model_methods
+from fkeras.engine.network.capacity import check_capacity
 from fkeras.engine.network.execution import Execution
 from fkeras.engine.network.host_split import on_host, read_inputs, run_on_host, split, split_after
 from fkeras.engine.network.html import network_html
@@ -162,15 +163,29 @@ class Network(Layer):
     def _init_with_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
         graph = self._require_graph("init_state")
         if not specs:
-            dims = ((size.batch, *graph.specs[slot].dims[1:]) for slot in graph.input_slots)
-            pairs = zip(graph.input_slots, dims, strict=True)
-            inputs = {slot: Spec(d, graph.specs[slot].dtype) for slot, d in pairs}
+            inputs = {slot: self._of_batch(slot, size.batch) for slot in graph.input_slots}
             specs = (structure.fill(graph.inputs, inputs),)
 
         def state_of(layer: Layer, inputs: tuple) -> dict[str, Any]:
             return layer._init_with_cache(size, *inputs)
 
         return self._states(specs, state_of, cached=True)
+
+    def _of_batch(self, slot: int, batch: int) -> Spec:
+        """Returns the spec of an input for a batch size."""
+        spec = self.graph.specs[slot]
+        if spec.ndim and isinstance(spec.dims[0], int) and spec.dims[0] != batch:
+            raise FKerasError(
+                f"{self._where}: init_state: expected the batch size {spec.dims[0]} of the input "
+                f"{self.graph.coords[slot].layer!r}, received {batch}. Make the input with an open "
+                "batch axis: fk.Input((None,)).",
+                layer=self._where,
+            )
+        return Spec((batch, *spec.dims[1:]), spec.dtype) if spec.ndim else spec
+
+    def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: Tree) -> None:
+        if self.graph is not None:
+            check_capacity(self, state, inputs, mask)
 
     def _states(
         self, specs: tuple, state_of: Callable[[Layer, tuple], dict[str, Any]], cached: bool = False
@@ -183,10 +198,25 @@ class Network(Layer):
             number = graph.call_number(name)
             if graph.calls[number].is_input or not (cached or layer.stateful):
                 continue
-            layer_state = state_of(layer, graph.call_specs(number, slots))
+            call_specs = graph.call_specs(number, slots)
+            layer_state = state_of(layer, call_specs)
+            if cached and len(graph.calls_of[name]) > 1:
+                self._check_one_cache(name, layer_state, call_specs)
             if layer_state:
                 state[name] = layer_state
         return state
+
+    def _check_one_cache(self, name: str, state: Mapping[str, Any], specs: tuple) -> None:
+        """Raises FKerasError for a layer with a cache that the graph calls several times."""
+        layer = self.layers[name]
+        plain = layer.init_state(*specs) if layer.stateful else {}
+        if jax.tree.structure(dict(state)) != jax.tree.structure(plain):
+            raise FKerasError(
+                f"{self._where}: init_state: {name!r} has a cache and is called "
+                f"{len(self.graph.calls_of[name])} times; the calls would overwrite each other's tokens. "
+                "Share the layers that have weights, and call another attention layer each time.",
+                layer=self._where,
+            )
 
     def _bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
         """Returns the spec of each slot, with unknown sizes fixed by the specs of the inputs."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.values.annotations import Leaf
 
 
@@ -61,6 +62,26 @@ def read(where: str, arguments: tuple, slack: Any) -> tuple[CacheSize, tuple]:
                 "init_state(batch, length): the number of rows, and the most tokens of a row."
             )
     return CacheSize(int(batch), int(length), int(slack)), arguments[2:]
+
+
+def check_room(where: str, capacity: int, needed: np.ndarray) -> None:
+    """Raises FKerasError for a row that needs more tokens than a cache has room for.
+
+    Args:
+        capacity: the most tokens of a row.
+        needed: tokens of each row after the call, (b,).
+
+    Example:
+        >>> check_room("attention", 8, np.array([3, 8]))
+    """
+    if needed.size and needed.max() > capacity:
+        row = int(needed.argmax())
+        raise FKerasError(
+            f"{where}, row {row}: expected at most {capacity} tokens, for which the cache has room, received "
+            f"{needed[row]} with those of this call. Make a larger cache, init_state(batch, length), or "
+            "stop rows whose cache is full.",
+            layer=where,
+        )
 
 
 def check_no_slack(where: str, slack: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from fkeras.layers.attention.score_masks import as_booleans
 from fkeras.layers.common import authoring as fk
 from fkeras.nn.numerics.axes import format_shape
 
@@ -66,29 +69,43 @@ class Positions(fk.Layer):
     """
 
     supports_masking: ClassVar[bool] = True
+    _keras_module: ClassVar[str] = "fkeras.layers"
     _autocast: ClassVar[bool] = False
 
     def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
         return {"length": jnp.zeros(size.batch, "int32")}
 
+    def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> Any:
+        masks = mask if isinstance(mask, list | tuple) else (mask,)
+        values = state.get("length"), inputs[0], masks[0]
+        if (
+            values[0] is None
+            or values[1] is None
+            or any(isinstance(v, jax.core.Tracer) for v in values)
+        ):
+            return None
+        ids, valid = values[1:]
+        new = ids.shape[1] if valid is None else np.sum(np.asarray(valid) != 0, axis=1)
+        return np.asarray(values[0]) + new
+
     def forward(
         self, context: fk.Context, ids: jax.Array, segments: jax.Array | None = None
     ) -> fk.Output:
         if ids.ndim < 2:
-            raise ValueError(
+            raise fk.FKerasError(
                 f"{self._where}: expected ids of shape (b, t), received {format_shape(ids.shape)}. "
                 "Add the missing axis: ids[None]."
             )
         masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
-        valid = jnp.ones(ids.shape[:2], bool) if masks[0] is None else masks[0] != 0
+        valid = jnp.ones(ids.shape[:2], bool) if masks[0] is None else as_booleans(masks[0])
         if segments is not None:
             if tuple(segments.shape) != tuple(ids.shape[:2]):
-                raise ValueError(
+                raise fk.FKerasError(
                     f"{self._where}: expected a segment for each token, {format_shape(ids.shape[:2])}, "
                     f"received segments of shape {format_shape(segments.shape)}."
                 )
             if context.state:
-                raise ValueError(
+                raise fk.FKerasError(
                     f"{self._where}: expected no segments beside a cache, received segments of shape "
                     f"{format_shape(segments.shape)}. A row of a cache holds one text: give each text "
                     "a row of its own."

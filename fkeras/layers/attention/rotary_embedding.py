@@ -15,7 +15,7 @@ from fkeras.nn.numerics.axes import format_shape
 
 def _scaling(value: fk.Field) -> fk.Field:
     if value is not None and not isinstance(value, Scaling):
-        raise ValueError(
+        raise fk.FKerasError(
             f"expected a scaling of fk.layers.rotary or None, received {fk.describe_value(value)}. Write "
             "fk.layers.rotary.Linear(8.0)."
         )
@@ -71,6 +71,7 @@ class RotaryEmbedding(fk.Layer):
     scaling: Scaling | None = fk.option(default=None, convert=_scaling, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
+    _keras_module: ClassVar[str] = "fkeras.layers"
 
     def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
         if self.scaling is None or not self.scaling.needs_length:
@@ -98,7 +99,7 @@ class RotaryEmbedding(fk.Layer):
             positions = jnp.arange(x.shape[1]) + start_index
         size = int(x.shape[-1] * self.partial)
         if size % 2 or size == 0:
-            raise ValueError(
+            raise fk.FKerasError(
                 f"{self._where}: expected an even number of channels that turn, received {size} of "
                 f"{x.shape[-1]} channels. Change the size of the heads, or partial={self.partial}."
             )
@@ -123,7 +124,7 @@ class RotaryEmbedding(fk.Layer):
             axis + x.ndim if axis < 0 else axis for axis in (self.sequence_axis, self.feature_axis)
         )
         if x.ndim < 3 or not all(0 < axis < x.ndim for axis in axes) or axes[0] == axes[1]:
-            raise ValueError(
+            raise fk.FKerasError(
                 f"{self._where}: expected an array (b, t, ..., d) with two different axes "
                 f"sequence_axis={self.sequence_axis} and feature_axis={self.feature_axis} after the batch, "
                 f"received {format_shape(x.shape)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,13 @@ class Scaling(Configurable):
         >>> isinstance(fk.layers.rotary.Linear(4.0), fk.layers.rotary.Scaling)
         True
     """
+
+    _keras_module: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ == __name__:  # a scaling of a user is found in `custom_objects`
+            cls._keras_module = "fkeras.layers.rotary"
 
     @property
     def needs_length(self) -> bool:

@@ -44,8 +44,18 @@ def score_mask(
     mask = _padding(masks[0], rank, axes, of_keys=False)
     mask = both(mask, _padding(masks[1], rank, axes, of_keys=True))
     mask = both(mask, _padding(masks[2], rank, axes, of_keys=True))
-    mask = both(mask, _explicit(where, attention_mask, rank, len(axes)))
+    mask = both(mask, explicit_mask(where, attention_mask, rank, len(axes)))
     return both(mask, _order(where, query, value, axes, use_causal_mask, sliding_window))
+
+
+def as_booleans(mask: jax.Array) -> jax.Array:
+    """Returns a mask of Booleans, or of numbers that are 0 where a step is masked, as Booleans.
+
+    Example:
+        >>> as_booleans(jnp.array([2, 0]))
+        Array([ True, False], dtype=bool)
+    """
+    return mask if mask.dtype == jnp.bool_ else mask != 0
 
 
 def _order(
@@ -79,7 +89,7 @@ def _padding(mask: fk.Tree, rank: int, axes: tuple[int, ...], of_keys: bool) -> 
         return None
     sizes = [*mask.shape, *(1,) * (rank - 1 - mask.ndim)]
     batch_sizes = [n for i, n in enumerate(sizes) if i not in axes]
-    mask = jnp.reshape(mask if mask.dtype == jnp.bool_ else mask != 0, sizes)
+    mask = jnp.reshape(as_booleans(mask), sizes)
     mask = jnp.moveaxis(mask, axes, range(mask.ndim - len(axes), mask.ndim))
     step_sizes, ones = [sizes[a] for a in axes], [1] * len(axes)
     return jnp.reshape(
@@ -87,8 +97,20 @@ def _padding(mask: fk.Tree, rank: int, axes: tuple[int, ...], of_keys: bool) -> 
     )
 
 
-def _explicit(where: str, mask: fk.Tree, rank: int, attended: int) -> jax.Array | None:
-    """Reshapes a mask (t, s), (b, t, s) or (b, heads, t, s) to the axes of the scores."""
+def explicit_mask(where: str, mask: Any, rank: int, attended: int) -> Any:
+    """Reshapes a mask (t, s), (b, t, s) or (b, heads, t, s) to the axes of the scores; None for None.
+
+    Args:
+        rank: number of axes of the query before its projection.
+        attended: number of axes of attention.
+
+    Raises:
+        ValueError: for a mask with other axes.
+
+    Example:
+        >>> explicit_mask("attention", jnp.ones((2, 5, 5), bool), 3, 1).shape
+        (2, 1, 5, 5)
+    """
     if mask is None:
         return None
     score_rank, min_rank = rank + attended, 2 * attended
@@ -97,7 +119,7 @@ def _explicit(where: str, mask: fk.Tree, rank: int, attended: int) -> jax.Array 
             f"{where}: expected an attention_mask with {min_rank} to {score_rank} axes, such as (b, t, s), "
             f"received {format_shape(mask.shape)}. Its last axes are those of queries and keys."
         )
-    mask = mask if mask.dtype == jnp.bool_ else mask != 0
+    mask = as_booleans(mask)
     leading_sizes = mask.shape[: mask.ndim - min_rank]
     step_sizes = mask.shape[mask.ndim - min_rank :]
     return jnp.reshape(mask, (*leading_sizes, *(1,) * (score_rank - mask.ndim), *step_sizes))

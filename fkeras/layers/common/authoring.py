@@ -100,6 +100,7 @@ from fkeras.engine.values.arrays import is_array_like as is_array_like
 from fkeras.engine.values.arrays import plain as plain
 from fkeras.engine.values.arrays import read_array as read_array
 from fkeras.engine.values.cache_size import CacheSize as CacheSize
+from fkeras.engine.values.cache_size import check_room as check_room
 from fkeras.engine.values.frozen import FrozenDict as FrozenDict
 from fkeras.engine.values.frozen import is_array as is_array
 from fkeras.engine.values.naming import snake_case as snake_case

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -85,6 +85,19 @@ class Wrapper(fk.Layer):
         inner = self.layer.init_state(*specs)
         # no entry for a stateless layer: an empty dictionary would change the tree of the state
         return {"layer": inner} if inner else {}
+
+    def _init_with_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+        inner = self.layer._init_with_cache(size, *specs)
+        return {**self.init_state(*specs), **({"layer": inner} if inner else {})}
+
+    def _capacity(self, state: Mapping[str, Any]) -> int | None:
+        return self.layer._capacity(state.get("layer", {}))
+
+    def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> Any:
+        return self.layer._lengths_after(state.get("layer", {}), inputs, mask)
+
+    def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> None:
+        self.layer._check_capacity(state.get("layer", {}), inputs, mask)
 
     def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         out = context.child("layer", mask=context.mask).run(self.layer, *inputs, **options)

@@ -57,6 +57,10 @@ class TimeDistributed(Wrapper):
         inner = self.layer.init_state(self._step_spec(x))
         return {"layer": inner} if inner else {}
 
+    def _init_with_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+        # each step is a call of its own: the layer inside keeps no tokens of other steps
+        return self.init_state(*specs)
+
     def forward(self, context: fk.Context, x: fk.Tree) -> fk.Output:
         mask = self._checked_mask(context, x)
         state = context.state.get("layer", {})

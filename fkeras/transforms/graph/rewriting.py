@@ -210,7 +210,7 @@ def _open_call(site: Site, network: Network, layers: dict[str, Layer]) -> Tree:
     tensors = match_inputs(network, site.args)
     for slot, tensor in zip(graph.input_slots, tensors, strict=True):
         # the opened calls would receive the tensor without the network's cast
-        if tensor.dtype != graph.specs[slot].dtype:
+        if tensor is not None and tensor.dtype != graph.specs[slot].dtype:
             raise FKerasError(
                 f"{network._where}: expects {graph.specs[slot].dtype} and casts its input of "
                 f"{tensor.dtype}. Keep the network nested, or cast before the network.",

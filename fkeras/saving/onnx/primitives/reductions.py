@@ -39,6 +39,24 @@ def _cumsum(eq: Equation) -> Any:
     return eq.emit("CumSum", eq.inputs[0], axis, reverse=int(eq.params["reverse"]))
 
 
+def _cummax(eq: Equation) -> Any:
+    x, w, axis = eq.inputs[0], eq.writer, int(eq.params["axis"])
+    if eq.params["reverse"]:
+        raise eq.error("has an ONNX form from the first element on only.", "Flip the array.")
+    # ONNX has running sums only: the maximum of each row of a triangle
+    dims, size, after = tuple(eq.out.dims), eq.out.dims[axis], (1,) * (len(eq.out.dims) - axis - 1)
+    bounds = np.array(0, np.int64), w.size(size), np.array(1, np.int64)
+    numbers = w.emit("Range", *bounds, dims=(size,), dtype="int64")
+    row, column = (w.reshape(numbers, (*lead, *after)) for lead in ((size, 1), (1, size)))
+    counts = w.emit("LessOrEqual", column, row, dims=(size, size, *after), dtype="bool")
+    info = np.iinfo if np.issubdtype(np.dtype(eq.out.dtype), np.integer) else np.finfo
+    lowest = np.array(info(eq.out.dtype).min, eq.out.dtype)
+    wide = w.reshape(x, (*dims[:axis], 1, *dims[axis:]))
+    wide_dims = (*dims[: axis + 1], *dims[axis:])
+    kept = w.emit("Where", counts, wide, lowest, dims=wide_dims, dtype=eq.out.dtype)
+    return w.reduce("Max", kept, [axis + 1], keep=False)
+
+
 def _sort(eq: Equation) -> Any:
     first, *others = eq.inputs
     axis, w, dims = int(eq.params["dimension"]), eq.writer, eq.out.dims
@@ -81,6 +99,7 @@ RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
         "reduce_or": _reduce("Max"),
         "argmax": _position("ArgMax"),
         "argmin": _position("ArgMin"),
+        "cummax": _cummax,
         "cumsum": _cumsum,
         "sort": _sort,
         "top_k": _top_k,
