@@ -1,14 +1,19 @@
 """Adapters in files: PEFT's folders both ways, KerasHub's files, and damaged or foreign files."""
 
+import json
 import pathlib
+import shutil
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras import transforms
+from fkeras import layers, transforms
+from fkeras.saving.containers.errors import FileError
+from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA
 
 DATA = pathlib.Path(__file__).parent / "data"
 KEY = jax.random.key(0)
