@@ -98,7 +98,7 @@ def test_the_merged_model_is_compared_where_that_is_asked_for():
         jax.numpy_dtype_promotion("standard"),
         pytest.raises(ValueError, match="transforms.merge_adapters, check: the result disagrees"),
     ):
-        transforms.merge_adapters(adapted(), "bfloat16", check=np.asarray(IDS))
+        _ = transforms.merge_adapters(adapted(), "bfloat16", check=np.asarray(IDS))
 
 
 def test_eight_adapters_in_one_program_equal_eight_runs():
