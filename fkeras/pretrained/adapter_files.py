@@ -69,7 +69,7 @@ def load_adapter(
         >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
         >>> model = fk.pretrained.build(config).build(jax.random.key(0))
         >>> key = jax.random.key(1)
-        >>> adapted = transforms.adapt(model, "block_*/query", transforms.LoRA(rank=2), key)
+        >>> adapted = transforms.adapt(model, "block_*/query", transforms.LoRA(2, alpha=4), key)
         >>> folder = tempfile.mkdtemp()
         >>> fk.pretrained.save_adapter(folder, adapted, config)
         >>> fk.pretrained.load_adapter(folder, model, config) == adapted
