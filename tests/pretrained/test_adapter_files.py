@@ -271,3 +271,18 @@ def test_files_of_keras_hub_that_are_rejected(tmp_path):
     path.write_bytes(b"no file")
     with pytest.raises(FileError):
         fk.pretrained.load_adapter(path, blocks())
+
+
+def test_an_adapted_model_generates_what_the_merged_model_generates(llama):
+    model = transforms.adapt(
+        llama.model, ["block_*/query", "block_*/down", "embedding"], LoRA(2), KEY
+    )
+    model = shifted(model, 0.05)
+    models = (model, transforms.merge_adapters(model), llama.model)
+    tokens = [
+        fk.generate(
+            one, {}, IDS, KEY, max_new_tokens=6, sampler=fk.samplers.Greedy()
+        ).tokens.tolist()
+        for one in models
+    ]
+    assert tokens[0] == tokens[1] != tokens[2]
