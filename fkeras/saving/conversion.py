@@ -16,7 +16,9 @@ from fkeras.engine import Layer, Network
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import is_from_keras
+from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.values.argument_types import Inputs
+from fkeras.layers.adapters.adapted import Adapted
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.models import load_model, save_model
 from fkeras.training.processes.gathering import gathered, is_spread
@@ -113,8 +115,8 @@ def to_keras(
     Raises:
         ImportError: if the program has not imported Keras, and if h5py is not installed.
         TypeError: for a value that is not a model.
-        ValueError: for a model without weights or without its state; if the outputs on `check`
-            disagree.
+        ValueError: for a model without weights or without its state, and for a model with adapters;
+            if the outputs on `check` disagree.
 
     Example:
         >>> import fkeras as fk
@@ -139,6 +141,11 @@ def to_keras(
             "to_keras: expected that the program has imported Keras. Write `import keras` before the "
             "call; the environment variable KERAS_BACKEND chooses its backend.",
             name="keras",
+        )
+    if any(isinstance(layer, Adapted) for _, layer in sublayers(model)):
+        raise ValueError(
+            f"to_keras, {model._where}: has adapters, for which Keras has no class. Convert the plain model: "
+            "fk.to_keras(transforms.merge_adapters(model), state)."
         )
     # every process gets its own Keras model
     if is_spread((model, state)):

@@ -72,3 +72,15 @@ def test_ranks_of_damaged_files(path, rank, tmp_path):
             target.writestr(name, data)
     with pytest.raises((FileError, ValueError), match="rank"):
         fk.load_model(damaged)
+
+
+def test_keras_has_no_class_for_adapted_layers(path):
+    model, state = fk.load_model(path)
+    with pytest.raises(ValueError, match="to_keras, .* has adapters.*merge_adapters"):
+        fk.to_keras(model, state)
+    merged = fk.transforms.merge_adapters(model)
+    with keras_rules():
+        theirs = fk.to_keras(merged, state)
+        rows = np.ones((2, 6), "float32")
+        outputs = np.asarray(theirs(rows))
+    np.testing.assert_allclose(merged(rows), outputs, atol=1e-5)
