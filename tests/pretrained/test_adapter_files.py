@@ -286,3 +286,30 @@ def test_an_adapted_model_generates_what_the_merged_model_generates(llama):
         for one in models
     ]
     assert tokens[0] == tokens[1] != tokens[2]
+
+
+@pytest.mark.parametrize("file", ["adapter_config.json", "adapter_model.safetensors"])
+def test_random_damage_is_reported_or_harmless(file, llama, tmp_path):
+    folder = changed("regex", tmp_path)
+    original = (folder / file).read_bytes()
+    generator = np.random.default_rng(3)
+    # the table of the tensors, not their numbers
+    end = min(len(original), 1200)
+    outcomes = set()
+    for _ in range(40):
+        damaged = bytearray(original)
+        start = int(generator.integers(0, end))
+        kind = generator.integers(0, 3)
+        if kind == 0:
+            damaged[start] = int(generator.integers(0, 256))
+        elif kind == 1:
+            del damaged[start : start + int(generator.integers(1, 40))]
+        else:
+            damaged[start:start] = damaged[: int(generator.integers(1, 40))]
+        (folder / file).write_bytes(bytes(damaged))
+        try:
+            fk.pretrained.load_adapter(folder, llama.model, llama.config)
+            outcomes.add("loaded")
+        except (FileError, ValueError):
+            outcomes.add("reported")
+    assert "reported" in outcomes
