@@ -43,6 +43,7 @@ QUESTIONS = {
     "PEFT adapter": "guides/adapters",
     "intermediate activations": "guides/look_inside",
     "Grad-CAM": "guides/look_inside",
+    "KV cache": "guides/attention_cache",
 }
 # further questions, each with words of its own
 MORE_QUESTIONS = {
