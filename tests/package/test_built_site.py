@@ -39,6 +39,8 @@ QUESTIONS = {
     "reproducible seed": "explanation/keys",
     "replace head": "guides/surgery",
     "model surgery": "guides/surgery",
+    "LoRA": "guides/adapters",
+    "PEFT adapter": "guides/adapters",
     "intermediate activations": "guides/look_inside",
     "Grad-CAM": "guides/look_inside",
     "KV cache": "guides/attention_cache",
