@@ -10,12 +10,13 @@ from fkeras import layers
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real, several
 from fkeras.pretrained import llama
-from fkeras.pretrained.config import count
 from fkeras.pretrained.family import Family
 from fkeras.pretrained.llama import LlamaConfig, block_row
 from fkeras.pretrained.names import Row, Stack, Transpose, in_blocks
 
 _size = integer(minimum=1)
+# a table of names lists each expert of each block
+_experts = integer(minimum=1, maximum=1024)
 _blocks = several(integer(minimum=0), "numbers of blocks", least=0)
 # the kernels of an expert
 _PARTS = ("gate", "up", "down")
@@ -47,7 +48,7 @@ class MixtralConfig(LlamaConfig):
     model_type: str = option(
         default="mixtral", convert=choice("mixtral", "qwen2_moe", "qwen3_moe"), kw_only=True
     )
-    num_local_experts: int = option(default=8, convert=count)
+    num_local_experts: int = option(default=8, convert=_experts)
     num_experts_per_tok: int = option(default=2, convert=_size)
     norm_topk_prob: bool = option(default=False, convert=boolean)
     moe_intermediate_size: int = option(default=1408, convert=_size)

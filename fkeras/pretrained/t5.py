@@ -57,7 +57,9 @@ class T5Config(Config):
     )
     num_heads: int = option(default=8, convert=_size)
     relative_attention_num_buckets: int = option(default=32, convert=integer(minimum=4))
-    relative_attention_max_distance: int = option(default=128, convert=_size)
+    relative_attention_max_distance: int = option(
+        default=128, convert=integer(minimum=1, maximum=1 << 20)
+    )
     layer_norm_epsilon: float = option(default=1e-6, convert=real(above=0))
     feed_forward_proj: str = option(default="relu", convert=text())
     tie_word_embeddings: bool = option(default=True, convert=boolean)

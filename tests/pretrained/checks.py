@@ -2,6 +2,7 @@
 
 import filecmp
 import os
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,8 @@ import numpy as np
 
 import fkeras as fk
 from fkeras import transforms
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.weights.safetensors import open_table, write
 from tests.support.paths import ROOT
 
 DATA = ROOT / "tests/pretrained/data"
@@ -68,6 +71,17 @@ def computes_with_a_cache(model, name):
         state, logits = call(model, state, piece)
         wanted = arrays["logits"][:, start : start + piece.shape[1]]
         np.testing.assert_allclose(logits, wanted, atol=1e-4, err_msg=f"token {start}")
+
+
+def rewritten(name, folder, change):
+    """Copies a folder with its tensors changed: `change` receives a dictionary of arrays."""
+    shutil.copy(DATA / name / "config.json", folder)
+    with open_table(str(DATA / name / "model.safetensors"), Limits()) as table:
+        arrays = {key: stored.read() for key, stored in table.items()}
+    change(arrays)
+    with (folder / "model.safetensors").open("wb") as file:
+        write(file, arrays, {"format": "pt"})
+    return folder
 
 
 def is_written_back(name, folder):
