@@ -137,9 +137,9 @@ def build(config: T5Config) -> Model:
         config.vocab_size, config.d_model, tie_weights=config.tie_word_embeddings, name="embedding"
     )
     encoder_positions = layers.Positions(name="encoder_positions")(ids)
-    encoded = _stack(config, decoder=False)(embedding(ids), encoder_positions)
+    encoded = _stack(config, decoder=False)([embedding(ids), encoder_positions])
     positions = layers.Positions(name="positions")(decoder_ids)
-    x = _stack(config, decoder=True)(embedding(decoder_ids), positions, encoded)
+    x = _stack(config, decoder=True)([embedding(decoder_ids), positions, encoded])
     if config.scales_outputs:
         x = layers.Rescaling(config.d_model**-0.5, name="output_scale")(x)
     return Model([ids, decoder_ids], embedding(x, reverse=True), name="t5")
@@ -163,12 +163,12 @@ def _stack(config: T5Config, decoder: bool) -> Model:
         # positions of the keys by name: the encoder has no cache
         inputs, y, bias = [x, positions], x, relative(positions, positions)
         for i in range(config.num_layers):
-            y = _block(config, i, decoder)(y, bias)
+            y = _block(config, i, decoder)([y, bias])
     else:
         encoded = Input((None, config.d_model), name="encoded")
         inputs, y, bias = [x, positions, encoded], x, relative(positions)
         for i in range(config.decoder_layers):
-            y = _block(config, i, decoder)(y, bias, positions, encoded)
+            y = _block(config, i, decoder)([y, bias, positions, encoded])
     name = "decoder" if decoder else "encoder"
     return Model(inputs, _norm(config, "norm")(y), name=name)
 

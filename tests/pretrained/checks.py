@@ -73,6 +73,13 @@ def computes_with_a_cache(model, name):
         np.testing.assert_allclose(logits, wanted, atol=1e-4, err_msg=f"token {start}")
 
 
+def is_kept_by_a_model_file(name, folder):
+    """Writes the model of a folder as a .keras file, and reads it again."""
+    model = fk.pretrained.load(DATA / name).model
+    fk.save_model(folder / "model.keras", model)
+    assert fk.load_model(folder / "model.keras")[0] == model
+
+
 def rewritten(name, folder, change):
     """Copies a folder with its tensors changed: `change` receives a dictionary of arrays."""
     shutil.copy(DATA / name / "config.json", folder)

@@ -57,6 +57,10 @@ def test_files_of_older_versions(prefix, tmp_path):
         load(lambda arrays: arrays.pop(f"{prefix}ln_f.bias"))
 
 
+def test_a_model_file_keeps_the_graph(tmp_path):
+    checks.is_kept_by_a_model_file("gpt2", tmp_path)
+
+
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(gpt2.TINY).build(jax.random.key(0))
     assert model(np.ones((1, 3), "int32")).shape == (1, 3, 67)

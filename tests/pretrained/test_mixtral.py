@@ -132,6 +132,10 @@ def test_files_of_another_model_are_rejected(change, message, tmp_path):
         fk.pretrained.load(checks.rewritten("mixtral", tmp_path, change))
 
 
+def test_a_model_file_keeps_the_graph(tmp_path):
+    checks.is_kept_by_a_model_file("qwen2_moe", tmp_path)
+
+
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(mixtral.TINY).build(jax.random.key(0))
     assert model(np.ones((1, 3), "int32")).shape == (1, 3, 67)

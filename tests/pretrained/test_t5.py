@@ -128,6 +128,10 @@ def test_files_with_copies_of_the_embedding(tmp_path):
         load(lambda a: a.update({"lm_head.weight": a.pop("shared.weight")}))
 
 
+def test_a_model_file_keeps_the_graph(tmp_path):
+    checks.is_kept_by_a_model_file("t5_gated", tmp_path)
+
+
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(t5.TINY).build(jax.random.key(0))
     assert model([np.ones((1, 3), "int32"), np.zeros((1, 2), "int32")]).shape == (1, 2, 67)
