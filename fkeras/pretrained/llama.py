@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers
@@ -32,6 +32,7 @@ from fkeras.pretrained.projections import from_heads, to_heads
 from fkeras.saving.weights.weight_source import Stored
 
 _SLIDING = "sliding_attention"
+_GGUF_PERMUTED = ("llama", "mistral", "smollm3", "mixtral")
 _GGUF_NAMES = (
     ("model.embed_tokens", "token_embd"),
     ("model.norm", "output_norm"),
@@ -429,24 +430,34 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
 
 
 def gguf_names(config: LlamaConfig) -> tuple[Row, ...]:
-    """Returns the table of names of GGUF files: the rows of `names` under other names.
+    """Returns the table of names of GGUF files."""
+    return gguf_rows(config, names(config))
 
-    In files of the architecture `llama` the rows of query and key are permuted.
+
+def gguf_rows(
+    config: LlamaConfig, rows: Iterable[Row], more: Iterable[tuple[str, str]] = ()
+) -> tuple[Row, ...]:
+    """Returns the rows of Hugging Face's table under the names of GGUF files.
+
+    The rows of query and key are permuted in files that llama.cpp's converter for Llama wrote.
+
+    Args:
+        more: further parts of names, and what replaces them.
     """
-    is_permuted = config.model_type in ("llama", "mistral")
+    is_permuted = config.model_type in _GGUF_PERMUTED
     counts = {"q": config.num_attention_heads, "k": config.key_heads}
-    rows = []
-    for row in names(config):
+    renamed = []
+    for row in rows:
         first, _, rest = row.tensors.partition(".layers.{i}.")
         tensor = f"blk.{{i}}.{rest}" if rest else first
-        for old, new in _GGUF_NAMES:
+        for old, new in (*more, *_GGUF_NAMES):
             tensor = tensor.replace(old, new)
         operation = row.operation
         heads = counts.get(rest.removeprefix("self_attn.")[:1]) if "_proj." in rest else None
         if is_permuted and heads is not None:
             operation = Then(Permuted(heads), operation)
-        rows.append(dataclasses.replace(row, tensors=tensor, operation=operation))
-    return tuple(rows)
+        renamed.append(dataclasses.replace(row, tensors=tensor, operation=operation))
+    return tuple(renamed)
 
 
 TINY = LlamaConfig(
