@@ -46,6 +46,7 @@ QUESTIONS = {
 MORE_QUESTIONS = {
     "dataframe": "guides/tables",
     "compare models": "guides/compare_models",
+    "beam search": "guides/generate",
     "categorical features": "guides/tables",
     "model.compile": "guides/where",
     "keras.backend": "guides/where",
