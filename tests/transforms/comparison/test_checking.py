@@ -1,6 +1,7 @@
 """The argument `check`: conversions are compared with their origin on inputs of the user."""
 
 import pathlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -87,7 +88,7 @@ def test_export_computes_the_file(suffix, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("option", [{"training": True}, {"updates": True}, {"mask": (None, 4)}])
-def test_export_compares_inference_only(option, tmp_path):
+def test_export_compares_inference_only(option: Any, tmp_path):
     with pytest.raises(ValueError, match="received mask, training or updates too"):
         fk.export(dense(), None, tmp_path / "m.jax", check=ROWS, **option)
 
@@ -103,6 +104,7 @@ def test_load_model_compares_with_outputs_of_the_writer(tmp_path):
     body = jax.nn.relu(model.layers["body"](ROWS)) + 1
     with pytest.raises(ValueError, match="first in 'body', call 0"):
         fk.load_model(path, check=(ROWS, {"body_ib-0": body}))
+    wrong: Any
     for wrong in (ROWS, (ROWS,), 3):
         with pytest.raises(TypeError, match=r"load_model: expected check=\(inputs, outputs\)"):
             fk.load_model(path, check=wrong)
