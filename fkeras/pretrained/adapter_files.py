@@ -199,7 +199,7 @@ def _lora(
     found, start = {}, 0
     for path, (kernel, shapes), size in zip(module.paths, pieces, sizes, strict=True):
         # (out, in, *window) in the file, (*window, in, out) here
-        window = np.moveaxis(a, (0, 1), (-1, -2)) if kernel.letters.endswith("io") else a.T
+        window = np.moveaxis(a, (0, 1), (-1, -2)) if kernel.is_window else a.T
         if window.size != math.prod(shapes["a"]):
             raise FileError(
                 f"expected lora_A of {name!r} with {math.prod(shapes['a'])} numbers, received the shape "

@@ -183,7 +183,7 @@ def _lora_arrays(
                 f"pretrained.save_adapter: the factors of {path!r} span other axes than those of PEFT. "
                 "Merge the adapter, or train one with last_axis=False."
             )
-        window = tuple(range(2, len(kernel.shape))) if kernel.letters.endswith("io") else ()
+        window = tuple(range(2, len(kernel.shape))) if kernel.is_window else ()
         a, b = (np.asarray(w, "float32") for w in (adapter.a, adapter.b))
         a = np.moveaxis(a, (-1, -2), (0, 1)) if window else a.reshape(-1, adapter.rank).T
         lefts.append((a, adapter.scale))

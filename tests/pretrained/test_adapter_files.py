@@ -313,3 +313,18 @@ def test_random_damage_is_reported_or_harmless(file, llama, tmp_path):
         except (FileError, ValueError):
             outcomes.add("reported")
     assert "reported" in outcomes
+
+
+def test_adapters_of_convolutions_are_written_and_read(tmp_path):
+    whisper = fk.pretrained.load(DATA / "whisper", dtype="float32")
+    model = shifted(transforms.adapt(whisper.model, "encoder/conv_*", LoRA(2, alpha=6), KEY))
+    fk.pretrained.save_adapter(tmp_path, model, whisper.config)
+    table = fk.saving.weights.safetensors.read_table(
+        str(tmp_path / "adapter_model.safetensors"), fk.Limits()
+    )
+    kernel = whisper.model.layers["encoder"].layers["conv_2"].kernel
+    size, channels, filters = kernel.shape
+    name = "base_model.model.model.encoder.conv2"
+    assert table.arrays[f"{name}.lora_A.weight"].shape == (2, channels, size)
+    assert table.arrays[f"{name}.lora_B.weight"].shape == (filters, 2, 1)
+    assert fk.pretrained.load_adapter(tmp_path, whisper.model, whisper.config) == model

@@ -58,6 +58,11 @@ class Kernel:
         """The letters of axes that input and output have: one matrix for each index."""
         return "".join(n for n in self.letters if n not in self.inputs + self.outputs)
 
+    @property
+    def is_window(self) -> bool:
+        """Whether the kernel is that of a convolution."""
+        return self.name == "kernel" and self.equation is None
+
     def sizes(self, letters: str) -> tuple[int, ...]:
         """Returns the sizes of axes."""
         by_letter = dict(zip(self.letters, self.shape, strict=True))
