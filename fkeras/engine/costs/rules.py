@@ -138,6 +138,16 @@ def _dot(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     return Count(2 * size(outputs[0]) * math.prod(inputs[0].shape[axis] for axis in contracted))
 
 
+def _ragged_dot(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
+    numbers = params["ragged_dot_dimension_numbers"]
+    (contracted, _), _ = numbers.dot_dimension_numbers
+    products = size(outputs[0]) * math.prod(inputs[0].shape[axis] for axis in contracted)
+    # each row belongs to one group: the sum over the rows of a group, not over all rows
+    if numbers.lhs_ragged_dimensions[0] in contracted:
+        products //= inputs[2].shape[-1]
+    return Count(2 * products)
+
+
 def _convolution(inputs: Shapes, outputs: Shapes, params: Mapping[str, Any]) -> Count:
     lhs, rhs, out = inputs[0].shape, inputs[1].shape, outputs[0].shape
     numbers = params["dimension_numbers"]
@@ -220,6 +230,7 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         **dict.fromkeys(_SCATTERS, _scatter),
         "integer_pow": _integer_power,
         "dot_general": _dot,
+        "ragged_dot_general": _ragged_dot,
         "conv_general_dilated": _convolution,
         "select_and_scatter_add": _select_and_scatter,
         "sort": _sort,

@@ -32,7 +32,8 @@ class GroupedProduct(Form):
     together: ClassVar[bool] = True
 
     def default(self, *operands: jax.Array) -> jax.Array:
-        return jax.lax.ragged_dot(*operands)
+        x, kernels, sizes = operands
+        return jax.lax.ragged_dot(x, kernels, sizes)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, kernels, sizes = operands

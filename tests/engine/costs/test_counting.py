@@ -73,3 +73,17 @@ def test_loops_of_unknown_length_and_unknown_primitives_are_named():
 
     assert count_operations(loop, M).unknown == {"while"}
     assert count_operations(lambda x: jnp.linalg.qr(x)[0], M).unknown
+
+
+def test_a_product_of_groups_counts_each_row_once():
+    sizes = jnp.array([5, 0, 7], "int32")
+    x, kernels = jnp.ones((12, 4)), jnp.ones((3, 4, 6))
+
+    def score(x, kernels):
+        return jnp.sum(lax.ragged_dot(x, kernels, sizes))
+
+    product = 2 * 12 * 4 * 6
+    assert count_operations(score, x, kernels).flops == product + 71
+    # the gradients are a product for the rows, and one for the kernels
+    slopes = count_operations(jax.grad(score, (0, 1)), x, kernels).flops
+    assert 2 * product <= slopes < 2.1 * product
