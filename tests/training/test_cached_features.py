@@ -101,7 +101,7 @@ def assert_equal(one, other):
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_training_on_features_equals_that_of_the_model(case):
-    whole, cached = (trained(*CASES[case], cache) for cache in (False, True))
+    whole, cached = (trained(*CASES[case], cache=cache) for cache in (False, True))
     assert_equal(cached, whole)
     assert jax.tree.structure(cached.run) == jax.tree.structure(whole.run)
 
