@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.core import Tracer
 
 import fkeras as fk
 from fkeras import layers
@@ -58,7 +59,7 @@ def words():
 
 SEVERAL = {"a": X, "b": X[::-1].copy()}
 TARGETS = {"p": Y, "q": X[:, :1], "features": X}
-CASES = {
+CASES: dict[str, Any] = {
     "simple": (simple, X, Y, LOSS, {"validation_split": 0.3}, {}),
     "masked": (masked, IDS, Y, LOSS, {}, {"remat": "full"}),
     "several": (
@@ -100,7 +101,7 @@ def assert_equal(one, other):
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_training_on_features_equals_that_of_the_model(case):
-    whole, cached = (trained(*CASES[case], cache) for cache in (False, True))
+    whole, cached = (trained(*CASES[case], cache=cache) for cache in (False, True))
     assert_equal(cached, whole)
     assert jax.tree.structure(cached.run) == jax.tree.structure(whole.run)
 
@@ -132,7 +133,7 @@ def test_a_step_computes_the_rest_alone():
     calls = []
 
     def body(x):
-        calls.append(isinstance(x, jax.core.Tracer))
+        calls.append(isinstance(x, Tracer))
         return jnp.tanh(x)
 
     x = fk.Input((4,))
