@@ -222,7 +222,7 @@ def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
 
 def prompt_of(ids: Any, lengths: Any) -> Prompt:
     """Returns the prompt, padded on the right to a power of two, so that few programs are compiled."""
-    if isinstance(ids, list | tuple) and all(isinstance(row, Sequence) and row for row in ids):
+    if isinstance(ids, list | tuple) and all(np.ndim(row) == 1 and len(row) for row in ids):
         counts = [len(row) for row in ids]
         lengths = counts if lengths is None else lengths
         ids = np.array([[*row, *[0] * (max(counts) - len(row))] for row in ids] if ids else [])

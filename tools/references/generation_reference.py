@@ -59,7 +59,9 @@ def main():
         # transformers fills rows up with the end token
         ended = np.cumsum(np.isin(found, ENDS), axis=1)
         found = np.where(ended - np.isin(found, ENDS) > 0, 0, found)
-        arrays[f"beam_{number}"] = np.pad(found, ((0, 0), (0, NEW - found.shape[1]))).astype("int32")
+        arrays[f"beam_{number}"] = np.pad(found, ((0, 0), (0, NEW - found.shape[1]))).astype(
+            "int32"
+        )
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
     target = ROOT / "tests/generation/data/transformers.npz"
     target.parent.mkdir(exist_ok=True)
