@@ -23,11 +23,16 @@ from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
 ONLY_HERE = (
+    "DotProductAttention",
     "Float8Dense",
     "MixtureOfExperts",
+    "PositionEmbedding",
+    "Positions",
     "QuantizedDense",
     "QuantizedEmbedding",
     "RelativePositionBias",
+    "RotaryEmbedding",
+    "SinePositionEncoding",
 )
 # the state of layers that do not declare its entries, by class or base class
 STATES = {
@@ -82,6 +87,8 @@ _LISTED = (
     ("initializers", "initializers", "Initializers", "Initial values of weights."),
     ("regularizers", "regularizers", "Regularizers", "Penalties on weights."),
     ("constraints", "constraints", "Constraints", "Projections of weights after each update."),
+    ("masks", "masks", "Attention masks", "Which keys a query attends to, by positions."),
+    ("rotary", "layers.rotary", "Rotary scalings", "Frequencies of rotary positions for long texts."),
     ("quantizers", "quantizers", "Quantizers", "Codes and scales of quantized weights."),
     ("random", "random", "Random numbers", "Random numbers from a key, with Keras's names."),
     (

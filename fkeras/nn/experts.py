@@ -93,7 +93,8 @@ def expert_products(
 
     Each token is multiplied with the kernels of its own experts only: the tokens are sorted by
     expert, and `jax.lax.ragged_dot` multiplies each group with one kernel. Where a call has fewer
-    tokens than there are experts, as in generation, the kernels in use are gathered instead.
+    tokens than there are experts, as in generation, the kernels in use are gathered instead. A
+    program for any number of tokens computes all experts.
 
     Args:
         x: tokens of shape (n, d).
@@ -116,8 +117,12 @@ def expert_products(
     """
     top_k, expert_of_row = chosen.shape[-1], chosen.reshape(-1)
     rows = expert_of_row.shape[0]
-    # the number of rows may be symbolic, in exported programs
-    if isinstance(rows, int) and rows <= gate.shape[0]:
+    if not isinstance(rows, int):  # symbolic: the number of tokens of an exported program is open
+        experts = jax.nn.one_hot(chosen, gate.shape[0], dtype=x.dtype)
+        factors = jnp.sum(experts * weights[..., None].astype(x.dtype), axis=1)
+        hidden = activation(jnp.einsum("nd,edf->nef", x, gate)) * jnp.einsum("nd,edf->nef", x, up)
+        return jnp.einsum("nef,efd->nd", hidden * factors[..., None], down)
+    if rows <= gate.shape[0]:
         x = jnp.repeat(x, top_k, axis=0)
         gate, up, down = (jnp.take(kernel, expert_of_row, axis=0) for kernel in (gate, up, down))
         hidden = activation(jnp.einsum("nd,ndf->nf", x, gate)) * jnp.einsum("nd,ndf->nf", x, up)
@@ -125,9 +130,8 @@ def expert_products(
     else:
         order = jnp.argsort(expert_of_row)
         sizes = jnp.bincount(expert_of_row, length=gate.shape[0]).astype("int32")
-        x, gate, up, down, sizes = _batched_together(
-            jnp.take(x, order // top_k, axis=0), gate, up, down, sizes
-        )
+        x = jnp.take(x, order // top_k, axis=0)
+        x, gate, up, down, sizes = _batched_together(x, gate, up, down, sizes)
         hidden = activation(jax.lax.ragged_dot(x, gate, sizes)) * jax.lax.ragged_dot(x, up, sizes)
         y = jax.lax.ragged_dot(hidden, down, sizes)[jnp.argsort(order)]
     y = y.reshape(*chosen.shape, y.shape[-1])

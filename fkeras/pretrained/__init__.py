@@ -13,12 +13,16 @@ from fkeras.pretrained.clip import SiglipConfig as SiglipConfig
 from fkeras.pretrained.clip import SiglipTextConfig as SiglipTextConfig
 from fkeras.pretrained.config import Config as Config
 from fkeras.pretrained.families import build as build
+from fkeras.pretrained.gemma import GemmaConfig as GemmaConfig
+from fkeras.pretrained.gpt2 import GPT2Config as GPT2Config
 from fkeras.pretrained.images import ImageProcessor as ImageProcessor
 from fkeras.pretrained.llama import LlamaConfig as LlamaConfig
 from fkeras.pretrained.loading import Loaded as Loaded
 from fkeras.pretrained.loading import load as load
+from fkeras.pretrained.mixtral import MixtralConfig as MixtralConfig
 from fkeras.pretrained.modernbert import ModernBertConfig as ModernBertConfig
 from fkeras.pretrained.sounds import SoundProcessor as SoundProcessor
+from fkeras.pretrained.t5 import T5Config as T5Config
 from fkeras.pretrained.token_lookup import TokenLookup as TokenLookup
 from fkeras.pretrained.tokenizer import Answers as Answers
 from fkeras.pretrained.tokenizer import Tokenizer as Tokenizer

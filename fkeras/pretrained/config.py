@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from fkeras.engine import Configurable, FrozenDict, option, suggest
+from fkeras.engine.config.configurable import describe
 from fkeras.engine.config.converters import integer
 from fkeras.pretrained.layout import Layout
 
@@ -63,7 +64,6 @@ _NEUTRAL = frozenset(
         "tokenizer_class",
         "prefix",
         "torchscript",
-        "pruned_heads",
         "chunk_size_feed_forward",
         "is_encoder_decoder",
         "attn_implementation",
@@ -99,9 +99,10 @@ _NEUTRAL = frozenset(
 class Config(Configurable):
     """Base class of the configurations: frozen fields with the names that `config.json` has.
 
-    A subclass, such as that of `loaded.config`, declares the keys that determine what the network computes as fields with rules. A
-    key that is neither a field nor known to be without effect is rejected, unless its value is null
-    or false.
+    A subclass, such as that of `loaded.config`, declares the keys that determine what the network
+    computes as fields with rules. A key that is neither a field nor known to be without effect is
+    rejected, unless its value is null, false or empty. Two configurations are equal if they describe
+    the same network: `source` and `layout` are not compared.
 
     Args:
         model_type: the key `model_type`, which names the architecture within the family.
@@ -133,6 +134,13 @@ class Config(Configurable):
     #: keys that `canonical` converts to fields: written no more once such a field has changed
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({})
 
+    def _values(self) -> tuple:
+        values = [getattr(self, field.name) for field in _own_fields(type(self))]
+        return (*values, self.beside)
+
+    def __repr__(self) -> str:
+        return describe(self, ("source", "beside", "layout"))
+
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the mapping with keys of other versions of the format converted to fields."""
@@ -153,7 +161,8 @@ class Config(Configurable):
         canonical = cls.canonical(mapping)
         for key, value in canonical.items():
             known = key in names or key in _NEUTRAL or key in cls.neutral or key in cls.aliases
-            if not known and not key.startswith("_") and value is not None and value is not False:
+            is_set = value is not None and value is not False and value not in ({}, [], ())
+            if is_set and not known and not key.startswith("_"):
                 raise ValueError(
                     f"{cls.__name__}: unknown key {key[:80]!r} with the value {str(value)[:80]}: it may "
                     f"change what the network computes.{suggest(key, names)} Remove the key from "

@@ -81,6 +81,8 @@ def family_of_gguf(metadata: Mapping[str, Any]) -> Family:
         ValueError: for a missing or unknown architecture.
     """
     architecture = metadata.get("general.architecture")
+    if architecture == "llama" and metadata.get("llama.expert_count"):
+        architecture = "mixtral"  # llama.cpp has one name for both
     tables = {
         name: family for family in FAMILIES if family.gguf for name in family.gguf.architectures
     }

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from fkeras.engine import FrozenDict
 from fkeras.pretrained.layout import FileLayout, Layout
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.file_type import open_regular
+from fkeras.saving.containers.file_type import LENGTH, describe, open_regular
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import check, field, parse
-from fkeras.saving.weights.safetensors import read_table
+from fkeras.saving.weights.safetensors import is_safetensors, read_table
 from fkeras.saving.weights.weight_source import Stored
 
 CONFIG = "config.json"
@@ -48,7 +48,7 @@ def read_folder(folder: str, limits: Limits) -> Checkpoint:
     """
     names = [WEIGHTS, INDEX]
     if not os.path.isdir(folder):
-        folder, name = os.path.split(folder)
+        folder, name = _parts(folder)
         names = [name]
     mapping = read_json(os.path.join(folder, CONFIG), limits)
     name = next((n for n in names if os.path.exists(os.path.join(folder, n))), None)
@@ -67,6 +67,12 @@ def read_folder(folder: str, limits: Limits) -> Checkpoint:
     files = []
     for shard, listed in shards.items():
         path = os.path.join(folder, shard)
+        if not os.path.exists(path):
+            raise FileError(
+                f"expected the file {shard!r} that the index lists, received a folder without it. "
+                "Download the missing file.",
+                file=os.path.join(folder, name),
+            )
         table = read_table(path, limits)
         if listed is not None and table.arrays.keys() != set(listed):
             wrong = next(iter(table.arrays.keys() ^ set(listed)))
@@ -79,6 +85,19 @@ def read_folder(folder: str, limits: Limits) -> Checkpoint:
         dtypes = {key: table.dtypes[key] for key in table.arrays}
         files.append(FileLayout(shard, FrozenDict(dtypes), FrozenDict(table.metadata)))
     return Checkpoint(folder, mapping, tensors, Layout(tuple(files), index))
+
+
+def _parts(path: str) -> tuple[str, str]:
+    """Returns folder and name of a file of tensors, or of an index of such files."""
+    folder, name = os.path.split(path)
+    with open_regular(path) as file:
+        start, size = file.read(LENGTH), os.fstat(file.fileno()).st_size
+    if not is_safetensors(start, size) and name != INDEX:
+        raise FileError(
+            f"expected a folder, a safetensors file or a GGUF file, received {describe(start, size)}.",
+            file=path,
+        )
+    return folder, name
 
 
 def read_beside(folder: str, names: Sequence[str], limits: Limits) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
 from fkeras.pretrained.gguf_keys import decoder_keys
 from fkeras.pretrained.names import Add, HeadBias, Heads, HeadsIn, Row, Same, Transpose, in_blocks
+from fkeras.pretrained.projections import from_heads, to_heads
 from fkeras.saving.weights.weight_source import Stored
 
 _size = integer(minimum=1)
@@ -62,6 +63,7 @@ class GemmaConfig(Config):
     where `config.json` leaves a key out.
 
     Args:
+        model_type: "gemma2" or "gemma3_text"; keyword only.
         vocab_size: number of token ids.
         hidden_size: width of the network.
         intermediate_size: width inside the MLP.
@@ -84,6 +86,12 @@ class GemmaConfig(Config):
         attn_logit_softcapping: bound of the scores; None for none.
         final_logit_softcapping: bound of the logits; None for none.
         tie_word_embeddings: whether the logits use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.GemmaConfig(num_hidden_layers=3, sliding_window_pattern=2)
+        >>> [config.window(i) for i in range(3)]
+        [4096, None, 4096]
     """
 
     model_type: str = option(
@@ -226,13 +234,11 @@ def _block(config: GemmaConfig, i: int) -> Model:
 
 
 def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
-    def heads(number: int, name: str) -> KerasTensor:
-        shape = (None, number, config.head_dim)
-        bias = "de" if config.attention_bias else None
-        return layers.EinsumDense("abc,cde->abde", shape, bias_axes=bias, name=name)(x)
-
-    query = heads(config.num_attention_heads, "query")
-    key, value = (heads(config.num_key_value_heads, name) for name in ("key", "value"))
+    size, bias, shared = config.head_dim, config.attention_bias, config.num_key_value_heads
+    query = to_heads(x, config.num_attention_heads, size, "query", bias=bias)
+    key, value = (
+        to_heads(x, shared, size, name, bias=bias, role="kv_heads") for name in ("key", "value")
+    )
     if config.head_norms:
         query, key = _norm(config, "query_norm")(query), _norm(config, "key_norm")(key)
     query, key = config.rotary(i)([query, key], positions)
@@ -243,12 +249,7 @@ def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTens
         soft_cap=config.attn_logit_softcapping,
         name="attention",
     )
-    return layers.EinsumDense(
-        "abcd,cde->abe",
-        (None, config.hidden_size),
-        bias_axes="e" if config.attention_bias else None,
-        name="output",
-    )(attention(query, key, value, positions))
+    return from_heads(attention(query, key, value, positions), config.hidden_size, bias=bias)
 
 
 def names(config: GemmaConfig) -> tuple[Row, ...]:

@@ -93,7 +93,8 @@ def read_gguf(path: str, limits: Limits) -> GGUFFile:
         raise reader.error(f"expected {_ALIGNMENT} as a small number, received {alignment!r}.")
     start = -(-reader.place // alignment) * alignment
     tensors = {
-        name: _tensor(reader, name, *entry, start, limits) for name, entry in entries.items()
+        name: _tensor(reader, name, shape, kind, start + offset, limits)
+        for name, (shape, kind, offset) in entries.items()
     }
     return GGUFFile(metadata, tensors)
 
@@ -103,7 +104,6 @@ def _tensor(
     name: str,
     shape: tuple[int, ...],
     kind: int,
-    offset: int,
     start: int,
     limits: Limits,
 ) -> Stored:
@@ -117,16 +117,16 @@ def _tensor(
     # Python integers: a product in int64 could overflow to a small number
     count = math.prod(shape)
     row = shape[-1] if shape else 1
-    if row % encoding.block or (start + offset) % 2:
+    if row % encoding.block or start % 2:
         raise reader.error(f"{name[:80]!r} has rows of {row}, no multiple of {encoding.block}.")
     check_limit(limits, "array_bytes", 4 * count, "bytes of an array", file=reader.file)
     length = count // encoding.block * encoding.bytes
-    if start + offset + length > len(reader.data):
+    if start + length > len(reader.data):
         raise reader.error(
-            f"{name[:80]!r} needs {length} bytes at {start + offset}, beyond the end of the file. The "
+            f"{name[:80]!r} needs {length} bytes at {start}, beyond the end of the file. The "
             "file is truncated; download it again."
         )
-    data = reader.data[start + offset : start + offset + length]
+    data = reader.data[start : start + length]
     read = functools.partial(gguf_blocks.decode, data, encoding, shape)
     return Stored(shape, np.dtype(encoding.dtype), read)
 

@@ -39,7 +39,7 @@ def decoder_keys(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
     """
     architecture = metadata["general.architecture"]
     found = {name: value(metadata, f"{architecture}.{key}", kind) for name, key, kind in _KEYS}
-    mapping = {name: item for name, item in found.items() if item is not None}
+    mapping: dict[str, Any] = {name: item for name, item in found.items() if item is not None}
     # single precision: 1e-5 is stored as 9.9999997e-06
     mapping = {
         k: float(np.float32(v).astype(str)) if isinstance(v, float) else v

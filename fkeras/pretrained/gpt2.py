@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fkeras import layers, ops
-from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
+from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import activate, activation_name
 from fkeras.pretrained.config import Config, count
 from fkeras.pretrained.family import Family
 from fkeras.pretrained.names import HeadBias, Reshape, Row, Same, Split, Transpose, in_blocks
+from fkeras.pretrained.projections import from_heads, to_heads
 
 _size = integer(minimum=1)
 
@@ -30,6 +31,12 @@ class GPT2Config(Config):
         scale_attn_by_inverse_layer_idx: whether scores are also divided by the number of the block,
             counted from 1.
         tie_word_embeddings: whether the logits use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.GPT2Config(n_embd=64, n_layer=2, n_head=4)
+        >>> fk.pretrained.build(config).name, config.scale(0)
+        ('gpt2', 0.25)
     """
 
     model_type: str = option(default="gpt2", convert=choice("gpt2"), kw_only=True)
@@ -98,17 +105,16 @@ def _block(config: GPT2Config, i: int) -> Model:
     def norm(name: str) -> layers.LayerNormalization:
         return layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name=name)
 
-    def heads(name: str, x: KerasTensor) -> KerasTensor:
-        shape = (None, config.n_head, config.head_size)
-        return layers.EinsumDense("abc,cde->abde", shape, bias_axes="de", name=name)(x)
-
     x = Input((None, config.n_embd), name="x")
     positions = Input((None,), dtype="int32", name="positions")
     y = norm("attention_norm")(x)
-    query, key, value = (heads(name, y) for name in ("query", "key", "value"))
+    query, key, value = (
+        to_heads(y, config.n_head, config.head_size, name, bias=True)
+        for name in ("query", "key", "value")
+    )
     attention = layers.DotProductAttention(Causal(), scale=config.scale(i), name="attention")
     y = attention(query, key, value, positions)
-    y = layers.EinsumDense("abcd,cde->abe", (None, config.n_embd), bias_axes="e", name="output")(y)
+    y = from_heads(y, config.n_embd, bias=True)
     y = layers.Add(name="attention_add")([x, y])
     z = layers.Dense(config.n_inner or 4 * config.n_embd, name="mlp_in")(norm("mlp_norm")(y))
     z = layers.Dense(config.n_embd, name="mlp_out")(activate(config.activation_function, z))

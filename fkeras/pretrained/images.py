@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -60,7 +61,7 @@ class ImageProcessor:
         std: standard deviation of each channel.
 
     Raises:
-        FKerasError: for a filter other than 1, 2 and 3.
+        FKerasError: for a filter other than 1, 2 and 3, and for mean and std of different lengths.
 
     Example:
         >>> import numpy as np
@@ -78,10 +79,15 @@ class ImageProcessor:
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     def __post_init__(self) -> None:
-        if self.resample not in _FILTERS:
+        if not isinstance(self.resample, int) or self.resample not in _FILTERS:
             raise FKerasError(
                 f"ImageProcessor: expected the filter (resample) 1, 2 or 3, received "
                 f"{describe_value(self.resample)}. Resize the images before, and give size=None."
+            )
+        if self.mean is not None and len(self.mean) != len(self.std):
+            raise FKerasError(
+                "ImageProcessor: expected one number for each channel in mean and std, received "
+                f"{len(self.mean)} and {len(self.std)}. Give both the same length."
             )
 
     @classmethod
@@ -130,9 +136,9 @@ class ImageProcessor:
             size if steps["resize"] else None,
             resample,
             crop if cropped and not isinstance(crop, int) else None,
-            float(factor) if steps["rescale"] else 1.0,
-            tuple(mean) if steps["normalize"] else None,
-            tuple(std) if steps["normalize"] else (1.0,) * len(std),
+            _number("rescale_factor", factor) if steps["rescale"] else 1.0,
+            _channels("image_mean", mean) if steps["normalize"] else None,
+            _channels("image_std", std, divisor=True) if steps["normalize"] else (1.0,) * 3,
         )
 
     def __call__(
@@ -157,6 +163,10 @@ class ImageProcessor:
         else:
             array = np.asarray(images)
             batch = list(array) if array.ndim == 4 else [array]
+        if not batch:
+            raise FKerasError(
+                "ImageProcessor: expected at least one image, received an empty list."
+            )
         pixels = [self._pixels(image) for image in batch]
         shapes = sorted({image.shape for image in pixels})
         if len(shapes) != 1:
@@ -175,6 +185,10 @@ class ImageProcessor:
                 "np.uint8(255 * image); for one channel np.repeat(image, 3, axis=-1)."
             )
         height, width = image.shape[:2]
+        if height == 0 or width == 0:
+            raise FKerasError(
+                f"ImageProcessor: expected images with at least one pixel, received {image.shape}."
+            )
         if isinstance(self.size, int):
             # the longer side is rounded down, as in Hugging Face's processors
             short = min(height, width)
@@ -195,6 +209,27 @@ class ImageProcessor:
         if self.mean is None:
             return pixels
         return (pixels - np.float32(self.mean)) / np.float32(self.std)
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise FKerasError(
+            f"preprocessor_config.json: {key}: expected a number, received {describe_value(value)}. "
+            "Correct the file."
+        )
+    return float(value)
+
+
+def _channels(key: str, values: Any, divisor: bool = False) -> tuple[float, ...]:
+    """Reads a number for each channel; a divisor is not 0."""
+    listed = isinstance(values, list | tuple) and 0 < len(values) <= 4
+    numbers = tuple(_number(key, value) for value in values) if listed else ()
+    if not numbers or (divisor and 0 in numbers):
+        raise FKerasError(
+            f"preprocessor_config.json: {key}: expected a number for each channel, received "
+            f"{describe_value(values)}. Correct the file."
+        )
+    return numbers
 
 
 def _side(value: Any, square: bool) -> tuple[int, int] | int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
@@ -28,9 +28,11 @@ from fkeras.pretrained.names import (
     Transpose,
     in_blocks,
 )
+from fkeras.pretrained.projections import from_heads, to_heads
 from fkeras.saving.weights.weight_source import Stored
 
 _SLIDING = "sliding_attention"
+_GGUF_PERMUTED = ("llama", "mistral", "smollm3", "mixtral")
 _GGUF_NAMES = (
     ("model.embed_tokens", "token_embd"),
     ("model.norm", "output_norm"),
@@ -245,6 +247,9 @@ class LlamaConfig(Config):
         return self.sliding_window if is_sliding else None
 
 
+C = TypeVar("C", bound=LlamaConfig)
+
+
 def build(config: LlamaConfig) -> Model:
     """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
     return decoder(config, gated_mlp)
@@ -295,16 +300,12 @@ def gated_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
 
 
 def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
-    def heads(number: int, name: str) -> KerasTensor:
-        return layers.EinsumDense(
-            "abc,cde->abde",
-            (None, number, config.head_size),
-            bias_axes="de" if config.attention_bias else None,
-            name=name,
-        )(x)
-
-    query, key = heads(config.num_attention_heads, "query"), heads(config.key_heads, "key")
-    value = heads(config.key_heads, "value")
+    size, bias = config.head_size, config.attention_bias
+    query = to_heads(x, config.num_attention_heads, size, "query", bias=bias)
+    key, value = (
+        to_heads(x, config.key_heads, size, name, bias=bias, role="kv_heads")
+        for name in ("key", "value")
+    )
     if config.head_norms:
         query = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="query_norm")(query)
         key = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="key_norm")(key)
@@ -322,12 +323,7 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
     window = config.window(i)
     mask = Causal() if window is None else Causal() & Window(window)
     y = layers.DotProductAttention(mask, name="attention")(query, key, value, positions)
-    return layers.EinsumDense(
-        "abcd,cde->abe",
-        (None, config.hidden_size),
-        bias_axes="e" if config.output_bias else None,
-        name="output",
-    )(y)
+    return from_heads(y, config.hidden_size, bias=config.output_bias)
 
 
 def names(config: LlamaConfig) -> tuple[Row, ...]:
@@ -395,7 +391,7 @@ def block_row(
     return Row(f"model.layers.{{i}}.{tensor}", paths, operation or Same())
 
 
-def adapted(config: LlamaConfig, tensors: Collection[str]) -> LlamaConfig:
+def adapted(config: C, tensors: Collection[str]) -> C:
     """Returns the configuration with the biases that the file holds.
 
     Raises:
@@ -434,24 +430,34 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
 
 
 def gguf_names(config: LlamaConfig) -> tuple[Row, ...]:
-    """Returns the table of names of GGUF files: the rows of `names` under other names.
+    """Returns the table of names of GGUF files."""
+    return gguf_rows(config, names(config))
 
-    In files of the architecture `llama` the rows of query and key are permuted.
+
+def gguf_rows(
+    config: LlamaConfig, rows: Iterable[Row], more: Iterable[tuple[str, str]] = ()
+) -> tuple[Row, ...]:
+    """Returns the rows of Hugging Face's table under the names of GGUF files.
+
+    The rows of query and key are permuted in files that llama.cpp's converter for Llama wrote.
+
+    Args:
+        more: further parts of names, and what replaces them.
     """
-    is_permuted = config.model_type in ("llama", "mistral")
+    is_permuted = config.model_type in _GGUF_PERMUTED
     counts = {"q": config.num_attention_heads, "k": config.key_heads}
-    rows = []
-    for row in names(config):
+    renamed = []
+    for row in rows:
         first, _, rest = row.tensors.partition(".layers.{i}.")
         tensor = f"blk.{{i}}.{rest}" if rest else first
-        for old, new in _GGUF_NAMES:
+        for old, new in (*more, *_GGUF_NAMES):
             tensor = tensor.replace(old, new)
         operation = row.operation
         heads = counts.get(rest.removeprefix("self_attn.")[:1]) if "_proj." in rest else None
         if is_permuted and heads is not None:
             operation = Then(Permuted(heads), operation)
-        rows.append(dataclasses.replace(row, tensors=tensor, operation=operation))
-    return tuple(rows)
+        renamed.append(dataclasses.replace(row, tensors=tensor, operation=operation))
+    return tuple(renamed)
 
 
 TINY = LlamaConfig(

@@ -11,20 +11,44 @@ from fkeras.engine import FrozenDict, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real, several
 from fkeras.pretrained import llama
 from fkeras.pretrained.config import count
-from fkeras.pretrained.family import Family
+from fkeras.pretrained.family import Family, GGUFTable
+from fkeras.pretrained.gguf import value
+from fkeras.pretrained.gguf_keys import decoder_keys
 from fkeras.pretrained.llama import LlamaConfig, block_row
 from fkeras.pretrained.names import Row, Stack, Transpose, in_blocks
+from fkeras.saving.weights.weight_source import Stored
 
 _size = integer(minimum=1)
 _blocks = several(integer(minimum=0), "numbers of blocks", least=0)
+_GGUF_KEYS = (
+    ("num_local_experts", "expert_count"),
+    ("num_experts_per_tok", "expert_used_count"),
+    ("moe_intermediate_size", "expert_feed_forward_length"),
+    ("shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
+)
+_GGUF_NAMES = (
+    ("block_sparse_moe.experts.w1", "ffn_gate_exps"),
+    ("block_sparse_moe.experts.w3", "ffn_up_exps"),
+    ("block_sparse_moe.experts.w2", "ffn_down_exps"),
+    ("block_sparse_moe.gate.", "ffn_gate_inp."),
+    ("mlp.experts.gate_proj", "ffn_gate_exps"),
+    ("mlp.experts.up_proj", "ffn_up_exps"),
+    ("mlp.experts.down_proj", "ffn_down_exps"),
+    ("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
+    ("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
+    ("mlp.shared_expert.up_proj", "ffn_up_shexp"),
+    ("mlp.shared_expert.down_proj", "ffn_down_shexp"),
+    ("mlp.gate.", "ffn_gate_inp."),
+)
 # the kernels of an expert
 _PARTS = ("gate", "up", "down")
 
 
 class MixtralConfig(LlamaConfig):
-    """Configuration of Mixtral, Qwen 2 MoE and Qwen 3 MoE.
+    """Configuration of Mixtral, Qwen 2 MoE and Qwen 3 MoE; further fields are those of `LlamaConfig`.
 
     Args:
+        model_type: "mixtral", "qwen2_moe" or "qwen3_moe"; keyword only.
         num_local_experts: number of experts, `num_experts` in Qwen.
         num_experts_per_tok: number of experts that a token uses.
         norm_topk_prob: whether Qwen divides the probabilities of the experts in use by their sum;
@@ -35,6 +59,12 @@ class MixtralConfig(LlamaConfig):
         mlp_only_layers: of Qwen: blocks without experts.
         output_router_logits: whether training balances the experts.
         router_aux_loss_coef: factor of the load balancing loss.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.MixtralConfig(num_local_experts=4, num_experts_per_tok=1)
+        >>> config.has_experts(0), config.model_type
+        (True, 'mixtral')
     """
 
     model_type: str = option(
@@ -210,6 +240,41 @@ def names(config: MixtralConfig) -> tuple[Row, ...]:
     )
 
 
+def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> dict[str, Any]:
+    """Returns the keys of `config.json` for a GGUF file.
+
+    Raises:
+        ValueError: for missing keys, and values of another type.
+    """
+    architecture = metadata["general.architecture"]
+    mapping = decoder_keys(metadata, tensors)
+    keys = {key: value(metadata, f"{architecture}.{key}", int) for _, key in _GGUF_KEYS}
+    mapping |= {name: keys[key] for name, key in _GGUF_KEYS if keys[key] is not None}
+    mapping["attention_bias"] = "blk.0.attn_q.bias" in tensors
+    if architecture == "llama":
+        return {"model_type": "mixtral", **mapping}
+    blocks = range(min(mapping["num_hidden_layers"], len(tensors)))
+    mapping["mlp_only_layers"] = [
+        i for i in blocks if f"blk.{i}.ffn_gate_inp.weight" not in tensors
+    ]
+    # llama.cpp fixes this by the architecture
+    mapping["norm_topk_prob"] = architecture == "qwen3moe"
+    return {"model_type": architecture.replace("moe", "_moe"), **mapping}
+
+
+def gguf_names(config: MixtralConfig) -> tuple[Row, ...]:
+    """Returns the table of names of GGUF files, in which one tensor holds a kernel of all experts."""
+    rows = [
+        dataclasses.replace(
+            row, tensors=row.tensors.replace(".{e}", ""), operation=Transpose(), experts=0
+        )
+        if row.experts
+        else row
+        for row in names(config)
+    ]
+    return llama.gguf_rows(config, rows, _GGUF_NAMES)
+
+
 TINY = MixtralConfig(
     model_type="qwen2_moe",
     vocab_size=67,
@@ -246,4 +311,6 @@ FAMILY = Family(
     prefix="model.",
     ignored=("*.rotary_emb.inv_freq",),
     adapted=llama.adapted,
+    # Mixtral has the name of Llama in GGUF files; `family_of_gguf` tells them apart
+    gguf=GGUFTable(("mixtral", "qwen2moe", "qwen3moe"), gguf_mapping, gguf_names),
 )

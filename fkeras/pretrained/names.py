@@ -58,18 +58,18 @@ class Same(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Transpose(Operation):
-    """Kernel of a linear layer: (out, in) in the file, (in, out) in the graph.
+    """Kernel of a linear layer, or a stack of kernels: (..., out, in) in the file, (..., in, out) in the graph.
 
     Example:
-        >>> Transpose().read(np.ones((2, 3))).shape
-        (3, 2)
+        >>> Transpose().read(np.ones((2, 3))).shape, Transpose().read(np.ones((8, 2, 3))).shape
+        ((3, 2), (8, 3, 2))
     """
 
     def read(self, tensor: np.ndarray) -> np.ndarray:
-        return tensor.T
+        return tensor.swapaxes(-1, -2)
 
     def write(self, weight: np.ndarray) -> np.ndarray:
-        return weight.T
+        return weight.swapaxes(-1, -2)
 
 
 @dataclasses.dataclass(frozen=True)

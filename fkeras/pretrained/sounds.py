@@ -27,6 +27,8 @@ _IGNORED = frozenset(
         "mel_filters",
     ]
 )
+# resource limit of the samples of a sound, and of the numbers of the filters
+_LARGEST = 1 << 26
 # the bands end here for every sampling rate
 _HIGHEST = 8000.0
 
@@ -44,7 +46,7 @@ class SoundProcessor:
         padding: value of the samples after the end of a sound.
 
     Raises:
-        FKerasError: where a size is not a positive integer.
+        FKerasError: where a size is not a positive integer, or too large.
 
     Example:
         >>> import numpy as np
@@ -72,6 +74,17 @@ class SoundProcessor:
                     f"SoundProcessor: {name}: expected a positive integer, received "
                     f"{describe_value(value)}. Whisper has {name}={getattr(type(self), name)}."
                 )
+        if isinstance(self.padding, bool) or not isinstance(self.padding, int | float):
+            raise FKerasError(
+                f"SoundProcessor: padding: expected a number, received {describe_value(self.padding)}. "
+                "Whisper has padding=0.0."
+            )
+        if max(self.seconds * self.sampling_rate, self.bands * self.window) > _LARGEST:
+            raise FKerasError(
+                f"SoundProcessor: expected at most {_LARGEST} samples and numbers of the filters, "
+                f"received seconds={self.seconds}, sampling_rate={self.sampling_rate}, "
+                f"bands={self.bands}, window={self.window}. Give smaller sizes."
+            )
 
     @classmethod
     def read(cls, mapping: Mapping[str, Any]) -> Self:
@@ -102,7 +115,7 @@ class SoundProcessor:
             rest.pop("sampling_rate", 16000),
             rest.pop("n_fft", 400),
             rest.pop("hop_length", 160),
-            float(rest.pop("padding_value", 0.0)),
+            rest.pop("padding_value", 0.0),
         )
         unknown = [key for key, value in rest.items() if value and key not in _IGNORED]
         if unknown:
@@ -122,7 +135,7 @@ class SoundProcessor:
 
         Raises:
             FKerasError: for another sampling rate than that of the processor, sounds that are too
-                long, sounds without samples, sounds with several channels, and integers.
+                long, sounds without samples, sounds with several channels, integers, and NaN.
 
         Example:
             >>> SoundProcessor(bands=2, seconds=1, step=4000)([[0.5] * 100, [0.1]], 16000).shape
@@ -142,6 +155,11 @@ class SoundProcessor:
                     f"SoundProcessor: expected sounds of 1 to {length} samples ({self.seconds} "
                     f"seconds), received {len(row)} samples in sound {i}. Split a longer sound, and "
                     "transcribe the parts."
+                )
+            if not np.isfinite(row).all():
+                raise FKerasError(
+                    f"SoundProcessor: expected finite numbers, received NaN or infinity in sound {i}. "
+                    "Repair the recording."
                 )
             batch[i, : len(row)] = row
         return log_mel(jnp.asarray(batch), self.bands, self.sampling_rate, self.window, self.step)

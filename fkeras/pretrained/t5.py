@@ -14,6 +14,7 @@ from fkeras.pretrained.activation import ACTIVATIONS, activate
 from fkeras.pretrained.config import Config, count
 from fkeras.pretrained.family import Family
 from fkeras.pretrained.names import Heads, HeadsIn, Row, Same, Transpose, in_blocks
+from fkeras.pretrained.projections import from_heads, to_heads
 
 _size = integer(minimum=1)
 
@@ -37,6 +38,12 @@ class T5Config(Config):
         tie_word_embeddings: whether the logits use the embeddings.
         scale_decoder_outputs: whether the decoder's output is multiplied by `d_model**-0.5` before the
             logits; None for `tie_word_embeddings`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+        >>> config.activation, config.scales_outputs
+        ('gelu_new', False)
     """
 
     model_type: str = option(default="t5", convert=choice("t5"), kw_only=True)
@@ -193,16 +200,14 @@ def _attention(
     positions: KerasTensor | None,
     bias: KerasTensor | None,
 ) -> KerasTensor:
-    def heads(name: str, x: KerasTensor) -> KerasTensor:
-        shape = (None, config.num_heads, config.d_kv)
-        return layers.EinsumDense("abc,cde->abde", shape, name=f"{prefix}{name}")(x)
+    def heads(x: KerasTensor, name: str) -> KerasTensor:
+        return to_heads(x, config.num_heads, config.d_kv, f"{prefix}{name}")
 
     mask = None if positions is None else Causal()
-    query, key, value = heads("query", x), heads("key", source), heads("value", source)
+    query, key, value = heads(x, "query"), heads(source, "key"), heads(source, "value")
     attention = layers.DotProductAttention(mask, scale=1.0, name=f"{prefix}attention")
     y = attention(query, key, value, positions, bias=bias)
-    shape = (None, config.d_model)
-    return layers.EinsumDense("abcd,cde->abe", shape, name=f"{prefix}output")(y)
+    return from_heads(y, config.d_model, f"{prefix}output")
 
 
 def _feed_forward(config: T5Config, x: KerasTensor) -> KerasTensor:

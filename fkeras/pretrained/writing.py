@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path, replacing
@@ -19,6 +20,7 @@ from fkeras.pretrained.folder import CONFIG, INDEX, WEIGHTS
 from fkeras.pretrained.layout import FileLayout, Layout
 from fkeras.pretrained.names import Match
 from fkeras.pretrained.tokenizer import Tokenizer
+from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.safetensors import dtype_name, in_order, write_stream
 
 
@@ -66,17 +68,9 @@ def save(
             f"pretrained.save: expected a model, received {type(model).__name__}. Write "
             "fk.pretrained.save(folder, loaded.model, loaded.state, loaded.config)."
         )
-    leaves = dict(zip(skeleton_of(model).names, leaves_of(model), strict=True))
-    weights = {name: leaf for name, leaf in leaves.items() if leaf is not None}
+    weights = _leaves(model)
+    _check(weights, _leaves(abstract_build(family.build(config))[0]), type(config).__name__)
     matches = [match for row in family.names(config) for match in row.matches()]
-    named = {weight for match in matches for weight in match.weights}
-    if named != weights.keys():
-        differing = ", ".join(sorted(named ^ weights.keys())[:6])
-        raise ValueError(
-            f"pretrained.save: expected the weights of {type(config).__name__}, received a model that "
-            f"differs in {differing}. Pass the configuration of this model; merge adapters with "
-            "transforms.merge_adapters, and dequantize weights with fk.dequantize."
-        )
     layout = config.layout or Layout((FileLayout(WEIGHTS, FrozenDict({})),))
     sources = {
         layout.in_file(name): (match, n)
@@ -121,6 +115,31 @@ def save(
     _write_json(os.path.join(folder, CONFIG), mapping)
     if tokenizer is not None:
         tokenizer.write(folder)
+
+
+def _leaves(model: Layer) -> dict[str, Any]:
+    """Returns the weights, or their shapes, by path."""
+    named = zip(skeleton_of(model).names, leaves_of(model), strict=True)
+    return {name: leaf for name, leaf in named if leaf is not None}
+
+
+def _check(weights: Mapping[str, Any], expected: Mapping[str, Any], config: str) -> None:
+    if not weights or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in weights.values()):
+        raise ValueError(
+            "pretrained.save: the model has no weights yet. Build it: model.build(jax.random.key(0))."
+        )
+    differing = sorted(weights.keys() ^ expected.keys())
+    differing += [
+        f"{name} {expected[name].shape} (model: {weights[name].shape})"
+        for name in expected.keys() & weights.keys()
+        if expected[name].shape != weights[name].shape
+    ]
+    if differing:
+        raise ValueError(
+            f"pretrained.save: expected the weights of {config}, received a model that differs in "
+            f"{', '.join(differing[:6])}. Pass the configuration of this model; merge adapters with "
+            "transforms.merge_adapters, and dequantize weights with fk.dequantize."
+        )
 
 
 def _files(

@@ -80,6 +80,11 @@ CASES = (
     ),
     Case(layers.EinsumDense("ab...,bc->ac...", 4, bias_axes="c"), ((2, 5, 3, 2),)),
     Case(
+        layers.EinsumDense("abc,cde->abde", (None, 2, 4), axis_roles={"d": "kv_heads"}),
+        ((2, 3, 6),),
+        keras=False,
+    ),
+    Case(
         layers.ReversibleEmbedding(7, 3, mask_zero=True, embeddings_regularizer="l2"),
         (("int32", (2, 5), 7),),
     ),

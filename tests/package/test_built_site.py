@@ -14,7 +14,7 @@ QUESTIONS = {
     "model.fit": "tutorials/training",
     "pandas": "guides/tables",
     "ONNX": "guides/onnx",
-    "Hugging Face": "guides/where",
+    "Hugging Face": "guides/pretrained",
     "mixed precision": "guides/precision",
     "EMA": "guides/precision",
     "gradient accumulation": "guides/precision",
@@ -41,6 +41,7 @@ QUESTIONS = {
     "model surgery": "guides/surgery",
     "intermediate activations": "guides/look_inside",
     "Grad-CAM": "guides/look_inside",
+    "KV cache": "guides/attention_cache",
 }
 # further questions, each with words of its own
 MORE_QUESTIONS = {
@@ -56,6 +57,8 @@ MORE_QUESTIONS = {
     "multi-gpu": "tutorials/several_devices",
     "pretrained model": "guides/transfer",
     "ImageNet": "guides/transfer",
+    "Llama": "guides/pretrained",
+    "GGUF": "guides/pretrained",
     "forecasting": "guides/time_series",
     "deploy": "guides/serving",
     "out of memory": "guides/planning",

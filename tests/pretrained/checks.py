@@ -1,11 +1,13 @@
 """What every stored checkpoint must fulfil: the numbers of transformers, and its own bytes when written back."""
 
 import filecmp
+import json
 import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import safetensors.numpy
 
 import fkeras as fk
 from fkeras import transforms
@@ -79,3 +81,20 @@ def is_written_back(name, folder):
     same, different, missing = filecmp.cmpfiles(DATA / name, folder, written, shallow=False)
     assert (sorted(same), different, missing) == (written, [], [])
     return loaded
+
+
+def split(folder):
+    """Replaces the safetensors file of a folder by two and an index, as transformers writes them."""
+    whole = folder / "model.safetensors"
+    tensors = safetensors.numpy.load_file(whole)
+    whole.unlink()
+    names = sorted(tensors)
+    weight_map = {}
+    for number, part in enumerate((names[::2], names[1::2]), 1):
+        file = f"model-{number:05}-of-00002.safetensors"
+        arrays = {name: tensors[name] for name in part}
+        safetensors.numpy.save_file(arrays, folder / file, {"format": "pt"})
+        weight_map |= dict.fromkeys(part, file)
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(weight_map.items()))}
+    (folder / f"{whole.name}.index.json").write_text(json.dumps(index, indent=2) + "\n")

@@ -20,18 +20,20 @@ OUTPUTS = {
 }
 
 
-def computes_the_numbers_of_transformers(loaded, arrays, inputs, first, mask=None):
+def computes_the_numbers_of_transformers(loaded, arrays, inputs, first, mask=None, last=None):
     """Compares the outputs and the hidden states of all blocks, at tokens that are no padding.
 
     Args:
         inputs: what the model is called on.
         first: name of the layer whose output is the first hidden state.
+        last: name of the layer whose output is the last; None for the last block.
     """
     blocks = sorted(key for key in arrays if key.startswith("block_"))
-    probed = transforms.probe(loaded.model, [first, "block_*"])
+    end = last or f"block_{len(blocks) - 2}"
+    probed = transforms.probe(loaded.model, [first, "block_*", end])
     outputs, values = probed(inputs, mask=mask)
     kept = slice(None) if mask is None else np.asarray(mask)
-    places = [f"{first}_ib-0", *(f"block_{n}_ib-0" for n in range(len(blocks) - 1))]
+    places = [f"{first}_ib-0", *(f"block_{n}_ib-0" for n in range(len(blocks) - 2)), f"{end}_ib-0"]
     for key, place in zip(blocks, places, strict=True):
         value, right = np.asarray(values[place])[kept], arrays[key][kept]
         np.testing.assert_allclose(value, right, atol=1e-4, err_msg=place)

@@ -1,6 +1,7 @@
 """GGUF files of the stored folders, written with the gguf package as llama.cpp's converter does."""
 
 import json
+import re
 
 import gguf
 import numpy as np
@@ -22,7 +23,20 @@ NAMES = {
     "mlp.down_proj": "ffn_down",
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.experts.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.w3": "ffn_up_exps",
+    "block_sparse_moe.experts.w2": "ffn_down_exps",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
 }
+PERMUTED = ("llama", "mistral", "smollm3", "mixtral")
 OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -40,6 +54,19 @@ def permuted(rows, heads):
     return split.swapaxes(1, 2).reshape(rows.shape)
 
 
+def stacked(tensors):
+    """The tensors with those of experts stacked, as llama.cpp's converter does."""
+    result, parts = {}, {}
+    for name, array in tensors.items():
+        match = re.fullmatch(r"(.*\.experts)\.(\d+)\.(.*)", name)
+        if match:
+            parts.setdefault(f"{match[1]}.{match[3]}", {})[int(match[2])] = array
+        else:
+            result[name] = array
+    stacks = {name: [arrays[e] for e in sorted(arrays)] for name, arrays in parts.items()}
+    return result | {name: np.stack(arrays) for name, arrays in stacks.items()}
+
+
 def write(name, path, encode=None, **keys):
     """Writes the GGUF file of a folder.
 
@@ -49,7 +76,8 @@ def write(name, path, encode=None, **keys):
     """
     config = json.loads((DATA / name / "config.json").read_text())
     model_type = config["model_type"]
-    architecture = "llama" if model_type == "mistral" else model_type
+    is_llama = model_type in ("mistral", "mixtral")
+    architecture = "llama" if is_llama else model_type.replace("_", "")
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_embedding_length(config["hidden_size"])
@@ -64,7 +92,16 @@ def write(name, path, encode=None, **keys):
     writer.add_key_length(head)
     turning = int(head * rope.get("partial_rotary_factor", 1.0))
     writer.add_rope_dimension_count(turning)
-    if config.get("sliding_window") and model_type in ("mistral", "phi3"):
+    experts = config.get("num_local_experts") or config.get("num_experts")
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if "moe_intermediate_size" in config:
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if "shared_expert_intermediate_size" in config:
+        size = config["shared_expert_intermediate_size"]
+        writer.add_expert_shared_feed_forward_length(size)
+    if config.get("sliding_window") and model_type in ("mistral", "mixtral", "phi3"):
         writer.add_sliding_window(config["sliding_window"])
     if rope["rope_type"] == "yarn":
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
@@ -84,10 +121,11 @@ def write(name, path, encode=None, **keys):
         writer.add_tensor("rope_freqs.weight", divisors.astype("float32"))
     for key, value in keys.items():
         writer.add_key_value(key, *value)
-    for tensor, array in safetensors.numpy.load_file(DATA / name / "model.safetensors").items():
+    tensors = safetensors.numpy.load_file(DATA / name / "model.safetensors")
+    for tensor, array in stacked(tensors).items():
         heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
         part = next((config[key] for word, key in heads.items() if word in tensor), None)
-        if architecture == "llama" and part is not None:
+        if model_type in PERMUTED and part is not None:
             array = permuted(array, part)
         array, kind = encode(tensor, array) if encode else (array, None)
         writer.add_tensor(gguf_name(tensor), array, raw_dtype=kind)

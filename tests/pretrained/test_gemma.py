@@ -1,6 +1,7 @@
 """Gemma 2 and 3 against transformers, and their configuration."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -41,6 +42,17 @@ def test_the_factor_of_the_embeddings_is_rounded_to_the_compute_dtype():
     y = model.layers["embedding_scale"](np.ones((1, 1, 20)))
     assert y.dtype == "bfloat16"
     assert float(y[0, 0, 0]) == 4.46875
+
+
+def test_shards_by_role_compute_the_same_numbers():
+    mesh = jax.make_mesh((2, 2), ("data", "model"))
+    roles = {"batch": "data", **dict.fromkeys(("heads", "kv_heads", "hidden"), "model")}
+    sharded = fk.pretrained.load(checks.DATA / "gemma3", mesh=mesh, sharding=roles).model
+    kernel = sharded.layers["block_0"].layers["key"].kernel
+    assert kernel.sharding.spec == jax.sharding.PartitionSpec(None, "model")
+    arrays = checks.expected("gemma3")
+    logits = jax.jit(lambda model, ids: model(ids))(sharded, jnp.asarray(arrays["ids"], "int32"))
+    np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
 
 
 def test_keys_of_both_versions_give_one_configuration():

@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -27,6 +28,15 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     assert loaded.config.model_type == name
 
 
+def test_generation_reads_each_token_once():
+    # experts are sorted by token: the layer declares that tokens do not mix
+    model = fk.pretrained.load(checks.DATA / "qwen3_moe", dtype="float32").model
+    arrays = checks.expected("qwen3_moe")
+    prompts = np.asarray(arrays["ids"][:, :7], "int32")
+    generated = fk.generate(model, None, prompts, max_new_tokens=9, cache=True)
+    np.testing.assert_array_equal(generated.tokens, arrays["greedy"])
+
+
 def test_experts_and_shared_experts_are_layers_by_name():
     model = fk.pretrained.load(checks.DATA / "qwen2_moe").model
     block, dense = model.layers["block_0"], model.layers["block_1"]
@@ -35,6 +45,17 @@ def test_experts_and_shared_experts_are_layers_by_name():
     assert block.layers["experts"].gate_kernel.shape == (6, 24, 12)
     roles = weight_axis_roles(model)
     assert roles["block_0/experts/gate_kernel"] == ("experts", None, "hidden")
+
+
+def test_shards_of_experts_compute_the_same_numbers():
+    mesh = jax.make_mesh((2,), ("model",))
+    roles = {"batch": None, "experts": "model"}
+    sharded = fk.pretrained.load(checks.DATA / "qwen3_moe", mesh=mesh, sharding=roles).model
+    kernel = sharded.layers["block_1"].layers["experts"].down_kernel
+    assert kernel.sharding.spec == jax.sharding.PartitionSpec("model")
+    arrays = checks.expected("qwen3_moe")
+    logits = jax.jit(lambda model, ids: model(ids))(sharded, jnp.asarray(arrays["ids"], "int32"))
+    np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
 
 
 def test_training_balances_the_experts_only_where_the_configuration_says_so():

@@ -404,7 +404,7 @@ def whisper() -> None:
         encoder_attention_heads=2, decoder_attention_heads=4, encoder_ffn_dim=28, decoder_ffn_dim=36,
         d_model=16, max_source_positions=50, max_target_positions=26, activation_function="gelu_new",
         decoder_start_token_id=5, pad_token_id=4, bos_token_id=4, eos_token_id=4,
-        suppress_tokens=[9, 20, 41], begin_suppress_tokens=[4, 12], scale_embedding=True,
+        suppress_tokens=[47, 20, 41], begin_suppress_tokens=[4, 53, 54], scale_embedding=True,
     )  # fmt: skip
     model = randomized(hf.WhisperForConditionalGeneration(config))
     with torch.no_grad():  # the tokens depend on the sound and on the position
@@ -419,7 +419,7 @@ def whisper() -> None:
                 weight.mul_(0.5)
     generation = hf.GenerationConfig(
         decoder_start_token_id=5, pad_token_id=4, bos_token_id=4, eos_token_id=4,
-        suppress_tokens=[9, 20, 41], begin_suppress_tokens=[4, 12], no_timestamps_token_id=6,
+        suppress_tokens=[47, 20, 41], begin_suppress_tokens=[4, 53, 54], no_timestamps_token_id=6,
         max_length=26, forced_decoder_ids=None, is_multilingual=False,
     )  # fmt: skip
     model.generation_config = generation

@@ -160,14 +160,16 @@ class PatchSequence(fk.Layer):
     def call(self, x: jax.Array) -> jax.Array:
         prefix, patches = self.embeddings[: self.prefix], self.embeddings[self.prefix :]
         patches = jnp.reshape(patches, (*self.grid, x.shape[-1]))
-        if x.shape[1:3] != self.grid:
+        # `int`: a symbolic size raises an error here, and the engine then infers with numbers
+        sizes = tuple(int(size) for size in x.shape[1:3])
+        if sizes != self.grid:
             rows, columns = (
                 jnp.asarray(cubic_weights(old, new, self.antialias), x.dtype)
-                for old, new in zip(self.grid, x.shape[1:3], strict=True)
+                for old, new in zip(self.grid, sizes, strict=True)
             )
             # highest precision: a table is small, and errors of all positions add up in the blocks
             patches = jnp.einsum("oh,pw,hwd->opd", rows, columns, patches, precision="highest")
-        y = jnp.reshape(x + patches, (x.shape[0], -1, x.shape[-1]))
+        y = jnp.reshape(x + patches[None], (x.shape[0], -1, x.shape[-1]))
         if self.tokens is None:
             return y
         tokens = self.tokens + prefix

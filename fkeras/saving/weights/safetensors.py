@@ -23,7 +23,7 @@ import numpy as np
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.file_type import open_regular
 from fkeras.saving.containers.limits import Limits, check_limit
-from fkeras.saving.containers.strict_json import check, field, parse
+from fkeras.saving.containers.strict_json import ParsedJson, check, field, parse
 from fkeras.saving.weights.weight_source import Stored
 
 _TABLE = "the table"
@@ -99,7 +99,8 @@ def read_table(path: str, limits: Limits) -> Table:
         metadata = field(table, "__metadata__", dict, {}, file=path, member=_TABLE)
         for value in metadata.values():
             check(value, str, "the values of '__metadata__'", file=path, member=_TABLE)
-        entries = [_entry(path, *item, limits) for item in table.items() if item[1] is not metadata]
+        rows = [item for item in table.items() if item[0] != "__metadata__"]
+        entries = [_entry(path, name, row, limits) for name, row in rows]
         data = np.memmap(file, np.uint8, "r")
     end = 0
     for name, _, first, last, *_ in sorted(entries, key=lambda entry: entry[2:4]):
@@ -125,7 +126,7 @@ def _not_whole(path: str, received: str) -> FileError:
 
 
 def _entry(
-    path: str, name: str, entry: object, limits: Limits
+    path: str, name: str, entry: ParsedJson, limits: Limits
 ) -> tuple[str, str, int, int, tuple[int, ...], np.dtype]:
     """Returns name, dtype's name, first and last byte, shape and dtype of one array."""
     place = {"file": path, "member": name[:200]}
