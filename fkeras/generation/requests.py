@@ -143,6 +143,13 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
     }
 
 
+def inputs_for(model: Network, inputs: Any, masks: Any) -> tuple[Any, Any]:
+    """Returns the inputs beside the ids for a draft: none for a model of one input."""
+    layers = (model.layers[name] for name in model.graph.input_names)
+    count = sum(not getattr(layer, "optional", False) for layer in layers)
+    return (inputs, masks) if count > 1 else (None, None)
+
+
 def _vocabulary(model: Network, size: int | None) -> int:
     (slot,) = model.graph.output_slots
     total: Any = model.graph.specs[slot].dims[2]

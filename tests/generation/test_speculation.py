@@ -47,6 +47,18 @@ def test_end_token_among_accepted_tokens_ends_the_row():
     assert lengths[0] == lengths[1]
 
 
+@pytest.mark.parametrize("kind", ["encoder_decoder", "bigram"])
+def test_encoder_and_decoder_verify_a_draft(kind):
+    model = language_models.encoder_decoder(depth=1)
+    draft = getattr(language_models, kind)(3)
+    options = {"max_new_tokens": 7, "inputs": np.array([[1, 2, 3], [4, 5, 6]]), "cache": True}
+    plain = fk.generate(model, None, [[1], [2]], **options)
+    generated = fk.generate(model, None, [[1], [2]], **options, draft=(draft, None))
+    assert generated.tokens.tolist() == plain.tokens.tolist()
+    lengths = [g.state["decoder"]["positions"]["length"].tolist() for g in (plain, generated)]
+    assert lengths == [[8, 8], [8, 8]]
+
+
 def test_models_without_caches_draft_and_verify():
     model, draft = language_models.uncached(0), language_models.uncached(1)
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=7)
