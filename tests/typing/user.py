@@ -450,7 +450,8 @@ indexed_model = fk.Sequential([fk.Input((3,)), layers.Dense(1)])
 indexed_trainer = fk.Trainer("adam", "mse")
 indexed_trainer.fit(indexed_trainer.init(indexed_model, key), Indexed(), verbose=0).history
 
-<<<<<<< HEAD
+# -- generation --------------------------------------------------------------------------------
+
 ids = fk.Input((None,), dtype="int32")
 language_model = fk.Model(ids, layers.Embedding(5, 5)(ids)).build(jax.random.key(0))
 chain = fk.samplers.Chain(fk.samplers.Temperature(0.7), fk.samplers.TopP(0.9))
@@ -476,7 +477,7 @@ more = fk.generate(
     stream=lambda row, piece: print(row, piece),
 )
 print(more.lengths, generated.state)
-=======
+
 # -- texts -------------------------------------------------------------------------------------
 
 words = '{"type": "WordLevel", "vocab": {"?": 0, "a": 1}, "unk_token": "?"}'
@@ -500,4 +501,3 @@ assert_type(lookup(fk.Input((), dtype="string")), fk.KerasTensor)
 sequence = fk.Input((None, 8))
 encoded = layers.TransformerEncoder(intermediate_dim=16, num_heads=2)(sequence)
 assert_type(layers.TransformerDecoder(16, 2, activation="gelu")(sequence, encoded), fk.KerasTensor)
->>>>>>> main
