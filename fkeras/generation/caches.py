@@ -8,7 +8,7 @@ model without caches keeps its tokens: `ids`, `length`, and under `model` its ow
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
@@ -114,10 +114,17 @@ def take_back(state: State, count: jax.Array) -> State:
 
 def lengths_of(state: Tree) -> jax.Array | None:
     """Returns the number of tokens of each row in a state with caches; None without."""
-    if "length" in state:
-        return state["length"]
-    found = (lengths_of(value) for value in state.values() if isinstance(value, Mapping))
-    return next((length for length in found if length is not None), None)
+    # the largest: layers of an encoder may count too, and read nothing
+    counts = [*_lengths(state)]
+    return functools.reduce(jnp.maximum, counts) if counts else None
+
+
+def _lengths(state: Tree) -> Iterator[jax.Array]:
+    for name, value in state.items():
+        if isinstance(value, Mapping):
+            yield from _lengths(value)
+        elif name == "length":
+            yield value
 
 
 def _shortened(state: State, lengths: jax.Array) -> State:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Network
+from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.generation import requests
 from fkeras.generation.beams import search
@@ -183,9 +184,20 @@ def generate(
             count = jnp.int32(1 if stream is not None else steps)
             carry = watch(lambda c: run(c, count), carry, on_host.watcher(batch))
     else:
-        carry = _draft(
-            reader, after, scores, sampling, draft, draft_tokens, limit, read, slack, on_host
+        _check_draft(draft)
+        guesser, others = requests.reader_of(
+            *(draft[0], None, batch, requests.inputs_for(draft[0], inputs, inputs_mask)),
+            *(reader.form.vocabulary, None),
         )
+        read = functools.partial(read, prompt=prompt._replace(inputs=others))
+        guesser, draft_state, _, _ = read(guesser, draft[1], slack=slack)
+        _check_rows((reader, after), (guesser, draft_state))
+        carry = first_draft_carry(sampling, after, scores, limit, draft_state)
+        run = functools.partial(advance_draft, reader, guesser, sampling, draft_tokens)
+        if on_host.needed:
+            carry = watch(lambda c: run(c, jnp.int32(1)), carry, on_host.watcher(batch))
+        else:
+            carry = run(carry, jnp.int32(limit))
     return _result(reader, carry)
 
 
@@ -237,35 +249,21 @@ def _read(
     return reader, state, scores, slack + 1 if can_go_back else 1
 
 
-def _draft(
-    reader: Reader,
-    state: Any,
-    scores: jax.Array,
-    sampling: Sampling,
-    draft: Any,
-    draft_tokens: int,
-    limit: int,
-    read: Callable[..., Any],
-    slack: int,
-    on_host: _Host,
-) -> Any:
+def _check_draft(draft: Any) -> None:
     if not isinstance(draft, tuple) or len(draft) != 2:
-        raise TypeError("fk.generate: expected draft as (model, state), received another value.")
-    model = requests.check_model(draft[0], "draft")
-    batch, total = scores.shape[0], reader.form.vocabulary
-    guesser, _ = requests.reader_of(model, None, batch, (None, None), total, None)
-    guesser, draft_state, _, _ = read(guesser, draft[1], slack=slack)
-    for one, current in ((reader, state), (guesser, draft_state)):
-        if not has_lengths_only(current, row_axes(one, current)):
+        raise TypeError(
+            f"fk.generate: expected draft as (model, state), received {describe_value(draft)}."
+        )
+    requests.check_model(draft[0], "draft")
+
+
+def _check_rows(*pairs: tuple[Reader, Any]) -> None:
+    for reader, state in pairs:
+        if not has_lengths_only(state, row_axes(reader, state)):
             raise ValueError(
-                f"fk.generate: {one.any_model()._where} has a state from which tokens cannot be taken "
+                f"fk.generate: {reader.any_model()._where} has a state from which tokens cannot be taken "
                 "back, as a draft needs. Leave draft out."
             )
-    carry = first_draft_carry(sampling, state, scores, limit, draft_state)
-    run = functools.partial(advance_draft, reader, guesser, sampling, draft_tokens)
-    if on_host.needed:
-        return watch(lambda c: run(c, jnp.int32(1)), carry, on_host.watcher(batch))
-    return run(carry, jnp.int32(limit))
 
 
 def _result(reader: Reader, carry: Carry) -> Generated:

@@ -143,6 +143,13 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
     }
 
 
+def inputs_for(model: Network, inputs: Any, masks: Any) -> tuple[Any, Any]:
+    """Returns the inputs beside the ids for a draft: none for a model of one input."""
+    layers = (model.layers[name] for name in model.graph.input_names)
+    count = sum(not getattr(layer, "optional", False) for layer in layers)
+    return (inputs, masks) if count > 1 else (None, None)
+
+
 def _vocabulary(model: Network, size: int | None) -> int:
     (slot,) = model.graph.output_slots
     total: Any = model.graph.specs[slot].dims[2]
@@ -222,7 +229,7 @@ def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
 
 def prompt_of(ids: Any, lengths: Any) -> Prompt:
     """Returns the prompt, padded on the right to a power of two, so that few programs are compiled."""
-    if isinstance(ids, list | tuple) and all(isinstance(row, Sequence) and row for row in ids):
+    if isinstance(ids, list | tuple) and all(np.ndim(row) == 1 and len(row) for row in ids):
         counts = [len(row) for row in ids]
         lengths = counts if lengths is None else lengths
         ids = np.array([[*row, *[0] * (max(counts) - len(row))] for row in ids] if ids else [])

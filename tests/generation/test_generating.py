@@ -10,8 +10,8 @@ import pytest
 import fkeras as fk
 from fkeras import samplers, transforms
 from fkeras.generation import requests
-from fkeras.generation.decoding import advance, read_prompt
 from tests.support import language_models
+from tests.support.compile_counts import count_compiles
 
 PROMPTS = [[1, 2, 3, 4, 5], [7, 3]]
 
@@ -72,10 +72,21 @@ def test_model_without_caches_computes_all_tokens_again():
 
 def test_prompts_of_similar_lengths_share_their_programs(model):
     fk.generate(model, None, [[1, 2, 3], [4, 5, 6]], max_new_tokens=6)
-    sizes = read_prompt._cache_size(), advance._cache_size()
-    for ids in ([[1] * 8, [2] * 7], [[1], [2]], np.ones((2, 5), "int64")):
-        fk.generate(model, None, ids, max_new_tokens=6)
-    assert (read_prompt._cache_size(), advance._cache_size()) == sizes
+    with count_compiles() as compiles:
+        for ids in ([[1] * 8, [2] * 7], [[1], [2]], np.ones((2, 5), "int64")):
+            fk.generate(model, None, ids, max_new_tokens=6)
+    assert compiles == []
+
+
+def test_other_numbers_of_samplers_share_their_programs(model):
+    def draw(temperature, p):
+        sampler = samplers.Chain(samplers.Temperature(temperature), samplers.TopP(p))
+        return fk.generate(model, None, PROMPTS, jax.random.key(0), 6, sampler)
+
+    draw(1.0, 0.9)
+    with count_compiles() as compiles:
+        draw(0.5, 0.7)
+    assert compiles == []
 
 
 def test_end_token_ends_a_row_and_counts(model):

@@ -7,7 +7,8 @@ import fkeras as fk
 from tests.pretrained import checks
 
 
-@pytest.mark.parametrize("name", ["gemma3", "mixtral"])  # rings of windows; experts
+# experts; rings of windows
+@pytest.mark.parametrize("name", ["mixtral", pytest.param("gemma3", marks=pytest.mark.exhaustive)])
 def test_decoder_generates_the_tokens_of_transformers(name):
     loaded = fk.pretrained.load(checks.DATA / name, dtype="float32")
     arrays = checks.expected(name)

@@ -15,8 +15,13 @@ from tests.support import language_models
 PROMPTS = [[1, 2, 3, 4, 5], [7, 3]]
 
 
-@pytest.mark.parametrize("draft_seed", [0, 4], ids=["equal draft", "other draft"])
-@pytest.mark.parametrize("window", [False, True])
+@pytest.mark.parametrize(
+    ("draft_seed", "window"),
+    [
+        (4, True),
+        *(pytest.param(*row, marks=pytest.mark.exhaustive) for row in ((0, True), (4, False))),
+    ],
+)
 def test_greedy_tokens_are_those_of_the_model(draft_seed, window):
     mask = fk.masks.Causal() & fk.masks.Window(3) if window else None
     model = language_models.cached(depth=1, mask=mask)
@@ -45,6 +50,18 @@ def test_end_token_among_accepted_tokens_ends_the_row():
     assert generated.lengths.tolist() == expected.lengths.tolist()
     lengths = [state["positions"]["length"].tolist() for state in (generated.state, expected.state)]
     assert lengths[0] == lengths[1]
+
+
+@pytest.mark.parametrize("kind", ["encoder_decoder", "bigram"])
+def test_encoder_and_decoder_verify_a_draft(kind):
+    model = language_models.encoder_decoder(depth=1)
+    draft = getattr(language_models, kind)(3)
+    options = {"max_new_tokens": 7, "inputs": np.array([[1, 2, 3], [4, 5, 6]]), "cache": True}
+    plain = fk.generate(model, None, [[1], [2]], **options)
+    generated = fk.generate(model, None, [[1], [2]], **options, draft=(draft, None))
+    assert generated.tokens.tolist() == plain.tokens.tolist()
+    lengths = [g.state["decoder"]["positions"]["length"].tolist() for g in (plain, generated)]
+    assert lengths == [[8, 8], [8, 8]]
 
 
 def test_models_without_caches_draft_and_verify():

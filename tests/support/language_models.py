@@ -79,6 +79,8 @@ def encoder_decoder(seed=0, width=8, depth=2, vocabulary=VOCABULARY):
     source = fk.Input((None,), dtype="int32", name="ids")
     positions = layers.Positions(name="positions")(source)
     x = layers.Embedding(vocabulary, width, name="embedding")(source)
+    places = layers.Embedding(16, width, name="places")(fk.ops.maximum(positions, 0))
+    x = layers.Add()([x, places])
     y = layers.MultiHeadAttention(2, width // 2, name="attention")(x, x)
     encoder = fk.Model(source, layers.Add()([x, y]), name="encoder")
     ids = fk.Input((None,), dtype="int32", name="decoder_ids")

@@ -99,3 +99,7 @@ class Scale(fk.Layer):
 
 
 Scale(facter=2.0)  # mistake
+fk.generate(model, None, [[1]], max_tokens=3)  # mistake
+fk.generate(model, None, [[1]], key, sampler="greedy")  # mistake
+fk.samplers.TopK("10")  # mistake
+fk.samplers.Chain([fk.samplers.Greedy()])  # mistake

@@ -450,6 +450,34 @@ indexed_model = fk.Sequential([fk.Input((3,)), layers.Dense(1)])
 indexed_trainer = fk.Trainer("adam", "mse")
 indexed_trainer.fit(indexed_trainer.init(indexed_model, key), Indexed(), verbose=0).history
 
+# -- generation --------------------------------------------------------------------------------
+
+ids = fk.Input((None,), dtype="int32")
+language_model = fk.Model(ids, layers.Embedding(5, 5)(ids)).build(jax.random.key(0))
+chain = fk.samplers.Chain(fk.samplers.Temperature(0.7), fk.samplers.TopP(0.9))
+generated = fk.generate(
+    language_model,
+    language_model.init_state(),
+    [[1, 2], [3]],
+    jax.random.key(0),
+    4,
+    chain,
+    end_ids=0,
+)
+assert_type(generated.tokens, jax.Array)
+more = fk.generate(
+    [language_model, language_model],
+    None,
+    np.ones((2, 3), "int32"),
+    max_new_tokens=2,
+    rows=[0, 1],
+    draft=(language_model, None),
+    decode=str,
+    stop=["."],
+    stream=lambda row, piece: print(row, piece),
+)
+print(more.lengths, generated.state)
+
 # -- texts -------------------------------------------------------------------------------------
 
 words = '{"type": "WordLevel", "vocab": {"?": 0, "a": 1}, "unk_token": "?"}'
