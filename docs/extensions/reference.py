@@ -38,7 +38,10 @@ ONLY_HERE = (
     "RelativePositionBias",
     "RotaryEmbedding",
     "SinePositionEncoding",
+    "TokenAndPositionEmbedding",
     "TokenTypes",
+    "TransformerDecoder",
+    "TransformerEncoder",
 )
 # the state of layers that do not declare its entries, by class or base class
 STATES = {
