@@ -5,6 +5,7 @@ import json
 import os
 
 import numpy as np
+import pytest
 
 import fkeras as fk
 from fkeras import transforms
@@ -67,6 +68,12 @@ def is_written_back(name, folder):
         assert json.loads((DATA / name / file).read_text()) == json.loads(
             (folder / file).read_text()
         )
+
+
+def rows(values, kept):
+    """Parameters of a test; those that are not kept run in the exhaustive suite only."""
+    marks = {True: (), False: pytest.mark.exhaustive}
+    return [pytest.param(value, marks=marks[value in kept]) for value in values]
 
 
 def arrays_of(name):

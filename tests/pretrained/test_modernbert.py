@@ -14,7 +14,7 @@ from tests.pretrained.checks import DATA, expected
 FOLDERS = ("modernbert", "modernbert_plain")
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", encoder_checks.rows(FOLDERS, ["modernbert"]))
 def test_numbers_equal_those_of_transformers(name):
     loaded, arrays = encoder_checks.arrays_of(name)
     encoder_checks.computes_the_numbers_of_transformers(
@@ -27,11 +27,12 @@ def test_numbers_equal_those_of_transformers(name):
     )
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", encoder_checks.rows(FOLDERS, ["modernbert"]))
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     encoder_checks.is_written_back(name, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_padding_on_the_right_changes_no_token():
     model = fk.pretrained.load(DATA / "modernbert_plain").model
     ids = expected("modernbert")["ids"][2:, :8].astype("int32")
@@ -41,6 +42,7 @@ def test_padding_on_the_right_changes_no_token():
     np.testing.assert_allclose(out["classes"], alone["classes"], atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_token_beyond_all_windows_is_seen_by_full_attention_only():
     config = ModernBertConfig(
         67, 8, 8, 2, 2, local_attention=4, layer_types=("sliding_attention",) * 2
@@ -94,6 +96,7 @@ def test_a_wrong_configuration_is_rejected(keys, message, tmp_path):
         fk.pretrained.load(folder)
 
 
+@pytest.mark.exhaustive
 def test_a_new_model_is_written_and_opened(tmp_path):
     config = modernbert.MODERNBERT.tiny
     model = fk.pretrained.build(config).build(jax.random.key(0))

@@ -60,13 +60,11 @@ def test_transcription_of_sounds(loaded):
         cache=True,
     )
     assert generated.tokens.tolist() == tokens.tolist()
-    # without the suppressed ids the texts begin with other tokens
-    free = fk.generate(
-        loaded.model, loaded.state, prompt, max_new_tokens=1, inputs=arrays["features"]
-    )
-    assert free.tokens[:, 0].tolist() != tokens[:, 0].tolist()
+    # without the suppressed ids the texts would begin with other tokens
+    assert (arrays["logits"][:, 1].argmax(-1) != tokens[:, 0]).all()
 
 
+@pytest.mark.exhaustive
 def test_decoding_with_a_cache_equals_the_whole_text(loaded):
     arrays = expected("whisper")
     ids = jnp.asarray(arrays["ids"], "int32")
@@ -84,6 +82,7 @@ def test_a_folder_is_written_back_byte_by_byte(tmp_path):
     encoder_checks.is_written_back("whisper", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_a_file_without_the_first_segment_of_names(tmp_path):
     folder = encoder_checks.renamed("whisper", tmp_path, lambda name: name.removeprefix("model."))
     arrays = expected("whisper")
@@ -164,6 +163,7 @@ def test_a_wrong_file_beside_is_rejected(file, tmp_path):
         fk.pretrained.load(folder).config.never  # noqa: B018  (the ids are read when needed)
 
 
+@pytest.mark.exhaustive
 def test_a_new_model_is_written_and_opened(tmp_path):
     config = whisper.WHISPER.tiny
     model = fk.pretrained.build(config).build(jax.random.key(0))
