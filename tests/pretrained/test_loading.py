@@ -165,13 +165,14 @@ def test_numbers_that_are_not_finite_are_reported(tmp_path):
 @pytest.mark.skipif(jax.device_count() < 8, reason="needs eight devices")
 def test_tensors_are_read_into_their_shards():
     mesh = jax.make_mesh((4, 2), ("data", "model"))
-    rules = {"hidden": "model"}
+    rules = {"hidden": "model", "heads": "model", "kv_heads": "model"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loaded = fk.pretrained.load(checks.DATA / "mistral", mesh=mesh, sharding=rules)
     block = loaded.model.layers["block_0"]
     assert block.layers["gate"].kernel.sharding.spec == P(None, "model")
     assert block.layers["down"].kernel.sharding.spec[0] == "model"
+    assert block.layers["query"].kernel.sharding.spec[1] == "model"
     plain = fk.pretrained.load(checks.DATA / "mistral").model
     for ours, theirs in zip(jax.tree.leaves(loaded.model), jax.tree.leaves(plain), strict=True):
         assert len(ours.sharding.device_set) == 8
