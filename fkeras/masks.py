@@ -7,6 +7,7 @@ the same mask holds for a whole sequence, for one token beside a cache, and for 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from fkeras.engine.config.field_types import Converted, Integer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.annotations import Field, Leaf
 
-__all__ = ("And", "Causal", "Mask", "Not", "Or", "Prefix", "Segments", "Window")
+__all__ = ("And", "Causal", "Mask", "Not", "Or", "Prefix", "Segments", "Slot", "Window")
 
 #: the number of earlier and of later positions that a query may attend to
 Reach = tuple[float, float]
@@ -65,7 +66,7 @@ class _Unflatten:
             return mask
         is_child, values = static
         remaining = iter(children)
-        names = self.cls.__dataclass_fields__
+        names = [field.name for field in dataclasses.fields(self.cls)]
         for name, child, value in zip(names, is_child, values, strict=True):
             object.__setattr__(mask, name, next(remaining) if child else value)
         return mask

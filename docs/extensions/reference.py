@@ -23,11 +23,16 @@ from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
 ONLY_HERE = (
+    "DotProductAttention",
     "Float8Dense",
     "MixtureOfExperts",
+    "PositionEmbedding",
+    "Positions",
     "QuantizedDense",
     "QuantizedEmbedding",
     "RelativePositionBias",
+    "RotaryEmbedding",
+    "SinePositionEncoding",
 )
 # the state of layers that do not declare its entries, by class or base class
 STATES = {
@@ -46,6 +51,7 @@ _WITH_MEMBERS = (
     "training",
     "training.population",
     "planning",
+    "generation",
     "engine",
     "saving",
     "pretrained",
@@ -67,6 +73,8 @@ _LISTED = (
     ("training", "training", "Training", "The records of a training and its checkpoints."),
     ("populations", "training.population", "Populations", "Rules for the members of populations."),
     ("planning", "planning", "Plans", "Memory and operations of training steps."),
+    ("generation", "generation", "Generation", "New tokens from models of token ids."),
+    ("samplers", "samplers", "Samplers", "How the next token is chosen."),
     ("pretrained", "pretrained", "Pretrained models", "Models in Hugging Face's format."),
     ("transforms", "transforms", "Transforms", "Functions from model to model."),
     ("saving", "saving", "Files", "Models, trainings and weights in files."),
@@ -79,6 +87,8 @@ _LISTED = (
     ("initializers", "initializers", "Initializers", "Initial values of weights."),
     ("regularizers", "regularizers", "Regularizers", "Penalties on weights."),
     ("constraints", "constraints", "Constraints", "Projections of weights after each update."),
+    ("masks", "masks", "Attention masks", "Which keys a query attends to, by positions."),
+    ("rotary", "layers.rotary", "Rotary scalings", "Frequencies of rotary positions for long texts."),
     ("quantizers", "quantizers", "Quantizers", "Codes and scales of quantized weights."),
     ("random", "random", "Random numbers", "Random numbers from a key, with Keras's names."),
     (

@@ -50,7 +50,7 @@ def search(
     batch, width = scores.shape[0], beam.width
     axes = row_axes(reader, state)
     repeated = jnp.repeat(jnp.arange(batch), width)
-    prompt = sampling.prompt[repeated]
+    prompt = sampling.prompt[0][repeated], sampling.prompt[1][repeated]
     wide = sampling._replace(prompt=prompt)
     # equal sequences at the beginning: only the first one counts
     sums = jnp.full((batch, width), -jnp.inf).at[:, 0].set(0.0)

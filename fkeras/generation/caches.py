@@ -7,6 +7,7 @@ model without caches keeps its tokens: `ids`, `length`, and under `model` its ow
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,6 +52,14 @@ def merged(state: Mapping[str, Any], own: Mapping[str, Any]) -> State:
 
 def state_specs(model: Network, *size: int) -> Any:
     """Returns the shapes of `model.init_state(*size)`."""
+    leaves, structure = jax.tree.flatten(model)
+    return _state_specs(structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves), size)
+
+
+# cached: every call of `generate` asks several times
+@functools.lru_cache(maxsize=64)
+def _state_specs(structure: Any, shapes: tuple, size: tuple[int, ...]) -> Any:
+    model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
     return jax.eval_shape(lambda: model.init_state(*size))
 
 

@@ -20,14 +20,14 @@ class Sampling(NamedTuple):
         samplers: the samplers.
         which: the number of the sampler of each row; None for one sampler.
         keys: a key for each row; None if nothing is drawn.
-        prompt: the ids of the prompt (b, t), -1 for padding.
+        prompt: the ids of the prompt (b, t), and which of them are tokens.
         end_ids: the tokens (n,) that end a row.
     """
 
     samplers: tuple[Sampler, ...]
     which: jax.Array | None
     keys: jax.Array | None
-    prompt: jax.Array
+    prompt: tuple[jax.Array, jax.Array]
     end_ids: jax.Array
 
 
@@ -126,9 +126,10 @@ def advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) 
 def known_ids(sampling: Sampling, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
     """Returns prompt and new tokens (b, n), -1 where no token is."""
     if not any(part.reads_ids for sampler in sampling.samplers for part in sampler.parts):
-        return sampling.prompt[:, :0]
+        return sampling.prompt[0][:, :0]
+    old = jnp.where(sampling.prompt[1], sampling.prompt[0], -1)
     new = jnp.where(jnp.arange(tokens.shape[1])[None] < lengths[:, None], tokens, -1)
-    return jnp.concatenate([sampling.prompt, new], axis=1)
+    return jnp.concatenate([old, new], axis=1)
 
 
 def write(tokens: jax.Array, new: jax.Array, lengths: jax.Array, active: jax.Array) -> jax.Array:

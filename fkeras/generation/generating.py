@@ -151,8 +151,7 @@ def generate(
     prompt = prompt._replace(inputs=others)
     samplers, which = requests.samplers_of(sampler, batch)
     keys = requests.keys_of(key, samplers, batch)
-    history = jnp.where(prompt.valid, prompt.ids, -1)
-    sampling = Sampling(samplers, which, keys, history, requests.ends_of(end_ids))
+    sampling = Sampling(samplers, which, keys, prompt[:2], requests.ends_of(end_ids))
     on_host = _Host(stop, decode, stream)
     is_beam = samplers[0].find(Beam) is not None
     if is_beam and (on_host.needed or draft is not None):
@@ -234,7 +233,7 @@ def _read(
             "not finite: the scores of the next token depend on what follows. Use a causal mask, such "
             "as use_causal_mask=True in MultiHeadAttention."
         )
-    can_go_back = not is_cache and has_lengths_only(state, row_axes(reader, state))
+    can_go_back = slack > 0 and not is_cache and has_lengths_only(state, row_axes(reader, state))
     return reader, state, scores, slack + 1 if can_go_back else 1
 
 
@@ -270,13 +269,19 @@ def _draft(
 
 
 def _result(reader: Reader, carry: Carry) -> Generated:
-    tokens, lengths = carry.tokens, carry.lengths
-    tokens = jnp.where(jnp.arange(tokens.shape[1])[None] < lengths[:, None], tokens, 0)
-    if not requests.is_traced(tokens) and bool((tokens < 0).any()):
+    tokens, failed = _finished(carry.tokens, carry.lengths)
+    if not requests.is_traced(failed) and bool(failed.any()):
         row, place = np.argwhere(np.asarray(tokens) < 0)[0]
         raise ValueError(
             f"fk.generate: the scores of new token {place} of row {row} are not finite, or the samplers "
             "forbid every token. Check the weights with fk.find_nan, and the samplers."
         )
     state = carry.state if reader.form.cached else carry.state["model"]
-    return Generated(tokens, lengths, state)
+    return Generated(tokens, carry.lengths, state)
+
+
+@jax.jit
+def _finished(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the tokens without values behind the last one, and whether one failed."""
+    tokens = jnp.where(jnp.arange(tokens.shape[1])[None] < lengths[:, None], tokens, 0)
+    return tokens, jnp.any(tokens < 0)

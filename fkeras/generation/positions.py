@@ -136,7 +136,7 @@ class _Follower:
             found = self.call(layer, call, tensors, own_state)
             if not all(entry.value.kind in ("rows", "whole") for entry in found):
                 # a layer that declares that it computes tokens by themselves, such as a router
-                declared = getattr(type(layer), "_positions_are_separate", False)
+                declared = getattr(type(layer), "separate_positions", False)
                 if declared:
                     separate.add(number)
                 elif own_cache == own_state:
@@ -195,7 +195,7 @@ def _trace(layer: Layer, call: Call, tensors: list[Any], state: Tree) -> list[En
     fixed = [WHOLE] * len(jax.tree.leaves((specs, state)))
     values = [tensor.value for tensor in tensors if tensor is not None]
     # not ordered: a sum over earlier positions also mixes positions
-    found = RowProgram(ordered=False).results(*programs, [*fixed, *values])
+    found = RowProgram(ordered=False).results(programs[0], programs[1], [*fixed, *values])
     return [Entry(*parts) for parts in zip(found, results[0], results[1], strict=True)]
 
 

@@ -237,9 +237,12 @@ def prompt_of(ids: Any, lengths: Any) -> Prompt:
     lengths = np.full(batch, width) if lengths is None else lengths
     lengths = _integers(lengths, "lengths", (batch,), 1, width)
     size = max(8, 1 << (width - 1).bit_length())
-    valid = jnp.arange(size)[None] < lengths[:, None]
-    padded = jnp.pad(jnp.asarray(array, jnp.int32), ((0, 0), (0, size - width)))
-    return Prompt(jnp.where(valid, padded, 0), valid, {})
+    # NumPy where nothing is traced: operations one by one take as long as some tokens
+    xp: Any = jnp if is_traced((array, lengths)) else np
+    lengths = xp.asarray(lengths)
+    valid = xp.arange(size)[None] < lengths[:, None]
+    padded = xp.pad(xp.asarray(array).astype("int32"), ((0, 0), (0, size - width)))
+    return Prompt(xp.where(valid, padded, 0).astype("int32"), valid, {})
 
 
 def _integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: int) -> jax.Array:
@@ -367,7 +370,10 @@ def capacity(reader: Reader, prompt: Prompt, width: int, new: int, slack: int) -
             )
         return dims[1]
     if reader.form.cached:
-        return prompt.ids.shape[1] + new + slack
+        # the scaling of long rotary positions depends on the capacity
+        leaves = jax.tree_util.tree_leaves_with_path(state_specs(model, 1, 8))
+        is_scaled = any(getattr(path[-1], "key", None) == "capacity" for path, _ in leaves)
+        return (width if is_scaled else prompt.ids.shape[1]) + new + slack
     # a power of two, as a table of learned positions often has
     return 1 << (width + new - 1).bit_length()
 

@@ -23,6 +23,8 @@ from fkeras.layers.attention.attention import Attention as Attention
 from fkeras.layers.attention.dot_product import DotProductAttention as DotProductAttention
 from fkeras.layers.attention.grouped_query import GroupQueryAttention as GroupQueryAttention
 from fkeras.layers.attention.multi_head import MultiHeadAttention as MultiHeadAttention
+from fkeras.layers.attention.position_encoding import PositionEmbedding as PositionEmbedding
+from fkeras.layers.attention.position_encoding import SinePositionEncoding as SinePositionEncoding
 from fkeras.layers.attention.positions import Positions as Positions
 from fkeras.layers.attention.relative_position import RelativePositionBias as RelativePositionBias
 from fkeras.layers.attention.rotary_embedding import RotaryEmbedding as RotaryEmbedding

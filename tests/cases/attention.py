@@ -1,6 +1,6 @@
 """Rows of the layer table: attention with one head and with several."""
 
-from fkeras import layers
+from fkeras import layers, masks
 from tests.cases import Case
 
 CASES = (
@@ -82,6 +82,27 @@ CASES = (
     Case(
         layers.RelativePositionBias(3, 6, 12, bidirectional=False, embeddings_initializer="ones"),
         (("int32", (2, 4), 20),),
+        keras=False,
+    ),
+    Case(layers.Positions(), (("int32", (2, 5), 9), ("int32", (2, 5), 3)), keras=False),
+    Case(
+        layers.RotaryEmbedding(
+            100.0, partial=0.5, interleaved=True, scaling=layers.rotary.Llama3(8.0, 1.0, 4.0, 16)
+        ),
+        ([(2, 5, 4, 8), (2, 5, 2, 8)], ("int32", (2, 5), 40)),
+        keras=False,
+    ),
+    Case(layers.SinePositionEncoding(100.0), ((2, 5, 6),), keras=False),
+    Case(layers.PositionEmbedding(7), ((2, 5, 6), ("int32", (2, 5), 7)), keras=False),
+    Case(
+        layers.DotProductAttention(masks.Causal() & masks.Window(3), soft_cap=2.0, scale=0.4),
+        ((2, 5, 4, 6), (2, 5, 2, 6), (2, 5, 2, 3), ("int32", (2, 5), 9)),
+        keras=False,
+    ),
+    Case(
+        layers.DotProductAttention(dropout=0.3, seed=1, cache="int8"),
+        ((2, 3, 4, 6), (2, 5, 4, 6), (2, 5, 4, 6)),
+        training=True,
         keras=False,
     ),
 )

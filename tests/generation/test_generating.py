@@ -8,11 +8,24 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras import samplers
+from fkeras import samplers, transforms
+from fkeras.generation import requests
 from fkeras.generation.decoding import advance, read_prompt
 from tests.support import language_models
 
 PROMPTS = [[1, 2, 3, 4, 5], [7, 3]]
+
+
+class Shift(fk.Layer):
+    """Adds its weight to the first channel: an edit whose number is a leaf."""
+
+    value: jax.Array | None = fk.weight()
+
+    def with_value(self, value):
+        return self.replace(value=jnp.float32(value), _built=True)
+
+    def call(self, x):
+        return x.at[..., 0].add(self.value)
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +198,37 @@ def test_each_row_may_have_its_own_model(model):
     beams = fk.generate([model, other], None, prompts, None, 3, samplers.Beam(2), rows=[1, 0, 1])
     own = fk.generate(other, None, prompts[:1], None, 3, samplers.Beam(2))
     assert beams.tokens[2].tolist() == own.tokens[0].tolist()
+
+
+def test_each_row_may_have_its_own_adapter(model):
+    lora = transforms.LoRA(rank=2)
+    adapted = transforms.adapt(model, "*/query", lora, jax.random.key(1))
+    values = transforms.adapters(adapted)
+    others = [
+        transforms.with_adapters(adapted, jax.tree.map(lambda a, s=s: a + s, values))
+        for s in (0.0, 0.5, -0.8)
+    ]
+    prompts = [[1, 2, 3]] * 3
+    generated = fk.generate(others, None, prompts, max_new_tokens=6)
+    own = [fk.generate(one, None, prompts[:1], max_new_tokens=6).tokens[0] for one in others]
+    assert generated.tokens.tolist() == [tokens.tolist() for tokens in own]
+    assert len({tuple(tokens.tolist()) for tokens in own}) == 3
+    # the arrays of the base are stored once
+    reader, _ = requests.reader_of(others, None, 3, (None, None), None, None)
+    names = [path[0].name for path, _ in jax.tree_util.tree_leaves_with_path(model)]
+    assert sum(reader.form.stacked) == len(jax.tree.leaves(values)) < len(names)
+
+
+def test_each_row_may_have_its_own_edit(model):
+    def steered(value):
+        return transforms.edit(model, {"norm": Shift(name="shift").with_value(value)})
+
+    models = [steered(value) for value in (0.0, 3.0)]
+    generated = fk.generate(models, None, [[1, 2]] * 2, max_new_tokens=6)
+    free = fk.generate(model, None, [[1, 2]], max_new_tokens=6)
+    own = fk.generate(models[1], None, [[1, 2]], max_new_tokens=6)
+    assert generated.tokens[0].tolist() == free.tokens[0].tolist()
+    assert generated.tokens[1].tolist() == own.tokens[0].tolist() != free.tokens[0].tolist()
 
 
 def test_model_that_is_not_causal_is_an_error():

@@ -87,7 +87,7 @@ def test_equal_draft_is_accepted_whole_in_each_round():
         (jax.random.key(0), samplers.Temperature(1.0)),
     ):
         keys = requests.keys_of(keys, [sampler], 2)
-        sampling = Sampling((sampler,), None, keys, prompt.ids, requests.ends_of(()))
+        sampling = Sampling((sampler,), None, keys, prompt[:2], requests.ends_of(()))
         copies = [jax.tree.map(jnp.copy, state) for _ in range(2)]
         carry = first_draft_carry(sampling, copies[0], scores, 9, copies[1])
         for rounds in (1, 2):

@@ -41,11 +41,13 @@ QUESTIONS = {
     "model surgery": "guides/surgery",
     "intermediate activations": "guides/look_inside",
     "Grad-CAM": "guides/look_inside",
+    "KV cache": "guides/attention_cache",
 }
 # further questions, each with words of its own
 MORE_QUESTIONS = {
     "dataframe": "guides/tables",
     "compare models": "guides/compare_models",
+    "beam search": "guides/generate",
     "categorical features": "guides/tables",
     "model.compile": "guides/where",
     "keras.backend": "guides/where",

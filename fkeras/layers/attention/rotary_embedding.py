@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
+from fkeras.layers.attention.positions import given_or_counted
 from fkeras.layers.attention.rotary_scaling import Scaling
 from fkeras.layers.common import authoring as fk
 from fkeras.nn import rotary
@@ -22,6 +24,24 @@ def _scaling(value: fk.Field) -> fk.Field:
     return value
 
 
+def _without_hub_keys(name: str, config: fk.Json) -> dict[str, Any]:
+    """Returns the configuration of KerasHub's layer with its scaling as a value of `fk.layers.rotary`."""
+    config = dict(config)
+    names = ("beta_fast", "beta_slow", "original_max_position_embeddings", "truncate")
+    numbers = {key: config.pop(key) for key in names if key in config}
+    kind, denominator = config.pop("rope_type", "linear"), config.pop("denominator_dim", None)
+    if kind not in ("linear", "yarn") or denominator is not None:
+        raise ValueError(
+            f"{name}.from_config: expected rope_type 'linear' or 'yarn' without denominator_dim, received "
+            f"{kind!r} and {denominator!r}, for which this layer has no equal."
+        )
+    if kind == "yarn":
+        factor = config.pop("scaling_factor", 1.0)
+        config["scaling"] = {"module": "fkeras.layers.rotary", "class_name": "Yarn"}
+        config["scaling"]["config"] = {"factor": factor, **numbers}
+    return config
+
+
 class RotaryEmbedding(fk.Layer):
     """Turns pairs of channels by the position times the pair's frequency.
 
@@ -31,13 +51,13 @@ class RotaryEmbedding(fk.Layer):
     Args:
         max_wavelength: wavelength of the slowest pair, divided by 2 pi; called theta or base elsewhere.
         scaling_factor: divisor of all positions; `fk.layers.rotary.Linear` is the same.
-        sequence_axis: the axis of the tokens.
+        sequence_axis: the axis of the tokens. This and all arguments below by keyword only.
         feature_axis: the axis of the channels.
         partial: share of the channels that turn: the first `int(d * partial)`.
         interleaved: whether pairs are adjacent channels, as in GPT-J and in GGUF files of Llama,
             instead of the two halves.
-        scaling: a value of `fk.layers.rotary` for long texts; None for none. Keyword only, as are
-            `partial` and `interleaved`.
+        scaling: a value of `fk.layers.rotary` for long texts, such as `Yarn(4.0, 32768)`; None for
+            none. (KerasHub's layer has `rope_type` and one argument for each number instead.)
 
     Call:
         positions: integers (t,) or (b, t); None counts from `start_index`.
@@ -64,14 +84,29 @@ class RotaryEmbedding(fk.Layer):
 
     max_wavelength: fk.Real = fk.option(default=10000.0, convert=fk.real(above=0))
     scaling_factor: fk.Real = fk.option(default=1.0, convert=fk.real(above=0))
-    sequence_axis: fk.Integer = fk.option(default=1, convert=fk.integer())
-    feature_axis: fk.Integer = fk.option(default=-1, convert=fk.integer())
+    sequence_axis: fk.Integer = fk.option(default=1, convert=fk.integer(), kw_only=True)
+    feature_axis: fk.Integer = fk.option(default=-1, convert=fk.integer(), kw_only=True)
     partial: fk.Real = fk.option(default=1.0, convert=fk.real(above=0, maximum=1), kw_only=True)
     interleaved: bool = fk.option(default=False, convert=fk.boolean, kw_only=True)
     scaling: Scaling | None = fk.option(default=None, convert=_scaling, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
-    _keras_module: ClassVar[str] = "fkeras.layers"
+    _keras_module: ClassVar[str] = "keras_hub.src.layers.modeling.rotary_embedding"
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments as JSON data; KerasHub reads them without own options."""
+        config = super().get_config()
+        own = {"partial": 1.0, "interleaved": False, "scaling": None}
+        return {
+            name: value for name, value in config.items() if name not in own or value != own[name]
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: fk.Json, custom_objects: Mapping[str, Any] | None = None
+    ) -> RotaryEmbedding:
+        """Reads the configuration that `get_config` or KerasHub wrote."""
+        return super().from_config(_without_hub_keys(cls.__name__, config), custom_objects)
 
     def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
         if self.scaling is None or not self.scaling.needs_length:
@@ -83,7 +118,7 @@ class RotaryEmbedding(fk.Layer):
         context: fk.Context,
         x: Any,
         positions: jax.Array | None = None,
-        start_index: int = 0,
+        start_index: Any = 0,
     ) -> fk.Output:
         arrays = x if isinstance(x, list | tuple) else [x]
         turned = [self._turn(context, array, positions, start_index) for array in arrays]
@@ -91,12 +126,11 @@ class RotaryEmbedding(fk.Layer):
         return fk.Output(turned if isinstance(x, list | tuple) else turned[0], mask=masks[0])
 
     def _turn(
-        self, context: fk.Context, x: jax.Array, positions: Any, start_index: int
+        self, context: fk.Context, x: jax.Array, positions: Any, start_index: Any
     ) -> jax.Array:
         axes = self._axes(x)
         x = jnp.moveaxis(x, axes, (1, -1)) if axes != (1, x.ndim - 1) else x
-        if positions is None:
-            positions = jnp.arange(x.shape[1]) + start_index
+        positions = given_or_counted(self._where, x.shape[1], positions, start_index)
         size = int(x.shape[-1] * self.partial)
         if size % 2 or size == 0:
             raise fk.FKerasError(

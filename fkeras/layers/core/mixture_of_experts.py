@@ -68,8 +68,8 @@ class MixtureOfExperts(fk.Layer):
     down_kernel: jax.Array = fk.weight(prefix="expert", axes="efd")
 
     supports_masking: ClassVar[bool] = True
-    # sorting by expert hides that each token is computed by itself
-    _positions_are_separate: ClassVar[bool] = True
+    # the experts of a token depend on that token alone, although tokens are sorted by expert
+    separate_positions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
