@@ -88,7 +88,12 @@ _LISTED = (
     ("regularizers", "regularizers", "Regularizers", "Penalties on weights."),
     ("constraints", "constraints", "Constraints", "Projections of weights after each update."),
     ("masks", "masks", "Attention masks", "Which keys a query attends to, by positions."),
-    ("rotary", "layers.rotary", "Rotary scalings", "Frequencies of rotary positions for long texts."),
+    (
+        "rotary",
+        "layers.rotary",
+        "Rotary scalings",
+        "Frequencies of rotary positions for long texts.",
+    ),
     ("quantizers", "quantizers", "Quantizers", "Codes and scales of quantized weights."),
     ("random", "random", "Random numbers", "Random numbers from a key, with Keras's names."),
     (
