@@ -23,9 +23,14 @@ from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
 ONLY_HERE = (
+    "Bias",
     "DotProductAttention",
     "Float8Dense",
+    "LearnedTokens",
+    "LogitScale",
+    "MaskedPatches",
     "MixtureOfExperts",
+    "PatchSequence",
     "PositionEmbedding",
     "Positions",
     "QuantizedDense",
@@ -33,6 +38,10 @@ ONLY_HERE = (
     "RelativePositionBias",
     "RotaryEmbedding",
     "SinePositionEncoding",
+    "TokenAndPositionEmbedding",
+    "TokenTypes",
+    "TransformerDecoder",
+    "TransformerEncoder",
 )
 # the state of layers that do not declare its entries, by class or base class
 STATES = {

@@ -28,6 +28,9 @@ from fkeras.layers.attention.position_encoding import SinePositionEncoding as Si
 from fkeras.layers.attention.positions import Positions as Positions
 from fkeras.layers.attention.relative_position import RelativePositionBias as RelativePositionBias
 from fkeras.layers.attention.rotary_embedding import RotaryEmbedding as RotaryEmbedding
+from fkeras.layers.attention.token_position_embedding import (
+    TokenAndPositionEmbedding as TokenAndPositionEmbedding,
+)
 from fkeras.layers.attention.transformer import TransformerDecoder as TransformerDecoder
 from fkeras.layers.attention.transformer import TransformerEncoder as TransformerEncoder
 from fkeras.layers.convolution.convolution import Conv1D as Conv1D

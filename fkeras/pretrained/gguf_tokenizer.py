@@ -17,6 +17,7 @@ from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.saving.containers.errors import FileError
 
 _KEY = "tokenizer.ggml."
+_LONGEST = 256  # characters of a token: all splits of a token are tried
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -65,6 +66,8 @@ def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
     if kind is None or kind == "no_vocab":
         return None
     tokens = _texts(metadata, "tokens")
+    if not tokens:
+        raise FileError("expected tokens, received none. The file is damaged.", key=_KEY + "tokens")
     types_ = _numbers(metadata, "token_type", len(tokens), _NORMAL)
     if kind == "gpt2":
         model, has_bos = _byte_level(metadata, tokens), False
@@ -87,15 +90,9 @@ def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
     ]
     config: dict[str, Any] = {}
     for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown")):
-        number = metadata.get(f"{_KEY}{key}_token_id")
+        number = _token_id(metadata, key, len(tokens))
         if number is None:
             continue
-        number = int(number)
-        if not 0 <= number < len(tokens):
-            raise FileError(
-                f"expected an id below {len(tokens)}, received {number}.",
-                key=f"{_KEY}{key}_token_id",
-            )
         config[f"{name}_token"] = tokens[number]
     # Llama 3 begins with BOS even where the file does not say so
     has_bos = has_bos or (kind == "gpt2" and _SPLITS[_pre(metadata)] == (_LLAMA3,))
@@ -114,10 +111,21 @@ def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
     return files
 
 
+def _token_id(metadata: Mapping[str, Any], name: str, count: int) -> int | None:
+    value = metadata.get(f"{_KEY}{name}_token_id")
+    if value is None:
+        return None
+    if not isinstance(value, int | np.integer) or not 0 <= value < count:
+        raise FileError(
+            f"expected an id below {count}, received {describe_value(value)}. The file is damaged.",
+            key=f"{_KEY}{name}_token_id",
+        )
+    return int(value)
+
+
 def _end_ids(metadata: Mapping[str, Any], tokens: Sequence[str]) -> list[int]:
-    keys = (f"{_KEY}{name}_token_id" for name in ("eos", "eot", "eom"))
-    ids = [int(metadata[key]) for key in keys if metadata.get(key) is not None]
-    return [i for i in dict.fromkeys(ids) if 0 <= i < len(tokens)]
+    ids = [_token_id(metadata, name, len(tokens)) for name in ("eos", "eot", "eom")]
+    return [i for i in dict.fromkeys(ids) if i is not None]
 
 
 def _texts(metadata: Mapping[str, Any], name: str) -> list[str]:
@@ -179,7 +187,10 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str,
     }
     # Llama 3 takes a whole word that is a token, also where no merges lead to it
     ignores = _SPLITS[_pre(metadata)] == (_LLAMA3,)
+    # Qwen composes characters, which llama.cpp leaves out; the tokenizer of Hugging Face decides
+    composes = _pre(metadata) in ("qwen2", "deepseek-r1-qwen")
     return {
+        "normalizer": {"type": "NFC"} if composes else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, byte_level]},
         "decoder": byte_level,
         "model": {
@@ -197,6 +208,12 @@ def _sentencepiece(
     pieces = {
         token for token, number in zip(tokens, types_, strict=True) if number in (_NORMAL, _USER)
     }
+    if max(map(len, pieces), default=0) > _LONGEST:
+        raise FileError(
+            f"expected tokens of at most {_LONGEST} characters, received a longer token. The file is "
+            "damaged or crafted.",
+            key=_KEY + "tokens",
+        )
     # two pieces merge if both are tokens, and so is the result; the best score merges first
     merges = [
         (-scores[vocabulary[token]], -split, split - len(token), token[:split], token[split:])
@@ -209,9 +226,9 @@ def _sentencepiece(
     unspace = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
     strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
     decoders = [unspace, {"type": "ByteFallback"}, {"type": "Fuse"}]
-    unknown = metadata.get(
-        _KEY + "unknown_token_id", types_.index(_UNKNOWN) if _UNKNOWN in types_ else 0
-    )
+    unknown = _token_id(metadata, "unknown", len(tokens))
+    if unknown is None:
+        unknown = types_.index(_UNKNOWN) if _UNKNOWN in types_ else 0
     return {
         "normalizer": {
             "type": "Sequence",
@@ -219,7 +236,7 @@ def _sentencepiece(
         },
         "decoder": {"type": "Sequence", "decoders": decoders + [strip] * prefix},
         "model": {
-            **{"type": "BPE", "vocab": vocabulary, "unk_token": tokens[int(unknown)]},
+            **{"type": "BPE", "vocab": vocabulary, "unk_token": tokens[unknown]},
             **{"fuse_unk": True, "byte_fallback": _BYTE in types_},
             "merges": [list(merge[3:]) for merge in sorted(merges)],
         },

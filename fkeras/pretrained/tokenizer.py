@@ -312,7 +312,8 @@ class Tokenizer:
         raw = type(encodings[0]).merge(encodings)
         if not add_special_tokens:
             return raw.ids
-        ids = self._fast.post_process(raw, add_special_tokens=True).ids
+        with guarded("Tokenizer.encode"):
+            ids = self._fast.post_process(raw, add_special_tokens=True).ids
         begins = raw.ids[:1] == [self.bos_id]
         adds_bos, adds_eos = (self._config.get(f"add_{name}_token") for name in ("bos", "eos"))
         if self.bos_id is not None:

@@ -60,6 +60,16 @@ CASES = (
         ((2, 4, 6), (2, 4, 6), (2, 4, 5)),
         {"use_causal_mask": True, "return_attention_scores": True},
     ),
+    Case(
+        layers.TokenAndPositionEmbedding(9, 6, 4, mask_zero=True),
+        (("int32", (2, 5), 9),),
+        keras=False,
+    ),
+    Case(
+        layers.TokenAndPositionEmbedding(9, 7, 4, tie_weights=False),
+        (("int32", (2, 5), 9), ("int32", (2, 5), 7)),
+        keras=False,
+    ),
     Case(layers.TransformerEncoder(5, 2), ((2, 4, 6),), mask=(2, 4), keras=False),
     Case(
         layers.TransformerEncoder(5, 2, 0.5, activation="gelu", normalize_first=True),

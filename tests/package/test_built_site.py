@@ -31,7 +31,7 @@ QUESTIONS = {
     "load h5": "guides/open_files",
     "transfer learning": "guides/transfer",
     "freeze layers": "tutorials/fine_tuning",
-    "tokenizer": "tutorials/text_transformer",
+    "tokenizer": "guides/tokenizers",
     "time series": "guides/time_series",
     "stateful LSTM": "guides/time_series",
     "serving": "guides/serving",
@@ -39,6 +39,8 @@ QUESTIONS = {
     "reproducible seed": "explanation/keys",
     "replace head": "guides/surgery",
     "model surgery": "guides/surgery",
+    "LoRA": "guides/adapters",
+    "PEFT adapter": "guides/adapters",
     "intermediate activations": "guides/look_inside",
     "Grad-CAM": "guides/look_inside",
     "KV cache": "guides/attention_cache",
@@ -46,6 +48,8 @@ QUESTIONS = {
 # further questions, each with words of its own
 MORE_QUESTIONS = {
     "dataframe": "guides/tables",
+    "sentence embeddings": "guides/pretrained_encoders",
+    "Whisper": "guides/pretrained_encoders",
     "compare models": "guides/compare_models",
     "beam search": "guides/generate",
     "categorical features": "guides/tables",
@@ -80,6 +84,8 @@ MORE_QUESTIONS = {
     "per-sample gradients": "guides/look_inside",
     "hidden states": "guides/look_inside",
     "activation patching": "guides/look_inside",
+    "chat template": "guides/tokenizers",
+    "instruction tuning": "guides/finetune",
 }
 
 

@@ -1,8 +1,10 @@
 """Tokenizers: ids of transformers, chats, files of any content."""
 
+import contextlib
 import dataclasses
 import json
 import pathlib
+import random
 import sys
 
 import numpy as np
@@ -301,6 +303,33 @@ def test_a_pattern_that_backtracks_is_an_error():
         tokenizer.encode("a" * 40 + "b")
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_files_raise_no_other_errors(seed):
+    rng = random.Random(seed)
+    files = {path.name: path.read_text() for path in (DATA / "byte_level").iterdir()}
+    for _ in range(20):
+        name = rng.choice(sorted(files))
+        text, start = files[name], rng.randrange(len(files[name]))
+        part = rng.choice(["", "{", "%}", "\0", "]", "9" * 12, text[start : start + 9] * 2])
+        damaged = {**files, name: text[:start] + part + text[start + rng.choice([0, 1, 9]) :]}
+        with contextlib.suppress(ValueError):  # FileError is one
+            tokenizer = Tokenizer(damaged)
+            tokenizer.decode(tokenizer.encode("a<|im_end|>", special_tokens=False))
+            tokenizer.chat_answers(BYTES["messages"])
+
+
+def test_a_post_processor_without_its_tokens_is_an_error():
+    pieces = [
+        {"SpecialToken": {"id": "<s>", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+    ]
+    tokens = {"<t>": {"id": "<t>", "ids": [1], "tokens": ["<t>"]}}
+    template = {"type": "TemplateProcessing", "single": pieces, "pair": pieces}
+    text = words(post_processor={**template, "special_tokens": tokens})
+    with pytest.raises(ValueError, match=r"tokenizers|Tokenizer\.encode"):
+        Tokenizer({"tokenizer.json": text}).encode("a")
+
+
 @pytest.mark.parametrize(
     "files", [{}, {"tokenizer_config.json": "{}"}, {"tokenizer.json": 3}, {"tokeniser.json": "{}"}]
 )
@@ -347,6 +376,15 @@ def test_byte_level_tokenizers_of_gguf():
     assert Tokenizer.from_gguf({"tokenizer.ggml.model": "no_vocab"}) is None
 
 
+@pytest.mark.parametrize(("pre", "ids"), [("qwen2", [1, 2]), ("gpt-2", [0, 3, 4])])
+def test_qwen_composes_characters(pre, ids):
+    # the bytes of "á", and of the accent alone, as characters of byte-level tokenizers
+    names = ("model", "pre", "tokens", "merges")
+    values = ("gpt2", pre, ["a", "Ã", "¡", "Ì", "ģ"], [])
+    metadata = {f"tokenizer.ggml.{n}": v for n, v in zip(names, values, strict=True)}
+    assert Tokenizer.from_gguf(metadata).encode("a\u0301") == ids
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -360,9 +398,30 @@ def test_byte_level_tokenizers_of_gguf():
         ("token_type", [1], "expected 5 numbers"),
         ("merges", ["a c"], "tokenizers"),
         ("merges", ["ab"], "tokenizers"),
+        ("tokens", [], "received none"),
         ("bos_token_id", 5, "below 5"),
+        ("eos_token_id", [1], "below 5"),
+        ("eot_token_id", "x", "below 5"),
     ],
 )
-def test_damaged_metadata(key, value, message):
+def test_damaged_metadata_of_byte_level_tokenizers(key, value, message):
     with pytest.raises(fk.FileError, match=message):
         Tokenizer.from_gguf({**GGUF, f"tokenizer.ggml.{key}": value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("scores", [1.0], "one for each token"),
+        ("scores", "x", "one for each token"),
+        ("unknown_token_id", -1, "expected an id"),
+        ("tokens", ["<unk>", "a" * 300], "at most 256 characters"),
+    ],
+)
+def test_damaged_metadata_of_sentencepiece(key, value, message):
+    metadata = {**PIECES["metadata"], f"tokenizer.ggml.{key}": value}
+    if key == "tokens":
+        del metadata["tokenizer.ggml.scores"], metadata["tokenizer.ggml.token_type"]
+        metadata = {k: v for k, v in metadata.items() if not k.endswith("token_id")}
+    with pytest.raises(fk.FileError, match=message):
+        Tokenizer.from_gguf(metadata)

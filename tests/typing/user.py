@@ -459,3 +459,27 @@ class Indexed:
 indexed_model = fk.Sequential([fk.Input((3,)), layers.Dense(1)])
 indexed_trainer = fk.Trainer("adam", "mse")
 indexed_trainer.fit(indexed_trainer.init(indexed_model, key), Indexed(), verbose=0).history
+
+# -- texts -------------------------------------------------------------------------------------
+
+words = '{"type": "WordLevel", "vocab": {"?": 0, "a": 1}, "unk_token": "?"}'
+tokenizer = fk.pretrained.Tokenizer(
+    {"tokenizer.json": f'{{"model": {words}}}', "chat_template.jinja": "a"}
+)
+assert_type(fk.pretrained.Tokenizer.read("no/folder"), fk.pretrained.Tokenizer | None)
+assert_type(tokenizer.encode("a", special_tokens=False), list[int])
+assert_type(tokenizer.decode(jnp.array([1])), str)
+assert_type(tokenizer.chat([{"role": "user", "content": "a"}], enable_thinking=False), list[int])
+answers = tokenizer.chat_answers([{"role": "user", "content": "a"}])
+assert_type(answers.mask, list[bool])
+assert_type(tokenizer.end_ids, tuple[int, ...])
+packed = fk.utils.pack_sequences([answers.ids], 4, [answers.mask])
+assert_type(packed.segments, np.ndarray)
+stream, piece = fk.utils.TextStream(tokenizer.decode).add([1])
+assert_type(stream, fk.utils.TextStream)
+assert_type(piece, str)
+lookup = fk.pretrained.TokenLookup(tokenizer, output_sequence_length=4)
+assert_type(lookup(fk.Input((), dtype="string")), fk.KerasTensor)
+sequence = fk.Input((None, 8))
+encoded = layers.TransformerEncoder(intermediate_dim=16, num_heads=2)(sequence)
+assert_type(layers.TransformerDecoder(16, 2, activation="gelu")(sequence, encoded), fk.KerasTensor)

@@ -41,14 +41,26 @@ def test_a_file_of_kerashub_with_options_of_calls():
         np.testing.assert_allclose(value, EXPECTED[f"options_{number}"], atol=3e-5)
 
 
-def test_files_are_written_with_the_names_of_kerashub(tmp_path):
-    model, _ = outputs("masks")
+def test_a_file_of_kerashub_with_embeddings_of_tokens_and_positions():
+    model, (tied, separate) = outputs("embeddings")
+    np.testing.assert_allclose(tied, EXPECTED["embeddings_0"], atol=1e-6)
+    np.testing.assert_allclose(separate, EXPECTED["embeddings_1"], atol=1e-6)
+    mask = model.layers["tied"].apply(EXPECTED["ids"]).mask
+    np.testing.assert_array_equal(mask, EXPECTED["ids"] != 0)
+    # also in reverse
+    logits = model.layers["separate"].token_embedding(separate, reverse=True)
+    assert logits.shape == (2, 5, 11)
+
+
+@pytest.mark.parametrize("name", ["masks", "embeddings"])
+def test_files_are_written_with_the_names_of_kerashub(tmp_path, name):
+    model, _ = outputs(name)
     fk.save_model(tmp_path / "m.keras", model)
     again, _ = fk.load_model(tmp_path / "m.keras")
     assert again == model
     with (
         zipfile.ZipFile(tmp_path / "m.keras") as ours,
-        zipfile.ZipFile(DATA / "masks.keras") as hub,
+        zipfile.ZipFile(DATA / f"{name}.keras") as hub,
     ):
         config, theirs = (json.loads(file.read("config.json")) for file in (ours, hub))
         names = [_weight_names(file.read("model.weights.h5")) for file in (ours, hub)]
@@ -146,6 +158,19 @@ def test_gradients_are_finite_where_all_steps_are_masked():
 @pytest.mark.parametrize(
     ("use", "message"),
     [
+        (lambda: layers.TokenAndPositionEmbedding(0, 2, 3), "vocabulary_size"),
+        (lambda: layers.TokenAndPositionEmbedding(2, 0, 3), "sequence_length"),
+        (lambda: layers.TokenAndPositionEmbedding(2, 2, 0), "embedding_dim"),
+        (
+            lambda: layers.TokenAndPositionEmbedding(2, 2, 3).build(KEY, (None, None))(
+                np.zeros((1, 3), "int32")
+            ),
+            "positions from 0 to 1",
+        ),
+        (
+            lambda: layers.TokenAndPositionEmbedding(2, 2, 3).build(KEY, (None, None))(X[0]),
+            "expected integer",
+        ),
         (lambda: layers.TransformerEncoder(0, 2), "intermediate_dim"),
         (lambda: layers.TransformerEncoder(4, 0), "num_heads"),
         (lambda: layers.TransformerEncoder(4, 2, dropout=2), "dropout"),
