@@ -6,6 +6,7 @@ allocated.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import os
@@ -19,6 +20,7 @@ from fkeras.pretrained import gguf_blocks
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.file_type import open_regular
 from fkeras.saving.containers.limits import Limits, check_limit
+from fkeras.saving.containers.mapped_file import map_file
 from fkeras.saving.weights.weight_source import Stored
 
 MAGIC = b"GGUF"
@@ -61,7 +63,10 @@ def read_gguf(path: str, limits: Limits) -> GGUFFile:
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        reader = _Reader(np.memmap(file, np.uint8, "r") if size else np.empty(0, "u1"), path)
+        if not size:
+            raise FileError("expected a GGUF file, received an empty file.", file=path)
+        data, release = map_file(file)
+    reader = _Reader(data, path)
     version = reader.number("<u4", skip=4)
     if version not in (2, 3):
         raise reader.error(
@@ -93,7 +98,9 @@ def read_gguf(path: str, limits: Limits) -> GGUFFile:
         raise reader.error(f"expected {_ALIGNMENT} as a small number, received {alignment!r}.")
     start = -(-reader.place // alignment) * alignment
     tensors = {
-        name: _tensor(reader, name, shape, kind, start + offset, limits)
+        name: dataclasses.replace(
+            _tensor(reader, name, shape, kind, start + offset, limits), release=release
+        )
         for name, (shape, kind, offset) in entries.items()
     }
     return GGUFFile(metadata, tensors)

@@ -264,22 +264,29 @@ def _read(
                     continue
                 if not is_finite(array):
                     not_finite.append(match.tensors[0])
-                # waits, so that the host holds one tensor at a time
-                weights[path] = _placed(array, shapes[path]).block_until_ready()
+                weights[path] = _placed(array, shapes[path], stored[0].release)
+            for source in stored:
+                source.release()
     warn_not_finite(not_finite, file)
     return weights
 
 
-def _placed(array: np.ndarray, like: Any) -> jax.Array:
-    """Returns an array on its devices, in the dtype and layout of `like`."""
-    if array.dtype != like.dtype:
-        array = array.astype(like.dtype)
-    elif array.flags.c_contiguous:
-        # JAX may use the memory of such an array, and the mapped file may change
-        array = array.copy()
+def _placed(array: np.ndarray, like: Any, release: Callable[[], None]) -> jax.Array:
+    """Returns an array on its devices, in the dtype and layout of `like`.
+
+    Args:
+        release: releases the memory of the mapped file, once the array is copied.
+    """
+    is_cast = array.dtype != like.dtype
+    if is_cast or array.flags.c_contiguous:
+        # JAX may use the memory of a contiguous array, and the mapped file may change
+        array = array.astype(like.dtype) if is_cast else array.copy()
+        release()
     # transposed views go to the device as they are: JAX copies them much faster than NumPy
     layout = getattr(like, "sharding", None)
-    return jax.device_put(array) if layout is None else put(array, layout)
+    placed = jax.device_put(array) if layout is None else put(array, layout)
+    # waits, so that the host holds one tensor at a time
+    return placed.block_until_ready()
 
 
 def _check_copy(name: str, array: np.ndarray, weight: jax.Array, path: str) -> None:

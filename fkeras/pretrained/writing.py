@@ -13,6 +13,7 @@ import numpy as np
 from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine import FrozenDict, Layer, Model
 from fkeras.engine.messages.tracebacks import hides_internal_frames
+from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.pretrained.config import Config, thaw
 from fkeras.pretrained.families import family_of_config
@@ -22,6 +23,8 @@ from fkeras.pretrained.names import Match
 from fkeras.pretrained.tokenizer import Tokenizer
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.safetensors import dtype_name, in_order, write_stream
+from fkeras.training.processes.gathering import is_spread
+from fkeras.training.processes.writing import write_together
 
 
 @hides_internal_frames
@@ -51,6 +54,8 @@ def save(
         TypeError: where `config` is no configuration, or `model` no model.
         ValueError: where the model has other weights than the configuration describes.
         OSError: if a file cannot be written.
+        ProcessError: if another process could not write, has ended, or makes another call. Arrays of
+            several processes are written by the first process.
 
     Example:
         >>> import jax, pathlib, tempfile, fkeras as fk
@@ -70,6 +75,15 @@ def save(
         )
     weights = _leaves(model)
     _check(weights, _leaves(abstract_build(family.build(config))[0]), type(config).__name__)
+    check_donated(model, "pretrained.save", SAVE_THE_NEW)
+    if is_spread(model):
+        write_together(
+            "pretrained.save",
+            {"folder": folder},
+            model,
+            lambda whole: save(folder, whole, state, config, tokenizer=tokenizer),
+        )
+        return
     matches = [match for row in family.names(config) for match in row.matches()]
     layout = config.layout or Layout((FileLayout(WEIGHTS, FrozenDict({})),))
     sources = {

@@ -25,6 +25,15 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     assert loaded.config.model_type == name.partition("_")[0]
 
 
+# a ring of a window; blocks without rotary positions
+@pytest.mark.parametrize("name", ["mistral", "smollm3"])
+def test_a_cache_gives_the_same_tokens(name):
+    model, arrays = fk.pretrained.load(checks.DATA / name).model, checks.expected(name)
+    prompts = arrays["ids"][:, :7].astype("int32")
+    generated = fk.generate(model, None, prompts, max_new_tokens=9)
+    assert np.array_equal(generated.tokens, arrays["greedy"])
+
+
 def test_the_default_dtype_is_that_of_the_file():
     loaded = fk.pretrained.load(checks.DATA / "llama_tied")
     assert {leaf.dtype.name for leaf in jax.tree.leaves(loaded.model)} == {"bfloat16"}

@@ -83,4 +83,9 @@ def test_wrong_arguments_are_reported(tmp_path):
         fk.pretrained.save(tmp_path, model, {}, loaded.config)
     with pytest.raises(ValueError, match="dequantize"):
         fk.pretrained.save(tmp_path, fk.quantize(loaded.model, "int8"), {}, loaded.config)
+    donated = jax.jit(lambda model: model, donate_argnums=0)
+    kept = jax.tree.map(lambda leaf: leaf.copy(), loaded.model)
+    donated(kept)
+    with pytest.raises(RuntimeError, match="Save the value that the function returned"):
+        fk.pretrained.save(tmp_path, kept, {}, loaded.config)
     assert list(tmp_path.iterdir()) == []

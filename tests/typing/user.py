@@ -340,12 +340,22 @@ with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "model.keras"
     fk.save_model(path, run.model, run.state)
     loaded, loaded_state = fk.load_model(path)
-    assert_type(loaded, fk.Network)
-    assert_type(loaded_state, dict[str, Any])
     print(loaded(images, state=loaded_state).shape, loaded.layers["features"].name)
     fk.save_weights(Path(folder) / "model.weights.h5", model, state)
     model, state = fk.load_weights(Path(folder) / "model.weights.h5", model, state)
     assert_type(model, fk.Model)
+
+with tempfile.TemporaryDirectory() as folder:
+    config = fk.pretrained.LlamaConfig(8, hidden_size=4, num_attention_heads=2, num_hidden_layers=1)
+    assert_type(config.rope_theta, float)
+    decoder = fk.pretrained.build(config)
+    assert_type(decoder, fk.Model)
+    fk.pretrained.save(folder, decoder.build(jax.random.key(0)), {}, config)
+    pretrained = fk.pretrained.load(Path(folder), dtype="float32")
+    assert_type(pretrained.model, fk.Model)
+    assert_type(pretrained.config, fk.pretrained.Config)
+    assert_type(pretrained.tokenizer, fk.pretrained.Tokenizer | None)
+    print(pretrained.model(np.ones((1, 3), "int32")).shape)
 
 
 # -- layers by users ---------------------------------------------------------------------------

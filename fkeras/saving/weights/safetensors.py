@@ -23,6 +23,7 @@ import numpy as np
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.file_type import open_regular
 from fkeras.saving.containers.limits import Limits, check_limit
+from fkeras.saving.containers.mapped_file import map_file
 from fkeras.saving.containers.strict_json import ParsedJson, check, field, parse
 from fkeras.saving.weights.weight_source import Stored
 
@@ -101,7 +102,7 @@ def read_table(path: str, limits: Limits) -> Table:
             check(value, str, "the values of '__metadata__'", file=path, member=_TABLE)
         rows = [item for item in table.items() if item[0] != "__metadata__"]
         entries = [_entry(path, name, row, limits) for name, row in rows]
-        data = np.memmap(file, np.uint8, "r")
+        data, release = map_file(file)
     end = 0
     for name, _, first, last, *_ in sorted(entries, key=lambda entry: entry[2:4]):
         if first != end:
@@ -112,7 +113,7 @@ def read_table(path: str, limits: Limits) -> Table:
     base, arrays = 8 + length, {}
     for name, _, first, last, shape, dtype in sorted(entries, key=lambda entry: entry[2:4]):
         read = functools.partial(_view, data, base + first, base + last, shape, dtype)
-        arrays[name] = Stored(shape, dtype, read)
+        arrays[name] = Stored(shape, dtype, read, release)
     return Table(arrays, {entry[0]: entry[1] for entry in entries}, metadata)
 
 
@@ -154,9 +155,9 @@ def _entry(
 
 
 def _view(
-    data: np.memmap, start: int, end: int, shape: tuple[int, ...], dtype: np.dtype
+    data: np.ndarray, start: int, end: int, shape: tuple[int, ...], dtype: np.dtype
 ) -> np.ndarray:
-    return np.asarray(data[start:end]).view(dtype).reshape(shape)
+    return data[start:end].view(dtype).reshape(shape)
 
 
 @contextlib.contextmanager

@@ -21,11 +21,16 @@ _KINDS = ("b", "iu", "f", "c")
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """An array in a file whose bytes are present, but not read yet."""
+    """An array in a file whose bytes are present, but not read yet.
+
+    Attributes:
+        release: releases the memory of a mapped file, after the array that `read` returned is copied.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype
     read: Callable[[], np.ndarray]
+    release: Callable[[], None] = lambda: None
 
 
 @dataclasses.dataclass(frozen=True)
