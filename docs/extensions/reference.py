@@ -74,7 +74,12 @@ _LISTED = (
     ("regularizers", "regularizers", "Regularizers", "Penalties on weights."),
     ("constraints", "constraints", "Constraints", "Projections of weights after each update."),
     ("masks", "masks", "Attention masks", "Which keys a query attends to, by positions."),
-    ("rotary", "layers.rotary", "Rotary scalings", "Frequencies of rotary positions for long texts."),
+    (
+        "rotary",
+        "layers.rotary",
+        "Rotary scalings",
+        "Frequencies of rotary positions for long texts.",
+    ),
     ("quantizers", "quantizers", "Quantizers", "Codes and scales of quantized weights."),
     ("random", "random", "Random numbers", "Random numbers from a key, with Keras's names."),
     (
@@ -331,7 +336,7 @@ def _layers_page(places: dict[str, list[str]]) -> str:
         "The letters of shapes: `b` batch, `t` time, `s` second time axis, `h w`",
     ]
     lines += ["image, `c` channels, `f` filters, `d` features, `u` units.", ""]
-    lines += _toctree([f"layers_{family.replace('.', '_')}" for family in FAMILIES])
+    lines += _toctree([*(f"layers_{family.replace('.', '_')}" for family in FAMILIES), "rotary"])
     aliases = _aliases()
     for family, title in FAMILIES.items():
         page = f"layers_{family.replace('.', '_')}"

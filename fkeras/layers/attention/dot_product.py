@@ -9,6 +9,7 @@ from typing import Any, ClassVar, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.layers.attention.score_masks import as_booleans, explicit_mask, score_mask
 from fkeras.layers.common import authoring as fk
@@ -236,9 +237,9 @@ class DotProductAttention(fk.Layer):
         attention_mask: Mask | jax.Array | None,
     ) -> jax.Array | None:
         """Returns the mask of a call without positions, where a token's index is its position."""
-        shapes = [(*x.shape[:2], 1) for x in (query, key)]
+        queries, keys = ((*x.shape[:2], 1) for x in (query, key))
         array = None if isinstance(attention_mask, Mask) else attention_mask
-        allowed = score_mask(self._where, *shapes, (1,), masks, array, False, None)
+        allowed = score_mask(self._where, queries, keys, (1,), masks, array, False, None)
         steps = jnp.arange(query.shape[1]), jnp.arange(key.shape[1])
         for mask in (self.mask, attention_mask):
             if isinstance(mask, Mask):
@@ -281,7 +282,7 @@ class DotProductAttention(fk.Layer):
 
     def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> None:
         capacity = self._capacity(state)
-        if capacity is None or len(inputs) < 4 or isinstance(inputs[3], jax.core.Tracer):
+        if capacity is None or len(inputs) < 4 or isinstance(inputs[3], Tracer):
             return
         needed = np.asarray(inputs[3]).max(axis=1, initial=-1) + 1
         fk.check_room(self._where, capacity, needed)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.layers.attention.positions import given_or_counted
 from fkeras.layers.common import authoring as fk
@@ -133,7 +134,7 @@ class PositionEmbedding(fk.Layer):
     def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects concrete positions beyond the table."""
         positions = options.get("positions", inputs[1] if len(inputs) > 1 else None)
-        if fk.is_array(positions) and not isinstance(positions, jax.core.Tracer):
+        if fk.is_array(positions) and not isinstance(positions, Tracer):
             last = int(np.max(np.asarray(positions), initial=-1))
             if last >= self.sequence_length:
                 raise fk.FKerasError(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.layers.attention.score_masks import as_booleans
 from fkeras.layers.common import authoring as fk
@@ -108,11 +109,7 @@ class Positions(fk.Layer):
     def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> Any:
         masks = mask if isinstance(mask, list | tuple) else (mask,)
         values = state.get("length"), inputs[0], masks[0]
-        if (
-            values[0] is None
-            or values[1] is None
-            or any(isinstance(v, jax.core.Tracer) for v in values)
-        ):
+        if values[0] is None or values[1] is None or any(isinstance(v, Tracer) for v in values):
             return None
         ids, valid = values[1:]
         new = ids.shape[1] if valid is None else np.sum(np.asarray(valid) != 0, axis=1)
