@@ -96,11 +96,6 @@ class DotProductAttention(fk.Layer):
     supports_masking: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "fkeras.layers"
 
-    @property
-    def axis_names(self) -> fk.AxisNames:
-        roles = fk.FrozenDict({"h": "heads", "g": "kv_heads"})
-        return fk.AxisNames(roles=roles, output="..hd")
-
     # -- calls --------------------------------------------------------------------------------
 
     @overload
@@ -277,7 +272,9 @@ class DotProductAttention(fk.Layer):
         return before + 1 if after <= 0 else math.inf
 
     def _capacity(self, state: Mapping[str, Any]) -> int | None:
-        slots = state["positions"].shape[1] if state else math.inf
+        # `forward` reports a state without this entry
+        held = state.get("positions")
+        slots = math.inf if held is None else held.shape[1]
         return None if slots >= self._ring_size else int(slots)
 
     def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> None:
@@ -299,6 +296,7 @@ class DotProductAttention(fk.Layer):
     ) -> tuple[jax.Array, dict[str, Any]]:
         """Returns the result of a call with a cache, and the next cache."""
         state = context.state
+        self._check_state(state, key, value)
         size = state["positions"].shape[1]
         is_ring = size >= self._ring_size
         slots = attention_cache.slots_of(positions, size, is_ring)
@@ -327,6 +325,23 @@ class DotProductAttention(fk.Layer):
             # the token found no slot. NaN is visible; other numbers would be wrong in silence
             y = jnp.where((positions >= size)[..., None, None], jnp.asarray(jnp.nan, y.dtype), y)
         return y, cache
+
+    def _check_state(self, state: Mapping[str, Any], key: jax.Array, value: jax.Array) -> None:
+        """Raises FKerasError for a cache of other entries, rows or heads."""
+        names = {"keys", "values", "positions"}
+        names |= {"key_scales", "value_scales"} if self.cache == "int8" else set()
+        if {*state} != names:
+            raise fk.FKerasError(
+                f"{self._where}: expected a cache with the entries {', '.join(sorted(names))}, received "
+                f"{', '.join(sorted(state))}. Make the state with init_state(batch, length) of this model."
+            )
+        for name, x in (("keys", key), ("values", value)):
+            held = state[name].shape
+            if not _equal(held[0], x.shape[0]) or held[2:] != tuple(x.shape[2:]):
+                raise fk.FKerasError(
+                    f"{self._where}: expected {name} for the cache of shape {format_shape(held)}, received "
+                    f"{format_shape(x.shape)}. Make a state for this batch: init_state({x.shape[0]}, length)."
+                )
 
     def _entries(
         self, key: jax.Array, value: jax.Array, positions: jax.Array

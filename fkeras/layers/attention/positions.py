@@ -112,6 +112,8 @@ class Positions(fk.Layer):
         if values[0] is None or values[1] is None or any(isinstance(v, Tracer) for v in values):
             return None
         ids, valid = values[1:]
+        if ids.ndim < 2 or values[0].shape != ids.shape[:1]:  # `forward` reports these
+            return None
         new = ids.shape[1] if valid is None else np.sum(np.asarray(valid) != 0, axis=1)
         return np.asarray(values[0]) + new
 
@@ -124,6 +126,11 @@ class Positions(fk.Layer):
                 "Add the missing axis: ids[None]."
             )
         masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
+        if masks[0] is not None and tuple(masks[0].shape) != tuple(ids.shape[:2]):
+            raise fk.FKerasError(
+                f"{self._where}: expected a mask for each token, {format_shape(ids.shape[:2])}, received a "
+                f"mask of shape {format_shape(masks[0].shape)}."
+            )
         valid = jnp.ones(ids.shape[:2], bool) if masks[0] is None else as_booleans(masks[0])
         if segments is not None:
             if tuple(segments.shape) != tuple(ids.shape[:2]):
@@ -142,6 +149,11 @@ class Positions(fk.Layer):
         if not context.state:
             return fk.Output(positions, mask=masks[0])
         length = context.state["length"]
+        if length.shape != ids.shape[:1]:
+            raise fk.FKerasError(
+                f"{self._where}: expected ids for the {length.shape[0]} rows of the cache, received "
+                f"{format_shape(ids.shape)}. Make a state for this batch: init_state({ids.shape[0]}, length)."
+            )
         positions = jnp.where(valid, positions + length[:, None], -1)
         length = length + jnp.sum(valid, axis=1, dtype="int32")
         return fk.Output(positions, {**context.state, "length": length}, mask=masks[0])

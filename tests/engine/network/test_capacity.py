@@ -136,6 +136,12 @@ def test_a_full_cache_is_reported_before_the_call():
     assert np.isfinite(rings.apply(IDS, state=state).value).all()
 
 
+def test_a_state_of_another_batch():
+    for mask in (None, np.ones((2, 8), bool)):
+        with pytest.raises(fk.FKerasError, match="ids for the 3 rows of the cache"):
+            MODEL.apply(IDS[:2], state=MODEL.init_state(3, 10), mask=mask)
+
+
 def test_a_wrapped_layer_keeps_its_cache():
     ids, positions = fk.Input((None,), dtype="int32"), layers.Wrapper(layers.Positions(), name="p")
     model = fk.Model(ids, positions(ids))
