@@ -95,6 +95,8 @@ class DotProductAttention(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "fkeras.layers"
+    # a cache belongs to a batch of texts, not to the model: files and lists of weights leave it out
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -264,6 +266,10 @@ class DotProductAttention(fk.Layer):
                 jnp.zeros(shape[:3], "float32") for shape in shapes
             )
         return {**state, "positions": jnp.full((size.batch, slots), -1, "int32")}
+
+    def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns an empty cache with the memory of `state`."""
+        return {k: jnp.full_like(v, -1) if k == "positions" else v for k, v in state.items()}
 
     @property
     def _ring_size(self) -> float:

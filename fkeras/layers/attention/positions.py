@@ -101,10 +101,16 @@ class Positions(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "fkeras.layers"
+    # a cache belongs to a batch of texts, not to the model: files and lists of weights leave it out
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
     _autocast: ClassVar[bool] = False
 
     def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
         return {"length": jnp.zeros(size.batch, "int32")}
+
+    def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the state of rows without tokens."""
+        return {name: jnp.zeros_like(entry) for name, entry in state.items()}
 
     def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> Any:
         masks = mask if isinstance(mask, list | tuple) else (mask,)
