@@ -59,10 +59,15 @@ from fkeras.transforms import unfreeze as unfreeze
 if typing.TYPE_CHECKING:
     from fkeras import applications as applications
     from fkeras import datasets as datasets
+    from fkeras import generation as generation
     from fkeras import planning as planning
+    from fkeras import pretrained as pretrained
     from fkeras import saving as saving
     from fkeras import training as training
     from fkeras import utils as utils
+    from fkeras.generation import Generated as Generated
+    from fkeras.generation import generate as generate
+    from fkeras.generation import samplers as samplers
     from fkeras.planning import Plan as Plan
     from fkeras.planning import Profile as Profile
     from fkeras.planning import plan as plan
@@ -102,6 +107,7 @@ __version__ = "0.1.0"
 _LATE = types.MappingProxyType(
     {
         "applications": (),
+        "pretrained": (),
         "saving": (
             *("FileError", "Limits", "export", "export_step", "load_model", "load_training"),
             *("load_weights", "save_model", "save_weights", "from_keras", "to_keras"),
@@ -112,6 +118,7 @@ _LATE = types.MappingProxyType(
             *("NonFiniteError", "Population", "Stop", "TrainState", "Trainer", "callbacks"),
             *("find_nan", "populate"),
         ),
+        "generation": ("Generated", "generate", "samplers"),
         "planning": ("Plan", "Profile", "plan", "profile"),
         "datasets": (),
         "utils": (),

@@ -25,10 +25,12 @@ from argument_types import argument_types
 ONLY_HERE = (
     "DotProductAttention",
     "Float8Dense",
+    "MixtureOfExperts",
     "PositionEmbedding",
     "Positions",
     "QuantizedDense",
     "QuantizedEmbedding",
+    "RelativePositionBias",
     "RotaryEmbedding",
     "SinePositionEncoding",
 )
@@ -44,7 +46,16 @@ STATES = {
 }
 PAGES = DOCS / "reference" / "api"
 # namespaces whose classes are listed with their methods
-_WITH_MEMBERS = ("fkeras", "training", "training.population", "planning", "engine", "saving")
+_WITH_MEMBERS = (
+    "fkeras",
+    "training",
+    "training.population",
+    "planning",
+    "generation",
+    "engine",
+    "saving",
+    "pretrained",
+)
 # file, namespace, title, text; a public namespace without a row gets a page too
 _LISTED = (
     (
@@ -62,6 +73,9 @@ _LISTED = (
     ("training", "training", "Training", "The records of a training and its checkpoints."),
     ("populations", "training.population", "Populations", "Rules for the members of populations."),
     ("planning", "planning", "Plans", "Memory and operations of training steps."),
+    ("generation", "generation", "Generation", "New tokens from models of token ids."),
+    ("samplers", "samplers", "Samplers", "How the next token is chosen."),
+    ("pretrained", "pretrained", "Pretrained models", "Models in Hugging Face's format."),
     ("transforms", "transforms", "Transforms", "Functions from model to model."),
     ("saving", "saving", "Files", "Models, trainings and weights in files."),
     ("ops", "ops", "Operations", "Functions of arrays, which record a node on symbolic tensors."),

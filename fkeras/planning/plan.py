@@ -21,7 +21,7 @@ from fkeras.planning.kernels import attention_kernels
 from fkeras.planning.request import Request, request
 from fkeras.planning.scopes import instructions, scopes
 from fkeras.training import Trainer
-from fkeras.training.step.sharding_rules import FSDP
+from fkeras.training.step.sharding_rules import FSDP, whole_key_heads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +87,8 @@ class Plan:
         devices: number of devices.
         unknown: primitives without a rule for their operations, which count as nothing; "while" stands
             for a loop of unknown length, which counts once.
+        whole_key_heads: paths of weights that every device holds whole, since the mesh cannot split
+            their heads of keys and values ("kv_heads") evenly.
         donate: whether the results take the memory of the arguments.
         kernels: for each `DotProductAttention`, its path and the kernel that computes its call.
 
@@ -118,6 +120,7 @@ class Plan:
     communication: int
     devices: int
     unknown: frozenset[str]
+    whole_key_heads: tuple[str, ...]
     donate: bool
     kernels: tuple[tuple[str, str], ...]
     _request: Request = dataclasses.field(repr=False, compare=False)
@@ -324,6 +327,7 @@ def _plan(trainer: Trainer, structure: Any, specs: tuple, donate: bool) -> Plan:
         communication=sum(int(size) for _, size in moved),
         devices=asked.devices,
         unknown=costs.unknown,
+        whole_key_heads=whole_key_heads(trainer.mesh, trainer.sharding, asked.run.model),
         donate=donate,
         kernels=tuple(attention_kernels(asked.run.model, platform_of(trainer.mesh))),
         _request=asked,

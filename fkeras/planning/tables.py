@@ -112,6 +112,10 @@ def _plan_totals(plan: Any) -> list[str]:
         totals.append(f"Attention kernels: {', '.join(parts)}")
     if plan.unknown:
         totals.append(f"Not counted: {', '.join(sorted(plan.unknown))}")
+    if plan.whole_key_heads:
+        paths, count = plan.whole_key_heads, len(plan.whole_key_heads)
+        more = f", and {count - 4} more" if count > 4 else ""
+        totals.append(f"Key heads that the mesh cannot split: {', '.join(paths[:4])}{more}")
     return totals
 
 

@@ -273,7 +273,7 @@ def save_weights(
         ValueError: for another suffix, a model that is not built, and a missing state.
         OSError: if the file cannot be written; an existing file stays unchanged.
         ProcessError: if another process could not write the file, has ended, or makes another call.
-        ImportError: if h5py is not installed, for `.h5`; safetensors, for `.safetensors`.
+        ImportError: if h5py is not installed, for `.h5`.
 
     Example:
         >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk

@@ -5,6 +5,17 @@ Each transform returns a new model and keeps all arrays that it does not change.
 """
 
 from fkeras.engine.config.public_names import publish as _publish
+from fkeras.layers.adapters.adapter import Adapter as Adapter
+from fkeras.layers.adapters.bottleneck import Bottleneck as Bottleneck
+from fkeras.layers.adapters.low_rank import DoRA as DoRA
+from fkeras.layers.adapters.low_rank import LoRA as LoRA
+from fkeras.layers.adapters.prompts import SoftPrompt as SoftPrompt
+from fkeras.layers.adapters.scaling import IA3 as IA3
+from fkeras.transforms.adapting.adapt import adapt as adapt
+from fkeras.transforms.adapting.merging import merge_adapters as merge_adapters
+from fkeras.transforms.adapting.tree import Adapters as Adapters
+from fkeras.transforms.adapting.tree import adapters as adapters
+from fkeras.transforms.adapting.tree import with_adapters as with_adapters
 from fkeras.transforms.comparison.agreeing import Agreement as Agreement
 from fkeras.transforms.comparison.agreeing import CallAgreement as CallAgreement
 from fkeras.transforms.comparison.agreeing import agree as agree

@@ -61,6 +61,10 @@ class Intercepted(Layer):
         return self.layer.stateful
 
     @property
+    def _computed_layer(self) -> Any:
+        return self.layer
+
+    @property
     def _where(self) -> str:
         return self.layer._where
 

@@ -102,7 +102,9 @@ def quantize(
                 f"quantize: {path or layer._where!r} has no weights to choose codes for. Build the model first."
             )
         # the first walk collects the paths, the second takes the layers
-        return calibrated.get(path, layer)
+        coded = calibrated.get(path)
+        # an adapted layer calls its frozen layer without the activation
+        return layer if coded is None else coded.replace(layer=kind(layer, config).layer)
 
     quantized = _replace_selected(model, quantize_layer, pattern, paths, config)
     if not paths:

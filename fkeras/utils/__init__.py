@@ -14,6 +14,8 @@ from fkeras.utils.images import array_to_img as array_to_img
 from fkeras.utils.images import img_to_array as img_to_array
 from fkeras.utils.images import load_img as load_img
 from fkeras.utils.images import save_img as save_img
+from fkeras.utils.packing import PackedSequences as PackedSequences
+from fkeras.utils.packing import pack_sequences as pack_sequences
 from fkeras.utils.picture import Picture as Picture
 from fkeras.utils.programs import cache_programs as cache_programs
 from fkeras.utils.sequences import pad_sequences as pad_sequences
@@ -25,6 +27,7 @@ from fkeras.utils.sources.timeseries import (
     timeseries_dataset_from_array as timeseries_dataset_from_array,
 )
 from fkeras.utils.splitting import split_dataset as split_dataset
+from fkeras.utils.text_stream import TextStream as TextStream
 from fkeras.utils.weight_values import print_weights as print_weights
 
 _publish(__name__)

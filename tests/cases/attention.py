@@ -60,6 +60,30 @@ CASES = (
         ((2, 4, 6), (2, 4, 6), (2, 4, 5)),
         {"use_causal_mask": True, "return_attention_scores": True},
     ),
+    Case(layers.TransformerEncoder(5, 2), ((2, 4, 6),), mask=(2, 4), keras=False),
+    Case(
+        layers.TransformerEncoder(5, 2, 0.5, activation="gelu", normalize_first=True),
+        ((2, 4, 6),),
+        training=True,
+        keras=False,
+    ),
+    Case(layers.TransformerDecoder(5, 2), ((2, 4, 6),), keras=False),
+    Case(
+        layers.TransformerDecoder(5, 3, normalize_first=True, layer_norm_epsilon=1e-3),
+        ((2, 4, 6), (2, 3, 5)),
+        {"use_causal_mask": False},
+        keras=False,
+    ),
+    Case(
+        layers.RelativePositionBias(2, 8, 12),
+        (("int32", (2, 4), 20), ("int32", (2, 5), 20)),
+        keras=False,
+    ),
+    Case(
+        layers.RelativePositionBias(3, 6, 12, bidirectional=False, embeddings_initializer="ones"),
+        (("int32", (2, 4), 20),),
+        keras=False,
+    ),
     Case(layers.Positions(), (("int32", (2, 5), 9), ("int32", (2, 5), 3)), keras=False),
     Case(
         layers.RotaryEmbedding(

@@ -80,6 +80,11 @@ CASES = (
     ),
     Case(layers.EinsumDense("ab...,bc->ac...", 4, bias_axes="c"), ((2, 5, 3, 2),)),
     Case(
+        layers.EinsumDense("abc,cde->abde", (None, 2, 4), axis_roles={"d": "kv_heads"}),
+        ((2, 3, 6),),
+        keras=False,
+    ),
+    Case(
         layers.ReversibleEmbedding(7, 3, mask_zero=True, embeddings_regularizer="l2"),
         (("int32", (2, 5), 7),),
     ),
@@ -93,6 +98,13 @@ CASES = (
         ((2, 5, 3),),
         {"reverse": True},
     ),
+    Case(layers.MixtureOfExperts(3, 5, load_balancing=0.1), ((2, 4, 6),), keras=False),
+    Case(
+        layers.MixtureOfExperts(4, 3, 1, "gelu", renormalize=False, kernel_initializer="he_normal"),
+        ((2, 6),),
+        keras=False,
+    ),
+    Case(layers.MixtureOfExperts(3, 5, load_balancing=0.1), ((2, 4, 6),), mask=(2, 4), keras=False),
     Case(layers.Softmax(), ((2, 5),)),
     Case(layers.Softmax(axis=(1, -1)), ((2, 3, 4),), mask=(2, 3, 4)),
 )

@@ -73,6 +73,7 @@ CASES = (
     Case(layers.GroupNormalization(1, center=False, scale=False), ((4, 3),)),
     Case(layers.RMSNormalization(), ((4, 3),)),
     Case(layers.RMSNormalization(axis=(1, 2), epsilon=1e-3), ((2, 3, 4),)),
+    Case(layers.RMSNormalization(scale_offset=1.0), ((4, 3),), keras=False),
     Case(layers.UnitNormalization(), ((4, 3),)),
     Case(layers.UnitNormalization(axis=(1, 2)), ((2, 3, 4),)),
     Case(layers.Normalization(), ((4, 3),)),

@@ -46,7 +46,9 @@ def _imports(tree):
 def test_every_imported_package_is_declared():
     core = {_name(r) for r in PROJECT["dependencies"]}
     optional = {
-        _name(r) for name in ("files", "train", "viz", "flax", "data", "onnx") for r in EXTRAS[name]
+        _name(r)
+        for name in ("files", "train", "viz", "flax", "data", "onnx", "pretrained")
+        for r in EXTRAS[name]
     }
     optional |= {IMPORTED_AS.get(name, name) for name in optional} | set(BROUGHT)
     used = set()
@@ -101,7 +103,6 @@ OPTIONAL = (
         "h5py",
         lambda path: _fit(callbacks=[fk.callbacks.ModelCheckpoint(path / "m.keras")]),
     ),
-    ("safetensors", "safetensors", lambda path: fk.save_weights(path / "m.safetensors", _model())),
     ("orbax.checkpoint", "orbax-checkpoint", lambda path: _fit(checkpoint=path)),
     ("tensorboardX", "tensorboardX", lambda path: _fit(callbacks=[fk.callbacks.TensorBoard(path)])),
     ("wandb", "wandb", lambda path: _fit(callbacks=[fk.callbacks.WandbMetricsLogger()])),

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import pathlib
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +18,8 @@ import jax
 import numpy as np
 
 import fkeras as fk
+from tests.pretrained import gguf_files
+from tests.pretrained.checks import DATA, split
 from tests.support.legacy_files import cases, file_bytes, write
 
 _FROM_KERAS_2 = ("optimizer_nadam", "shared", "sequence")
@@ -178,6 +181,7 @@ class Corpus:
             self._add("codes of Keras", file_bytes(case), f"q.{suffix}", fk.load_model)
         model = fk.load_model(self.folder / "m.h5")[0]
         self._add("the weights in a legacy file", data, "m.h5", _loader(model))
+        self._add_pretrained()
 
     def _add_weights(self, model: Any, state: Any, archive: bytes) -> None:
         load = _loader(fk.engine.unbuilt(model))
@@ -185,6 +189,25 @@ class Corpus:
         for name in ("m.weights.h5", "m.safetensors", "m.npz"):
             data = self._saved(name, fk.save_weights, model, state)
             self._add(f"the weights in {name.partition('.')[2]}", data, name, load)
+
+    def _add_pretrained(self) -> None:
+        """Adds a GGUF file, and folders of which one file is damaged."""
+        gguf_files.write("qwen3", self.folder / "m.gguf")
+        data = (self.folder / "m.gguf").read_bytes()
+        self._add("a GGUF file", data, "m.gguf", fk.pretrained.load)
+        for name in ("config.json", "model.safetensors", "model.safetensors.index.json"):
+            folder = self.folder / f"{name}_folder"
+            shutil.copytree(DATA / "mistral", folder, ignore=shutil.ignore_patterns("*.npz"))
+            if name.endswith(".index.json"):
+                split(folder)
+            self._add_folder(folder, name)
+
+    def _add_folder(self, folder: pathlib.Path, name: str) -> None:
+        def load(path: pathlib.Path) -> Any:
+            return fk.pretrained.load(path.parent)
+
+        data = (folder / name).read_bytes()
+        self._add(f"{name} of a folder", data, f"{folder.name}/{name}", load)
 
     def _saved(self, name: str, save: Callable, model: Any, state: Any) -> bytes:
         save(self.folder / name, model, state)

@@ -201,8 +201,12 @@ def damaged(data: bytes, rng: random.Random) -> tuple[str, bytes, bool]:
             return "its bytes", damaged_bytes(data, rng), True
         name, made = damaged_archive(data, rng)
         return name, made, False
-    if deep < 0.5:
-        return "its bytes", damaged_bytes(data, rng), False
-    if data.startswith(b"\x89HDF"):
+    if data.startswith(b"GGUF") and deep < 0.8:
+        return "its head", damaged_bytes(data[:2500], rng) + data[2500:], False
+    if data.startswith(b"{") and deep < 0.9:
+        return "its text", json.dumps(damaged_json(json.loads(data), rng)).encode(), False
+    if data.startswith(b"\x89HDF") and deep >= 0.5:
         return "its tree", damaged_tree(data, rng), False
+    if deep < 0.5 or data.startswith((b"GGUF", b"{")):
+        return "its bytes", damaged_bytes(data, rng), False
     return "its table", damaged_table(data, rng), False

@@ -256,7 +256,8 @@ def from_configuration(
             config = {**config, "dtype": policy_at(config["dtype"], config.get("name"))}
     # not inherited: a subclass may compute something that the quantized form does not
     form = cls.__dict__.get("_keras_form")
-    other = form.quantized_as if form is not None else None
+    # a property where the form depends on the layer inside
+    other = getattr(form, "quantized_as", None)
     if other is not None and quantization(config.get("dtype")) is not None:
         return find(other, "keras.layers").quantized(cls, config, custom_objects)
     names = {f.name for f in dataclasses.fields(cls) if f.init}

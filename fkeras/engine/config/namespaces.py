@@ -37,6 +37,7 @@ _OBJECTS = (
     "regularizers",
     "constraints",
     "quantizers",
+    "pretrained",
 )
 _FUNCTIONS = ("activations", "losses", "metrics")
 _OPERATIONS = ("ops", "ops.image", "ops.linalg", "ops.nn", "ops.numpy")
@@ -68,6 +69,8 @@ def file_namespace(module: str | None) -> str | None:
         parts = parts[1:]
     if parts[:1] == ["applications"]:  # layers defined by the models of keras.applications
         return "layers.applications"
+    if parts[:2] == ["layers", "adapters"]:
+        return "layers.adapters"
     for length in (2, 1):  # the longest match: "optimizers.schedules" before "optimizers"
         name = ".".join(parts[:length])
         if len(parts) >= length and name in (*_OBJECTS, *_OPERATIONS):

@@ -44,7 +44,9 @@ def keras_module(cls: type) -> str | None:
     parts = cls.__module__.split(".")
     if parts[0] != _PACKAGE or len(parts) < 2:
         return None
-    return f"keras.{parts[1]}"
+    # a namespace of its own, as `file_namespace` reads it
+    own = parts[1:3] == ["layers", "adapters"]
+    return "keras.layers.adapters" if own else f"keras.{parts[1]}"
 
 
 def encode(value: Json, where: str = "") -> Json:

@@ -61,6 +61,11 @@ class Traits:
         return not self.supports_masking
 
     @property
+    def _computed_layer(self) -> Any:
+        """The layer that a call computes; another layer where the call is intercepted."""
+        return self
+
+    @property
     def _where(self) -> str:
         """The layer in messages: name (if any) and class."""
         kind = type(self).__name__

@@ -207,6 +207,18 @@ _sizes = fk.several(
 )
 
 
+def _roles(value: fk.Field) -> Mapping[str, str] | None:
+    valid = isinstance(value, Mapping) and all(
+        isinstance(n, str) and len(n) == 1 and isinstance(role, str) for n, role in value.items()
+    )
+    if value is not None and not valid:
+        raise ValueError(
+            "EinsumDense: axis_roles: expected None or a role for each of some letters of the kernel, "
+            f"such as {{'d': 'heads'}}, received {value!r}. Name the letters by the equation."
+        )
+    return fk.FrozenDict(value) if value else None
+
+
 class EinsumDense(fk.Layer):
     """Computes `activation(einsum(equation, x, kernel) + bias)`.
 
@@ -222,6 +234,9 @@ class EinsumDense(fk.Layer):
             accepted.
         bias_axes: letters of the output axes that the bias spans; None for no bias.
         activity_regularizer: as in `Dense`, by keyword only.
+        axis_roles: roles of letters of the kernel, by which `Trainer(sharding=...)` splits it, such
+            as {"d": "heads"}; None for "hidden" on the wider side. Keyword only; Keras's layer has no
+            such argument.
         Other arguments: those of `Dense`.
 
     Shapes:
@@ -257,6 +272,7 @@ class EinsumDense(fk.Layer):
     activity_regularizer: fk.Regularizer = fk.option(
         default=None, convert=fk.regularizer, kw_only=True
     )
+    axis_roles: Mapping[str, str] | None = fk.option(default=None, convert=_roles, kw_only=True)
 
     kernel: jax.Array = fk.weight()
     bias: jax.Array | None = fk.weight()
@@ -282,12 +298,27 @@ class EinsumDense(fk.Layer):
         created = "".join(n for n in equation.kernel if n not in equation.input)
         # a kernel with a matrix for each index of an axis: a mixture of experts
         experts = {n: "experts" for n in equation.kernel if n not in summed + created}
+        if self.axis_roles is not None:
+            return fk.FrozenDict({**self.axis_roles, **experts})
         sizes = dict(zip(equation.kernel, self.kernel.shape, strict=True))
         return fk.FrozenDict({**hidden(summed, created, sizes), **experts})
 
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if self.axis_roles is None:  # Keras has no such argument
+            del config["axis_roles"]
+        return config
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        letters = Equation.parse(self.equation).output
+        equation = Equation.parse(self.equation)
+        unknown = [n for n in self.axis_roles or () if n not in equation.kernel]
+        if unknown:
+            raise ValueError(
+                f"EinsumDense: axis_roles: expected letters of the kernel {equation.kernel!r}, "
+                f"received {unknown}. Name the axes that the roles split."
+            )
+        letters = equation.output
         axes = self.bias_axes
         if axes is not None and (not axes or any(letter not in letters for letter in axes)):
             raise ValueError(

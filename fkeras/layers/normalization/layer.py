@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.layers.common import authoring as fk
 from fkeras.nn.normalization import layer_normalization, rms_normalization, unit_normalization
 from fkeras.nn.numerics.axes import format_shape
+from fkeras.nn.numerics.dtypes import wide_dtype
 
 normalized_axes = fk.axis_or_axes(
     hint="For the last axis give -1, for an image's features (1, 2, 3)."
@@ -171,6 +172,8 @@ class RMSNormalization(_OverAxes):
 
     Args:
         epsilon: added to the mean square.
+        scale_offset: added to `scale`, which starts at `1 - scale_offset`: 1 in Gemma. Keyword only;
+            Keras has no such argument.
 
     Shapes:
         (b, ..., d) -> (b, ..., d); scale has the sizes of the axes in `axis`, sorted.
@@ -192,7 +195,9 @@ class RMSNormalization(_OverAxes):
 
     epsilon: fk.Real = fk.option(default=1e-6, convert=fk.real(minimum=0))
 
-    scale: jax.Array = fk.weight(initializer=jax.nn.initializers.ones)
+    scale_offset: fk.Real = fk.option(default=0.0, convert=fk.real(), kw_only=True)
+
+    scale: jax.Array = fk.weight()
 
     supports_masking: ClassVar[bool] = True
 
@@ -202,6 +207,17 @@ class RMSNormalization(_OverAxes):
 
     # scale and the mean squares remain float32
     _autocast: ClassVar[bool] = False
+
+    @property
+    def scale_initializer(self) -> Any:
+        """The initial scale: with the offset a factor of 1."""
+        return jax.nn.initializers.constant(1.0 - self.scale_offset)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if not self.scale_offset:  # Keras has no such argument
+            del config["scale_offset"]
+        return config
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         return self.with_weights(key, scale=self._sizes(x.shape))
@@ -213,7 +229,11 @@ class RMSNormalization(_OverAxes):
         # rounds to the compute dtype as Keras does, before the statistics in float32
         if jnp.issubdtype(x.dtype, jnp.floating):
             x = x.astype(dtype)
-        return rms_normalization(x, self.scale, self.axis, self.epsilon).astype(dtype)
+        scale = self.scale
+        if self.scale_offset:
+            # the sum in float32: bfloat16 next to 1 has steps of 1/128
+            scale = scale.astype(wide_dtype(scale.dtype)) + self.scale_offset
+        return rms_normalization(x, scale, self.axis, self.epsilon).astype(dtype)
 
     def _sizes(self, shape: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(shape[a] for a in sorted(check_axes(self, self.axis, shape)))

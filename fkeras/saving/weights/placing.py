@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -26,6 +27,8 @@ from fkeras.training.step.sharding_rules import (
     weight_specs,
 )
 
+# the bits of bfloat16 that are all set in NaN and infinity, and the numbers that are looked at together
+_EXPONENT, _PIECE = np.uint16(0x7F80), 1 << 20
 # most paths that the warning of NaN lists
 _LISTED = 12
 #: kind ("weight" or "state") and path of an array: a weight and a state may have equal paths
@@ -195,6 +198,11 @@ def is_finite(array: np.ndarray) -> bool:
     is_small_float = array.dtype.name.startswith(("bfloat", "float8"))
     if array.dtype.kind not in "fc" and not is_small_float:
         return True
+    if array.dtype == ml_dtypes.bfloat16:
+        # as integers, in pieces: the functions of ml_dtypes are slow, and make large arrays
+        codes = np.ravel(array, order="K").view(np.uint16)
+        pieces = (codes[n : n + _PIECE] for n in range(0, len(codes), _PIECE))
+        return not any(((piece & _EXPONENT) == _EXPONENT).any() for piece in pieces)
     with np.errstate(over="ignore", invalid="ignore"):
         # one pass without a temporary; the sum of finite numbers may overflow
         if not is_small_float and np.isfinite(np.sum(array)):

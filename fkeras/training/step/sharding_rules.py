@@ -38,6 +38,8 @@ class MeshAxes(Protocol):
 
 #: keys of `sharding` that are no roles of weights
 BATCH, FSDP = "batch", "fsdp"
+#: the role of heads of keys and values, of which a mesh may have more devices
+KEY_HEADS = "kv_heads"
 _SHOWN = 4
 
 
@@ -184,19 +186,40 @@ def match(sharding: Rules, path: str) -> PartitionSpec | None:
     return None
 
 
-def role_specs(sharding: Rules, model: Layer) -> dict[str, PartitionSpec]:
+def role_specs(
+    sharding: Rules, model: Layer, mesh: Mesh | MeshAxes | None = None
+) -> dict[str, PartitionSpec]:
     """Returns the layout of each weight by path, by patterns and roles, without "fsdp".
 
     Args:
         model: a model of arrays or shapes.
+        mesh: the mesh, which keeps key heads whole that it cannot split evenly; None for the layout
+            by the rules alone.
     """
     rules = role_rules(sharding)
+    shapes = {} if mesh is None else _shapes(model)
     specs = {}
     for path, roles in weight_axis_roles(model).items():
         spec = match(sharding, path)
         entries = [None if role is None else rules.get(role) for role in roles]
+        if mesh is not None and KEY_HEADS in roles:
+            axis = roles.index(KEY_HEADS)
+            if shapes[path][axis] % parts_of(mesh, entries[axis]):
+                entries[axis] = None
         specs[path] = PartitionSpec(*_trimmed(entries)) if spec is None else spec
     return specs
+
+
+def whole_key_heads(mesh: Mesh | MeshAxes | None, sharding: Rules, model: Layer) -> tuple[str, ...]:
+    """Returns the paths of weights that every device holds whole, since it cannot share the key heads.
+
+    Args:
+        model: a model of arrays or shapes.
+    """
+    if mesh is None or KEY_HEADS not in role_rules(sharding):
+        return ()
+    by_rules, specs = role_specs(sharding, model), role_specs(sharding, model, mesh)
+    return tuple(path for path, spec in specs.items() if spec != by_rules[path])
 
 
 def weight_specs(mesh: Mesh | MeshAxes, sharding: Rules, model: Layer) -> dict[str, PartitionSpec]:
@@ -215,7 +238,7 @@ def weight_specs(mesh: Mesh | MeshAxes, sharding: Rules, model: Layer) -> dict[s
     """
     if sharding is None:
         return dict.fromkeys(_shapes(model), PartitionSpec())
-    specs, shapes = role_specs(sharding, model), _shapes(model)
+    specs, shapes = role_specs(sharding, model, mesh), _shapes(model)
     fsdp = _fsdp_entry(mesh, sharding)
     if fsdp is None:
         return specs
@@ -279,7 +302,7 @@ def check_rules(mesh: Mesh | MeshAxes | None, sharding: Rules, model: Layer) -> 
     shapes, roles = _shapes(model), weight_axis_roles(model)
     if isinstance(sharding, Mapping):
         _check_keys(mesh, sharding, list(shapes), roles)
-    specs = role_specs(sharding, model)
+    specs = role_specs(sharding, model, mesh)
     for path, spec in specs.items():
         _check_spec(mesh, path, shapes[path], roles[path], spec)
     _check_sizes(mesh, shapes, specs)

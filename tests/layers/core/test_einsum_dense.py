@@ -222,3 +222,15 @@ def test_softmax_is_finite_at_the_edges(dtype):
         assert bool((y[3] == 0).all())
     assert masked_softmax(jnp.ones((2, 0))).shape == (2, 0)
     assert masked_softmax(jnp.array([[1, 1]])).dtype == "float32"
+
+
+def test_roles_of_axes():
+    layer = layers.EinsumDense("abc,cde->abde", (None, 2, 4), axis_roles={"d": "heads"})
+    assert layer.build(jax.random.key(0), (None, 3, 8)).axis_names.roles == {"d": "heads"}
+    again = layers.deserialize(layers.serialize(layer))
+    assert again == layer
+    assert again.axis_roles == {"d": "heads"}
+    assert "axis_roles" not in layers.EinsumDense("ab,bc->ac", 2).get_config()
+    for roles in ({"a": "heads"}, {"de": "heads"}, {"d": 1}, "heads"):
+        with pytest.raises(ValueError, match="axis_roles: expected"):
+            layers.EinsumDense("abc,cde->abde", (None, 2, 4), axis_roles=roles)

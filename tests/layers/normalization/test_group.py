@@ -90,6 +90,20 @@ def test_the_scale_has_the_size_of_its_axis():
         np.testing.assert_allclose(reference(x), unscaled * [1.0, 2.0, 3.0], rtol=1e-5)
 
 
+def test_the_offset_of_the_scale_is_added_in_float32():
+    x = _data(2, 4)
+    layer = layers.RMSNormalization(scale_offset=1.0, dtype="bfloat16").build(KEY, x)
+    assert layer.scale.tolist() == [0.0] * 4
+    # the sum of 1 and 1/512 in bfloat16 is 1
+    layer, _ = layer.set_weights([np.full(4, 1 / 512)])
+    ones = np.full((2, 4), 2.0, "float32")
+    exact = layers.RMSNormalization(scale_offset=1.0).build(KEY, x).replace(scale=layer.scale)
+    np.testing.assert_allclose(exact(ones), 1 + 1 / 512, rtol=1e-6)
+    assert "scale_offset" not in layers.RMSNormalization().get_config()
+    again = layers.deserialize(layers.serialize(layer))
+    assert again.scale_offset == 1.0
+
+
 @pytest.mark.parametrize(
     ("axis", "shape"), [(-1, (20, 3)), (None, (20, 3)), ((1, -1), (10, 4, 3)), ((), (5,))]
 )

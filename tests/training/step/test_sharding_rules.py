@@ -200,3 +200,29 @@ def test_the_role_batch_may_have_several_mesh_axes_or_none():
                 trainer.step(run, (x[:received], y[:received]))
         else:
             _ = trainer.step(run, (x[:3], y[:3]))
+
+
+def test_key_heads_that_the_devices_cannot_share_stay_whole():
+    x = fk.Input((None, 16))
+    query, key = (
+        layers.EinsumDense("abc,cde->abde", (None, n, 4), axis_roles={"d": role}, name=name)(x)
+        for n, role, name in ((8, "heads", "query"), (2, "kv_heads", "key"))
+    )
+    y = layers.DotProductAttention(name="attention")(query, key, key)
+    output = layers.EinsumDense("abcd,cde->abe", (None, 16), axis_roles={"c": "heads"}, name="out")
+    model = fk.Model(x, output(y))
+    shapes, rules = build_shapes(model)[0], {"heads": "model", "kv_heads": "model"}
+    many, few = mesh((2, 4)), mesh((4, 2))
+    by_heads = {"query/kernel": P(None, "model"), "out/kernel": P("model")}
+    assert specs(rules, shapes, many) == {**by_heads, "key/kernel": P()}
+    assert specs(rules, shapes, few) == {**by_heads, "key/kernel": P(None, "model")}
+    batch = (jax.ShapeDtypeStruct((4, 3, 16), "float32"),) * 2
+    plans = [
+        fk.plan(model, batch, fk.Trainer("sgd", "mse", mesh=on, sharding=rules))
+        for on in (many, few)
+    ]
+    assert [plan.whole_key_heads for plan in plans] == [("key/kernel",), ()]
+    assert "Key heads that the mesh cannot split: key/kernel" in str(plans[0])
+    with pytest.raises(ValueError, match="query/kernel.*cannot be split into 3 parts"):
+        devices = jax.sharding.Mesh(np.array(jax.devices()[:3]).reshape(1, 3), ("data", "model"))
+        specs({"heads": "model"}, shapes, devices)

@@ -1,0 +1,8 @@
+"""Generation: new tokens from models of token ids, and samplers."""
+
+from fkeras.engine.config.public_names import publish as _publish
+from fkeras.generation import samplers as samplers
+from fkeras.generation.generating import Generated as Generated
+from fkeras.generation.generating import generate as generate
+
+_publish(__name__)

@@ -1,0 +1,155 @@
+"""States of generation: their rows, their capacity, and taking back the last tokens.
+
+A state with caches is the state of a model from `init_state(batch, length)`. In each layer, `length`
+counts the tokens of each row, and `positions` holds the position of each stored token, -1 for none. A
+model without caches keeps its tokens: `ids`, `length`, and under `model` its own state.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Network
+from fkeras.engine.values.annotations import Tree
+
+if TYPE_CHECKING:
+    from fkeras.generation.reading import Reader
+
+State: TypeAlias = dict[str, Any]
+
+
+def new_state(
+    model: Network, cached: bool, own: Mapping[str, Any], batch: int, capacity: int, slack: int
+) -> State:
+    """Returns the state before the first token.
+
+    Args:
+        own: the state of the model without caches.
+        slack: how many of the last tokens may be taken back.
+    """
+    if cached:
+        return merged(model.init_state(batch, capacity, slack=slack), own)
+    ids = jnp.zeros((batch, capacity), jnp.int32)
+    return {"model": dict(own), "ids": ids, "length": jnp.zeros(batch, jnp.int32)}
+
+
+def merged(state: Mapping[str, Any], own: Mapping[str, Any]) -> State:
+    """Returns `state` with the entries of `own` in place of its own."""
+    result = dict(state)
+    for name, value in own.items():
+        old = result.get(name)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            result[name] = merged(old, value)
+        else:
+            result[name] = value
+    return result
+
+
+def state_specs(model: Network, *size: int) -> Any:
+    """Returns the shapes of `model.init_state(*size)`."""
+    leaves, structure = jax.tree.flatten(model)
+    return _state_specs(structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves), size)
+
+
+# cached: every call of `generate` asks several times
+@functools.lru_cache(maxsize=64)
+def _state_specs(structure: Any, shapes: tuple, size: tuple[int, ...]) -> Any:
+    model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    return jax.eval_shape(lambda: model.init_state(*size))
+
+
+def row_axes(reader: Reader, state: State) -> Any:
+    """Returns for each leaf of a state the axis of the rows, -1 for a leaf without rows."""
+    if not reader.form.cached:
+        own = jax.tree.map(lambda _: -1, state["model"])
+        return {**dict.fromkeys(state, 0), "model": own}
+    model = reader.any_model()
+    # sizes that differ in the batch alone, so that the axis that differs is that of the rows
+    small, large = (state_specs(model, batch, 8) for batch in (3, 5))
+
+    def axis(small: Any, large: Any) -> int:
+        pairs = enumerate(zip(small.shape, large.shape, strict=True))
+        return next((axis for axis, (a, b) in pairs if a != b), -1)
+
+    return jax.tree.map(axis, small, large)
+
+
+def map_rows(function: Callable[[jax.Array, int], jax.Array], state: State, axes: Any) -> State:
+    """Returns the state with `function(leaf, axis)` in place of each leaf with rows."""
+    return jax.tree.map(lambda leaf, axis: leaf if axis < 0 else function(leaf, axis), state, axes)
+
+
+def take_rows(state: State, axes: Any, index: jax.Array) -> State:
+    """Returns the state of selected rows."""
+    return map_rows(lambda leaf, axis: jnp.take(leaf, index, axis=axis), state, axes)
+
+
+def has_lengths_only(state: State, axes: Any) -> bool:
+    """Returns whether the last tokens can be taken back: every row is a length or has positions."""
+
+    def check(state: Any, axes: Any, inside: bool) -> bool:
+        inside = inside or "positions" in state or "ids" in state
+        return all(
+            check(value, axes[name], inside)
+            if isinstance(value, Mapping)
+            else axes[name] < 0 or inside or name == "length"
+            for name, value in state.items()
+        )
+
+    return check(state, axes, False)
+
+
+def take_back(state: State, count: jax.Array) -> State:
+    """Returns the state without the last `count` (b,) tokens of each row."""
+    if "ids" in state:
+        return {**state, "length": state["length"] - count}
+    lengths = lengths_of(state)
+    return state if lengths is None else _shortened(state, lengths - count)
+
+
+def lengths_of(state: Tree) -> jax.Array | None:
+    """Returns the number of tokens of each row in a state with caches; None without."""
+    if "length" in state:
+        return state["length"]
+    found = (lengths_of(value) for value in state.values() if isinstance(value, Mapping))
+    return next((length for length in found if length is not None), None)
+
+
+def _shortened(state: State, lengths: jax.Array) -> State:
+    def entry(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return _shortened(dict(value), lengths)
+        if name == "length":
+            return jnp.minimum(value, lengths)
+        if name == "positions":
+            return jnp.where(value < lengths[:, None], value, -1)
+        return value
+
+    return {name: entry(name, value) for name, value in state.items()}
+
+
+def capacity_of(model: Network, state: State) -> int | None:
+    """Returns the number of tokens that the caches of a state hold; None for rings alone."""
+    sizes = _sizes(state)
+    if not sizes:
+        return None
+    longest = max(sizes.values())
+    # a ring does not grow with the length
+    grown = _sizes(state_specs(model, 1, 2 * longest + 2))
+    limits = [size for path, size in sizes.items() if grown.get(path, 0) > longest]
+    return min(limits, default=None)
+
+
+def _sizes(state: Any, path: str = "") -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for name, value in state.items():
+        if isinstance(value, Mapping):
+            sizes.update(_sizes(value, f"{path}/{name}"))
+        elif name == "positions":
+            sizes[path] = value.shape[1]
+    return sizes

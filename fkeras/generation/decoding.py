@@ -1,0 +1,175 @@
+"""Decoding: reading the prompt, and the loop that samples one token of each row and reads it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.generation.caches import State, new_state
+from fkeras.generation.reading import Inputs, Reader
+from fkeras.generation.samplers import History, Sampler
+
+
+class Sampling(NamedTuple):
+    """How tokens are sampled.
+
+    Attributes:
+        samplers: the samplers.
+        which: the number of the sampler of each row; None for one sampler.
+        keys: a key for each row; None if nothing is drawn.
+        prompt: the ids of the prompt (b, t), and which of them are tokens.
+        end_ids: the tokens (n,) that end a row.
+    """
+
+    samplers: tuple[Sampler, ...]
+    which: jax.Array | None
+    keys: jax.Array | None
+    prompt: tuple[jax.Array, jax.Array]
+    end_ids: jax.Array
+
+
+class Carry(NamedTuple):
+    """What the loop changes.
+
+    Attributes:
+        state: the state of the model, which has read all tokens.
+        scores: the scores (b, v) of the next token.
+        tokens: the new tokens (b, n).
+        lengths: the number of new tokens (b,).
+        active: the rows (b,) that go on.
+    """
+
+    state: State
+    scores: jax.Array
+    tokens: jax.Array
+    lengths: jax.Array
+    active: jax.Array
+
+
+class Prompt(NamedTuple):
+    """The tokens of a call.
+
+    Attributes:
+        ids: int32 (b, t), padded on the right.
+        valid: which ids are tokens, bool (b, t).
+        inputs: the inputs of the model beside the ids, with their masks.
+    """
+
+    ids: jax.Array
+    valid: jax.Array
+    inputs: Inputs
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+def read_prompt(
+    reader: Reader, state: State, prompt: Prompt, capacity: int, slack: int, is_cache: bool
+) -> tuple[Reader, State, jax.Array, jax.Array]:
+    """Returns `(reader, state, scores, causal)` behind the prompt.
+
+    Args:
+        state: the state of the model, with caches where `is_cache`.
+        capacity: the number of tokens that new caches hold.
+        slack: the number of tokens that may be taken back.
+
+    Returns:
+        The reader with the values that depend on no token; the state with caches; the scores; and
+        whether later tokens change nothing, which a model without caches must fulfil.
+    """
+    reader = reader.with_constants(prompt.inputs)
+    cached, batch = reader.form.cached, prompt.ids.shape[0]
+    if not is_cache:
+        state = new_state(reader.any_model(), cached, state, batch, capacity, slack)
+    scores, after = reader.read(state, prompt.ids, prompt.valid)
+    causal = jnp.asarray(True)
+    if not cached:
+        # the same tokens before other ones
+        other = {**state, "ids": jnp.ones_like(state["ids"])}
+        difference = jnp.abs(reader.read(other, prompt.ids, prompt.valid)[0] - scores)
+        scale = jnp.maximum(jnp.max(jnp.abs(scores)), 1e-30)
+        causal = ~(jnp.max(difference) > 1e-3 * scale)
+        scores = jnp.where(causal, scores, jnp.nan)
+    return reader, after, scores, causal
+
+
+def first_carry(state: State, scores: jax.Array, limit: int) -> Carry:
+    """Returns the carry before the first of at most `limit` new tokens."""
+    batch = scores.shape[0]
+    tokens, lengths = jnp.zeros((batch, limit), jnp.int32), jnp.zeros(batch, jnp.int32)
+    return Carry(state, scores, tokens, lengths, jnp.ones(batch, bool))
+
+
+@functools.partial(jax.jit, donate_argnums=2)
+def advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) -> Carry:
+    """Samples and reads at most `steps` tokens of each row."""
+
+    def goes_on(loop: tuple[jax.Array, Carry]) -> jax.Array:
+        return (loop[0] < steps) & jnp.any(loop[1].active)
+
+    def step(loop: tuple[jax.Array, Carry]) -> tuple[jax.Array, Carry]:
+        count, (state, scores, tokens, lengths, active) = loop
+        history = known_ids(sampling, tokens, lengths)
+        token = sample(sampling, scores, history, lengths)
+        ends = (token < 0) | jnp.isin(token, sampling.end_ids)
+        tokens = write(tokens, token, lengths, active)
+        lengths = lengths + active.astype(jnp.int32)
+        # the last token is read too: the state then holds all tokens
+        scores, state = reader.read(state, jnp.maximum(token, 0)[:, None], active[:, None])
+        active = active & ~ends & (lengths < tokens.shape[1])
+        return count + 1, Carry(state, scores, tokens, lengths, active)
+
+    return jax.lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int32), carry))[1]
+
+
+def known_ids(sampling: Sampling, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+    """Returns prompt and new tokens (b, n), -1 where no token is."""
+    if not any(part.reads_ids for sampler in sampling.samplers for part in sampler.parts):
+        return sampling.prompt[0][:, :0]
+    old = jnp.where(sampling.prompt[1], sampling.prompt[0], -1)
+    new = jnp.where(jnp.arange(tokens.shape[1])[None] < lengths[:, None], tokens, -1)
+    return jnp.concatenate([old, new], axis=1)
+
+
+def write(tokens: jax.Array, new: jax.Array, lengths: jax.Array, active: jax.Array) -> jax.Array:
+    """Returns the tokens with the next token of the active rows."""
+    # `drop`: the places of other rows lie behind the array
+    places = jnp.where(active, lengths, tokens.shape[1])
+    return tokens.at[jnp.arange(tokens.shape[0]), places].set(new, mode="drop")
+
+
+def sample(
+    sampling: Sampling, scores: jax.Array, history: jax.Array, counts: jax.Array
+) -> jax.Array:
+    """Returns the next token of each row; -1 for a row without a finite score."""
+
+    def tokens_of(sampler: Sampler) -> jax.Array:
+        changed = changed_scores(sampler, scores, history, counts)
+        if sampler.draws:
+            assert sampling.keys is not None
+            keys = jax.vmap(jax.random.fold_in)(sampling.keys, counts)
+            tokens = jax.vmap(jax.random.categorical)(keys, changed)
+        else:
+            tokens = jnp.argmax(changed, axis=-1)
+        # not finite: not a number, or every token is forbidden
+        return jnp.where(jnp.isfinite(jnp.max(changed, axis=-1)), tokens, -1).astype(jnp.int32)
+
+    return by_row(sampling, tokens_of)
+
+
+def by_row(sampling: Sampling, function: Any) -> jax.Array:
+    """Returns for each row the entry of `function(sampler)` for its sampler."""
+    first, *others = sampling.samplers
+    values = function(first)
+    for number, sampler in enumerate(others, start=1):
+        is_own = (sampling.which == number).reshape(-1, *[1] * (values.ndim - 1))
+        values = jnp.where(is_own, function(sampler), values)
+    return values
+
+
+def changed_scores(
+    sampler: Sampler, scores: jax.Array, history: jax.Array, counts: jax.Array
+) -> jax.Array:
+    """Returns the scores (b, v) that a sampler changed, row by row."""
+    return jax.vmap(lambda s, ids, n: sampler.scores(s, History(ids, n)))(scores, history, counts)

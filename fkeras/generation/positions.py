@@ -1,0 +1,206 @@
+"""Which calls of a model compute each position from the same position of their inputs alone.
+
+Positions are the entries of axis 1 of the token ids. The head of a language model and its norm work
+position by position, so they run at the positions whose scores are needed. Attention mixes positions,
+and needs a cache where a call receives the newest token only. The programs of the calls decide: they
+are traced for two lengths and followed by `fkeras.engine.rows`, with positions in place of rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from fkeras.engine import Layer, Network
+from fkeras.engine.call.context import Context
+from fkeras.engine.call.network_inputs import match_inputs
+from fkeras.engine.graph.call_table import Call
+from fkeras.engine.graph.walk import new_slots, run_calls
+from fkeras.engine.rows.program import RowProgram
+from fkeras.engine.rows.values import WHOLE, Value, rows
+from fkeras.engine.tree.skeleton import skeleton_of
+from fkeras.engine.tree.walk import join_path
+from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Tree
+from fkeras.transforms.graph.rebuilding import runs_graph
+
+#: two lengths, unlike usual sizes of other axes
+LENGTHS = (13, 11)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A tensor in the programs of both lengths.
+
+    Attributes:
+        value: where the positions are.
+        large: shape and dtype for the larger length.
+        small: shape and dtype for the smaller length.
+    """
+
+    value: Value
+    large: Any
+    small: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Positions:
+    """The calls of a graph by their use of positions.
+
+    Attributes:
+        separate: the numbers of the calls that compute each position by itself, without state.
+        mixing: the paths of the layers that mix positions and have no cache.
+        axes: for each slot the axis of the positions; None for a tensor without positions.
+    """
+
+    separate: frozenset[int]
+    mixing: tuple[str, ...]
+    axes: tuple[int | None, ...]
+
+
+def token_entry(dtype: Any) -> Entry:
+    """Returns the entry of the token ids of two rows."""
+    large, small = (jax.ShapeDtypeStruct((2, n), dtype) for n in LENGTHS)
+    return Entry(rows(1), large, small)
+
+
+def whole_entry(spec: Any) -> Entry:
+    """Returns the entry of a tensor without positions, such as the output of an encoder."""
+    return Entry(WHOLE, spec, spec)
+
+
+def follow(
+    network: Network,
+    entries: list[Entry | None],
+    state: Mapping[str, Any],
+    cache: Mapping[str, Any],
+) -> Positions:
+    """Follows the positions through the calls of a network.
+
+    Args:
+        entries: an entry for each input; None for a missing optional input.
+        state: specs of the state without caches.
+        cache: specs of the state with caches.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> ids = fk.Input((None,), dtype="int32")
+        >>> x = fk.layers.Embedding(7, 4)(ids)
+        >>> x = fk.layers.Dense(7)(fk.ops.cumsum(x, axis=1))
+        >>> model = fk.Model(ids, x).build(jax.random.key(0))
+        >>> follow(model, [token_entry("int32")], {}, {}).mixing
+        ('cumsum',)
+    """
+    follower = _Follower({}, [])
+    separate: set[int] = set()
+    slots = new_slots(network.graph, entries)
+    follower.network(network, slots, state, cache, "", separate)
+    axes = (e.value.axis if e is not None and e.value.is_rows else None for e in slots)
+    return Positions(frozenset(separate), tuple(dict.fromkeys(follower.mixing)), tuple(axes))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Follower:
+    """Follows calls; equal calls of equal layers, as in repeated blocks, are traced once."""
+
+    traced: dict[Any, Any]
+    mixing: list[str]
+
+    def network(
+        self,
+        network: Network,
+        slots: list[Any],
+        state: Mapping[str, Any],
+        cache: Mapping[str, Any],
+        path: str,
+        separate: set[int],
+    ) -> Tree:
+        graph = network.graph
+
+        def compute(number: int, call: Call) -> Tree:
+            name, layer = call.layer, network.layers[call.layer]
+            tensors = [slots[slot] for slot in call.inputs]
+            own_state, own_cache = state.get(name, {}), cache.get(name, {})
+            nested = _nested_entries(layer, call, tensors)
+            if nested is not None and isinstance(layer, Network):
+                before, inner = len(self.mixing), set[int]()
+                at = join_path(path, name)
+                table = new_slots(layer.graph, nested)
+                value = self.network(layer, table, own_state, own_cache, at, inner)
+                if len(self.mixing) == before and len(inner) == len(layer.graph.run_order):
+                    separate.add(number)
+                return value
+            found = self.call(layer, call, tensors, own_state)
+            if not all(entry.value.kind in ("rows", "whole") for entry in found):
+                # a layer that declares that it computes tokens by themselves, such as a router
+                declared = getattr(type(layer), "separate_positions", False)
+                if declared:
+                    separate.add(number)
+                elif own_cache == own_state:
+                    self.mixing.append(join_path(path, name))
+                found = [_by_shape(entry) for entry in found]
+            elif own_cache == {}:
+                separate.add(number)
+            return structure.fill(call.value, found)
+
+        return run_calls(graph, slots, compute)
+
+    def call(self, layer: Layer, call: Call, tensors: list[Any], state: Tree) -> list[Entry]:
+        """Returns the entries of the outputs of a call; of the kind "mixed" where positions mix."""
+        anonymous = layer.replace(name=None) if layer.name else layer
+        weights = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(layer))
+        template = structure.freeze(state, lambda spec: (spec.shape, spec.dtype))
+        asked = (skeleton_of(anonymous), weights, call.signature, tuple(tensors), template)
+        if asked not in self.traced:
+            self.traced[asked] = _trace(layer, call, tensors, state)
+        return self.traced[asked]
+
+
+def _nested_entries(layer: Layer, call: Call, tensors: list[Any]) -> list[Any] | None:
+    """Returns the entries of the inputs of a nested network; None for other calls."""
+    if not isinstance(layer, Network) or layer.graph is None or not runs_graph(layer):
+        return None
+    if call.signature.options.children:
+        return None
+    entries = match_inputs(layer, structure.fill(call.signature.args, tensors))
+    specs = [layer.graph.specs[slot] for slot in layer.graph.input_slots]
+    # a network casts its inputs
+    same = all(
+        entry is None or spec.dtype == str(entry.large.dtype)
+        for spec, entry in zip(specs, entries, strict=True)
+    )
+    return entries if same else None
+
+
+def _trace(layer: Layer, call: Call, tensors: list[Any], state: Tree) -> list[Entry]:
+    specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), layer)
+
+    def compute(layer: Layer, state: Tree, arrays: list[Any]) -> Any:
+        args, options = (
+            structure.fill_arrays(part, arrays)
+            for part in (call.signature.args, call.signature.options)
+        )
+        context = Context(state=state, where=layer.name or type(layer).__name__)
+        return context.run(layer, *args, **options).value
+
+    programs, results = [], list[list[Any]]()
+    for size in ("large", "small"):
+        arrays = [None if tensor is None else getattr(tensor, size) for tensor in tensors]
+        program, result = jax.make_jaxpr(compute, return_shape=True)(specs, state, arrays)
+        programs.append(program)
+        results.append(structure.match(call.value, result) or [])
+    fixed = [WHOLE] * len(jax.tree.leaves((specs, state)))
+    values = [tensor.value for tensor in tensors if tensor is not None]
+    # not ordered: a sum over earlier positions also mixes positions
+    found = RowProgram(ordered=False).results(programs[0], programs[1], [*fixed, *values])
+    return [Entry(*parts) for parts in zip(found, results[0], results[1], strict=True)]
+
+
+def _by_shape(entry: Entry) -> Entry:
+    """Returns the entry of an output that mixes positions: the positions are where its size changes."""
+    pairs = zip(entry.large.shape, entry.small.shape, strict=True)
+    axes = [axis for axis, (large, small) in enumerate(pairs) if large != small]
+    return dataclasses.replace(entry, value=rows(axes[0]) if len(axes) == 1 else WHOLE)

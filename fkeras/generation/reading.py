@@ -1,0 +1,416 @@
+"""Reads tokens with a model: the scores of the next token, and the state after the tokens.
+
+A model with caches receives the new tokens only. A model without caches computes all tokens again;
+its state is then the tokens. The body of the model runs at all positions, the head at the last one.
+What depends on the input of an encoder alone is computed once: nested networks between encoder and
+decoder are opened, so that the keys and values of cross-attention belong to this part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Model, Network, Output
+from fkeras.engine.graph.call_table import Call
+from fkeras.engine.graph.walk import new_slots, run_calls
+from fkeras.engine.values import structure
+from fkeras.engine.values.annotations import Tree
+from fkeras.generation.caches import State, map_rows, row_axes, state_specs
+from fkeras.generation.positions import Entry, Positions, follow, token_entry, whole_entry
+from fkeras.transforms.graph.rebuilding import runs_graph
+from fkeras.transforms.graph.rewriting import inline
+
+#: a value and its mask, or None
+Constant: TypeAlias = tuple[jax.Array, jax.Array | None]
+#: by name, the inputs beside the token ids
+Inputs: TypeAlias = Mapping[str, Constant]
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """How a model reads tokens.
+
+    Attributes:
+        ids: the name of the input of the token ids.
+        others: the names of the other inputs that have a value.
+        cached: whether the model has caches; otherwise all tokens are computed again.
+        vocabulary: the number of tokens that may be sampled.
+        stacked: for each leaf of the model, whether each row has its own; None for one model.
+    """
+
+    ids: str
+    others: tuple[str, ...]
+    cached: bool
+    vocabulary: int
+    stacked: tuple[bool, ...] | None = None
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["model", "rows", "constants"],
+    meta_fields=["form"],
+)
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """A model, and the values that depend on no token.
+
+    Attributes:
+        model: the model; the leaves of several models are stacked.
+        rows: the number of the model of each row; None for one model.
+        constants: values from the inputs beside the token ids; see `with_constants`.
+        form: how the model reads tokens.
+    """
+
+    model: Any
+    rows: jax.Array | None
+    constants: tuple[Constant, ...]
+    form: Form
+
+    def read(
+        self, state: State, ids: jax.Array, valid: jax.Array, *, last: bool = True
+    ) -> tuple[jax.Array, State]:
+        """Returns `(scores, state)`: float32 scores (b, v) of the next token, and the next state.
+
+        Args:
+            state: the state of the tokens before.
+            ids: new tokens, int32 (b, t).
+            valid: which of them are tokens, bool (b, t); the others follow them.
+            last: False for scores (b, t, v) behind each of the tokens.
+        """
+        if self.rows is None:
+            parts = parts_of(self.model, self.form)
+            return _read(parts, self.form, self.constants, state, ids, valid, last)
+
+        axes = row_axes(self, state)
+        treedef = jax.tree.structure(self.model)
+
+        def one_row(leaves: list, constants: list, state: State, ids: Any, valid: Any) -> Any:
+            model = jax.tree.unflatten(treedef, leaves)
+            pairs = zip(constants, per_row, strict=True)
+            constants = [_expanded(c) if own else c for c, own in pairs]
+            state = map_rows(jnp.expand_dims, state, axes)
+            scores, state = _read(
+                parts_of(model, self.form),
+                self.form,
+                constants,
+                state,
+                ids[None],
+                valid[None],
+                last,
+            )
+            return scores[0], map_rows(jnp.squeeze, state, axes)
+
+        per_row = self.constants_per_row
+        leaves, leaf_axes = self._own_leaves()
+        constant_axes = [0 if own else None for own in per_row]
+        state_axes = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
+        return jax.vmap(
+            one_row,
+            in_axes=(leaf_axes, constant_axes, state_axes, 0, 0),
+            out_axes=(0, state_axes),
+        )(leaves, list(self.constants), state, ids, valid)
+
+    def with_constants(self, inputs: Inputs) -> Reader:
+        """Returns the reader with the values that depend on the other inputs alone.
+
+        Args:
+            inputs: the values of the inputs `form.others`.
+        """
+        if not inputs:
+            return self
+        if self.rows is None:
+            constants = _constants(parts_of(self.model, self.form), self.form, inputs)
+            return dataclasses.replace(self, constants=tuple(constants))
+        treedef, per_row = jax.tree.structure(self.model), self.constants_per_row
+
+        def one_row(leaves: list, inputs: Inputs) -> list[Constant]:
+            parts = parts_of(jax.tree.unflatten(treedef, leaves), self.form)
+            values = zip(_constants(parts, self.form, _expanded(inputs)), per_row, strict=True)
+            return [jax.tree.map(lambda a: a[0], c) if own else c for c, own in values]
+
+        leaves, leaf_axes = self._own_leaves()
+        axes = [0 if own else None for own in per_row]
+        constants = jax.vmap(one_row, in_axes=(leaf_axes, 0), out_axes=axes)(leaves, dict(inputs))
+        return dataclasses.replace(self, constants=tuple(constants))
+
+    @property
+    def constants_per_row(self) -> tuple[bool, ...]:
+        """For each constant, whether axis 0 are the rows."""
+        return parts_of(self.any_model(), self.form).per_row
+
+    def repeat(self, count: int) -> Reader:
+        """Returns the reader of `count` rows in place of each row."""
+        pairs = zip(self.constants, self.constants_per_row, strict=True)
+        constants = tuple(
+            jax.tree.map(lambda a: jnp.repeat(a, count, axis=0), c) if own else c
+            for c, own in pairs
+        )
+        rows = None if self.rows is None else jnp.repeat(self.rows, count)
+        return dataclasses.replace(self, constants=constants, rows=rows)
+
+    def any_model(self) -> Network:
+        """Returns the model of one row."""
+        if self.form.stacked is None:
+            return self.model
+        leaves, treedef = jax.tree.flatten(self.model)
+        pairs = zip(leaves, self.form.stacked, strict=True)
+        return jax.tree.unflatten(treedef, [leaf[0] if own else leaf for leaf, own in pairs])
+
+    def _own_leaves(self) -> tuple[list[jax.Array], list[int | None]]:
+        assert self.form.stacked is not None
+        assert self.rows is not None
+        pairs = [*zip(jax.tree.leaves(self.model), self.form.stacked, strict=True)]
+        leaves = [leaf[self.rows] if own else leaf for leaf, own in pairs]
+        return leaves, [0 if own else None for _, own in pairs]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a model.
+
+    Attributes:
+        model: computes a list of tensors from a list of tensors.
+        missing: the number of optional inputs without a value, which are the last ones.
+    """
+
+    model: Network
+    missing: int
+
+    def run(
+        self, inputs: Sequence[Any], state: Mapping[str, Any], masks: Sequence[Any] = ()
+    ) -> Output:
+        """Returns the output; its value is a list."""
+        own = {name: state[name] for name in self.model.layers if name in state}
+        values = [*inputs, *[None] * self.missing]
+        masks = [*masks, *[None] * (len(values) - len(masks))]
+        mask = None if all(mask is None for mask in masks) else masks
+        return self.model.apply(values, state=own, mask=mask)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """The parts of a model by what they depend on.
+
+    Attributes:
+        encoder: computes the constants from the inputs beside the token ids.
+        body: computes hidden values of all positions from ids and constants.
+        head: computes the scores from the hidden values; None where the body does.
+        opened: the names of the opened networks, and of the layers of each.
+        per_row: for each constant, whether axis 0 are the rows.
+    """
+
+    encoder: Part | None
+    body: Part
+    head: Part | None
+    opened: tuple[tuple[str, tuple[str, ...]], ...]
+    per_row: tuple[bool, ...]
+
+
+def parts_of(model: Network, form: Form) -> Parts:
+    """Returns the parts of a model."""
+    opened: list[tuple[str, tuple[str, ...]]] = []
+    while (name := (uses := _Uses(model, form)).joining_network()) is not None:
+        nested = model.layers[name]
+        assert isinstance(nested, Network)
+        opened.append((name, tuple(nested.layers)))
+        model = inline(model, name)
+    graph = model.graph
+    (end,) = graph.output_slots
+    inputs = dict(zip(graph.input_names, graph.input_slots, strict=True))
+    cut = _head_inputs(model, form, uses)
+    encoder = (
+        _part(model, [inputs[n] for n in form.others], uses.constants) if uses.constants else None
+    )
+    return Parts(
+        encoder,
+        _part(model, [inputs[form.ids], *uses.constants], cut),
+        None if cut == [end] else _part(model, cut, [end]),
+        tuple(opened),
+        tuple(isinstance(graph.specs[slot].dims[0], str) for slot in uses.constants),
+    )
+
+
+def _part(model: Network, starts: list[int], ends: list[int]) -> Part:
+    """Returns the part between slots of a model, with the missing inputs that it needs."""
+    graph, missing = model.graph, list[int]()
+    pending, seen = list(ends), set(starts)
+    while pending:
+        slot = pending.pop()
+        if slot not in seen:
+            seen.add(slot)
+            call = graph.calls[graph.producer(slot)[0]]
+            missing.extend([slot] if call.is_input else ())
+            pending.extend(call.inputs)
+    tensors = [
+        [model.tensor(*graph.coords[s]) for s in slots] for slots in ([*starts, *missing], ends)
+    ]
+    return Part(Model(*tensors, dtype=model.dtype), len(missing))
+
+
+class _Uses:
+    """Which tensors of a model depend on the token ids.
+
+    Attributes:
+        kinds: for each slot "ids" if it depends on the ids, "other" if it depends on other inputs
+            alone, "free" if it depends on none of them.
+        constants: slots of the kind "other" used by calls that depend on the ids.
+    """
+
+    def __init__(self, model: Network, form: Form):
+        graph = model.graph
+        self.model = model
+        kinds = {form.ids: "ids", **dict.fromkeys(form.others, "other")}
+        self.kinds = new_slots(graph, [kinds.get(name, "free") for name in graph.input_names])
+        self.calls: list[tuple[int, Call]] = []
+        run_calls(graph, self.kinds, self._kind)
+        used = dict.fromkeys(slot for _, call in self.calls for slot in call.inputs)
+        self.constants = [slot for slot in used if self.kinds[slot] == "other"]
+
+    def _kind(self, number: int, call: Call) -> Tree:
+        kinds = {self.kinds[slot] for slot in call.inputs}
+        kind = next((kind for kind in ("ids", "other") if kind in kinds), "free")
+        if kind == "ids":
+            self.calls.append((number, call))
+        return structure.fill(call.value, [kind] * len(call.outputs))
+
+    def joining_network(self) -> str | None:
+        """Returns the name of a nested network that takes both ids and constants."""
+        for _, call in self.calls:
+            layer = self.model.layers[call.layer]
+            joins = any(self.kinds[slot] == "other" for slot in call.inputs)
+            if joins and isinstance(layer, Network) and layer.graph is not None:
+                # a class with its own `forward` stays closed
+                if runs_graph(layer) and not call.signature.options.children:
+                    return call.layer
+        return None
+
+
+def _head_inputs(model: Network, form: Form, uses: _Uses) -> list[int]:
+    """Returns the slots behind which each position is computed by itself."""
+    graph = model.graph
+    (end,) = graph.output_slots
+    found = positions_of(model, form, uses.kinds)
+    if found is None:
+        return [end]
+    users: dict[int, set[int]] = {}
+    for number, call in uses.calls:
+        for slot in call.inputs:
+            users.setdefault(slot, set()).add(number)
+    head, frontier = set[int](), {end: None}
+    while True:
+        # a call whose result the body needs too stays there
+        ready = [
+            number
+            for number in (graph.producer(slot)[0] for slot in frontier)
+            if number in found.separate
+            and all(users.get(s, set()) <= head for s in graph.output_slots_of(number))
+            # positions at axis 1 of every input, so that they can be gathered
+            and all(found.axes[s] == 1 for s in graph.calls[number].inputs)
+        ]
+        if not ready:
+            return [*frontier]
+        head.update(ready)
+        made = {slot for number in ready for slot in graph.output_slots_of(number)}
+        taken = dict.fromkeys(slot for number in ready for slot in graph.calls[number].inputs)
+        frontier = {slot: None for slot in (*frontier, *taken) if slot not in made}
+
+
+def positions_of(
+    model: Network, form: Form, kinds: Sequence[str] | None = None
+) -> Positions | None:
+    """Returns the calls by their use of positions; None where the number of positions is fixed.
+
+    Args:
+        kinds: the kind of each slot, as in `_Uses`.
+    """
+    graph = model.graph
+    kinds = _Uses(model, form).kinds if kinds is None else kinds
+    entries: list[Entry | None] = []
+    for slot in graph.input_slots:
+        spec = graph.specs[slot]
+        if kinds[slot] == "ids" and isinstance(spec.dims[1], int):
+            return None
+        # sizes of an encoder's input, unlike those of the positions
+        sizes = [s if isinstance(s, int) else (2, 17)[min(i, 1)] for i, s in enumerate(spec.dims)]
+        whole = whole_entry(jax.ShapeDtypeStruct(tuple(sizes), spec.dtype))
+        entries.append({"ids": token_entry(spec.dtype), "other": whole}.get(kinds[slot]))
+    state = state_specs(model)
+    return follow(model, entries, state, state_specs(model, 2, 64) if form.cached else state)
+
+
+def _constants(parts: Parts, form: Form, inputs: Inputs) -> list[Constant]:
+    assert parts.encoder is not None
+    values, masks = zip(*(inputs[name] for name in form.others), strict=True)
+    out = parts.encoder.run(values, {}, masks)
+    masks = [None] * len(out.value) if out.mask is None else out.mask
+    return [*zip(out.value, masks, strict=True)]
+
+
+def _read(
+    parts: Parts,
+    form: Form,
+    constants: Sequence[Constant],
+    state: State,
+    ids: jax.Array,
+    valid: jax.Array,
+    last: bool,
+) -> tuple[jax.Array, State]:
+    count = jnp.sum(valid, axis=1, dtype=jnp.int32)
+    values, masks = [c[0] for c in constants], [c[1] for c in constants]
+    if form.cached:
+        before, opened = jnp.zeros_like(count), _open_state(state, parts)
+        out = parts.body.run([ids, *values], opened, [valid, *masks])
+        opened = {**opened, **out.updates}
+        state = _close_state(opened, parts)
+    else:
+        before, rows = state["length"], jnp.arange(ids.shape[0])[:, None]
+        # `drop`: the place of a missing token lies behind the buffer
+        places = jnp.where(
+            valid, before[:, None] + jnp.arange(ids.shape[1])[None], state["ids"].shape[1]
+        )
+        tokens = state["ids"].at[rows, places].set(ids, mode="drop")
+        opened = _open_state(state["model"], parts)
+        out = parts.body.run([tokens, *values], opened, [None, *masks])
+        state = {**state, "ids": tokens, "length": before + count}
+    if last:
+        index = jnp.maximum(before + count - 1, 0)[:, None]
+    else:
+        index = before[:, None] + jnp.arange(ids.shape[1])[None]
+    hidden = [_gather(value, index) for value in out.value]
+    scores = hidden[0] if parts.head is None else parts.head.run(hidden, opened).value[0]
+    scores = scores[..., : form.vocabulary].astype(jnp.float32)
+    return (scores[:, 0] if last else scores), state
+
+
+def _expanded(tree: Tree) -> Any:
+    return jax.tree.map(lambda a: a[None], tree)
+
+
+def _gather(value: jax.Array, index: jax.Array) -> jax.Array:
+    if value.shape[1] == index.shape[1]:
+        return value
+    index = index.reshape(*index.shape, *[1] * (value.ndim - 2))
+    return jnp.take_along_axis(value, index, axis=1)
+
+
+def _open_state(state: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+    """Returns the state by the names of the opened model."""
+    opened = dict(state)
+    for name, _ in parts.opened:
+        opened.update({f"{name}_{key}": value for key, value in opened.pop(name, {}).items()})
+    return opened
+
+
+def _close_state(state: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+    closed = dict(state)
+    for name, layers in reversed(parts.opened):
+        inner = {key: closed.pop(f"{name}_{key}") for key in layers if f"{name}_{key}" in closed}
+        if inner:
+            closed[name] = inner
+    return closed

@@ -1,0 +1,409 @@
+"""Checks and conversion of the arguments of `fk.generate`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from fkeras.engine import Network
+from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.values.random import check_key
+from fkeras.generation.caches import capacity_of, lengths_of, state_specs
+from fkeras.generation.decoding import Prompt
+from fkeras.generation.reading import Constant, Form, Reader, positions_of
+from fkeras.generation.samplers import Beam, Sampler
+
+WHERE = "fk.generate"
+
+
+def is_traced(tree: Any) -> bool:
+    """Returns whether a tree has a traced array."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def check_model(model: Any, what: str = "model") -> Network:
+    """Returns a built model with one output of scores (b, t, v).
+
+    Raises:
+        TypeError: for another value.
+        ValueError: for an unbuilt model, and for another output.
+    """
+    if not isinstance(model, Network):
+        raise TypeError(
+            f"{WHERE}: expected a model for `{what}`, received {describe_value(model)}. Pass a fk.Model "
+            "from token ids to scores; of a loaded model pass loaded.model."
+        )
+    if not model.built:
+        raise ValueError(
+            f"{WHERE}: {model._where} has no weights yet. Build it first: `model = "
+            "model.build(jax.random.key(0))`."
+        )
+    graph = model.graph
+    specs = [graph.specs[slot] for slot in graph.output_slots]
+    if len(specs) != 1 or len(specs[0].dims) != 3 or not isinstance(specs[0].dims[2], int):
+        shapes = ", ".join(map(str, specs))
+        raise ValueError(
+            f"{WHERE}: expected a model with one output of scores (b, t, vocabulary), received "
+            f"{model._where} with the outputs {shapes}. Cut the other outputs off with "
+            "transforms.cut(model, outputs=name)."
+        )
+    return model
+
+
+def reader_of(
+    models: Any, rows: Any, batch: int, others: Any, vocabulary: int | None, cache: bool | None
+) -> tuple[Reader, dict[str, Constant]]:
+    """Returns the reader of a model or of several models, and the other inputs by name.
+
+    Args:
+        others: the arguments `inputs` and `inputs_mask` of `generate`.
+    """
+    several = isinstance(models, list | tuple)
+    if several and not models:
+        raise ValueError(f"{WHERE}: expected a model or a list of models, received an empty list.")
+    model = check_model(models[0] if several else models)
+    ids, inputs = _inputs(model, others[0], others[1], batch)
+    size = _vocabulary(model, vocabulary)
+    names = tuple(inputs)
+    form = Form(ids, names, _is_cached(model, ids, names, cache), size)
+    if not several:
+        if rows is not None:
+            raise ValueError(
+                f"{WHERE}: expected a list of models beside rows, received one model. Pass "
+                "[model_a, model_b] with rows=[0, 1, ...], or leave rows out."
+            )
+        return Reader(model, None, (), form), inputs
+    stacked, own = _stacked([check_model(one) for one in models])
+    if rows is None:
+        if len(models) != batch:
+            raise ValueError(
+                f"{WHERE}: expected rows=, the number of the model of each row, for {len(models)} models "
+                f"and {batch} rows. Pass {batch} integers from 0 to {len(models) - 1}."
+            )
+        rows = np.arange(batch)
+    rows = _integers(rows, "rows", (batch,), 0, len(models) - 1)
+    form = Form(form.ids, form.others, form.cached, form.vocabulary, own)
+    return Reader(stacked, rows, (), form), inputs
+
+
+def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, dict[str, Constant]]:
+    """Returns the name of the input of the ids, and the other inputs with their masks by name."""
+    names = model.graph.input_names
+    required = [n for n in names if not getattr(model.layers[n], "optional", False)] or [*names]
+    if isinstance(inputs, Mapping):
+        given = dict(inputs)
+    else:
+        values = (
+            [] if inputs is None else list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        )
+        # Keras's order: the input of the encoder, then that of the decoder
+        given = dict(zip(required[:-1], values, strict=False))
+        if len(values) != len(required) - 1:
+            raise ValueError(
+                f"{WHERE}: {model._where} takes {', '.join(required)}: expected "
+                f"{len(required) - 1} inputs beside the ids of {required[-1]!r}, received {len(values)}. "
+                "Pass inputs= as a list, or as a dictionary by these names."
+            )
+    rest = [name for name in required if name not in given]
+    unknown = [name for name in given if name not in names]
+    if unknown or len(rest) != 1:
+        raise ValueError(
+            f"{WHERE}: {model._where} takes {', '.join(names)}: expected `inputs` with all but one of "
+            f"them, received {', '.join(map(str, given)) or 'none'}. The ids of the prompt are the "
+            "remaining input."
+        )
+    slot = model.graph.input_slots[names.index(rest[0])]
+    spec = model.graph.specs[slot]
+    if len(spec.dims) != 2 or not spec.dtype.startswith(("int", "uint")):
+        raise ValueError(
+            f"{WHERE}: expected token ids (b, t) of an integer dtype as the input {rest[0]!r} of "
+            f"{model._where}, received an input {spec} of {spec.dtype}. Declare it with "
+            "fk.Input((None,), dtype='int32')."
+        )
+    arrays = {name: jnp.asarray(value) for name, value in given.items() if value is not None}
+    if not isinstance(masks, Mapping):
+        masks = {} if masks is None else dict.fromkeys([*arrays][:1], masks)
+    for kind, values in (("input", arrays), ("mask of the input", masks)):
+        for name, value in values.items():
+            shape = np.shape(value)
+            if name not in arrays or shape[:1] != (batch,):
+                raise ValueError(
+                    f"{WHERE}: expected {batch} rows, as in ids, in the {kind} {name!r}, received the "
+                    f"shape {shape}. Masks belong to {', '.join(arrays) or 'no input'}."
+                )
+    return rest[0], {
+        name: (value, jnp.asarray(masks[name], bool) if name in masks else None)
+        for name, value in arrays.items()
+    }
+
+
+def _vocabulary(model: Network, size: int | None) -> int:
+    (slot,) = model.graph.output_slots
+    total: Any = model.graph.specs[slot].dims[2]
+    if size is None:
+        return total
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 < size <= total:
+        raise ValueError(
+            f"{WHERE}: expected vocabulary_size from 1 to {total}, the number of scores of "
+            f"{model._where}, received {size!r}."
+        )
+    return int(size)
+
+
+def _is_cached(model: Network, ids: str, others: tuple[str, ...], cache: bool | None) -> bool:
+    if cache is False:
+        return False
+    mixing = _mixing(model, ids, others)
+    if mixing == ():
+        return True
+    if cache is None:
+        return False
+    found = (
+        "no layer of this model has a cache"
+        if mixing is None
+        else (f"{', '.join(mixing[:4])} need the earlier tokens and have no cache")
+    )
+    raise ValueError(
+        f"{WHERE}: expected a model with caches for cache=True, but {found}. Use "
+        "layers.DotProductAttention with layers.Positions, or cache=None, which computes all tokens "
+        "again for each new one."
+    )
+
+
+def _mixing(model: Network, ids: str, others: tuple[str, ...]) -> tuple[str, ...] | None:
+    leaves, structure = jax.tree.flatten(model)
+    shapes = tuple((leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves)
+    return _mixing_layers(structure, shapes, ids, others)
+
+
+# cached: every call of a program asks again, and the programs of all layers are traced
+@functools.lru_cache(maxsize=64)
+def _mixing_layers(
+    structure: Any, shapes: tuple, ids: str, others: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Returns the layers that mix positions without a cache; None for a model without caches."""
+    model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    if jax.tree.structure(state_specs(model)) == jax.tree.structure(state_specs(model, 2, 16)):
+        return None
+    found = positions_of(model, Form(ids, others, True, 1))
+    return None if found is None else found.mixing
+
+
+def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
+    """Returns a model with the leaves of several models, and which leaves are stacked."""
+    trees = [jax.tree.flatten(model) for model in models]
+    structure = trees[0][1]
+    for number, (_, other) in enumerate(trees):
+        if other != structure:
+            raise ValueError(
+                f"{WHERE}: expected models that differ in arrays alone, but model {number} differs from "
+                "model 0 in its layers. Give each the same layers, such as an adapter or an edit of "
+                "zeros: print(transforms.diff(models[0], models[1]))."
+            )
+    leaves, own = [], []
+    for group in zip(*(leaves for leaves, _ in trees), strict=True):
+        shapes = {leaf.shape for leaf in group}
+        if len(shapes) > 1:
+            raise ValueError(
+                f"{WHERE}: expected models whose weights have equal shapes, received "
+                f"{' and '.join(map(str, sorted(shapes)))}. Adapters of one program have one rank."
+            )
+        is_own = any(leaf is not group[0] for leaf in group)
+        leaves.append(jnp.stack(group) if is_own else group[0])
+        own.append(is_own)
+    return jax.tree.unflatten(structure, leaves), tuple(own)
+
+
+def prompt_of(ids: Any, lengths: Any) -> Prompt:
+    """Returns the prompt, padded on the right to a power of two, so that few programs are compiled."""
+    if isinstance(ids, list | tuple) and all(isinstance(row, Sequence) and row for row in ids):
+        counts = [len(row) for row in ids]
+        lengths = counts if lengths is None else lengths
+        ids = np.array([[*row, *[0] * (max(counts) - len(row))] for row in ids] if ids else [])
+    array = ids if isinstance(ids, jax.Array | np.ndarray) else np.asarray(ids)
+    if array.ndim != 2 or not jnp.issubdtype(array.dtype, jnp.integer) or array.size == 0:
+        remedy = " Add the axis of the rows: ids[None]." if array.ndim == 1 else ""
+        raise ValueError(
+            f"{WHERE}: expected ids as integers of shape (b, t), received {array.dtype} of shape "
+            f"{array.shape}.{remedy}"
+        )
+    batch, width = array.shape
+    lengths = np.full(batch, width) if lengths is None else lengths
+    lengths = _integers(lengths, "lengths", (batch,), 1, width)
+    size = max(8, 1 << (width - 1).bit_length())
+    # NumPy where nothing is traced: operations one by one take as long as some tokens
+    xp: Any = jnp if is_traced((array, lengths)) else np
+    lengths = xp.asarray(lengths)
+    valid = xp.arange(size)[None] < lengths[:, None]
+    padded = xp.pad(xp.asarray(array).astype("int32"), ((0, 0), (0, size - width)))
+    return Prompt(xp.where(valid, padded, 0).astype("int32"), valid, {})
+
+
+def _integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: int) -> jax.Array:
+    array = values if isinstance(values, jax.Array | np.ndarray) else np.asarray(values)
+    if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
+        raise ValueError(
+            f"{WHERE}: expected {name} as integers of shape {shape}, one a row, received {array.dtype} "
+            f"of shape {array.shape}."
+        )
+    if not isinstance(array, Tracer) and not np.all((array >= least) & (array <= most)):
+        raise ValueError(
+            f"{WHERE}: expected {name} from {least} to {most}, received {np.asarray(array).tolist()}."
+        )
+    return jnp.asarray(array, jnp.int32)
+
+
+def check_ids(prompt: Prompt, model: Network) -> None:
+    """Raises an error for ids outside of the vocabulary, which an embedding would not report."""
+    (slot,) = model.graph.output_slots
+    total: Any = model.graph.specs[slot].dims[2]
+    wrong = (prompt.ids < 0) | (prompt.ids >= total)
+    if not isinstance(wrong, Tracer) and bool(wrong.any()):
+        row, place = np.argwhere(np.asarray(wrong))[0]
+        raise ValueError(
+            f"{WHERE}: expected ids from 0 to {total - 1}, received {int(prompt.ids[row, place])} in "
+            f"row {row} at position {place}. Pass lengths= if the rows are padded."
+        )
+
+
+def samplers_of(sampler: Any, batch: int) -> tuple[tuple[Sampler, ...], jax.Array | None]:
+    """Returns the samplers, and the number of the sampler of each row."""
+    if isinstance(sampler, Sampler):
+        return (sampler,), None
+    if isinstance(sampler, type) and issubclass(sampler, Sampler):
+        raise TypeError(
+            f"{WHERE}: expected a sampler, received the class {sampler.__name__}. Call it: "
+            f"samplers.{sampler.__name__}()."
+        )
+    if not isinstance(sampler, list | tuple) or not all(isinstance(s, Sampler) for s in sampler):
+        raise TypeError(
+            f"{WHERE}: expected a sampler such as samplers.Greedy(), or a list with a sampler for each "
+            f"row, received {describe_value(sampler)}."
+        )
+    if len(sampler) != batch:
+        raise ValueError(
+            f"{WHERE}: expected a sampler for each of {batch} rows, received {len(sampler)}. To apply "
+            "several samplers to all rows, write samplers.Chain(first, second)."
+        )
+    if any(one.find(Beam) is not None for one in sampler):
+        raise ValueError(
+            f"{WHERE}: expected one Beam for all rows. Pass sampler=samplers.Beam(...)."
+        )
+    different: list[Sampler] = []
+    which = []
+    for one in sampler:
+        place = next((i for i, s in enumerate(different) if s is one or _same(s, one)), None)
+        if place is None:
+            place = len(different)
+            different.append(one)
+        which.append(place)
+    return tuple(different), jnp.asarray(which, jnp.int32)
+
+
+def _same(a: Sampler, b: Sampler) -> bool:
+    # arrays among the numbers have no truth value
+    has_arrays = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves((a, b)))
+    return not has_arrays and a == b
+
+
+def keys_of(key: Any, samplers: Sequence[Sampler], batch: int) -> jax.Array | None:
+    """Returns a key for each row: the given keys, or keys split from one key."""
+    if key is None:
+        drawing = next((s for s in samplers if s.draws), None)
+        if drawing is not None:
+            raise ValueError(
+                f"{WHERE}: {drawing!r} draws tokens and needs a key. Pass key=jax.random.key(0), or take "
+                "the most likely tokens with samplers.Chain(samplers.Greedy(), ...)."
+            )
+        return None
+    if getattr(key, "shape", ()) == (batch,) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        return key
+    check_key(key, f"{WHERE}: for `key`")
+    return key[None] if batch == 1 else jax.random.split(key, batch)
+
+
+def ends_of(end_ids: Any) -> jax.Array:
+    """Returns the end tokens as an array."""
+    values = [end_ids] if isinstance(end_ids, int | np.integer) else end_ids
+    try:
+        ids = np.asarray(list(values) if values is not None else [])
+    except TypeError:
+        ids = np.asarray(values)
+    if ids.ndim != 1 or (ids.size and not np.issubdtype(ids.dtype, np.integer)):
+        raise ValueError(
+            f"{WHERE}: expected end_ids as an id or a sequence of ids, received {end_ids!r}."
+        )
+    if ids.size and ids.min() < 0:
+        raise ValueError(f"{WHERE}: expected end_ids of at least 0, received {ids.tolist()}.")
+    return jnp.asarray(ids, jnp.int32)
+
+
+def count_of(value: Any, name: str) -> int:
+    """Returns a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{WHERE}: expected an integer for {name}, received {value!r}.")
+    if value < 1:
+        raise ValueError(f"{WHERE}: expected at least 1 for {name}, received {value}.")
+    return int(value)
+
+
+def capacity(reader: Reader, prompt: Prompt, width: int, new: int, slack: int) -> int:
+    """Returns the number of tokens of new caches, or of the tokens that are computed again.
+
+    Raises:
+        ValueError: if a model of a fixed length is too short.
+    """
+    model = reader.any_model()
+    graph = model.graph
+    dims = graph.specs[graph.input_slots[graph.input_names.index(reader.form.ids)]].dims
+    if isinstance(dims[1], int):
+        if width + new > dims[1]:
+            raise ValueError(
+                f"{WHERE}: expected at most {dims[1]} tokens, the length of the input of {model._where}, "
+                f"received a prompt of {width} and max_new_tokens={new}."
+            )
+        return dims[1]
+    if reader.form.cached:
+        # the scaling of long rotary positions depends on the capacity
+        leaves = jax.tree_util.tree_leaves_with_path(state_specs(model, 1, 8))
+        is_scaled = any(getattr(path[-1], "key", None) == "capacity" for path, _ in leaves)
+        return (width if is_scaled else prompt.ids.shape[1]) + new + slack
+    # a power of two, as a table of learned positions often has
+    return 1 << (width + new - 1).bit_length()
+
+
+def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int) -> bool:
+    """Returns whether a state has caches.
+
+    Raises:
+        ValueError: for caches of another batch, too short for the tokens, or not used by the model.
+    """
+    lengths = lengths_of(state)
+    if lengths is None:
+        return False
+    model, batch = reader.any_model(), prompt.ids.shape[0]
+    if not reader.form.cached:
+        raise ValueError(
+            f"{WHERE}: received a state with caches, but {model._where} computes all tokens again. Pass "
+            "model.init_state()."
+        )
+    if lengths.shape != (batch,):
+        raise ValueError(
+            f"{WHERE}: expected a state of {batch} rows, as in ids, received {lengths.shape[0]}. Make it "
+            f"with model.init_state({batch}, length)."
+        )
+    room = capacity_of(model, state)
+    if room is not None and not is_traced((lengths, prompt.valid)):
+        needed = int(np.max(np.asarray(lengths) + np.asarray(prompt.valid).sum(1))) + new + slack
+        if needed > room:
+            raise ValueError(
+                f"{WHERE}: expected a state with room for {needed} tokens in a row, received "
+                f"room for {room}. Make a longer one: model.init_state({batch}, {needed})."
+            )
+    return True

@@ -1,0 +1,554 @@
+"""Samplers: values that turn the scores of the next token into a token.
+
+A sampler changes scores: tokens that may not come next get minus infinity. After all changes the
+token is drawn from the softmax of the scores, or is the token of the highest score where `Greedy` or
+`Beam` is among the samplers. `Chain` joins samplers and applies them in the order that Hugging Face
+documents, whatever the order of its arguments. Numbers of samplers are leaves of a pytree: another
+temperature compiles nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from fkeras.engine.config.public_names import publish as _publish
+
+__all__ = (
+    "Beam",
+    "Chain",
+    "Greedy",
+    "History",
+    "MinNewTokens",
+    "MinP",
+    "RepetitionPenalty",
+    "Sampler",
+    "SuppressedIds",
+    "Temperature",
+    "TopK",
+    "TopP",
+    "Typical",
+)
+
+#: a number of a sampler: a Python number, or a scalar array
+Number = float | jax.Array
+
+
+class History(NamedTuple):
+    """The tokens of one row before the token that is sampled.
+
+    Attributes:
+        ids: int32 (n,): the prompt and the new tokens; -1 where no token is.
+        count: int32 scalar: the number of new tokens.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.samplers.History(jnp.array([5, 2, -1]), jnp.array(1)).ids.shape
+        (3,)
+    """
+
+    ids: jax.Array
+    count: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler:
+    """Changes the scores of the next token: the base class of all samplers.
+
+    A subclass is a frozen dataclass that overrides `scores`. An instance without changes draws from
+    the scores of the model.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, fkeras as fk
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Even(fk.samplers.Sampler):
+        ...     def scores(self, scores, history):
+        ...         return jnp.where(jnp.arange(scores.size) % 2 == 0, scores, -jnp.inf)
+        >>> history = fk.samplers.History(jnp.array([1]), jnp.array(0))
+        >>> Even().scores(jnp.ones(4), history)
+        Array([  1., -inf,   1., -inf], dtype=float32)
+    """
+
+    #: the place in a chain; a sampler of a user comes before the temperature
+    rank: ClassVar[int] = 45
+    #: whether `scores` reads `History.ids`
+    reads_ids: ClassVar[bool] = True
+    #: fields that are leaves of the pytree; other fields are compiled in as constants
+    leaves: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _register(cls)
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        """Returns the changed scores of one row.
+
+        Args:
+            scores: float32 (v,): the score of each token.
+            history: the tokens before.
+        """
+        return scores
+
+    @property
+    def parts(self) -> tuple[Sampler, ...]:
+        """The samplers of a chain; of any other sampler the sampler itself."""
+        return (self,)
+
+    def find(self, kind: type[Sampler]) -> Any:
+        """Returns the first part of a class, or None.
+
+        Args:
+            kind: the class.
+        """
+        return next((part for part in self.parts if isinstance(part, kind)), None)
+
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn, so that a key is needed."""
+        return self.find(Greedy) is None and self.find(Beam) is None
+
+
+def _register(cls: type[Sampler]) -> None:
+    def flatten(sampler: Sampler) -> tuple:
+        static = tuple((n, v) for n, v in vars(sampler).items() if n not in cls.leaves)
+        return tuple(getattr(sampler, name) for name in cls.leaves), static
+
+    def fill(static: tuple, leaves: Sequence[Any]) -> Sampler:
+        # without `__post_init__`: JAX also fills pytrees with placeholders
+        sampler = object.__new__(cls)
+        for name, value in (*zip(cls.leaves, leaves, strict=True), *static):
+            object.__setattr__(sampler, name, value)
+        return sampler
+
+    jax.tree_util.register_pytree_node(cls, flatten, fill)
+
+
+_register(Sampler)
+
+
+def _check(sampler: Sampler, name: str, valid: Callable[[Any], Any], expected: str) -> None:
+    """Raises an error for a value that is no number or out of range; traced numbers have no range."""
+    value = getattr(sampler, name)
+    where = f"samplers.{type(sampler).__name__}"
+    is_number = isinstance(value, int | float | np.generic | np.ndarray | jax.Array)
+    if isinstance(value, bool) or not is_number or np.ndim(value) > 0:
+        raise TypeError(f"{where}: expected {expected} for `{name}`, received {value!r}.")
+    if not isinstance(value, Tracer) and not valid(value):
+        raise ValueError(f"{where}: expected {expected} for `{name}`, received {value!r}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Greedy(Sampler):
+    """Takes the token with the highest score; the first of several equal ones.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.samplers.Greedy().draws
+        False
+    """
+
+    rank: ClassVar[int] = 100
+    reads_ids: ClassVar[bool] = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Beam(Sampler):
+    """Beam search: keeps the `width` sequences of the highest probability and returns the best one.
+
+    The score of a finished sequence is the sum of its log-probabilities divided by its number of new
+    tokens to the power `length_penalty`. Other samplers of the chain change the log-probabilities.
+
+    Args:
+        width: the number of sequences.
+        length_penalty: above 0 longer sequences gain, below 0 shorter ones.
+        early_stopping: True stops a row at `width` finished sequences; False when no unfinished
+            sequence scores higher than the finished ones.
+
+    Raises:
+        ValueError: for a width below 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.samplers.Beam(4)
+        Beam(width=4, length_penalty=1.0, early_stopping=False)
+    """
+
+    width: int = 4
+    length_penalty: Number = 1.0
+    early_stopping: bool = False
+    rank: ClassVar[int] = 100
+    leaves: ClassVar[tuple[str, ...]] = ("length_penalty",)
+    reads_ids: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_count(self, "width")
+        _check(self, "length_penalty", lambda p: p == p, "a number")
+
+
+def _check_count(sampler: Sampler, name: str) -> None:
+    value = getattr(sampler, name)
+    where = f"samplers.{type(sampler).__name__}"
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{where}: expected an integer for `{name}`, received {value!r}.")
+    if value < 1:
+        raise ValueError(f"{where}: expected at least 1 for `{name}`, received {value}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class RepetitionPenalty(Sampler):
+    """Divides positive scores of tokens that occurred by `penalty`, and multiplies negative ones.
+
+    Tokens of the prompt count, and each token counts once.
+
+    Args:
+        penalty: above 1 for fewer repetitions.
+
+    Raises:
+        ValueError: for a penalty that is not above 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0, 2, -1]), jnp.array(0))
+        >>> fk.samplers.RepetitionPenalty(2.0).scores(jnp.array([1.0, 1.0, -1.0]), history)
+        Array([ 0.5,  1. , -2. ], dtype=float32)
+    """
+
+    penalty: Number = 1.0
+    rank: ClassVar[int] = 10
+    leaves: ClassVar[tuple[str, ...]] = ("penalty",)
+
+    def __post_init__(self) -> None:
+        _check(self, "penalty", lambda p: p > 0, "a number above 0")
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        # an index of -1 would count from the end
+        places = jnp.where(history.ids < 0, scores.size, history.ids)
+        old = scores.at[places].get(mode="fill", fill_value=0.0)
+        penalty = jnp.asarray(self.penalty, scores.dtype)
+        return scores.at[places].set(jnp.where(old > 0, old / penalty, old * penalty), mode="drop")
+
+
+@dataclasses.dataclass(frozen=True)
+class MinNewTokens(Sampler):
+    """Forbids the end tokens until a row has `count` new tokens.
+
+    Args:
+        count: the least number of tokens before the end token.
+        end_ids: the end tokens.
+
+    Raises:
+        ValueError: without end tokens, and for a negative count.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(1))
+        >>> fk.samplers.MinNewTokens(2, (1,)).scores(jnp.zeros(3), history)
+        Array([  0., -inf,   0.], dtype=float32)
+    """
+
+    count: Number
+    end_ids: tuple[int, ...]
+    rank: ClassVar[int] = 20
+    leaves: ClassVar[tuple[str, ...]] = ("count",)
+    reads_ids: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check(self, "count", lambda n: n >= 0, "a number of at least 0")
+        _check_ids(self, "end_ids")
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        return jnp.where(history.count < self.count, _without(scores, self.end_ids), scores)
+
+
+@dataclasses.dataclass(frozen=True)
+class SuppressedIds(Sampler):
+    """Forbids tokens.
+
+    Args:
+        ids: the tokens.
+        first_only: True forbids them as the first new token only.
+
+    Raises:
+        ValueError: for no ids, or a negative id.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
+        >>> fk.samplers.SuppressedIds((0, 2)).scores(jnp.zeros(3), history)
+        Array([-inf,   0., -inf], dtype=float32)
+    """
+
+    ids: tuple[int, ...]
+    first_only: bool = False
+    rank: ClassVar[int] = 40
+    reads_ids: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_ids(self, "ids")
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        without = _without(scores, self.ids)
+        return jnp.where(history.count == 0, without, scores) if self.first_only else without
+
+
+def _check_ids(sampler: Sampler, name: str) -> None:
+    value, where = getattr(sampler, name), f"samplers.{type(sampler).__name__}"
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        raise TypeError(f"{where}: expected a sequence of ids for `{name}`, received {value!r}.")
+    # a tuple, since static fields of pytrees are hashed
+    ids = tuple(int(i) for i in value)
+    if not ids or min(ids) < 0:
+        raise ValueError(f"{where}: expected ids of at least 0 for `{name}`, received {value!r}.")
+    object.__setattr__(sampler, name, ids)
+
+
+def _without(scores: jax.Array, ids: tuple[int, ...]) -> jax.Array:
+    # `drop`: an id may lie in the padded rows of the vocabulary
+    return scores.at[jnp.asarray(ids)].set(-jnp.inf, mode="drop")
+
+
+@dataclasses.dataclass(frozen=True)
+class Temperature(Sampler):
+    """Divides the scores by a temperature: below 1 likely tokens become more likely.
+
+    Args:
+        temperature: a number above 0; for 0 use `Greedy`.
+
+    Raises:
+        ValueError: for a temperature that is not above 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
+        >>> fk.samplers.Temperature(0.5).scores(jnp.array([1.0, 2.0]), history)
+        Array([2., 4.], dtype=float32)
+    """
+
+    temperature: Number = 1.0
+    rank: ClassVar[int] = 50
+    leaves: ClassVar[tuple[str, ...]] = ("temperature",)
+    reads_ids: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check(
+            self,
+            "temperature",
+            lambda t: t > 0,
+            "a number above 0 (samplers.Greedy() stands for 0)",
+        )
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        return scores / jnp.asarray(self.temperature, scores.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class TopK(Sampler):
+    """Keeps the `k` tokens of the highest scores, and tokens whose score equals the last of them.
+
+    Args:
+        k: the number of tokens.
+
+    Raises:
+        ValueError: for a number below 1.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
+        >>> fk.samplers.TopK(1).scores(jnp.array([1.0, 2.0]), history)
+        Array([-inf,   2.], dtype=float32)
+    """
+
+    k: int
+    rank: ClassVar[int] = 60
+    reads_ids: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_count(self, "k")
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        least = jax.lax.top_k(scores, min(self.k, scores.size))[0][-1]
+        return jnp.where(scores >= least, scores, -jnp.inf)
+
+
+@dataclasses.dataclass(frozen=True)
+class TopP(Sampler):
+    """Keeps the most likely tokens until their probabilities sum to `p` (nucleus sampling).
+
+    The token that reaches the sum is kept, and so are tokens whose score equals the last one.
+
+    Args:
+        p: the sum, above 0 and at most 1.
+
+    Raises:
+        ValueError: for a number outside of this range.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
+        >>> fk.samplers.TopP(0.7).scores(jnp.log(jnp.array([0.5, 0.3, 0.2])), history)[2]
+        Array(-inf, dtype=float32)
+
+    References:
+        Holtzman et al., The Curious Case of Neural Text Degeneration (2020).
+    """
+
+    p: Number = 1.0
+    rank: ClassVar[int] = 70
+    leaves: ClassVar[tuple[str, ...]] = ("p",)
+    reads_ids: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check(self, "p", lambda p: 0 < p <= 1, "a number above 0 and at most 1")
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        ordered = jnp.sort(scores, descending=True)
+        probabilities = jax.nn.softmax(ordered)
+        before = jnp.cumsum(probabilities) - probabilities
+        # the first token is kept even where rounding moves its sum
+        kept = (before < self.p).at[0].set(True)
+        least = jnp.min(jnp.where(kept, ordered, jnp.inf))
+        return jnp.where(scores >= least, scores, -jnp.inf)
+
+
+@dataclasses.dataclass(frozen=True)
+class MinP(Sampler):
+    """Keeps tokens with at least `p` times the probability of the most likely token.
+
+    Args:
+        p: a number from 0 to 1.
+
+    Raises:
+        ValueError: for a number outside of this range.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
+        >>> fk.samplers.MinP(0.5).scores(jnp.log(jnp.array([0.5, 0.3, 0.2])), history)[2]
+        Array(-inf, dtype=float32)
+
+    References:
+        Nguyen et al., Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs (2024).
+    """
+
+    p: Number = 0.0
+    rank: ClassVar[int] = 80
+    leaves: ClassVar[tuple[str, ...]] = ("p",)
+    reads_ids: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check(self, "p", lambda p: 0 <= p <= 1, "a number from 0 to 1")
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        probabilities = jax.nn.softmax(scores)
+        kept = probabilities >= jnp.max(probabilities) * jnp.asarray(self.p, scores.dtype)
+        return jnp.where(kept, scores, -jnp.inf)
+
+
+@dataclasses.dataclass(frozen=True)
+class Typical(Sampler):
+    """Keeps tokens whose information is nearest to the entropy, until their probabilities sum to `mass`.
+
+    Args:
+        mass: the sum, above 0 and at most 1.
+
+    Raises:
+        ValueError: for a number outside of this range.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
+        >>> scores = jnp.log(jnp.array([0.8, 0.1, 0.06, 0.04]))
+        >>> fk.samplers.Typical(0.5).scores(scores, history)[3]
+        Array(-inf, dtype=float32)
+
+    References:
+        Meister et al., Locally Typical Sampling (2023).
+    """
+
+    mass: Number = 1.0
+    rank: ClassVar[int] = 90
+    leaves: ClassVar[tuple[str, ...]] = ("mass",)
+    reads_ids: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check(self, "mass", lambda m: 0 < m <= 1, "a number above 0 and at most 1")
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        information = -jax.nn.log_softmax(scores)
+        # a forbidden token adds nothing to the entropy, although its information is infinite
+        entropy = jnp.sum(
+            jnp.where(jnp.isinf(information), 0.0, jnp.exp(-information) * information)
+        )
+        distance = jnp.abs(information - entropy)
+        order = jnp.argsort(distance)
+        sums = jnp.cumsum(jnp.exp(-information[order]))
+        last = jnp.minimum(jnp.sum(sums < self.mass), scores.size - 1)
+        return jnp.where(distance <= distance[order[last]], scores, -jnp.inf)
+
+
+class Chain(Sampler):
+    """Several samplers, applied in the order that Hugging Face documents.
+
+    The order: repetition penalty, least number of tokens, suppressed ids, samplers of users,
+    temperature, top-k, top-p, min-p, typical.
+
+    Args:
+        samplers: the samplers, in any order.
+
+    Raises:
+        TypeError: for a value that is no sampler.
+        ValueError: for two samplers of a class, and for `Greedy` beside `Beam`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.samplers.Chain(fk.samplers.TopP(0.9), fk.samplers.Temperature(0.7))
+        Chain(Temperature(temperature=0.7), TopP(p=0.9))
+    """
+
+    _parts: tuple[Sampler, ...]
+    leaves: ClassVar[tuple[str, ...]] = ("_parts",)
+
+    def __init__(self, *samplers: Sampler):
+        for sampler in samplers:
+            if not isinstance(sampler, Sampler):
+                raise TypeError(
+                    f"samplers.Chain: expected samplers, received {sampler!r}. Pass values such as "
+                    "samplers.Temperature(0.7), not a list."
+                )
+        parts = [part for sampler in samplers for part in sampler.parts]
+        kinds = [type(part) for part in parts]
+        twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+        if twice is not None and twice is not SuppressedIds:
+            raise ValueError(
+                f"samplers.Chain: expected one {twice.__name__}, received {kinds.count(twice)}."
+            )
+        if Greedy in kinds and Beam in kinds:
+            raise ValueError("samplers.Chain: expected Greedy or Beam, received both.")
+        object.__setattr__(self, "_parts", tuple(sorted(parts, key=lambda part: part.rank)))
+
+    @property
+    def parts(self) -> tuple[Sampler, ...]:
+        return self._parts
+
+    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+        for part in self.parts:
+            scores = part.scores(scores, history)
+        return scores
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chain) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash((Chain, self.parts))
+
+    def __repr__(self) -> str:
+        return f"Chain({', '.join(map(repr, self.parts))})"
+
+
+_publish(__name__)

@@ -1,0 +1,167 @@
+"""Speculative decoding: a smaller model drafts tokens, and the model reads all of them at once.
+
+A drafted token t is accepted with the probability min(1, p(t) / q(t)), where p and q are the
+probabilities of the model and of the draft after all samplers. The token after the first rejected one
+comes from max(p - q, 0). The tokens have the distribution of the model; greedy tokens are equal.
+
+References:
+    Leviathan et al., Fast Inference from Transformers via Speculative Decoding (2023).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.generation.caches import State, take_back
+from fkeras.generation.decoding import Sampling, by_row, changed_scores, known_ids, write
+from fkeras.generation.reading import Reader
+from fkeras.generation.samplers import Sampler
+
+
+class DraftCarry(NamedTuple):
+    """What the loop changes; attributes as for `Carry`.
+
+    Attributes:
+        scores: log-probabilities of the next token after the samplers; nan where the model failed.
+        draft_state: the state of the draft, which has read all tokens.
+    """
+
+    state: State
+    scores: jax.Array
+    tokens: jax.Array
+    lengths: jax.Array
+    active: jax.Array
+    draft_state: State
+
+
+def first_draft_carry(
+    sampling: Sampling, state: State, scores: jax.Array, limit: int, draft_state: State
+) -> DraftCarry:
+    """Returns the carry before the first of at most `limit` new tokens."""
+    batch = scores.shape[0]
+    tokens, lengths = jnp.zeros((batch, limit), jnp.int32), jnp.zeros(batch, jnp.int32)
+    scores = log_probabilities(sampling, scores, known_ids(sampling, tokens, lengths), lengths)
+    return DraftCarry(state, scores, tokens, lengths, jnp.ones(batch, bool), draft_state)
+
+
+def log_probabilities(
+    sampling: Sampling, scores: jax.Array, history: jax.Array, counts: jax.Array
+) -> jax.Array:
+    """Returns the logarithms (b, v) of the probabilities with which tokens are sampled."""
+
+    def of(sampler: Sampler) -> jax.Array:
+        changed = changed_scores(sampler, scores, history, counts)
+        valid = jnp.isfinite(jnp.max(changed, axis=-1, keepdims=True))
+        if sampler.draws:
+            result = jax.nn.log_softmax(changed)
+        else:
+            best = jnp.argmax(changed, axis=-1)[:, None]
+            result = jnp.where(jnp.arange(changed.shape[1])[None] == best, 0.0, -jnp.inf)
+        return jnp.where(valid, result, jnp.nan)
+
+    return by_row(sampling, of)
+
+
+@functools.partial(jax.jit, static_argnums=3, donate_argnums=4)
+def advance_draft(
+    reader: Reader,
+    draft: Reader,
+    sampling: Sampling,
+    count: int,
+    carry: DraftCarry,
+    rounds: jax.Array,
+) -> DraftCarry:
+    """Runs at most `rounds` rounds, each of which adds 1 to `count + 1` tokens to a row."""
+
+    def goes_on(loop: tuple[jax.Array, DraftCarry]) -> jax.Array:
+        return (loop[0] < rounds) & jnp.any(loop[1].active)
+
+    def step(loop: tuple[jax.Array, DraftCarry]) -> tuple[jax.Array, DraftCarry]:
+        return loop[0] + 1, _round(reader, draft, sampling, count, loop[1])
+
+    return jax.lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int32), carry))[1]
+
+
+def _draw(sampling: Sampling, scores: jax.Array, counts: jax.Array, purpose: int) -> jax.Array:
+    """Draws a token of each row; the most likely one without keys."""
+    if sampling.keys is None:
+        return jnp.argmax(scores, axis=-1).astype(jnp.int32)
+    keys = _keys(sampling, counts, purpose)
+    return jax.vmap(jax.random.categorical)(keys, scores).astype(jnp.int32)
+
+
+def _keys(sampling: Sampling, counts: jax.Array, purpose: int) -> jax.Array:
+    assert sampling.keys is not None
+
+    def fold(key: jax.Array, count: jax.Array) -> jax.Array:
+        return jax.random.fold_in(jax.random.fold_in(key, count), purpose)
+
+    return jax.vmap(fold)(sampling.keys, counts)
+
+
+def _round(
+    reader: Reader, draft: Reader, sampling: Sampling, count: int, carry: DraftCarry
+) -> DraftCarry:
+    state, scores, tokens, lengths, active, draft_state = carry
+    limit = tokens.shape[1]
+    failed = jnp.isnan(scores).any(axis=-1)
+    # the first token is certain; all others are proposals
+    token = jnp.where(failed, -1, _draw(sampling, scores, lengths, 0))
+    tokens = write(tokens, token, lengths, active)
+
+    def propose(loop: tuple, number: jax.Array) -> tuple[tuple, tuple]:
+        token, tokens, draft_state = loop
+        newest = jnp.maximum(token, 0)[:, None]
+        values, draft_state = draft.read(draft_state, newest, active[:, None])
+        places = lengths + number + 1
+        proposal = log_probabilities(sampling, values, known_ids(sampling, tokens, places), places)
+        token = _draw(sampling, proposal, places, 1)
+        return (token, write(tokens, token, places, active), draft_state), (token, proposal)
+
+    (newest, tokens, draft_state), (others, proposals) = jax.lax.scan(
+        propose, (token, tokens, draft_state), jnp.arange(count)
+    )
+    _, draft_state = draft.read(draft_state, jnp.maximum(newest, 0)[:, None], active[:, None])
+    ids = jnp.concatenate([token[None], others]).T
+    valid = jnp.broadcast_to(active[:, None], ids.shape)
+    values, state = reader.read(state, jnp.maximum(ids, 0), valid, last=False)
+
+    ends = (token < 0) | jnp.isin(token, sampling.end_ids)
+    accepted, going, next_scores = jnp.zeros_like(lengths), active & ~ends, scores
+    for number in range(count + 1):
+        places = lengths + number + 1
+        history = known_ids(sampling, tokens, places)
+        target = log_probabilities(sampling, values[:, number], history, places)
+        if number == count:
+            next_scores = jnp.where(going[:, None], target, next_scores)
+            break
+        proposal, guess = proposals[number], ids[:, number + 1]
+        ratio = _at(target, guess) - _at(proposal, guess)
+        # without keys p / q is 0 or 1
+        draws = jnp.full_like(ratio, 0.5)
+        if sampling.keys is not None:
+            draws = jax.vmap(jax.random.uniform)(_keys(sampling, places, 2))
+        accepts = draws < jnp.exp(ratio)  # never for a ratio that is not a number
+        rejects = going & ~(accepts & (places < limit))
+        rest = jnp.log(jnp.maximum(jnp.exp(target) - jnp.exp(proposal), 0.0))
+        # equal distributions leave nothing, apart from rounding
+        rest = jnp.where(jnp.isfinite(jnp.max(rest, axis=-1, keepdims=True)), rest, target)
+        next_scores = jnp.where(rejects[:, None], rest, next_scores)
+        going = going & ~rejects
+        accepted = accepted + going.astype(jnp.int32)
+        going = going & ~jnp.isin(guess, sampling.end_ids)
+    added = jnp.where(active, 1 + accepted, 0)
+    surplus = jnp.where(active, count + 1 - added, 0)
+    state, draft_state = take_back(state, surplus), take_back(draft_state, surplus)
+    lengths = lengths + added
+    last = jnp.take_along_axis(ids, jnp.maximum(added - 1, 0)[:, None], axis=1)[:, 0]
+    active = active & ~((last < 0) | jnp.isin(last, sampling.end_ids)) & (lengths < limit)
+    return DraftCarry(state, next_scores, tokens, lengths, active, draft_state)
+
+
+def _at(scores: jax.Array, ids: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(scores, ids[:, None], axis=1)[:, 0]

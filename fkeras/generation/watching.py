@@ -1,0 +1,102 @@
+"""Watching new tokens on the host: stop strings, and streaming to a callback."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.generation.caches import take_back
+from fkeras.utils.text_stream import TextStream
+
+_Carry = TypeVar("_Carry", bound=Any)
+#: receives the number of a row and its new text, or its new ids without `decode`
+Stream = Callable[[int, Any], object]
+
+
+class Watcher:
+    """The texts of all rows of one call.
+
+    Args:
+        rows: the number of rows.
+        decode: returns the text of a list of ids; None to stream ids.
+        stop: texts that end a row.
+        stream: the callback, or None.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        decode: Callable[[list[int]], str] | None,
+        stop: Sequence[str],
+        stream: Stream | None,
+    ):
+        self.stop, self.stream = stop, stream
+        self.texts = None if decode is None else [TextStream(decode) for _ in range(rows)]
+        self.tails = [""] * rows
+        self.seen = np.zeros(rows, int)
+        self.longest = max(map(len, stop), default=0)
+
+    def add(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Returns for each row the number of tokens behind the end of a stop string."""
+        surplus = np.zeros(len(lengths), int)
+        for row in range(len(lengths)):
+            for count in range(self.seen[row], lengths[row]):
+                if self._ends(row, int(tokens[row, count])):
+                    surplus[row] = lengths[row] - count - 1
+                    break
+            self.seen[row] = lengths[row] - surplus[row]
+        return surplus
+
+    def stopped(self) -> np.ndarray:
+        """Returns the rows whose text ends with a stop string."""
+        return np.array([any(text in tail for text in self.stop) for tail in self.tails])
+
+    def end(self) -> None:
+        """Streams the incomplete characters at the ends of the texts."""
+        if self.stream is not None and self.texts is not None:
+            for row, text in enumerate(self.texts):
+                if rest := text.end():
+                    self.stream(row, rest)
+
+    def _ends(self, row: int, token: int) -> bool:
+        if self.texts is None:
+            if self.stream is not None:
+                self.stream(row, [token])
+            return False
+        self.texts[row], piece = self.texts[row].add([token])
+        if piece and self.stream is not None:
+            self.stream(row, piece)
+        # long enough for a stop string that begins in an earlier piece
+        kept = max(self.longest - 1, 0)
+        tail = self.tails[row][-kept:] if kept else ""
+        self.tails[row] = tail + piece
+        return any(text in self.tails[row] for text in self.stop)
+
+
+def watch(advance: Callable[[_Carry], _Carry], carry: _Carry, watcher: Watcher) -> _Carry:
+    """Runs `advance` until all rows end, and shows the new tokens to a watcher in between."""
+    while True:
+        carry = advance(carry)
+        tokens, lengths, active = jax.device_get((carry.tokens, carry.lengths, carry.active))
+        surplus, stopped = watcher.add(tokens, lengths), watcher.stopped()
+        if (stopped & active).any() or surplus.any():
+            surplus = jnp.asarray(surplus, jnp.int32)
+            carry = _end_rows(carry, surplus, jnp.asarray(stopped))
+        if not (active & ~stopped).any():
+            watcher.end()
+            return carry
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _end_rows(carry: _Carry, surplus: jax.Array, stopped: jax.Array) -> _Carry:
+    states = {
+        name: take_back(getattr(carry, name), surplus)
+        for name in ("state", "draft_state")
+        if hasattr(carry, name)
+    }
+    return carry._replace(lengths=carry.lengths - surplus, active=carry.active & ~stopped, **states)

@@ -1,0 +1,207 @@
+"""`Adapted`: a frozen layer with adapters of the layer or of layers inside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.tree.sublayers import sublayers
+from fkeras.engine.tree.walk import join_path
+from fkeras.layers.adapters.adapter import Adapter
+from fkeras.layers.adapters.kernels import finish, float_layer, kernel_of, without_end
+from fkeras.layers.adapters.prompts import SoftPrompt
+from fkeras.layers.common import authoring as fk
+from fkeras.layers.core.wrapper import Wrapper
+
+#: the key of an adapter of the frozen layer itself; layers inside have keys such as "layer/query_dense"
+BASE = "layer"
+
+
+def _adapters(value: fk.Field) -> fk.Field:
+    if not isinstance(value, Mapping) or not all(isinstance(a, Adapter) for a in value.values()):
+        raise ValueError(
+            f"expected a dictionary of adapters by path, received {fk.describe_value(value)}. Write "
+            'transforms.adapt(model, "dense", transforms.LoRA(rank=8), key).'
+        )
+    return value
+
+
+class Adapted(Wrapper):
+    """Computes a frozen layer with the changes of adapters.
+
+    `transforms.adapt` puts the layer in the place of the layer that it adapts, under the same name.
+    The frozen layer stays unchanged. Layers that make their children in `build`, such as
+    `MultiHeadAttention`, keep their class and configuration: the adapters apply to the calls inside.
+
+    Args:
+        layer: the frozen layer.
+        adapters: adapters by path: "layer" for the frozen layer, "layer/query_dense" for a layer
+            inside.
+
+    Shapes:
+        those of the frozen layer.
+
+    Raises:
+        ValueError: for another value than a dictionary of adapters; in `build` for an adapter that
+            cannot adapt its layer.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> from fkeras import transforms
+        >>> layer = fk.layers.Dense(1, kernel_initializer="ones").build(jax.random.key(0), (None, 2))
+        >>> adapted = transforms.adapt(layer, "*", transforms.LoRA(rank=1), jax.random.key(1))
+        >>> type(adapted).__name__, adapted.layer.trainable, adapted(jnp.ones((1, 2)))
+        ('Adapted', False, Array([[2.]], dtype=float32))
+    """
+
+    adapters: Mapping[str, Any] = fk.option(convert=_adapters)
+
+    # the frozen layer casts its inputs itself
+    _autocast: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "layer", _frozen(self.layer))
+
+    def replace(self, **fields: fk.Field) -> Self:
+        """Returns a copy with other values in some fields; the layer inside stays frozen."""
+        copy = super().replace(**fields)
+        return (
+            copy
+            if not copy.layer.trainable
+            else super(Adapted, copy).replace(layer=_frozen(copy.layer))
+        )
+
+    @property
+    def _keras_form(self) -> fk.KerasForm:  # type: ignore[override]
+        """The arguments of the frozen layer's call, and the class and groups of this class."""
+        own = {"class_name": None, "groups": fk.FrozenDict(), "early_weights": ()}
+        return dataclasses.replace(self.layer._keras_form, quantized_as=None, **own)
+
+    @property
+    def built(self) -> bool:
+        return self.layer.built and all(adapter.built for adapter in self.adapters.values())
+
+    @property
+    def _own(self) -> Adapter | None:
+        """The adapter of the frozen layer itself."""
+        return self.adapters.get(BASE)
+
+    @property
+    def prompt_ids(self) -> jax.Array:
+        """The ids of the virtual tokens of a `SoftPrompt`; without a `SoftPrompt` no ids."""
+        count = self.id_count or 0
+        return jnp.arange(count - self._virtual, count, dtype="int32")
+
+    @property
+    def _virtual(self) -> int:
+        """The number of virtual tokens."""
+        return self._own.length if isinstance(self._own, SoftPrompt) else 0
+
+    @property
+    def id_count(self) -> int | None:
+        """Number of ids that the layer looks up; None for a layer without a lookup."""
+        count = getattr(self.layer, "id_count", None)
+        return None if count is None else count + self._virtual
+
+    @property
+    def axis_names(self) -> fk.AxisNames:
+        names = self.layer.axis_names
+        letters: dict[str, str] = {}
+        for key, adapter in self.adapters.items():
+            owner = self._inner(key)
+            kernel = None if owner is None or not owner.built else kernel_of(owner)
+            if kernel is None:
+                continue
+            # an attention layer names the axes of its projections
+            path = join_path(key.removeprefix(BASE).removeprefix("/"), kernel.name)
+            own = fk.weight_letters(float_layer(owner)).get(kernel.name, "_" * len(kernel.shape))
+            axes = names.weights.get(path, own)
+            for name, weight_letters in adapter.letters(kernel, axes).items():
+                letters[f"adapters/{key}/{name}"] = weight_letters
+        return fk.AxisNames(fk.FrozenDict(letters), names.roles, names.output)
+
+    def _inner(self, key: str) -> Any:
+        """Returns the layer that an adapter adapts; None before the layer around makes it."""
+        path = key.removeprefix(BASE).removeprefix("/")
+        return next((layer for at, layer in sublayers(self.layer) if at == path), None)
+
+    def build(self, key: jax.Array, *specs: fk.Tree) -> Self:
+        base = super().build(key, *specs)
+        adapters = {}
+        for at, adapter in self.adapters.items():
+            inner = base._inner(at)
+            if inner is None:
+                raise ValueError(f"{self._where}: has no layer {at!r} for the adapter {adapter!r}.")
+            reason = adapter.refusal(inner)
+            if reason is not None:
+                raise ValueError(f"{self._where}: {at!r} cannot be adapted: {reason}.")
+            salt = fk.subkey(key, f"adapters/{at}")
+            adapters[at] = adapter if adapter.built else adapter.fitted(salt, inner)
+        return base.replace(adapters=adapters)
+
+    def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
+        inner = context.child("layer", mask=context.mask)
+        if any(key != BASE for key in self.adapters):
+            inner.around = self._around(inner.where, context)
+
+        def run(layer: Any, inputs: tuple) -> fk.Output:
+            return inner.run(layer, *inputs, **options)
+
+        if self._own is None:
+            out = run(self.layer, inputs)
+        else:
+            reverse = bool(options.get("reverse", False))
+            out = _compute(self._own, context, self.layer, inputs, run, reverse)
+        updates = {**context.state, "layer": out.updates} if out.updates else {}
+        return dataclasses.replace(out, updates=updates)
+
+    def _around(self, where: str, context: fk.Context) -> Callable[..., fk.Output]:
+        """Returns the function that handles the calls inside of the frozen layer."""
+        outer = context.around
+        inside = (key for key in self.adapters if key != BASE)
+        at = {f"{where}{key.removeprefix(BASE)}": key for key in inside}
+
+        def around(where: str, layer: Any, inputs: tuple, compute: Callable) -> fk.Output:
+            def run(layer: Any, inputs: tuple) -> fk.Output:
+                if outer is None:
+                    return compute(layer, inputs)
+                return outer(where, layer, inputs, compute)
+
+            # an interception calls the layer inside again, in the same place
+            if where not in at or layer._computed_layer is not layer:
+                return run(layer, inputs)
+            adapter = self.adapters[at[where]]
+            return _compute(adapter, context.child(f"adapters/{at[where]}"), layer, inputs, run)
+
+        return around
+
+
+def _compute(
+    adapter: Adapter,
+    context: fk.Context,
+    layer: Any,
+    inputs: tuple,
+    run: Callable[[Any, tuple], fk.Output],
+    reverse: bool = False,
+) -> fk.Output:
+    """Computes a frozen layer with an adapter."""
+    x, *more = inputs
+    if adapter.changes_end:
+        out = run(layer, inputs)
+        return dataclasses.replace(out, value=adapter.after(context, layer, x, out.value))
+    given = x if reverse else adapter.before(layer, x)
+    out = run(without_end(layer), (given, *more))
+    y = adapter.after(
+        context, layer, x if isinstance(adapter, SoftPrompt) else given, out.value, reverse
+    )
+    y, losses = finish(layer, y, reverse)
+    return dataclasses.replace(out, value=y, losses=(*out.losses, *losses))
+
+
+def _frozen(layer: fk.Layer) -> fk.Layer:
+    return layer.replace(trainable=False) if layer.trainable else layer

@@ -1,0 +1,135 @@
+"""`MixtureOfExperts`: gated feed-forward networks, of which each token uses a few."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.layers.common import authoring as fk
+from fkeras.nn.experts import balance, expert_products, route
+from fkeras.nn.numerics.axes import format_shape
+
+
+class MixtureOfExperts(fk.Layer):
+    """Computes gated feed-forward networks, of which a router chooses `top_k` for each token.
+
+    With the probabilities `p = softmax(x @ router_kernel)`, the output is the sum over the `top_k` most
+    probable experts of `p * (activation(x @ gate_kernel) * (x @ up_kernel)) @ down_kernel`, with the
+    kernels of the expert. Only the chosen experts are computed, with `jax.lax.ragged_dot`. (XLA for
+    CPUs multiplies all tokens with all experts, except where a call has fewer tokens than experts.)
+
+    An expert that all tokens use is a feed-forward network beside this layer:
+    `layers.Add()([experts(x), down(layers.Multiply()([gate(x), up(x)]))])`.
+
+    Args:
+        num_experts: number `e` of experts.
+        hidden_dim: size `f` between the products of an expert.
+        top_k: number of experts for each token.
+        activation: activation function of the gate, or its name.
+        renormalize: whether the probabilities of the chosen experts are divided by their sum.
+        load_balancing: factor of the load balancing loss, which the layer records for each call; 0
+            records none. Tokens that a mask excludes do not count.
+        kernel_initializer: draws the kernels, each expert's separately.
+
+    Shapes:
+        (b, ..., d) -> (b, ..., d); router_kernel (d, e), gate_kernel and up_kernel (e, d, f),
+        down_kernel (e, f, d).
+
+    Raises:
+        ValueError: for sizes that are not positive integers, a `top_k` above `num_experts`, a negative
+            `load_balancing`, or an input whose last axis has another size than `d`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.MixtureOfExperts(8, 16, top_k=2, load_balancing=0.01)
+        >>> layer = layer.build(jax.random.key(0), (None, None, 4))
+        >>> out = layer.apply(jnp.ones((2, 5, 4)))
+        >>> out.value.shape, len(out.losses)
+        ((2, 5, 4), 1)
+
+    References:
+        Shazeer et al., Outrageously large neural networks (2017), https://arxiv.org/abs/1701.06538
+        Fedus, Zoph and Shazeer, Switch transformers (2021), https://arxiv.org/abs/2101.03961
+    """
+
+    num_experts: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    hidden_dim: fk.Integer = fk.option(convert=fk.integer(minimum=1))
+    top_k: fk.Integer = fk.option(default=2, convert=fk.integer(minimum=1))
+    activation: fk.Activation = fk.option(default="silu", convert=fk.activation)
+    renormalize: bool = fk.option(default=True, convert=fk.boolean)
+    load_balancing: fk.Real = fk.option(default=0.0, convert=fk.real(minimum=0))
+    kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+
+    router_kernel: jax.Array = fk.weight(prefix="kernel", axes="de")
+    gate_kernel: jax.Array = fk.weight(prefix="expert", axes="edf")
+    up_kernel: jax.Array = fk.weight(prefix="expert", axes="edf")
+    down_kernel: jax.Array = fk.weight(prefix="expert", axes="efd")
+
+    supports_masking: ClassVar[bool] = True
+    # the experts of a token depend on that token alone, although tokens are sorted by expert
+    separate_positions: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.top_k > self.num_experts:
+            raise ValueError(
+                f"{self._where}: expected top_k of at most num_experts={self.num_experts}, received "
+                f"{self.top_k}. A token can use each expert once."
+            )
+
+    @property
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames(roles=fk.FrozenDict({"e": "experts", "f": "hidden"}), output="...d")
+
+    @property
+    def input_spec(self) -> fk.InputSpec:
+        axes = {} if self.router_kernel is None else {-1: self.router_kernel.shape[0]}
+        return fk.InputSpec(min_ndim=2, axes=axes)
+
+    @property
+    def expert_initializer(self) -> Any:
+        """Draws a kernel for each expert: the axis of the experts is no input of a kernel."""
+
+        def draw(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+            keys = jax.random.split(key, shape[0])
+            return jax.vmap(lambda key: self.kernel_initializer(key, shape[1:], dtype))(keys)
+
+        return draw
+
+    def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
+        size = x.shape[-1]
+        wide = (self.num_experts, size, self.hidden_dim)
+        return self.with_weights(
+            key,
+            router_kernel=(size, self.num_experts),
+            gate_kernel=wide,
+            up_kernel=wide,
+            down_kernel=(self.num_experts, self.hidden_dim, size),
+        )
+
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
+        tokens = x.reshape(-1, x.shape[-1])
+        logits = tokens @ self.router_kernel
+        weights, chosen, probabilities = route(logits, self.top_k, self.renormalize)
+        kernels = (self.gate_kernel, self.up_kernel, self.down_kernel)
+        activation = self.activation or (lambda y: y)
+        y = expert_products(tokens, weights, chosen, *kernels, activation).reshape(x.shape)
+        losses = ()
+        if self.load_balancing:
+            mask = self._token_mask(context.mask, x)
+            losses = (self.load_balancing * balance(probabilities, chosen, mask),)
+        return fk.Output(y, losses=losses, mask=context.mask)
+
+    def _token_mask(self, mask: fk.Mask, x: jax.Array) -> jax.Array | None:
+        """Returns the mask with one entry for each token."""
+        if mask is None:
+            return None
+        if mask.shape != x.shape[: mask.ndim] or mask.ndim >= x.ndim:
+            raise ValueError(
+                f"{self._where}: expected a mask of shape {format_shape(x.shape[:-1])}, received "
+                f"{format_shape(mask.shape)}. A mask has an entry for each token."
+            )
+        shape = (*mask.shape, *(1,) * (x.ndim - 1 - mask.ndim))
+        return jnp.broadcast_to(mask.reshape(shape), x.shape[:-1]).reshape(-1)

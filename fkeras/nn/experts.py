@@ -1,0 +1,138 @@
+"""Mixtures of experts on arrays: routing of tokens, products with kernels of several experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.numerics.dtypes import wide_dtype
+
+
+def route(
+    logits: jax.Array, top_k: int, renormalize: bool
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Chooses the `top_k` most probable experts of each token; the first of equal ones.
+
+    Args:
+        logits: array of shape (n, e): the scores of the experts for each token.
+        renormalize: whether the weights of the chosen experts are divided by their sum.
+
+    Returns:
+        `(weights, chosen, probabilities)`, computed in float32 or float64: the weights (n, k) of the
+        chosen experts, their indices (n, k), and the probabilities (n, e) of all experts.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> weights, chosen, _ = route(jnp.array([[0.0, 5.0, 5.0]]), 2, True)
+        >>> weights, chosen
+        (Array([[0.5, 0.5]], dtype=float32), Array([[1, 2]], dtype=int32))
+    """
+    probabilities = jax.nn.softmax(logits.astype(wide_dtype(logits.dtype)), axis=-1)
+    weights, chosen = jax.lax.top_k(probabilities, top_k)
+    if renormalize:
+        weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
+    return weights, chosen, probabilities
+
+
+def balance(
+    probabilities: jax.Array, chosen: jax.Array, mask: jax.Array | None = None
+) -> jax.Array:
+    """Computes the load balancing loss: `e * sum(share of tokens * mean probability)` over the experts.
+
+    The loss is `top_k` if all experts receive equal numbers of tokens, and larger otherwise.
+
+    Args:
+        probabilities: array of shape (n, e).
+        chosen: array of shape (n, k): the indices of the chosen experts.
+        mask: Boolean array of shape (n,); False excludes a token.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> balance(jnp.full((4, 2), 0.5), jnp.array([[0], [1], [0], [1]]))
+        Array(1., dtype=float32)
+
+    References:
+        Fedus, Zoph and Shazeer, Switch transformers (2021), https://arxiv.org/abs/2101.03961
+    """
+    experts = probabilities.shape[-1]
+    counted = jnp.sum(jax.nn.one_hot(chosen, experts, dtype=probabilities.dtype), axis=1)
+    if mask is None:
+        shares, means = jnp.mean(counted, axis=0), jnp.mean(probabilities, axis=0)
+    else:
+        kept = mask.astype(probabilities.dtype)
+        # a batch of padding alone has the loss 0
+        kept = kept / jnp.maximum(jnp.sum(kept), 1)
+        shares, means = kept @ counted, kept @ probabilities
+    return experts * jnp.sum(shares * means)
+
+
+def _batched_together(*operands: jax.Array) -> list[jax.Array]:
+    """Returns the operands such that `vmap` over one of them maps all.
+
+    `ragged_dot` has a rule for `vmap` only if all operands have the mapped axis. XLA removes the
+    sums with the integer 0.
+    """
+    zero = jnp.zeros((), "int32")
+    for x in operands:
+        zero = zero + 0 * (jax.lax.stop_gradient(x).ravel()[0] != 0).astype("int32")
+    return [x + zero.astype(x.dtype) for x in operands]
+
+
+def expert_products(
+    x: jax.Array,
+    weights: jax.Array,
+    chosen: jax.Array,
+    gate: jax.Array,
+    up: jax.Array,
+    down: jax.Array,
+    activation: Callable[[jax.Array], jax.Array],
+) -> jax.Array:
+    """Computes `sum(weight * (activation(x @ gate) * (x @ up)) @ down)` over the chosen experts.
+
+    Each token is multiplied with the kernels of its own experts only: the tokens are sorted by
+    expert, and `jax.lax.ragged_dot` multiplies each group with one kernel. Where a call has fewer
+    tokens than there are experts, as in generation, the kernels in use are gathered instead. A
+    program for any number of tokens computes all experts.
+
+    Args:
+        x: tokens of shape (n, d).
+        weights: array of shape (n, k).
+        chosen: array of shape (n, k): the indices of the chosen experts.
+        gate: kernels of shape (e, d, f).
+        up: kernels of shape (e, d, f).
+        down: kernels of shape (e, f, d).
+
+    Returns:
+        An array of shape (n, d).
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> kernels = jnp.ones((2, 3, 4)), jnp.ones((2, 3, 4)), jnp.ones((2, 4, 3))
+        >>> chosen = jnp.array([[0], [1]])
+        >>> expert_products(jnp.ones((2, 3)), jnp.ones((2, 1)), chosen, *kernels, jax.nn.relu)
+        Array([[36., 36., 36.],
+               [36., 36., 36.]], dtype=float32)
+    """
+    top_k, expert_of_row = chosen.shape[-1], chosen.reshape(-1)
+    rows = expert_of_row.shape[0]
+    if not isinstance(rows, int):  # symbolic: the number of tokens of an exported program is open
+        experts = jax.nn.one_hot(chosen, gate.shape[0], dtype=x.dtype)
+        factors = jnp.sum(experts * weights[..., None].astype(x.dtype), axis=1)
+        hidden = activation(jnp.einsum("nd,edf->nef", x, gate)) * jnp.einsum("nd,edf->nef", x, up)
+        return jnp.einsum("nef,efd->nd", hidden * factors[..., None], down)
+    if rows <= gate.shape[0]:
+        x = jnp.repeat(x, top_k, axis=0)
+        gate, up, down = (jnp.take(kernel, expert_of_row, axis=0) for kernel in (gate, up, down))
+        hidden = activation(jnp.einsum("nd,ndf->nf", x, gate)) * jnp.einsum("nd,ndf->nf", x, up)
+        y = jnp.einsum("nf,nfd->nd", hidden, down)
+    else:
+        order = jnp.argsort(expert_of_row)
+        sizes = jnp.bincount(expert_of_row, length=gate.shape[0]).astype("int32")
+        x = jnp.take(x, order // top_k, axis=0)
+        x, gate, up, down, sizes = _batched_together(x, gate, up, down, sizes)
+        hidden = activation(jax.lax.ragged_dot(x, gate, sizes)) * jax.lax.ragged_dot(x, up, sizes)
+        y = jax.lax.ragged_dot(hidden, down, sizes)[jnp.argsort(order)]
+    y = y.reshape(*chosen.shape, y.shape[-1])
+    return jnp.sum(y * weights[..., None].astype(y.dtype), axis=1)

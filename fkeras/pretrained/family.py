@@ -1,0 +1,74 @@
+"""A family of architectures: configuration, graph, names of tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Generic, TypeVar
+
+from fkeras.engine import Model
+from fkeras.pretrained.config import Config
+from fkeras.pretrained.names import Row
+from fkeras.saving.weights.weight_source import Stored
+
+C = TypeVar("C", bound=Config)
+
+
+def _unchanged(config: Any, tensors: Collection[str]) -> Any:
+    return config
+
+
+def _nothing(config: Any) -> None:
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class GGUFTable:
+    """How GGUF files hold a family.
+
+    Args:
+        architectures: values of `general.architecture`.
+        mapping: returns the keys of `config.json` for the pairs and the tensors of a file.
+        names: returns the table of names of a configuration.
+        ignored: patterns of tensors that only `mapping` reads.
+    """
+
+    architectures: tuple[str, ...]
+    mapping: Callable[[Mapping[str, Any], Mapping[str, Stored]], dict[str, Any]]
+    names: Callable[[Any], tuple[Row, ...]]
+    ignored: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Family(Generic[C]):
+    """What the loader and the writer need to know about a family.
+
+    Args:
+        classes: for each `model_type` of `config.json` the classes of transformers whose
+            computation the graph has, the usual one first; other classes have another head.
+        config: class of the configuration.
+        build: returns the graph of a configuration, without weights.
+        names: returns the table of names of a configuration.
+        tiny: a small configuration unlike the defaults, for tests.
+        prefix: first segment of most names, which some files leave out, such as "model.".
+        ignored: patterns, as of `fnmatch`, of tensors without effect, such as precomputed tables.
+        adapted: returns the configuration for the tensors that a file holds, by their names in the
+            table: tied heads and biases.
+        files: further JSON files of a folder that the family reads, such as
+            "preprocessor_config.json"; `config.beside` holds those that exist.
+        processor: returns the preparation of inputs, such as of images, from a configuration; None
+            without its file.
+        gguf: how GGUF files hold the family; None for a family that GGUF lacks.
+    """
+
+    classes: Mapping[str, tuple[str, ...]]
+    config: type[C]
+    build: Callable[[C], Model]
+    names: Callable[[C], tuple[Row, ...]]
+    tiny: C
+    prefix: str = ""
+    ignored: tuple[str, ...] = ()
+    adapted: Callable[[C, Collection[str]], C] = _unchanged
+    files: tuple[str, ...] = ()
+    processor: Callable[[C], Any] = _nothing
+    gguf: GGUFTable | None = None

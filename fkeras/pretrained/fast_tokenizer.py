@@ -1,0 +1,75 @@
+"""The package `tokenizers` with files that are not trusted: limits, and errors for its panics."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.strict_json import parse
+
+# factor by which the replacements of a file may lengthen a text
+_GROWTH = 1 << 12
+
+
+def open_tokenizer(text: str, member: str) -> Any:
+    """Returns the tokenizer of the package tokenizers for the text of `tokenizer.json`.
+
+    Args:
+        member: the name of the file, for errors.
+
+    Raises:
+        FileError: for a text that describes no tokenizer.
+        ImportError: without the package tokenizers.
+    """
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise missing_package("Tokenizer", "tokenizers", error) from error
+    with guarded("expected a tokenizer of the package tokenizers", member):
+        fast = tokenizers.Tokenizer.from_str(text)
+        # lengths are the business of the caller, and a file's padding may be of any size
+        fast.no_truncation()
+        fast.no_padding()
+        ids = fast.get_vocab(with_added_tokens=True).values()
+    if max(ids, default=0) >= 1 << 31:
+        raise FileError("expected ids below 2**31, received larger ids.", member=member)
+    for part in (fast.normalizer, fast.decoder):
+        if part is not None and _growth(parse(part.__getstate__())) > _GROWTH:
+            raise FileError(
+                f"replaces characters by texts that are more than {_GROWTH} times longer. The "
+                "file is damaged or crafted.",
+                member=member,
+            )
+    return fast
+
+
+def _growth(state: Any) -> float:
+    """Returns a bound of the factor by which replacements lengthen a text."""
+    if isinstance(state, list):
+        return float(np.prod([_growth(part) for part in state], dtype=np.float64))
+    if not isinstance(state, Mapping):
+        return 1.0
+    if state.get("type") == "Replace":
+        return max(1.0, float(len(str(state.get("content", "")))))
+    return _growth(state.get("normalizers", state.get("decoders")))
+
+
+@contextlib.contextmanager
+def guarded(where: str, member: str | None = None) -> Iterator[None]:
+    """Converts errors of the package tokenizers, panics of Rust included."""
+    try:
+        yield
+    except (FileError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        problem = f"{where}: {str(error)[:300]}"
+        if member is None:
+            raise ValueError(f"{problem} ({type(error).__name__}). Check the text.") from error
+        raise FileError(f"{problem}. The file is damaged or crafted.", member=member) from error

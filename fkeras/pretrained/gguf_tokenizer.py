@@ -1,0 +1,226 @@
+"""Tokenizers of GGUF files as the files of a Hugging Face folder.
+
+Two kinds: "gpt2", byte-level BPE with merges, whose text splitting has a name ("tokenizer.ggml.pre"), and
+"llama", sentencepiece's BPE, whose merges follow from the scores of the tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.saving.containers.errors import FileError
+
+_KEY = "tokenizer.ggml."
+_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_END = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*" + _END
+)
+_QWEN2 = _LLAMA3.replace("{1,3}", "")
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_TEKKEN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*" + _END
+)
+_DIGITS = r"\p{N}"
+# patterns that split a text, one after the other
+_SPLITS = types.MappingProxyType(
+    {
+        **dict.fromkeys(("gpt-2", "phi-2", "olmo", "jais", "mpt"), (_GPT2,)),
+        **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "dbrx", "smaug-bpe"), (_LLAMA3,)),
+        **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2"), (_QWEN2,)),
+        **dict.fromkeys(
+            ("smollm", "starcoder", "refact", "command-r", "codeshell"), (_DIGITS, _GPT2)
+        ),
+        "tekken": (_TEKKEN,),
+    }
+)
+
+
+def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
+    """Returns the texts of the tokenizer files for a GGUF file's metadata; None without a tokenizer.
+
+    Raises:
+        FileError: for a missing or misshapen key, and an unknown kind of tokenizer.
+
+    Example:
+        >>> sorted(tokenizer_files({
+        ...     "tokenizer.ggml.model": "gpt2",
+        ...     "tokenizer.ggml.pre": "gpt-2",
+        ...     "tokenizer.ggml.tokens": ["a", "b", "ab"],
+        ...     "tokenizer.ggml.merges": ["a b"],
+        ... }))
+        ['tokenizer.json', 'tokenizer_config.json']
+    """
+    kind = metadata.get(_KEY + "model")
+    if kind is None or kind == "no_vocab":
+        return None
+    tokens = _texts(metadata, "tokens")
+    types_ = _numbers(metadata, "token_type", len(tokens), _NORMAL)
+    if kind == "gpt2":
+        model, has_bos = _byte_level(metadata, tokens), False
+    elif kind == "llama":
+        model, has_bos = _sentencepiece(metadata, tokens, types_), True
+    else:
+        raise FileError(
+            f"expected a tokenizer of the kind 'gpt2' or 'llama', received {describe_value(kind)}. Read "
+            "tokenizer.json from a Hugging Face folder of the model with "
+            "fk.pretrained.Tokenizer.read(folder).",
+            key=_KEY + "model",
+        )
+    added = [
+        {
+            **{"id": i, "content": token, "special": number == _CONTROL},
+            **{"single_word": False, "lstrip": False, "rstrip": False, "normalized": False},
+        }
+        for i, (token, number) in enumerate(zip(tokens, types_, strict=True))
+        if token and number in (_CONTROL, _USER)
+    ]
+    config: dict[str, Any] = {}
+    for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown")):
+        number = metadata.get(f"{_KEY}{key}_token_id")
+        if number is None:
+            continue
+        number = int(number)
+        if not 0 <= number < len(tokens):
+            raise FileError(
+                f"expected an id below {len(tokens)}, received {number}.",
+                key=f"{_KEY}{key}_token_id",
+            )
+        config[f"{name}_token"] = tokens[number]
+    # Llama 3 begins with BOS even where the file does not say so
+    has_bos = has_bos or (kind == "gpt2" and _SPLITS[_pre(metadata)] == (_LLAMA3,))
+    config["add_bos_token"] = bool(metadata.get(_KEY + "add_bos_token", has_bos))
+    config["add_eos_token"] = bool(metadata.get(_KEY + "add_eos_token", False))
+    template = metadata.get("tokenizer.chat_template")
+    files = {
+        "tokenizer.json": json.dumps({"added_tokens": added, **model}, ensure_ascii=False),
+        "tokenizer_config.json": json.dumps(config, ensure_ascii=False),
+    }
+    if isinstance(template, str):
+        files["chat_template.jinja"] = template
+    ends = _end_ids(metadata, tokens)
+    if ends:
+        files["generation_config.json"] = json.dumps({"eos_token_id": ends})
+    return files
+
+
+def _end_ids(metadata: Mapping[str, Any], tokens: Sequence[str]) -> list[int]:
+    keys = (f"{_KEY}{name}_token_id" for name in ("eos", "eot", "eom"))
+    ids = [int(metadata[key]) for key in keys if metadata.get(key) is not None]
+    return [i for i in dict.fromkeys(ids) if 0 <= i < len(tokens)]
+
+
+def _texts(metadata: Mapping[str, Any], name: str) -> list[str]:
+    value = metadata.get(_KEY + name)
+    if isinstance(value, str | bytes) or value is None:
+        raise FileError(
+            f"expected a list of texts, received {describe_value(value)}. The file is damaged.",
+            key=_KEY + name,
+        )
+    texts = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value]
+    if not all(isinstance(text, str) for text in texts):
+        raise FileError("expected a list of texts. The file is damaged.", key=_KEY + name)
+    return texts
+
+
+def _numbers(metadata: Mapping[str, Any], name: str, count: int, default: int) -> list:
+    value = metadata.get(_KEY + name)
+    if value is None:
+        return [default] * count
+    array = np.asarray(value)
+    if array.shape != (count,) or array.dtype.kind not in "iuf":
+        raise FileError(
+            f"expected {count} numbers, one for each token, received {describe_value(value)}. The "
+            "file is damaged.",
+            key=_KEY + name,
+        )
+    return array.tolist()
+
+
+def _vocabulary(tokens: Sequence[str]) -> dict[str, int]:
+    vocabulary: dict[str, int] = {}
+    for number, token in enumerate(tokens):
+        # a repeated token keeps its first id
+        vocabulary.setdefault(token, number)
+    return vocabulary
+
+
+def _pre(metadata: Mapping[str, Any]) -> str:
+    is_gpt2 = metadata.get("general.architecture") == "gpt2"
+    name = metadata.get(_KEY + "pre", "gpt-2" if is_gpt2 else None)
+    if not isinstance(name, str) or name not in _SPLITS:
+        raise FileError(
+            f"expected the name of a way to split texts, received {describe_value(name)}."
+            f"{suggest(str(name), _SPLITS)} Known: {', '.join(sorted(_SPLITS))}. Read tokenizer.json "
+            "from a Hugging Face folder of the model.",
+            key=_KEY + "pre",
+        )
+    return name
+
+
+def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str, Any]:
+    splits = [
+        {"type": "Split", "pattern": {"Regex": p}, "behavior": "Isolated", "invert": False}
+        for p in _SPLITS[_pre(metadata)]
+    ]
+    byte_level = {
+        **{"type": "ByteLevel", "add_prefix_space": False},
+        **{"trim_offsets": False, "use_regex": False},
+    }
+    # Llama 3 takes a whole word that is a token, also where no merges lead to it
+    ignores = _SPLITS[_pre(metadata)] == (_LLAMA3,)
+    return {
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, byte_level]},
+        "decoder": byte_level,
+        "model": {
+            **{"type": "BPE", "vocab": _vocabulary(tokens), "ignore_merges": ignores},
+            "merges": [merge.split(" ", 1) for merge in _texts(metadata, "merges")],
+        },
+    }
+
+
+def _sentencepiece(
+    metadata: Mapping[str, Any], tokens: Sequence[str], types_: Sequence[int]
+) -> dict[str, Any]:
+    vocabulary = _vocabulary(tokens)
+    scores = _numbers(metadata, "scores", len(tokens), 0)
+    pieces = {
+        token for token, number in zip(tokens, types_, strict=True) if number in (_NORMAL, _USER)
+    }
+    # two pieces merge if both are tokens, and so is the result; the best score merges first
+    merges = [
+        (-scores[vocabulary[token]], -split, split - len(token), token[:split], token[split:])
+        for token in pieces
+        for split in range(1, len(token))
+        if token[:split] in pieces and token[split:] in pieces
+    ]
+    prefix = bool(metadata.get(_KEY + "add_space_prefix", True))
+    space = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    unspace = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    decoders = [unspace, {"type": "ByteFallback"}, {"type": "Fuse"}]
+    unknown = metadata.get(
+        _KEY + "unknown_token_id", types_.index(_UNKNOWN) if _UNKNOWN in types_ else 0
+    )
+    return {
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [{"type": "Prepend", "prepend": "▁"}] * prefix + [space],
+        },
+        "decoder": {"type": "Sequence", "decoders": decoders + [strip] * prefix},
+        "model": {
+            **{"type": "BPE", "vocab": vocabulary, "unk_token": tokens[int(unknown)]},
+            **{"fuse_unk": True, "byte_fallback": _BYTE in types_},
+            "merges": [list(merge[3:]) for merge in sorted(merges)],
+        },
+    }

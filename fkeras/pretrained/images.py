@@ -1,0 +1,311 @@
+"""Images as a vision model expects them: resized, cropped, rescaled and normalized on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fkeras.engine.messages.errors import FKerasError, describe_value
+from fkeras.nn.image.cubic import cubic
+
+# fixed-point digits of Pillow's coefficients: with them the pixels are bit-equal to Pillow's
+_DIGITS = 22
+# classes in preprocessor_config.json: defaults of absent keys. "square" is the meaning of a size
+# that is one number: both sides, or the shorter side
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    "ViT": {"resample": 2, "do_center_crop": False, "square": True},
+    "DeiT": {"resample": 3, "do_center_crop": True, "square": True},
+    "Siglip": {"resample": 3, "do_center_crop": False, "square": True},
+    "CLIP": {"resample": 3, "do_center_crop": True, "square": False},
+    "Bit": {"resample": 3, "do_center_crop": True, "square": False},
+}
+_IGNORED = frozenset(
+    [
+        "image_processor_type",
+        "feature_extractor_type",
+        "processor_class",
+        "do_convert_rgb",
+        "data_format",
+        "input_data_format",
+        "valid_processor_keys",
+        "_valid_processor_keys",
+        "return_tensors",
+        "device",
+        "disable_grouping",
+        "default_to_square",
+        "size_divisor",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ImageProcessor:
+    """Converts images of bytes to the pixels that a vision model was trained on.
+
+    Resizing is that of Pillow, which Hugging Face's processors use, and bit-equal to Pillow 11:
+    columns, then rows, with bytes in between. Later versions of Pillow resize the rows of some
+    images first.
+
+    Args:
+        size: (height, width) after resizing, or one number for the shorter side; None to keep the
+            size.
+        resample: Pillow's number of the filter: 1 is Lanczos, 2 bilinear, 3 bicubic.
+        crop: (height, width) of the central part that is kept, or None.
+        factor: factor of the bytes.
+        mean: mean of each channel after multiplication, or None for no normalization.
+        std: standard deviation of each channel.
+
+    Raises:
+        FKerasError: for a filter other than 1, 2 and 3, and for mean and std of different lengths.
+
+    Example:
+        >>> import numpy as np
+        >>> process = ImageProcessor(size=(2, 2), mean=(0.5,) * 3, std=(0.5,) * 3)
+        >>> process(np.full((4, 6, 3), 255, "uint8"))[0, 0]
+        array([[1., 1., 1.],
+               [1., 1., 1.]], dtype=float32)
+    """
+
+    size: tuple[int, int] | int | None
+    resample: int = 3
+    crop: tuple[int, int] | None = None
+    factor: float = 1 / 255
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.resample, int) or self.resample not in _FILTERS:
+            raise FKerasError(
+                f"ImageProcessor: expected the filter (resample) 1, 2 or 3, received "
+                f"{describe_value(self.resample)}. Resize the images before, and give size=None."
+            )
+        if self.mean is not None and len(self.mean) != len(self.std):
+            raise FKerasError(
+                "ImageProcessor: expected one number for each channel in mean and std, received "
+                f"{len(self.mean)} and {len(self.std)}. Give both the same length."
+            )
+
+    @classmethod
+    def read(cls, mapping: Mapping[str, Any]) -> Self:
+        """Returns the processor that a `preprocessor_config.json` describes.
+
+        Args:
+            mapping: content of the file.
+
+        Raises:
+            FKerasError: for an unknown class, and for keys that change the pixels and are unknown.
+
+        Example:
+            >>> ImageProcessor.read({"image_processor_type": "ViTImageProcessor", "size": 4}).size
+            (4, 4)
+        """
+        name = mapping.get("image_processor_type") or mapping.get("feature_extractor_type") or "?"
+        kind = str(name).removesuffix("Fast").removesuffix("Pil")
+        kind = kind.removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+        if kind not in _KINDS:
+            classes = ", ".join(f"{known}ImageProcessor" for known in _KINDS)
+            raise FKerasError(
+                f"preprocessor_config.json: expected one of {classes}, received "
+                f"{describe_value(name)}. Build an ImageProcessor with the arguments of the file."
+            )
+        rest = dict(mapping)
+        take = rest.pop
+        size = _side(take("size", 224), bool(_KINDS[kind]["square"]))
+        resample = take("resample", _KINDS[kind]["resample"])
+        crop = _side(take("crop_size", 224), True)
+        steps = {
+            step: take(f"do_{step}", True) not in (False, None)
+            for step in ("resize", "rescale", "normalize")
+        }
+        cropped = take("do_center_crop", _KINDS[kind]["do_center_crop"])
+        factor = take("rescale_factor", 1 / 255)
+        mean, std = take("image_mean", (0.5,) * 3), take("image_std", (0.5,) * 3)
+        unknown = [key for key, value in rest.items() if value and key not in _IGNORED]
+        if unknown:
+            raise FKerasError(
+                f"preprocessor_config.json: unknown key {unknown[0]!r} with the value "
+                f"{describe_value(rest[unknown[0]])}. The step is not implemented: remove the key if "
+                "the pixels do not depend on it."
+            )
+        return cls(
+            size if steps["resize"] else None,
+            resample,
+            crop if cropped and not isinstance(crop, int) else None,
+            _number("rescale_factor", factor) if steps["rescale"] else 1.0,
+            _channels("image_mean", mean) if steps["normalize"] else None,
+            _channels("image_std", std, divisor=True) if steps["normalize"] else (1.0,) * 3,
+        )
+
+    def __call__(
+        self, images: NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
+    ) -> NDArray[np.float32]:
+        """Returns the pixels (b, h, w, c) of images.
+
+        Args:
+            images: bytes (h, w, c) or (b, h, w, c), or a list of images (h, w, c) of any sizes.
+
+        Raises:
+            FKerasError: for other shapes and dtypes, images below the size of the crop, and images
+                whose sizes differ after the steps.
+
+        Example:
+            >>> import numpy as np
+            >>> ImageProcessor(size=2)(np.zeros((1, 4, 8, 3), "uint8")).shape
+            (1, 2, 4, 3)
+        """
+        if isinstance(images, list | tuple):
+            batch = [np.asarray(image) for image in images]
+        else:
+            array = np.asarray(images)
+            batch = list(array) if array.ndim == 4 else [array]
+        if not batch:
+            raise FKerasError(
+                "ImageProcessor: expected at least one image, received an empty list."
+            )
+        pixels = [self._pixels(image) for image in batch]
+        shapes = sorted({image.shape for image in pixels})
+        if len(shapes) != 1:
+            raise FKerasError(
+                f"ImageProcessor: expected images of one size after the steps, received {shapes}. "
+                "Process the images one by one, or set a crop."
+            )
+        return np.stack(pixels)
+
+    def _pixels(self, image: NDArray[Any]) -> NDArray[np.float32]:
+        channels = 3 if self.mean is None else len(self.mean)
+        if image.ndim != 3 or image.shape[-1] != channels or image.dtype != np.uint8:
+            raise FKerasError(
+                f"ImageProcessor: expected images of bytes (uint8) of shape (h, w, {channels}), "
+                f"received {image.dtype} of shape {image.shape}. For floats in [0, 1] write "
+                "np.uint8(255 * image); for one channel np.repeat(image, 3, axis=-1)."
+            )
+        height, width = image.shape[:2]
+        if height == 0 or width == 0:
+            raise FKerasError(
+                f"ImageProcessor: expected images with at least one pixel, received {image.shape}."
+            )
+        if isinstance(self.size, int):
+            # the longer side is rounded down, as in Hugging Face's processors
+            short = min(height, width)
+            sides = (self.size * height // short, self.size * width // short)
+            image = resized(image, sides, self.resample)
+        elif self.size is not None:
+            image = resized(image, self.size, self.resample)
+        if self.crop is not None:
+            rows, columns = self.crop
+            top, left = (image.shape[0] - rows) // 2, (image.shape[1] - columns) // 2
+            if top < 0 or left < 0:
+                raise FKerasError(
+                    f"ImageProcessor: expected images of at least the crop {self.crop}, received "
+                    f"{image.shape[:2]} after resizing. Give a larger size."
+                )
+            image = image[top : top + rows, left : left + columns]
+        pixels = (image.astype(np.float64) * self.factor).astype(np.float32)
+        if self.mean is None:
+            return pixels
+        return (pixels - np.float32(self.mean)) / np.float32(self.std)
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise FKerasError(
+            f"preprocessor_config.json: {key}: expected a number, received {describe_value(value)}. "
+            "Correct the file."
+        )
+    return float(value)
+
+
+def _channels(key: str, values: Any, divisor: bool = False) -> tuple[float, ...]:
+    """Reads a number for each channel; a divisor is not 0."""
+    listed = isinstance(values, list | tuple) and 0 < len(values) <= 4
+    numbers = tuple(_number(key, value) for value in values) if listed else ()
+    if not numbers or (divisor and 0 in numbers):
+        raise FKerasError(
+            f"preprocessor_config.json: {key}: expected a number for each channel, received "
+            f"{describe_value(values)}. Correct the file."
+        )
+    return numbers
+
+
+def _side(value: Any, square: bool) -> tuple[int, int] | int:
+    """Reads a size: a number, `{"shortest_edge": n}`, or `{"height": h, "width": w}`."""
+    if isinstance(value, Mapping):
+        keys = set(value)
+        if keys == {"height", "width"}:
+            value = (value["height"], value["width"])
+        elif keys == {"shortest_edge"}:
+            value, square = value["shortest_edge"], False
+    elif isinstance(value, int) and square:
+        value = (value, value)
+    sides = value if isinstance(value, tuple | list) else (value,)
+    if not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sides):
+        raise FKerasError(
+            "preprocessor_config.json: expected a size such as 224, "
+            f'{{"height": 224, "width": 224}} or {{"shortest_edge": 224}}, received '
+            f"{describe_value(value)}. Correct the file."
+        )
+    return (sides[0], sides[1]) if len(sides) == 2 else sides[0]
+
+
+def _bicubic(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return cubic(x, -0.5)
+
+
+def _bilinear(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.maximum(1 - np.abs(x), 0.0)
+
+
+def _lanczos(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
+
+
+_FILTERS = {1: (3.0, _lanczos), 2: (1.0, _bilinear), 3: (2.0, _bicubic)}
+
+
+def resampling_weights(old: int, new: int, resample: int) -> NDArray[np.float64]:
+    """Returns Pillow's matrix (new, old) that resizes an axis, with antialiasing.
+
+    Example:
+        >>> resampling_weights(4, 2, 2).round(2)
+        array([[0.43, 0.43, 0.14, 0.  ],
+               [0.  , 0.14, 0.43, 0.43]])
+    """
+    support, kernel = _FILTERS[resample]
+    scale = old / new
+    stretch = max(scale, 1.0)
+    weights = np.zeros((new, old))
+    for row in range(new):
+        center = (row + 0.5) * scale
+        first = max(int(center - support * stretch + 0.5), 0)
+        last = min(int(center + support * stretch + 0.5), old)
+        values = kernel((np.arange(first, last) - center + 0.5) * (1 / stretch))
+        weights[row, first:last] = values * (1 / values.sum())
+    return weights
+
+
+def resized(
+    image: NDArray[np.uint8], size: tuple[int, int], resample: int = 3
+) -> NDArray[np.uint8]:
+    """Returns an image (h, w, c) in another size, bit-equal to the `resize` of Pillow 11.
+
+    Example:
+        >>> import numpy as np
+        >>> resized(np.array([[[0], [255]]], "uint8"), (1, 4), 2).ravel()
+        array([  0,  64, 191, 255], dtype=uint8)
+    """
+    y = image.astype(np.float64)
+    for axis, equation in ((1, "ow,hwc->hoc"), (0, "oh,hwc->owc")):
+        old, new = image.shape[axis], size[axis]
+        if old == new:
+            continue
+        weights = resampling_weights(old, new, resample) * 2**_DIGITS
+        # rounds half away from 0; products of bytes and integers below 2**53 are exact
+        weights = np.trunc(weights + np.where(weights < 0, -0.5, 0.5))
+        sums = np.einsum(equation, weights, y, optimize=True) + 2 ** (_DIGITS - 1)
+        y = np.clip(np.floor(sums / 2**_DIGITS), 0, 255)
+    return y.astype(np.uint8)

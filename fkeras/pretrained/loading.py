@@ -1,0 +1,289 @@
+"""`load`: pretrained models of folders and files."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fkeras.atomic_files.atomic import as_path
+from fkeras.engine import DTypePolicy, FKerasError, Layer, Model, Network, replace_weights
+from fkeras.engine.config.policy import get_policy
+from fkeras.engine.messages.tracebacks import hides_internal_frames
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.pretrained.config import Config
+from fkeras.pretrained.layout import Layout
+from fkeras.pretrained.names import Match
+from fkeras.pretrained.opening import Source, open_source
+from fkeras.pretrained.tokenizer import Tokenizer
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.weights.filling import abstract_build
+from fkeras.saving.weights.placing import as_layout, is_finite, warn_not_finite
+from fkeras.saving.weights.weight_source import Stored
+from fkeras.training.processes.arrays import put
+from fkeras.transforms import replace
+
+# dtypes in which a model computes; weights of other dtypes are cast to float32
+_COMPUTED = ("float32", "bfloat16", "float16")
+
+
+class Loaded(NamedTuple):
+    """A pretrained model.
+
+    Attributes:
+        model: the model with its weights.
+        state: the state of the model; `{}` where no layer has state.
+        tokenizer: the tokenizer of the folder; None without its files.
+        config: the configuration, a value of the family's class.
+        processor: the preparation of inputs, such as images; None for models of text.
+
+    Example:
+        >>> import jax, tempfile, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> folder = tempfile.mkdtemp()
+        >>> fk.pretrained.save(folder, model, {}, config)
+        >>> loaded = fk.pretrained.load(folder)
+        >>> loaded.config.num_hidden_layers, loaded.tokenizer is None
+        (2, True)
+    """
+
+    model: Model
+    state: dict[str, Any]
+    tokenizer: Tokenizer | None
+    config: Config
+    processor: Any = None
+
+
+@hides_internal_frames
+def load(
+    path: str | os.PathLike[str],
+    *,
+    dtype: str | DTypePolicy | None = None,
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: str | Mapping[str, Any] | None = None,
+    ignore: Sequence[str] | str = (),
+    limits: Limits | None = None,
+) -> Loaded:
+    """Returns a model that was trained elsewhere, from a folder in Hugging Face's format.
+
+    The folder has `config.json`, and `model.safetensors` or several files with an index. The names,
+    shapes and number of the tensors must be those of the architecture; otherwise nothing is loaded,
+    and one error lists all differences. Tensors are read one by one, each to its devices. Files are
+    untrusted, as those of `fk.load_model`.
+
+    Args:
+        path: the folder, or the safetensors file in the folder.
+        dtype: dtype or dtype policy of all layers, such as "float32" or "mixed_bfloat16". By default
+            the model has the dtype of the file.
+        mesh: devices to load to, as in `fk.Trainer`.
+        sharding: the layout of the weights on the mesh, as in `fk.Trainer`.
+        ignore: patterns of tensors in the file to leave out, such as "score.*".
+        limits: limits on sizes.
+
+    Returns:
+        The model, its state, the tokenizer, the configuration and the processor, as fields.
+
+    Raises:
+        FileNotFoundError: for a missing folder or file.
+        FileError: for a damaged file, an unknown architecture, an unknown key of the configuration,
+            and for tensors that are missing, unexpected or of another shape.
+        ValueError: for rules of sharding that the weights cannot follow.
+
+    Example:
+        >>> import jax, tempfile, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> folder = tempfile.mkdtemp()
+        >>> fk.pretrained.save(folder, model, {}, config)
+        >>> fk.pretrained.load(folder).model == model
+        True
+    """
+    path, limits = as_path(path), limits or Limits()
+    policy = None if dtype is None else get_policy(dtype)
+    placing = as_layout("pretrained.load", mesh, sharding)
+    source = open_source(path, limits)
+    patterns = (*source.ignored, *((ignore,) if isinstance(ignore, str) else ignore))
+    tensors = {
+        name: stored
+        for name, stored in source.tensors.items()
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    with reading(source.file, source.member):
+        config, matches = _matched(source, tensors)
+        model = source.family.build(config)
+        weight_sources = {w: tensors[m.tensors[0]].dtype for m in matches for w in m.weights}
+        model = _with_policies(model, _policies(weight_sources, policy))
+        model, state_shapes = abstract_build(model)
+    if placing is not None:
+        model, state_shapes = placing.apply(model, state_shapes)
+    skeleton = skeleton_of(model)
+    shapes = dict(zip(skeleton.names, leaves_of(model), strict=True))
+    shapes = {name: shape for name, shape in shapes.items() if shape is not None}
+    _check_shapes(matches, shapes, tensors, source.file)
+    weights = _read(matches, shapes, tensors, source.file)
+    model = replace_weights(model, weights)
+    state = model.init_state()
+    if placing is not None:
+        model, state = placing.apply(model, state)
+    return Loaded(model, state, source.tokenizer, config, source.family.processor(config))
+
+
+def _matched(source: Source, tensors: Mapping[str, Stored]) -> tuple[Config, list[Match]]:
+    """Returns the configuration for the tensors in the file, and the rows with names in the file."""
+    layout = source.layout or Layout(())
+    candidates = [layout, dataclasses.replace(layout, removed=source.family.prefix)]
+    segments = {name.partition(".")[0] for name in tensors}
+    if len(segments) == 1:
+        candidates.append(dataclasses.replace(layout, added=f"{segments.pop()}."))
+    # more rows than the file can hold need no listing: the configuration is of another model
+    most = 2 * len(tensors) + 1000
+
+    def expand(config: Config) -> list[Match]:
+        rows = itertools.chain.from_iterable(row.matches() for row in source.names(config))
+        return list(itertools.islice(rows, most))
+
+    expected = [name for match in expand(source.config) for name in match.tensors]
+    layout = max(candidates, key=lambda c: sum(c.in_file(n) in tensors for n in expected))
+    config = source.adapted(source.config, {*tensors, *map(layout.in_table, tensors)})
+    matches = [
+        dataclasses.replace(match, tensors=tuple(layout.in_file(n) for n in match.tensors))
+        for match in expand(config)
+    ]
+    matches = [m for m in matches if not m.copy or m.tensors[0] in tensors]
+    expected = [name for match in matches for name in match.tensors]
+    missing = [name for name in expected if name not in tensors]
+    unexpected = [f"{n} {tensors[n].shape}" for n in tensors.keys() - set(expected)]
+    if missing or unexpected:
+        raise _difference(source.file, missing, sorted(unexpected), [])
+    return dataclasses.replace(config, layout=layout if source.layout else None), matches
+
+
+def _difference(
+    file: str, missing: Sequence[str], unexpected: Sequence[str], misshapen: Sequence[str]
+) -> FileError:
+    def listing(names: Sequence[str], most: int = 12) -> str:
+        remainder = f" and {len(names) - most} more" if len(names) > most else ""
+        return ", ".join(name[:200] for name in names[:most]) + remainder
+
+    kinds = (
+        ("missing in the file", missing),
+        ("not in the model", unexpected),
+        ("of another shape or dtype", misshapen),
+    )
+    parts = "; ".join(f"{heading}: {listing(names)}" for heading, names in kinds if names)
+    return FileError(
+        f"the tensors are those of another model than the configuration describes; nothing was loaded. {parts}. "
+        "Download the folder again, or leave tensors of the file out with ignore=[...].",
+        file=file,
+    )
+
+
+def _check_shapes(
+    matches: Sequence[Match],
+    shapes: Mapping[str, Any],
+    tensors: Mapping[str, Stored],
+    file: str,
+) -> None:
+    named = {weight for match in matches for weight in match.weights}
+    if named != shapes.keys():
+        differing = ", ".join(sorted(named ^ shapes.keys())[:6])
+        raise FKerasError(
+            f"pretrained.load: the table of names and the graph differ in {differing}. "
+            "Please report this as a bug, with config.json."
+        )
+    misshapen = []
+    for match in matches:
+        expected = match.tensor_shapes({name: tuple(shapes[name].shape) for name in match.weights})
+        for name, shape in zip(match.tensors, expected, strict=True):
+            stored = tensors[name]
+            if stored.shape != shape:
+                misshapen.append(f"{name} {shape} (file: {stored.shape})")
+            elif stored.dtype.kind not in "fV":  # NumPy gives small floats the kind "V"
+                misshapen.append(f"{name} float (file: {stored.dtype.name})")
+    if misshapen:
+        raise _difference(file, [], [], misshapen)
+
+
+def _policies(
+    dtypes: Mapping[str, np.dtype], policy: DTypePolicy | None
+) -> Callable[[str], DTypePolicy]:
+    """Returns the policy of a layer by its path.
+
+    Without a policy, the model computes in the most common dtype of the file. Layers that a file
+    of half floats stores in float32 keep their weights, and compute in the common dtype.
+    """
+    if policy is not None:
+        return lambda path: policy
+    names = [dtype.name for dtype in dtypes.values()]
+    common = max(_COMPUTED, key=names.count)
+    wide = {path.rpartition("/")[0] for path, dtype in dtypes.items() if dtype.name == "float32"}
+    usual = DTypePolicy(common)
+    mixed = usual if common == "float32" else DTypePolicy(f"mixed_{common}")
+    return lambda path: mixed if path in wide else usual
+
+
+def _with_policies(model: Any, policies: Callable[[str], DTypePolicy], path: str = "") -> Any:
+    """Returns a network whose layers have other dtype policies; the graph is recorded again."""
+
+    def change(layer: Layer) -> Layer:
+        inner = f"{path}{layer.name}"
+        layer = layer.replace(dtype=policies(inner))
+        if isinstance(layer, Network):
+            return _with_policies(layer, policies, f"{inner}/")
+        return layer
+
+    return replace(model, {"*": change})
+
+
+def _read(
+    matches: Sequence[Match],
+    shapes: Mapping[str, Any],
+    tensors: Mapping[str, Stored],
+    file: str,
+) -> dict[str, jax.Array]:
+    """Reads the tensors one by one, each to its place; compares copies with their weights."""
+    weights: dict[str, jax.Array] = {}
+    not_finite = []
+    # copies last, when the weights that they repeat are there
+    for match in sorted(matches, key=lambda match: match.copy):
+        stored = [tensors[name] for name in match.tensors]
+        with reading(file, match.tensors[0]):
+            arrays = match.operation.read_all(tuple(source.read() for source in stored))
+            for path, array in zip(match.weights, arrays, strict=True):
+                if match.copy:
+                    _check_copy(match.tensors[0], array, weights[path], path)
+                    continue
+                if not is_finite(array):
+                    not_finite.append(match.tensors[0])
+                # waits, so that the host holds one tensor at a time
+                weights[path] = _placed(array, shapes[path]).block_until_ready()
+    warn_not_finite(not_finite, file)
+    return weights
+
+
+def _placed(array: np.ndarray, like: Any) -> jax.Array:
+    """Returns an array on its devices, in the dtype and layout of `like`."""
+    if array.dtype != like.dtype:
+        array = array.astype(like.dtype)
+    elif array.flags.c_contiguous:
+        # JAX may use the memory of such an array, and the mapped file may change
+        array = array.copy()
+    # transposed views go to the device as they are: JAX copies them much faster than NumPy
+    layout = getattr(like, "sharding", None)
+    return jax.device_put(array) if layout is None else put(array, layout)
+
+
+def _check_copy(name: str, array: np.ndarray, weight: jax.Array, path: str) -> None:
+    if not np.array_equal(np.asarray(array, weight.dtype), np.asarray(weight), equal_nan=False):
+        raise FileError(
+            f"expected a copy of {path!r}, to which config.json ties this tensor, received other "
+            "numbers. Set tie_word_embeddings to false in config.json to use both."
+        )

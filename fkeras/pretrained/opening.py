@@ -1,0 +1,100 @@
+"""Opens folders and GGUF files: the family, its configuration, and the tensors before they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from fkeras.pretrained.config import Config
+from fkeras.pretrained.families import family_of, family_of_gguf
+from fkeras.pretrained.family import Family
+from fkeras.pretrained.folder import CONFIG, read_beside, read_folder
+from fkeras.pretrained.gguf import is_gguf, read_gguf
+from fkeras.pretrained.layout import Layout
+from fkeras.pretrained.names import Row
+from fkeras.pretrained.tokenizer import Tokenizer
+from fkeras.saving.containers.errors import reading
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.weights.weight_source import Stored
+
+
+class Source(NamedTuple):
+    """An open folder or file.
+
+    Attributes:
+        file: path of the folder or file, for messages.
+        member: the part that describes the model, for messages.
+        family: the family of the model.
+        config: the configuration, before it is adapted to the tensors.
+        tensors: the tensors by their names in the file.
+        names: the table of names in the file's format.
+        adapted: returns the configuration for the names of tensors.
+        layout: files of the tensors; None for a format that `save` does not write.
+        ignored: patterns of tensors without effect.
+        tokenizer: the tokenizer, or None.
+    """
+
+    file: str
+    member: str
+    family: Family
+    config: Config
+    tensors: Mapping[str, Stored]
+    names: Callable[[Any], tuple[Row, ...]]
+    adapted: Callable[[Any, Collection[str]], Any]
+    layout: Layout | None
+    ignored: tuple[str, ...]
+    tokenizer: Tokenizer | None
+
+
+def open_source(path: str, limits: Limits) -> Source:
+    """Opens a folder, a safetensors file in a folder, or a GGUF file.
+
+    Raises:
+        FileNotFoundError: for a missing folder or file.
+        FileError: for a damaged file, an unknown architecture or an unknown key.
+    """
+    return _open_gguf(path, limits) if is_gguf(path) else _open_folder(path, limits)
+
+
+def _open_folder(path: str, limits: Limits) -> Source:
+    checkpoint = read_folder(path, limits)
+    with reading(checkpoint.file, CONFIG):
+        family = family_of(checkpoint.mapping)
+        beside = read_beside(checkpoint.file, family.files, limits)
+        config: Config = family.config.read(checkpoint.mapping, beside)
+    return Source(
+        checkpoint.file,
+        CONFIG,
+        family,
+        config,
+        checkpoint.tensors,
+        family.names,
+        family.adapted,
+        checkpoint.layout,
+        family.ignored,
+        Tokenizer.read(checkpoint.file, limits=limits),
+    )
+
+
+def _open_gguf(path: str, limits: Limits) -> Source:
+    content = read_gguf(path, limits)
+    member = "keys and values"
+    with reading(path, member):
+        family = family_of_gguf(content.metadata)
+        table = family.gguf
+        assert table is not None
+        mapping = table.mapping(content.metadata, content.tensors)
+        classes = family.classes[mapping["model_type"]]
+        config = family.config.read({"architectures": list(classes[:1]), **mapping})
+    return Source(
+        path,
+        member,
+        family,
+        config,
+        content.tensors,
+        table.names,
+        lambda config, tensors: config,
+        None,
+        table.ignored,
+        Tokenizer.from_gguf(content.metadata),
+    )

@@ -1,0 +1,89 @@
+"""The scaling of rotary positions, from the keys of `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine import FrozenDict
+from fkeras.layers import rotary
+
+_ORIGINAL = "original_max_position_embeddings"
+_KINDS = FrozenDict(
+    {
+        "linear": rotary.Linear,
+        "dynamic": rotary.Dynamic,
+        "llama3": rotary.Llama3,
+        "yarn": rotary.Yarn,
+        "longrope": rotary.LongRope,
+    }
+)
+
+
+def flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a `config.json` whose `rope_parameters` are the keys of transformers 4.
+
+    Version 5 writes one entry, `rope_parameters`; version 4 `rope_theta`, `rope_scaling` and
+    `partial_rotary_factor`. A `rope_scaling` of "default" scales nothing.
+
+    Example:
+        >>> flat({"rope_parameters": {"rope_theta": 5.0, "rope_type": "default"}})
+        {'rope_theta': 5.0, 'rope_scaling': None}
+    """
+    result = {key: value for key, value in mapping.items() if key != "rope_parameters"}
+    scaling = mapping.get("rope_parameters") or mapping.get("rope_scaling")
+    if not isinstance(scaling, Mapping):
+        return result
+    scaling = dict(scaling)
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if key in scaling:
+            result[key] = scaling.pop(key)
+    # old files name the kind "type", and Phi 3 named its kind "su" first
+    kind = scaling.pop("rope_type", None) or scaling.get("type", "default")
+    scaling.pop("type", None)
+    kind = "longrope" if kind == "su" else kind
+    result["rope_scaling"] = None if kind == "default" else {"rope_type": kind, **scaling}
+    return result
+
+
+def scaling_of(
+    scaling: Mapping[str, Any] | None, max_positions: int, original: int | None = None
+) -> rotary.Scaling | None:
+    """Returns the scaling of `layers.RotaryEmbedding` for a `rope_scaling` of `flat`.
+
+    Args:
+        scaling: the mapping, or None.
+        max_positions: `max_position_embeddings` of the configuration.
+        original: `original_max_position_embeddings` of the configuration, which precedes that of
+            the mapping.
+
+    Raises:
+        ValueError: for an unknown kind, or a value out of range.
+        TypeError: for unknown or missing keys.
+
+    Example:
+        >>> scaling_of({"rope_type": "linear", "factor": 4.0}, 2048)
+        Linear(4.0)
+    """
+    if scaling is None:
+        return None
+    options = {key: value for key, value in scaling.items() if value is not None}
+    kind = options.pop("rope_type")
+    if kind not in _KINDS:
+        raise ValueError(
+            f"rope_scaling: expected a type among {', '.join(_KINDS)}, received {str(kind)[:80]!r}."
+        )
+    if kind == "linear":
+        options.pop(_ORIGINAL, None)
+    else:
+        options[_ORIGINAL] = original or options.get(_ORIGINAL, max_positions)
+    if (
+        kind == "dynamic"
+    ):  # as transformers: the length of the training is that of the configuration
+        options[_ORIGINAL] = max_positions
+    if kind == "yarn":
+        options.setdefault("factor", max_positions / options[_ORIGINAL])
+    if kind == "longrope":
+        factor = options.pop("factor", max_positions / options[_ORIGINAL])
+        options["max_position_embeddings"] = round(factor * options[_ORIGINAL])
+    return _KINDS[kind](**options)

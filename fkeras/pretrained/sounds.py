@@ -1,0 +1,227 @@
+"""Sounds as Whisper expects them: logarithms of the power in bands of the mel scale."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fkeras.engine.messages.errors import FKerasError, describe_value
+from fkeras.nn.signal import stft
+
+_IGNORED = frozenset(
+    [
+        "feature_extractor_type",
+        "processor_class",
+        "n_samples",
+        "nb_max_frames",
+        "padding_side",
+        "return_attention_mask",
+        "mel_filters",
+    ]
+)
+# resource limit of the samples of a sound, and of the numbers of the filters
+_LARGEST = 1 << 26
+# the bands end here for every sampling rate
+_HIGHEST = 8000.0
+
+
+@dataclass(frozen=True)
+class SoundProcessor:
+    """Computes the features of sounds that Whisper was trained on.
+
+    Args:
+        bands: number of bands of the mel scale.
+        seconds: length to which every sound is padded.
+        sampling_rate: samples of a sound per second.
+        window: samples of a frame.
+        step: samples between adjacent frames.
+        padding: value of the samples after the end of a sound.
+
+    Raises:
+        FKerasError: where a size is not a positive integer, or too large.
+
+    Example:
+        >>> import numpy as np
+        >>> process = SoundProcessor(bands=4, seconds=1)
+        >>> process(np.zeros(8000, "float32"), 16000).shape
+        (1, 100, 4)
+
+    References:
+        Radford et al., Robust speech recognition via large-scale weak supervision (2022),
+        https://arxiv.org/abs/2212.04356
+    """
+
+    bands: int = 80
+    seconds: int = 30
+    sampling_rate: int = 16000
+    window: int = 400
+    step: int = 160
+    padding: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("bands", "seconds", "sampling_rate", "window", "step"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise FKerasError(
+                    f"SoundProcessor: {name}: expected a positive integer, received "
+                    f"{describe_value(value)}. Whisper has {name}={getattr(type(self), name)}."
+                )
+        if isinstance(self.padding, bool) or not isinstance(self.padding, int | float):
+            raise FKerasError(
+                f"SoundProcessor: padding: expected a number, received {describe_value(self.padding)}. "
+                "Whisper has padding=0.0."
+            )
+        if max(self.seconds * self.sampling_rate, self.bands * self.window) > _LARGEST:
+            raise FKerasError(
+                f"SoundProcessor: expected at most {_LARGEST} samples and numbers of the filters, "
+                f"received seconds={self.seconds}, sampling_rate={self.sampling_rate}, "
+                f"bands={self.bands}, window={self.window}. Give smaller sizes."
+            )
+
+    @classmethod
+    def read(cls, mapping: Mapping[str, Any]) -> Self:
+        """Returns the processor that a `preprocessor_config.json` describes.
+
+        Args:
+            mapping: content of the file.
+
+        Raises:
+            FKerasError: for another class than WhisperFeatureExtractor, and for unknown keys.
+
+        Example:
+            >>> kind = {"feature_extractor_type": "WhisperFeatureExtractor"}
+            >>> SoundProcessor.read({**kind, "feature_size": 128}).bands
+            128
+        """
+        rest = dict(mapping)
+        name = rest.get("feature_extractor_type")
+        if name != "WhisperFeatureExtractor":
+            raise FKerasError(
+                "preprocessor_config.json: expected the feature_extractor_type "
+                f"WhisperFeatureExtractor, received {describe_value(name)}. Build a SoundProcessor "
+                "with the arguments of the file."
+            )
+        made = cls(
+            rest.pop("feature_size", 80),
+            rest.pop("chunk_length", 30),
+            rest.pop("sampling_rate", 16000),
+            rest.pop("n_fft", 400),
+            rest.pop("hop_length", 160),
+            rest.pop("padding_value", 0.0),
+        )
+        unknown = [key for key, value in rest.items() if value and key not in _IGNORED]
+        if unknown:
+            raise FKerasError(
+                f"preprocessor_config.json: unknown key {unknown[0]!r} with the value "
+                f"{describe_value(rest[unknown[0]])}. The step is not implemented: remove the key if "
+                "the features do not depend on it."
+            )
+        return made
+
+    def __call__(self, sounds: ArrayLike | Sequence[ArrayLike], sampling_rate: int) -> jax.Array:
+        """Returns the features (b, frames, bands) of sounds.
+
+        Args:
+            sounds: numbers between -1 and 1, of shape (t,) or (b, t), or a list of sounds (t,).
+            sampling_rate: samples of the sounds per second.
+
+        Raises:
+            FKerasError: for another sampling rate than that of the processor, sounds that are too
+                long, sounds without samples, sounds with several channels, integers, and NaN.
+
+        Example:
+            >>> SoundProcessor(bands=2, seconds=1, step=4000)([[0.5] * 100, [0.1]], 16000).shape
+            (2, 4, 2)
+        """
+        if sampling_rate != self.sampling_rate:
+            raise FKerasError(
+                f"SoundProcessor: expected {self.sampling_rate} samples per second, received "
+                f"sampling_rate={describe_value(sampling_rate)}. Resample the sounds before, for "
+                "example with scipy.signal.resample_poly."
+            )
+        length = self.seconds * self.sampling_rate
+        batch = np.full((len(rows := _rows(sounds)), length), self.padding, np.float32)
+        for i, row in enumerate(rows):
+            if not 0 < len(row) <= length:
+                raise FKerasError(
+                    f"SoundProcessor: expected sounds of 1 to {length} samples ({self.seconds} "
+                    f"seconds), received {len(row)} samples in sound {i}. Split a longer sound, and "
+                    "transcribe the parts."
+                )
+            if not np.isfinite(row).all():
+                raise FKerasError(
+                    f"SoundProcessor: expected finite numbers, received NaN or infinity in sound {i}. "
+                    "Repair the recording."
+                )
+            batch[i, : len(row)] = row
+        return log_mel(jnp.asarray(batch), self.bands, self.sampling_rate, self.window, self.step)
+
+
+def _rows(sounds: Any) -> list[NDArray[np.float32]]:
+    try:
+        rows = np.asarray(sounds)
+        rows = rows[None] if rows.ndim == 1 else rows
+    except ValueError:  # rows of different lengths
+        rows = [np.asarray(row) for row in sounds]
+    for row in rows:
+        if row.ndim != 1 or not np.issubdtype(row.dtype, np.floating):
+            raise FKerasError(
+                "SoundProcessor: expected sounds of floats with one channel, shape (t,), received "
+                f"{row.dtype} of shape {row.shape}. For integers of 16 bits write x / 32768; for "
+                "several channels x.mean(axis=-1)."
+            )
+    return list(rows)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
+def log_mel(sounds: jax.Array, bands: int, sampling_rate: int, window: int, step: int) -> jax.Array:
+    """Computes Whisper's features of sounds of one length.
+
+    Args:
+        sounds: (b, t).
+        bands: number of bands.
+        sampling_rate: samples per second.
+        window: samples of a frame.
+        step: samples between adjacent frames.
+
+    Returns:
+        (b, t // step, bands), between the maximum of the sound and 2 below.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> log_mel(jnp.zeros((1, 400)), 2, 16000, 400, 160)[0, 0]
+        Array([-1.5, -1.5], dtype=float32)
+    """
+    real, imaginary = stft(sounds, window, step, window)
+    power = jnp.square(real) + jnp.square(imaginary)
+    mel = power[..., :-1, :] @ jnp.asarray(mel_filters(bands, window // 2 + 1, sampling_rate))
+    logs = jnp.log10(jnp.maximum(mel, 1e-10))
+    return (jnp.maximum(logs, jnp.max(logs, (-2, -1), keepdims=True) - 8) + 4) / 4
+
+
+def mel_filters(bands: int, bins: int, sampling_rate: int) -> NDArray[np.float32]:
+    """Returns weights (bins, bands) of triangles of area 1 with equal distances on Slaney's scale.
+
+    The scale is linear below 1,000 hertz and logarithmic above. (`layers.MelSpectrogram` has another
+    scale and triangles of height 1.)
+
+    Example:
+        >>> mel_filters(2, 5, 16000).shape
+        (5, 2)
+    """
+    per_mel, step = 200 / 3, math.log(6.4) / 27
+    highest = 15 + math.log(_HIGHEST / 1000) / step
+    mels = np.linspace(0, highest, bands + 2)
+    edges = np.where(mels < 15, per_mel * mels, 1000 * np.exp(step * (mels - 15)))
+    hertz = np.linspace(0, sampling_rate // 2, bins)[:, None]
+    low, center, high = edges[:-2], edges[1:-1], edges[2:]
+    triangles = np.minimum((hertz - low) / (center - low), (high - hertz) / (high - center))
+    return (np.maximum(triangles, 0) * 2 / (high - low)).astype(np.float32)

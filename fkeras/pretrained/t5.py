@@ -1,0 +1,323 @@
+"""T5, version 1.1 and Flan: encoder and decoder with biases of relative positions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fkeras import layers
+from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
+from fkeras.engine.config.converters import boolean, choice, integer, real, text
+from fkeras.masks import Causal
+from fkeras.pretrained.activation import ACTIVATIONS, activate
+from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.family import Family
+from fkeras.pretrained.names import Heads, HeadsIn, Row, Same, Transpose, in_blocks
+from fkeras.pretrained.projections import from_heads, to_heads
+
+_size = integer(minimum=1)
+
+
+class T5Config(Config):
+    """Configuration of T5, T5 version 1.1 and Flan; the fields are the keys of `config.json`.
+
+    Args:
+        vocab_size: number of token ids.
+        d_model: width of the network.
+        d_kv: size of a head.
+        d_ff: width inside the MLP.
+        num_layers: number of blocks of the encoder.
+        num_decoder_layers: number of blocks of the decoder; None for `num_layers`.
+        num_heads: number of heads.
+        relative_attention_num_buckets: number of biases of each head.
+        relative_attention_max_distance: distance from which on all share the last bias.
+        layer_norm_epsilon: epsilon of the normalizations.
+        feed_forward_proj: activation of the MLP, such as "relu"; "gated-gelu" multiplies the tanh form
+            of GELU with a second projection.
+        tie_word_embeddings: whether the logits use the embeddings.
+        scale_decoder_outputs: whether the decoder's output is multiplied by `d_model**-0.5` before the
+            logits; None for `tie_word_embeddings`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+        >>> config.activation, config.scales_outputs
+        ('gelu_new', False)
+    """
+
+    model_type: str = option(default="t5", convert=choice("t5"), kw_only=True)
+    vocab_size: int = option(default=32128, convert=_size)
+    d_model: int = option(default=512, convert=_size)
+    d_kv: int = option(default=64, convert=_size)
+    d_ff: int = option(default=2048, convert=_size)
+    num_layers: int = option(default=6, convert=count)
+    num_decoder_layers: int | None = option(
+        default=None, convert=integer(minimum=1, maximum=10_000, optional=True)
+    )
+    num_heads: int = option(default=8, convert=_size)
+    relative_attention_num_buckets: int = option(default=32, convert=integer(minimum=4))
+    relative_attention_max_distance: int = option(default=128, convert=_size)
+    layer_norm_epsilon: float = option(default=1e-6, convert=real(above=0))
+    feed_forward_proj: str = option(default="relu", convert=text())
+    tie_word_embeddings: bool = option(default=True, convert=boolean)
+    scale_decoder_outputs: bool | None = option(default=None)
+
+    # parts of `feed_forward_proj`, the length of the training's texts, the dropout of a classifier
+    neutral = frozenset(
+        ["dense_act_fn", "is_gated_act", "n_positions", "output_past", "classifier_dropout"]
+    )
+
+    @classmethod
+    def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        # transformers 5 writes that the embeddings are tied for all models, and does not scale the
+        # outputs of those with a head of their own
+        if mapping.get("scale_decoder_outputs") is False:
+            return {**mapping, "tie_word_embeddings": False}
+        return mapping
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        gated, _, name = self.feed_forward_proj.rpartition("-")
+        if gated not in ("", "gated") or name not in ACTIVATIONS:
+            raise ValueError(
+                "T5Config: feed_forward_proj: expected an activation such as 'relu', or 'gated-gelu', "
+                f"received {self.feed_forward_proj[:80]!r}."
+            )
+        buckets, distance = (
+            self.relative_attention_num_buckets,
+            self.relative_attention_max_distance,
+        )
+        if buckets % 2 or distance <= buckets // 2:
+            raise ValueError(
+                "T5Config: relative_attention_num_buckets: expected an even number whose half is less than "
+                f"relative_attention_max_distance={distance}, received {buckets}."
+            )
+        if self.scale_decoder_outputs not in (None, True, False):
+            raise ValueError(
+                "T5Config: scale_decoder_outputs: expected true, false or null, received "
+                f"{str(self.scale_decoder_outputs)[:80]!r}."
+            )
+
+    @property
+    def gated(self) -> bool:
+        """Whether the MLP multiplies two projections."""
+        return self.feed_forward_proj.startswith("gated-")
+
+    @property
+    def activation(self) -> str:
+        """Activation of the MLP: "gated-gelu" means the tanh form."""
+        if self.feed_forward_proj == "gated-gelu":
+            return "gelu_new"
+        return self.feed_forward_proj.removeprefix("gated-")
+
+    @property
+    def decoder_layers(self) -> int:
+        """Number of blocks of the decoder."""
+        return self.num_decoder_layers or self.num_layers
+
+    @property
+    def scales_outputs(self) -> bool:
+        """Whether the decoder's output is scaled before the logits."""
+        given = self.scale_decoder_outputs
+        return self.tie_word_embeddings if given is None else given
+
+
+def build(config: T5Config) -> Model:
+    """Returns the graph: ids (b, s) and decoder ids (b, t) to logits (b, t, v).
+
+    The models "encoder" and "decoder" inside receive vectors of one embedding. The decoder's ids begin
+    with the id of padding.
+    """
+    ids = Input((None,), dtype="int32", name="ids")
+    decoder_ids = Input((None,), dtype="int32", name="decoder_ids")
+    embedding = layers.ReversibleEmbedding(
+        config.vocab_size, config.d_model, tie_weights=config.tie_word_embeddings, name="embedding"
+    )
+    encoder_positions = layers.Positions(name="encoder_positions")(ids)
+    encoded = _stack(config, decoder=False)(embedding(ids), encoder_positions)
+    positions = layers.Positions(name="positions")(decoder_ids)
+    x = _stack(config, decoder=True)(embedding(decoder_ids), positions, encoded)
+    if config.scales_outputs:
+        x = layers.Rescaling(config.d_model**-0.5, name="output_scale")(x)
+    return Model([ids, decoder_ids], embedding(x, reverse=True), name="t5")
+
+
+def _norm(config: T5Config, name: str) -> layers.RMSNormalization:
+    return layers.RMSNormalization(epsilon=config.layer_norm_epsilon, name=name)
+
+
+def _stack(config: T5Config, decoder: bool) -> Model:
+    x = Input((None, config.d_model), name="x")
+    positions = Input((None,), dtype="int32", name="positions")
+    relative = layers.RelativePositionBias(
+        config.num_heads,
+        config.relative_attention_num_buckets,
+        config.relative_attention_max_distance,
+        bidirectional=not decoder,
+        name="position_bias",
+    )
+    if not decoder:
+        # positions of the keys by name: the encoder has no cache
+        inputs, y, bias = [x, positions], x, relative(positions, positions)
+        for i in range(config.num_layers):
+            y = _block(config, i, decoder)(y, bias)
+    else:
+        encoded = Input((None, config.d_model), name="encoded")
+        inputs, y, bias = [x, positions, encoded], x, relative(positions)
+        for i in range(config.decoder_layers):
+            y = _block(config, i, decoder)(y, bias, positions, encoded)
+    name = "decoder" if decoder else "encoder"
+    return Model(inputs, _norm(config, "norm")(y), name=name)
+
+
+def _block(config: T5Config, i: int, decoder: bool) -> Model:
+    # the bias has the sizes of the queries and of the keys
+    x = Input(("t", config.d_model), name="x")
+    bias = Input((config.num_heads, "t", "t"), name="bias")
+    y = _norm(config, "attention_norm")(x)
+    if not decoder:
+        inputs = [x, bias]
+        y = _attention(config, "", y, y, None, bias)
+    else:
+        positions = Input(("t",), dtype="int32", name="positions")
+        encoded = Input(("s", config.d_model), name="encoded")
+        inputs = [x, bias, positions, encoded]
+        y = _attention(config, "", y, y, positions, bias)
+    y = layers.Add(name="attention_add")([x, y])
+    if decoder:
+        z = _attention(config, "cross_", _norm(config, "cross_norm")(y), encoded, None, None)
+        y = layers.Add(name="cross_add")([y, z])
+    z = _feed_forward(config, _norm(config, "mlp_norm")(y))
+    return Model(inputs, layers.Add(name="mlp_add")([y, z]), name=f"block_{i}")
+
+
+def _attention(
+    config: T5Config,
+    prefix: str,
+    x: KerasTensor,
+    source: KerasTensor,
+    positions: KerasTensor | None,
+    bias: KerasTensor | None,
+) -> KerasTensor:
+    def heads(x: KerasTensor, name: str) -> KerasTensor:
+        return to_heads(x, config.num_heads, config.d_kv, f"{prefix}{name}")
+
+    mask = None if positions is None else Causal()
+    query, key, value = heads(x, "query"), heads(source, "key"), heads(source, "value")
+    attention = layers.DotProductAttention(mask, scale=1.0, name=f"{prefix}attention")
+    y = attention(query, key, value, positions, bias=bias)
+    return from_heads(y, config.d_model, f"{prefix}output")
+
+
+def _feed_forward(config: T5Config, x: KerasTensor) -> KerasTensor:
+    def dense(units: int, name: str, x: KerasTensor) -> KerasTensor:
+        return layers.Dense(units, use_bias=False, name=name)(x)
+
+    if not config.gated:
+        y = activate(config.activation, dense(config.d_ff, "mlp_in", x))
+        return dense(config.d_model, "mlp_out", y)
+    gate = activate(config.activation, dense(config.d_ff, "gate", x))
+    y = layers.Multiply(name="gated")([gate, dense(config.d_ff, "up", x)])
+    return dense(config.d_model, "down", y)
+
+
+def names(config: T5Config) -> tuple[Row, ...]:
+    """Returns the table of names of Hugging Face's checkpoints."""
+    tied = config.tie_word_embeddings
+    head = "embedding/embeddings" if tied else "embedding/reverse_embeddings"
+    return (
+        Row("shared.weight", "embedding/embeddings"),
+        # files of older versions repeat the embeddings
+        *(
+            Row(f"{part}.embed_tokens.weight", "embedding/embeddings", copy=True)
+            for part in ("encoder", "decoder")
+        ),
+        Row("lm_head.weight", head, Same() if tied else Transpose(), copy=tied),
+        *_stack_rows(config, "encoder", config.num_layers),
+        *_stack_rows(config, "decoder", config.decoder_layers),
+    )
+
+
+def _stack_rows(config: T5Config, part: str, blocks: int) -> tuple[Row, ...]:
+    heads, size = config.num_heads, config.d_kv
+    decoder = part == "decoder"
+
+    def row(tensor: str, weight: str, operation: Heads | HeadsIn | Transpose | Same) -> Row:
+        return Row(
+            f"{part}.block.{{i}}.layer.{tensor}.weight", f"{part}/block_{{i}}/{weight}", operation
+        )
+
+    def attention(tensor: str, prefix: str) -> list[Row]:
+        rows = [
+            row(f"{tensor}.{name[0]}", f"{prefix}{name}/kernel", Heads(heads, size))
+            for name in ("query", "key", "value")
+        ]
+        return [*rows, row(f"{tensor}.o", f"{prefix}output/kernel", HeadsIn(heads, size))]
+
+    last = 2 if decoder else 1
+    rows = [
+        *attention("0.SelfAttention", ""),
+        row("0.layer_norm", "attention_norm/scale", Same()),
+        row(f"{last}.layer_norm", "mlp_norm/scale", Same()),
+    ]
+    if decoder:
+        rows += [
+            *attention("1.EncDecAttention", "cross_"),
+            row("1.layer_norm", "cross_norm/scale", Same()),
+        ]
+    kernels = {"wi": "mlp_in", "wo": "mlp_out"}
+    if config.gated:
+        kernels = {"wi_0": "gate", "wi_1": "up", "wo": "down"}
+    rows += [
+        row(f"{last}.DenseReluDense.{theirs}", f"{ours}/kernel", Transpose())
+        for theirs, ours in kernels.items()
+    ]
+    relative = f"{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    return (
+        Row(relative, f"{part}/position_bias/embeddings"),
+        Row(f"{part}.final_layer_norm.weight", f"{part}/norm/scale"),
+        *in_blocks(range(blocks), *rows),
+    )
+
+
+def adapted(config: T5Config, tensors: Collection[str]) -> T5Config:
+    """Returns the configuration with tied embeddings if transformers 5 wrote a file without head.
+
+    Raises:
+        ValueError: for a file without head, where the configuration does not tie the embeddings.
+    """
+    if "lm_head.weight" in tensors or config.tie_word_embeddings:
+        return config
+    if config.scale_decoder_outputs is None:
+        raise ValueError(
+            "this checkpoint has no head: lm_head.weight is missing, and tie_word_embeddings is false. "
+            "Set tie_word_embeddings to true in config.json if the embeddings are the head."
+        )
+    return dataclasses.replace(config, tie_word_embeddings=True)
+
+
+TINY = T5Config(
+    model_type="t5",
+    vocab_size=67,
+    d_model=20,
+    d_kv=6,
+    d_ff=28,
+    num_layers=3,
+    num_decoder_layers=2,
+    num_heads=4,
+    relative_attention_num_buckets=8,
+    relative_attention_max_distance=12,
+    layer_norm_epsilon=1e-3,
+)
+
+FAMILY = Family(
+    classes=FrozenDict({"t5": ("T5ForConditionalGeneration",)}),
+    config=T5Config,
+    build=build,
+    names=names,
+    tiny=TINY,
+    # no position bias in cross-attention: a tensor of old files that no model reads
+    ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+    adapted=adapted,
+)

@@ -1,0 +1,171 @@
+"""`save`: models as folders in Hugging Face's format."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.atomic_files.atomic import as_path, replacing
+from fkeras.engine import FrozenDict, Layer, Model
+from fkeras.engine.messages.tracebacks import hides_internal_frames
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.pretrained.config import Config, thaw
+from fkeras.pretrained.families import family_of_config
+from fkeras.pretrained.folder import CONFIG, INDEX, WEIGHTS
+from fkeras.pretrained.layout import FileLayout, Layout
+from fkeras.pretrained.names import Match
+from fkeras.pretrained.tokenizer import Tokenizer
+from fkeras.saving.weights.filling import abstract_build
+from fkeras.saving.weights.safetensors import dtype_name, in_order, write_stream
+
+
+@hides_internal_frames
+def save(
+    folder: str | os.PathLike[str],
+    model: Model,
+    state: Mapping[str, Any] | None,
+    config: Config,
+    *,
+    tokenizer: Tokenizer | None = None,
+) -> None:
+    """Writes a model as a folder in Hugging Face's format: `config.json` and safetensors files.
+
+    Names, dtypes, metadata and files are those of the folder that the configuration was read from;
+    the same weights give the same bytes.
+
+    Args:
+        folder: the folder; missing folders are created, files with these names are replaced, each
+            atomically.
+        model: a model with the graph of the configuration. Adapters must be merged, and quantized
+            weights dequantized.
+        state: the state, which the format does not hold; None and `{}` are the same.
+        config: the configuration of the model, such as `loaded.config`.
+        tokenizer: the tokenizer, such as `loaded.tokenizer`, whose files are written too.
+
+    Raises:
+        TypeError: where `config` is no configuration, or `model` no model.
+        ValueError: where the model has other weights than the configuration describes.
+        OSError: if a file cannot be written.
+
+    Example:
+        >>> import jax, pathlib, tempfile, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> folder = tempfile.mkdtemp()
+        >>> fk.pretrained.save(folder, model, {}, config)
+        >>> sorted(path.name for path in pathlib.Path(folder).iterdir())
+        ['config.json', 'model.safetensors']
+    """
+    folder = as_path(folder)
+    family = family_of_config(config)
+    if not isinstance(model, Layer):
+        raise TypeError(
+            f"pretrained.save: expected a model, received {type(model).__name__}. Write "
+            "fk.pretrained.save(folder, loaded.model, loaded.state, loaded.config)."
+        )
+    weights = _leaves(model)
+    _check(weights, _leaves(abstract_build(family.build(config))[0]), type(config).__name__)
+    matches = [match for row in family.names(config) for match in row.matches()]
+    layout = config.layout or Layout((FileLayout(WEIGHTS, FrozenDict({})),))
+    sources = {
+        layout.in_file(name): (match, n)
+        for match in matches
+        for n, name in enumerate(match.tensors)
+        if not match.copy or any(layout.in_file(name) in file.tensors for file in layout.files)
+    }
+    shapes = {
+        layout.in_file(name): shape
+        for match in matches
+        for name, shape in zip(
+            match.tensors,
+            match.tensor_shapes({k: v.shape for k, v in weights.items()}),
+            strict=True,
+        )
+    }
+    for file in _files(layout, sources, weights):
+        written: dict[int, tuple[np.ndarray, ...]] = {}
+
+        def tensor(name: str, written: dict = written) -> np.ndarray:
+            match, n = sources[name]
+            if (
+                id(match) not in written
+            ):  # one row at a time: the tensors of experts follow each other
+                written.clear()
+                arrays = tuple(np.asarray(weights[path]) for path in match.weights)
+                written[id(match)] = match.operation.write_all(arrays)
+            return written[id(match)][n]
+
+        with replacing(os.path.join(folder, file.name)) as out:
+            write_stream(out, file.tensors, shapes, tensor, file.metadata)
+    if layout.index is not None:
+        weight_map = {name: file.name for file in layout.files for name in file.tensors}
+        index = {**thaw(layout.index), "weight_map": dict(sorted(weight_map.items()))}
+        _write_json(os.path.join(folder, INDEX), index)
+    for name, content in config.beside.items():
+        _write_json(os.path.join(folder, *name.split("/")), thaw(content))
+    mapping = config.write()
+    classes = family.classes.get(config.model_type)
+    if classes and not config.source:
+        mapping = {"architectures": [classes[0]], **mapping}
+    _write_json(os.path.join(folder, CONFIG), mapping)
+    if tokenizer is not None:
+        tokenizer.write(folder)
+
+
+def _leaves(model: Layer) -> dict[str, Any]:
+    """Returns the weights, or their shapes, by path."""
+    named = zip(skeleton_of(model).names, leaves_of(model), strict=True)
+    return {name: leaf for name, leaf in named if leaf is not None}
+
+
+def _check(weights: Mapping[str, Any], expected: Mapping[str, Any], config: str) -> None:
+    if not weights or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in weights.values()):
+        raise ValueError(
+            "pretrained.save: the model has no weights yet. Build it: model.build(jax.random.key(0))."
+        )
+    differing = sorted(weights.keys() ^ expected.keys())
+    differing += [
+        f"{name} {expected[name].shape} (model: {weights[name].shape})"
+        for name in expected.keys() & weights.keys()
+        if expected[name].shape != weights[name].shape
+    ]
+    if differing:
+        raise ValueError(
+            f"pretrained.save: expected the weights of {config}, received a model that differs in "
+            f"{', '.join(differing[:6])}. Pass the configuration of this model; merge adapters with "
+            "transforms.merge_adapters, and dequantize weights with fk.dequantize."
+        )
+
+
+def _files(
+    layout: Layout, sources: Mapping[str, tuple[Match, int]], weights: Mapping[str, Any]
+) -> tuple[FileLayout, ...]:
+    """Returns the files with the tensors that the model has; new tensors go to the first file."""
+    listed = {name: dtype for file in layout.files for name, dtype in file.tensors.items()}
+    if listed.keys() == sources.keys():
+        return layout.files
+    new = {
+        name: str(dtype_name(np.dtype(weights[match.weights[0]].dtype)))
+        for name, (match, _) in sources.items()
+        if name not in listed
+    }
+    files = []
+    for file in layout.files:
+        kept = {name: dtype for name, dtype in file.tensors.items() if name in sources}
+        tensors = kept if files else in_order({**kept, **new})
+        # transformers opens no file without this entry
+        metadata = file.metadata or FrozenDict({"format": "pt"})
+        files.append(FileLayout(file.name, FrozenDict(tensors), metadata))
+    return tuple(files)
+
+
+def _write_json(path: str, mapping: Any) -> None:
+    # the form in which transformers writes its files
+    text = json.dumps(mapping, indent=2, ensure_ascii=False) + "\n"
+    with replacing(path) as file:
+        file.write(text.encode())

@@ -1,0 +1,1 @@
+"""Adapters of frozen models: adapting, taking adapters out and in, merging."""

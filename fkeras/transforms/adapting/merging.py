@@ -1,0 +1,127 @@
+"""`merge_adapters`: a plain model that computes what an adapted model computes."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from fkeras.engine.config.converters import dtype_name
+from fkeras.engine.config.policy import DTypePolicy
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.tracebacks import hides_internal_frames
+from fkeras.engine.migration_hints.dropped import returned
+from fkeras.engine.models.partition import require_layer
+from fkeras.engine.tree.donated import check_donated
+from fkeras.engine.tree.walk import join_path
+from fkeras.engine.values.argument_types import DTypeLike
+from fkeras.layers.adapters.adapted import BASE, Adapted
+from fkeras.layers.adapters.adapter import check_float
+from fkeras.transforms.replacing import replace_layers
+
+Model = TypeVar("Model", bound=Layer)
+
+
+@hides_internal_frames
+def merge_adapters(model: Model, dtype: DTypeLike | None = None) -> Model:
+    """Returns a plain model: the kernels include the adapters.
+
+    Each sum is computed in float64 on the host and rounded once. The layers have their first classes
+    and names again; all of them stay frozen until `fk.unfreeze(model)`.
+
+    Layers with quantized weights are refused: rounding the sum to codes would lose a part of the
+    adapter. Merge the floats, then quantize:
+    `fk.quantize(transforms.merge_adapters(fk.dequantize(model)), "int4")`.
+
+    Args:
+        model: a model with adapters.
+        dtype: dtype of the merged weights; None for the dtype of the frozen weights. Adapters of a
+            bfloat16 model are often smaller than half a unit in the last place of its weights:
+            `dtype="float32"` keeps them. The layers compute in the same dtype as before.
+
+    Raises:
+        ValueError: for a model without adapters, for an adapter that no weights can replace
+            (`Bottleneck`), for quantized weights, and for sums that are not finite.
+        FKerasError: for weights that are being traced.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> from fkeras import transforms
+        >>> model = fk.Sequential([fk.Input((4,)), fk.layers.Dense(3, name="head")])
+        >>> model = model.build(jax.random.key(0))
+        >>> adapted = transforms.adapt(model, "head", transforms.LoRA(rank=2), jax.random.key(1))
+        >>> transforms.merge_adapters(adapted) == fk.freeze(model)
+        True
+    """
+    require_layer(model, "transforms.merge_adapters")
+    name = None if dtype is None else dtype_name(dtype)
+    if dtype is not None and name not in ("float32", "bfloat16", "float16", "float64"):
+        raise ValueError(
+            f"transforms.merge_adapters: dtype: expected a floating-point dtype such as 'float32', "
+            f"received {dtype!r}."
+        )
+    check_donated(model, "transforms.merge_adapters", "Use the new model.")
+    merged: list[str] = []
+
+    def merge(path: str, layer: Layer) -> Layer | None:
+        if not isinstance(layer, Adapted):
+            return None
+        base: Any = layer.layer
+        # layers inside first: an adapter of the layer itself then finds their new weights
+        for key in sorted(layer.adapters, key=len, reverse=True):
+            inner = key.removeprefix(BASE).removeprefix("/")
+            adapter, at = layer.adapters[key], join_path(path, inner) or layer._where
+            merged.append(at)
+            base = replace_layers(
+                base,
+                lambda place, one, inner=inner, adapter=adapter, at=at: (
+                    _merged(one, adapter, at, name) if place == inner else None
+                ),
+            )
+        return base
+
+    plain = replace_layers(model, merge)
+    if not merged:
+        raise ValueError(
+            f"transforms.merge_adapters, {model._where}: has no adapters to merge. The result of "
+            "transforms.adapt has them."
+        )
+    plain = plain.replace(trainable=False) if plain.trainable else plain
+    return returned(
+        plain, "transforms.merge_adapters", "model = transforms.merge_adapters(model)", depth=2
+    )
+
+
+def _merged(layer: Any, adapter: Any, path: str, dtype: str | None) -> Layer:
+    check_float(layer, path)
+    fields: dict[str, Any] = {}
+    for field, value in adapter.merged(layer).items():
+        if not isinstance(value, np.ndarray):
+            fields[field] = value
+            continue
+        old = getattr(layer, field)
+        with np.errstate(all="ignore"):  # checked below
+            array = value.astype(dtype or old.dtype)
+        if not np.isfinite(array.astype("float64")).all():
+            raise ValueError(
+                f"transforms.merge_adapters: {path!r}: {field!r} is not finite in {array.dtype}. Check "
+                "the adapter, or merge in another dtype: merge_adapters(model, dtype='float32')."
+            )
+        same_shape = array.shape == old.shape
+        fields[field] = jax.device_put(array, old.sharding if same_shape else None)
+    if dtype is None or dtype == layer.policy.variable_dtype:
+        return layer.replace(**fields)
+    # other weights of the layer, such as the bias, follow the new policy
+    skipped = (*layer._weight_roles.fixed_dtype, *fields)
+    for field in type(layer).__dataclass_fields__:
+        value = getattr(layer, field)
+        if isinstance(value, jax.Array) and field not in skipped:
+            fields[field] = value.astype(dtype)
+    return layer.replace(dtype=_policy(layer.policy, dtype), **fields)
+
+
+def _policy(policy: DTypePolicy, dtype: str) -> DTypePolicy:
+    """Returns the policy with weights in `dtype` that computes as before, where a policy does."""
+    mixed = dtype == "float32" and policy.compute_dtype in ("bfloat16", "float16")
+    return DTypePolicy(f"mixed_{policy.compute_dtype}" if mixed else dtype)

@@ -1,0 +1,346 @@
+"""`fk.generate`: tokens equal those of the whole text computed again, for all forms of models."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import samplers, transforms
+from fkeras.generation import requests
+from fkeras.generation.decoding import advance, read_prompt
+from tests.support import language_models
+
+PROMPTS = [[1, 2, 3, 4, 5], [7, 3]]
+
+
+class Shift(fk.Layer):
+    """Adds its weight to the first channel: an edit whose number is a leaf."""
+
+    value: jax.Array | None = fk.weight()
+
+    def with_value(self, value):
+        return self.replace(value=jnp.float32(value), _built=True)
+
+    def call(self, x):
+        return x.at[..., 0].add(self.value)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return language_models.cached()
+
+
+def again(model, ids, count, **options):
+    """The most likely tokens, each from a call on the whole text."""
+    ids = jnp.asarray(ids, jnp.int32)[None]
+    for _ in range(count):
+        ids = (
+            jnp.pad(ids, ((0, 0), (0, 1)), constant_values=0)
+            .at[:, -1]
+            .set(_next(model, jnp.pad(ids, ((0, 0), (0, 24 - ids.shape[1]))), ids.shape[1]))
+        )
+    return ids[0, -count:].tolist()
+
+
+@jax.jit
+def _next(model, ids, length):
+    # padding behind the text changes nothing in a causal model
+    return jnp.argmax(model(ids)[:, length - 1], axis=-1).astype(jnp.int32)
+
+
+def test_greedy_tokens_equal_the_whole_text_computed_again(model):
+    generated = fk.generate(model, None, PROMPTS, max_new_tokens=6, cache=True)
+    assert generated.tokens.tolist() == [again(model, ids, 6) for ids in PROMPTS]
+    assert generated.tokens.dtype == jnp.int32 and generated.lengths.tolist() == [6, 6]
+    assert generated.state["positions"]["length"].tolist() == [11, 8]
+    without = fk.generate(model, {}, PROMPTS, max_new_tokens=6, cache=False)
+    assert without.tokens.tolist() == generated.tokens.tolist() and without.state == {}
+
+
+def test_model_without_caches_computes_all_tokens_again():
+    model = language_models.uncached()
+    generated = fk.generate(model, None, PROMPTS, max_new_tokens=6)
+    assert generated.tokens.tolist() == [again(model, ids, 6) for ids in PROMPTS]
+    with pytest.raises(
+        ValueError, match="attention need the earlier tokens|no layer of this model"
+    ):
+        fk.generate(model, None, PROMPTS, max_new_tokens=6, cache=True)
+
+
+def test_prompts_of_similar_lengths_share_their_programs(model):
+    fk.generate(model, None, [[1, 2, 3], [4, 5, 6]], max_new_tokens=6)
+    sizes = read_prompt._cache_size(), advance._cache_size()
+    for ids in ([[1] * 8, [2] * 7], [[1], [2]], np.ones((2, 5), "int64")):
+        fk.generate(model, None, ids, max_new_tokens=6)
+    assert (read_prompt._cache_size(), advance._cache_size()) == sizes
+
+
+def test_end_token_ends_a_row_and_counts(model):
+    free = fk.generate(model, None, PROMPTS, max_new_tokens=6)
+    end = int(free.tokens[0, 2])
+    first = free.tokens[0].tolist().index(end)
+    generated = fk.generate(model, None, PROMPTS, max_new_tokens=6, end_ids=[end, 10_000])
+    assert int(generated.lengths[0]) == first + 1
+    assert generated.tokens[0].tolist() == [
+        *free.tokens[0, : first + 1].tolist(),
+        *[0] * (5 - first),
+    ]
+    row = free.tokens[1].tolist()
+    assert int(generated.lengths[1]) == (row.index(end) + 1 if end in row else 6)
+    counts = np.array([5, 2]) + np.asarray(generated.lengths)
+    assert generated.state["positions"]["length"].tolist() == counts.tolist()
+
+
+def test_state_continues_the_text(model):
+    state = model.init_state(2, 32)
+    first = fk.generate(model, state, PROMPTS, max_new_tokens=3)
+    # not donated: the caller keeps the state
+    assert state["positions"]["length"].tolist() == [0, 0]
+    second = fk.generate(model, first.state, [[9], [8]], max_new_tokens=3)
+    whole = [
+        [*ids, *new.tolist(), last]
+        for ids, new, last in zip(PROMPTS, first.tokens, (9, 8), strict=True)
+    ]
+    assert second.tokens.tolist() == [again(model, ids, 3) for ids in whole]
+
+
+def test_each_row_depends_on_its_own_prompt_key_and_sampler(model):
+    sampler = samplers.Chain(samplers.Temperature(2.0), samplers.RepetitionPenalty(1.2))
+    keys = jax.random.split(jax.random.key(3), 2)
+    both = fk.generate(model, None, PROMPTS, keys, 6, [sampler, samplers.Greedy()])
+    alone = [
+        fk.generate(model, None, PROMPTS[:1], keys[:1], 6, sampler),
+        fk.generate(model, None, PROMPTS[1:], None, 6),
+    ]
+    for row, own in enumerate(alone):
+        assert both.tokens[row].tolist() == own.tokens[0].tolist()
+    # one key serves a single row, or is split
+    single = fk.generate(model, None, PROMPTS[:1], keys[0], 6, sampler)
+    assert single.tokens.tolist() == alone[0].tokens.tolist()
+
+
+def test_generate_runs_under_jit_and_vmap_over_keys(model):
+    sampler = samplers.Temperature(1.5)
+    keys = jax.random.split(jax.random.key(0), 3)
+    ids = jnp.array([PROMPTS[0]])
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(None, 0))
+    def tokens(model, key):
+        return fk.generate(model, None, ids, key, 6, sampler).tokens
+
+    found = tokens(model, keys)
+    expected = [fk.generate(model, None, ids, key, 6, sampler).tokens.tolist() for key in keys]
+    assert found.tolist() == expected
+
+
+def test_padded_vocabulary_is_never_sampled():
+    model = language_models.bigram()
+    free = fk.generate(model, None, [[1], [2], [3]], max_new_tokens=8)
+    assert int(free.tokens.max()) >= 4
+    sampler = samplers.Chain(samplers.Temperature(9.0))
+    key = jax.random.key(0)
+    drawn = fk.generate(model, None, [[1], [2], [3]], key, 8, sampler, vocabulary_size=4)
+    assert set(np.unique(drawn.tokens)) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("options", [{"cache": "int8"}, {}], ids=str)
+def test_window_shorter_than_the_prompt(options):
+    window = fk.masks.Causal() & fk.masks.Window(3)
+    model = language_models.cached(1, depth=1, mask=window, **options)
+    generated = fk.generate(model, None, PROMPTS, max_new_tokens=6, cache=True)
+    held = generated.state["block_0"]["attention"]
+    assert held["keys"].shape[1] == 3
+    if not options:
+        assert generated.tokens.tolist() == [again(model, ids, 6) for ids in PROMPTS]
+    else:
+        assert held["keys"].dtype == jnp.int8
+
+
+def test_encoder_runs_once_and_its_padding_changes_nothing():
+    model = language_models.encoder_decoder(depth=1)
+    source = jnp.array([[1, 2, 3, 4], [5, 6, 0, 0]])
+    mask = jnp.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
+    ids = jnp.array([[1], [2]])
+    generated = fk.generate(
+        model, None, ids, max_new_tokens=5, inputs=source, inputs_mask=mask, cache=True
+    )
+    for row, length in enumerate((4, 2)):
+        text = ids[row : row + 1]
+        for _ in range(5):
+            scores = model([source[row : row + 1, :length], text])
+            text = jnp.concatenate([text, jnp.argmax(scores[:, -1:], -1).astype("int32")], axis=1)
+        assert generated.tokens[row].tolist() == text[0, 1:].tolist()
+    named = fk.generate(
+        *(model, None, ids),
+        max_new_tokens=5,
+        inputs={"encoder_ids": source},
+        inputs_mask={"encoder_ids": mask},
+    )
+    assert named.tokens.tolist() == generated.tokens.tolist()
+    with pytest.raises(ValueError, match="expected 1 inputs beside the ids of 'decoder_ids'"):
+        fk.generate(model, None, ids)
+    with pytest.raises(ValueError, match="expected 2 rows, as in ids, in the input 'encoder_ids'"):
+        fk.generate(model, None, ids, inputs=source[:1])
+
+
+def test_each_row_may_have_its_own_model(model):
+    other = model.replace(
+        layers={**model.layers, "norm": jax.tree.map(lambda a: -a, model.layers["norm"])}
+    )
+    prompts = [[1, 2, 3]] * 3
+    generated = fk.generate([model, other], None, prompts, max_new_tokens=5, rows=[1, 0, 1])
+    expected = [again(m, prompts[0], 5) for m in (other, model, other)]
+    assert generated.tokens.tolist() == expected and expected[0] != expected[1]
+    beams = fk.generate([model, other], None, prompts, None, 3, samplers.Beam(2), rows=[1, 0, 1])
+    own = fk.generate(other, None, prompts[:1], None, 3, samplers.Beam(2))
+    assert beams.tokens[2].tolist() == own.tokens[0].tolist()
+
+
+def test_each_row_may_have_its_own_adapter(model):
+    lora = transforms.LoRA(rank=2)
+    adapted = transforms.adapt(model, "*/query", lora, jax.random.key(1))
+    values = transforms.adapters(adapted)
+    others = [
+        transforms.with_adapters(adapted, jax.tree.map(lambda a, s=s: a + s, values))
+        for s in (0.0, 0.5, -0.8)
+    ]
+    prompts = [[1, 2, 3]] * 3
+    generated = fk.generate(others, None, prompts, max_new_tokens=6)
+    own = [fk.generate(one, None, prompts[:1], max_new_tokens=6).tokens[0] for one in others]
+    assert generated.tokens.tolist() == [tokens.tolist() for tokens in own]
+    assert len({tuple(tokens.tolist()) for tokens in own}) == 3
+    # the arrays of the base are stored once
+    reader, _ = requests.reader_of(others, None, 3, (None, None), None, None)
+    names = [path[0].name for path, _ in jax.tree_util.tree_leaves_with_path(model)]
+    assert sum(reader.form.stacked) == len(jax.tree.leaves(values)) < len(names)
+
+
+def test_each_row_may_have_its_own_edit(model):
+    def steered(value):
+        return transforms.edit(model, {"norm": Shift(name="shift").with_value(value)})
+
+    models = [steered(value) for value in (0.0, 3.0)]
+    generated = fk.generate(models, None, [[1, 2]] * 2, max_new_tokens=6)
+    free = fk.generate(model, None, [[1, 2]], max_new_tokens=6)
+    own = fk.generate(models[1], None, [[1, 2]], max_new_tokens=6)
+    assert generated.tokens[0].tolist() == free.tokens[0].tolist()
+    assert generated.tokens[1].tolist() == own.tokens[0].tolist() != free.tokens[0].tolist()
+
+
+def test_model_that_is_not_causal_is_an_error():
+    model = language_models.uncached(causal=False)
+    with pytest.raises(ValueError, match="no caches and is not causal"):
+        fk.generate(model, None, PROMPTS, max_new_tokens=2)
+    tokens = jax.jit(
+        lambda m: fk.generate(m, None, jnp.array(PROMPTS[:1]), max_new_tokens=2).tokens
+    )
+    assert tokens(model).tolist() == [[-1, 0]]
+
+
+def test_model_of_a_fixed_length():
+    model = language_models.uncached(time=12)
+    free = language_models.uncached()
+    ids = [[1, 2, 3]]
+    expected = fk.generate(free, None, ids, max_new_tokens=5).tokens.tolist()
+    assert fk.generate(model, None, ids, max_new_tokens=5).tokens.tolist() == expected
+    with pytest.raises(ValueError, match="at most 12 tokens, the length of the input"):
+        fk.generate(model, None, ids, max_new_tokens=10)
+
+
+def test_scores_that_are_not_finite_are_an_error():
+    model = language_models.bigram()
+    broken = jax.tree.map(lambda a: a.at[5].set(jnp.nan), model)
+    with pytest.raises(ValueError, match="new token 0 of row 1 are not finite"):
+        fk.generate(broken, None, [[1], [5]], max_new_tokens=2, vocabulary_size=4)
+    forbid = samplers.Chain(samplers.SuppressedIds(range(11)), samplers.Greedy())
+    with pytest.raises(ValueError, match="samplers forbid every token"):
+        fk.generate(model, None, [[1]], None, 2, forbid)
+
+
+ERRORS = [
+    (dict(ids=[1, 2]), ValueError, "integers of shape (b, t)"),
+    (dict(ids=np.ones((1, 2))), ValueError, "float64 of shape (1, 2)"),
+    (dict(ids=[]), ValueError, "integers of shape (b, t)"),
+    (dict(ids=[[]]), ValueError, "integers of shape (b, t)"),
+    (
+        dict(ids=[[1, 11]]),
+        ValueError,
+        "expected ids from 0 to 10, received 11 in row 0 at position 1",
+    ),
+    (dict(ids=[[-1, 1]]), ValueError, "received -1 in row 0"),
+    (dict(lengths=[3]), ValueError, "lengths from 1 to 2, received [3]"),
+    (dict(lengths=[0]), ValueError, "lengths from 1 to 2"),
+    (dict(lengths=[1, 1]), ValueError, "lengths as integers of shape (1,)"),
+    (dict(max_new_tokens=0), ValueError, "at least 1 for max_new_tokens"),
+    (dict(max_new_tokens=2.0), TypeError, "an integer for max_new_tokens"),
+    (dict(sampler="greedy"), TypeError, "expected a sampler such as samplers.Greedy()"),
+    (dict(sampler=samplers.Greedy), TypeError, "the class Greedy. Call it"),
+    (dict(sampler=[samplers.Greedy()] * 2), ValueError, "a sampler for each of 1 rows, received 2"),
+    (dict(sampler=[samplers.Beam()]), ValueError, "one Beam for all rows"),
+    (dict(sampler=samplers.Temperature(1.0)), ValueError, "draws tokens and needs a key"),
+    (dict(key=jax.random.PRNGKey(0)), TypeError, "a typed PRNG key"),
+    (dict(key=0), TypeError, "a typed PRNG key"),
+    (dict(end_ids="</s>"), ValueError, "end_ids as an id or a sequence of ids"),
+    (dict(end_ids=[-1]), ValueError, "end_ids of at least 0"),
+    (dict(end_ids=[1.5]), ValueError, "end_ids as an id"),
+    (dict(stop="."), ValueError, "needs `decode`"),
+    (dict(stop=[""], decode=str), ValueError, "not empty for stop"),
+    (dict(decode="text", stop="."), TypeError, "a function for decode"),
+    (dict(stream="text"), TypeError, "a function for stream"),
+    (dict(stream=print, sampler=samplers.Beam()), ValueError, "no stop, stream or draft beside"),
+    (dict(vocabulary_size=12), ValueError, "vocabulary_size from 1 to 11"),
+    (dict(vocabulary_size=0), ValueError, "vocabulary_size from 1 to 11"),
+    (dict(rows=[0]), ValueError, "a list of models beside rows"),
+    (dict(inputs=np.ones((1, 2))), ValueError, "expected 0 inputs beside the ids of 'ids'"),
+    (dict(inputs={"other": np.ones((1, 2))}), ValueError, "with all but one of them"),
+    (dict(inputs_mask=np.ones((1, 2))), ValueError, ""),
+    (dict(draft=3), TypeError, "draft as (model, state)"),
+    (dict(model=lambda ids: ids), TypeError, "expected a model for `model`"),
+    (dict(model=[]), ValueError, "an empty list"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), ERRORS, ids=lambda v: str(v)[:40])
+def test_bad_arguments_are_errors(change, error, message):
+    arguments = {"model": language_models.bigram(), "state": None, "ids": [[1, 2]]} | change
+    if message == "":
+        assert fk.generate(**arguments, max_new_tokens=1).tokens.shape == (1, 1)
+        return
+    with pytest.raises(error) as caught:
+        fk.generate(**arguments)
+    assert message in str(caught.value)
+
+
+def test_bad_models_are_errors(model):
+    ids = fk.Input((None,), dtype="int32")
+    unbuilt = fk.Model(ids, fk.layers.Embedding(5, 5)(ids))
+    with pytest.raises(ValueError, match="has no weights yet"):
+        fk.generate(unbuilt, None, [[1]])
+    built = unbuilt.build(jax.random.key(0))
+    two = fk.Model(built.inputs, [built.outputs, built.outputs])
+    with pytest.raises(ValueError, match="one output of scores"):
+        fk.generate(two, None, [[1]])
+    x = fk.Input((4, 3))
+    floats = fk.Model(x, fk.layers.Dense(5)(x)).build(jax.random.key(0))
+    with pytest.raises(ValueError, match="expected token ids"):
+        fk.generate(floats, None, [[1]])
+    with pytest.raises(ValueError, match="differ in arrays alone"):
+        fk.generate([built, language_models.bigram()], None, [[1], [2]])
+    wider = fk.Model(ids, fk.layers.Embedding(5, 5)(ids)).build(jax.random.key(1))
+    with pytest.raises(ValueError, match="expected rows=, the number of the model of each row"):
+        fk.generate([built, wider], None, [[1], [2], [3]])
+    with pytest.raises(ValueError, match="rows from 0 to 1, received"):
+        fk.generate([built, wider], None, [[1], [2]], rows=[0, 2])
+
+
+def test_bad_states_are_errors(model):
+    with pytest.raises(ValueError, match="room for 11 tokens in a row, received room for 10"):
+        fk.generate(model, model.init_state(2, 10), PROMPTS, max_new_tokens=6)
+    with pytest.raises(ValueError, match="expected a state of 2 rows, as in ids, received 3"):
+        fk.generate(model, model.init_state(3, 20), PROMPTS, max_new_tokens=6)
+    with pytest.raises(ValueError, match="computes all tokens again"):
+        fk.generate(model, model.init_state(2, 20), PROMPTS, max_new_tokens=6, cache=False)

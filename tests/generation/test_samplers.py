@@ -1,0 +1,166 @@
+"""Samplers: their numbers, their order in a chain, and their form as values."""
+
+import dataclasses
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import samplers
+
+SCORES = jnp.log(jnp.array([0.4, 0.1, 0.25, 0.05, 0.2]))
+
+
+def history(*ids, count=0):
+    return samplers.History(jnp.array(ids or (0,), jnp.int32), jnp.int32(count))
+
+
+def kept(sampler, scores=SCORES, **options):
+    return np.flatnonzero(np.isfinite(sampler.scores(scores, history(**options)))).tolist()
+
+
+@pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [
+        (samplers.TopK(2), [0, 2]),
+        (samplers.TopK(9), [0, 1, 2, 3, 4]),
+        (samplers.TopP(0.39), [0]),
+        (samplers.TopP(0.6), [0, 2]),
+        (samplers.TopP(0.66), [0, 2, 4]),
+        (samplers.TopP(1.0), [0, 1, 2, 3, 4]),
+        (samplers.MinP(0.49), [0, 2, 4]),
+        (samplers.MinP(0.0), [0, 1, 2, 3, 4]),
+        # distances to the entropy 1.416: 0.500, 0.887, 0.029, 1.580, 0.194
+        (samplers.Typical(0.2), [2]),
+        (samplers.Typical(0.4), [2, 4]),
+        (samplers.Typical(0.8), [0, 2, 4]),
+        (samplers.SuppressedIds((0, 3)), [1, 2, 4]),
+        (samplers.SuppressedIds((0, 99)), [1, 2, 3, 4]),
+        (samplers.MinNewTokens(1, [2]), [0, 1, 3, 4]),
+        (samplers.Sampler(), [0, 1, 2, 3, 4]),
+    ],
+    ids=repr,
+)
+def test_sampler_keeps_the_tokens_of_its_definition(sampler, expected):
+    assert kept(sampler) == expected
+
+
+def test_samplers_of_the_first_tokens_end():
+    assert kept(samplers.MinNewTokens(1, (2,)), count=1) == [0, 1, 2, 3, 4]
+    first = samplers.SuppressedIds((2,), first_only=True)
+    assert (kept(first), kept(first, count=1)) == ([0, 1, 3, 4], [0, 1, 2, 3, 4])
+
+
+def test_ties_are_kept():
+    equal = jnp.zeros(4)
+    for sampler in (samplers.TopK(1), samplers.TopP(0.1), samplers.Typical(0.1)):
+        assert kept(sampler, equal) == [0, 1, 2, 3]
+
+
+def test_forbidden_tokens_stay_forbidden():
+    scores = SCORES.at[0].set(-jnp.inf)
+    for sampler in (
+        samplers.TopK(5),
+        samplers.TopP(1.0),
+        samplers.MinP(0.0),
+        samplers.Typical(1.0),
+    ):
+        assert kept(sampler, scores) == [1, 2, 3, 4]
+
+
+def test_repetition_penalty_counts_each_token_once():
+    scores = jnp.array([2.0, -2.0, 2.0])
+    found = samplers.RepetitionPenalty(2.0).scores(scores, history(0, 0, 1, -1))
+    np.testing.assert_array_equal(found, [1.0, -4.0, 2.0])
+
+
+def test_chain_has_hugging_faces_order():
+    parts = (
+        *(samplers.RepetitionPenalty(1.1), samplers.MinNewTokens(1, (0,))),
+        *(samplers.SuppressedIds((1,)), samplers.Temperature(0.5), samplers.TopK(4)),
+        *(samplers.TopP(0.9), samplers.MinP(0.1), samplers.Typical(0.9), samplers.Greedy()),
+    )
+    chain = samplers.Chain(*reversed(parts))
+    assert chain.parts == parts
+    assert samplers.Chain(*parts) == chain and hash(samplers.Chain(*parts)) == hash(chain)
+    # the temperature comes before the sum of top-p, whatever the order of the arguments
+    hot = samplers.Chain(samplers.TopP(0.5), samplers.Temperature(100.0))
+    assert kept(hot) == [0, 2, 4]
+
+
+def test_chain_applies_all_parts():
+    chain = samplers.Chain(samplers.Temperature(2.0), samplers.SuppressedIds((0,)))
+    found = chain.scores(SCORES, history())
+    np.testing.assert_allclose(found, jnp.where(jnp.arange(5) == 0, -jnp.inf, SCORES / 2))
+
+
+def test_draws_unless_greedy_or_beam():
+    assert samplers.Temperature(0.5).draws and samplers.Chain().draws
+    assert not samplers.Chain(samplers.RepetitionPenalty(1.2), samplers.Greedy()).draws
+    assert not samplers.Beam(2).draws
+
+
+def test_numbers_are_leaves_and_samplers_are_values():
+    chain = samplers.Chain(samplers.Temperature(0.5), samplers.TopK(3), samplers.MinP(0.1))
+    assert jax.tree.leaves(chain) == [0.5, 0.1]
+    assert jax.tree.map(lambda a: a, chain) == chain
+    assert pickle.loads(pickle.dumps(chain)) == chain
+    halved = jax.jit(lambda c: jax.tree.map(lambda a: a / 2, c))(chain)
+    assert float(halved.parts[0].temperature) == 0.25 and halved.parts[1] == samplers.TopK(3)
+
+
+def test_sampler_of_a_user_stands_before_the_temperature():
+    @dataclasses.dataclass(frozen=True)
+    class Even(samplers.Sampler):
+        def scores(self, scores, history):
+            return jnp.where(jnp.arange(scores.size) % 2 == 0, scores, -jnp.inf)
+
+    chain = samplers.Chain(samplers.Temperature(1.0), Even(), samplers.SuppressedIds((0,)))
+    assert [type(part).__name__ for part in chain.parts] == ["SuppressedIds", "Even", "Temperature"]
+    assert kept(chain) == [2, 4]
+    assert jax.tree.leaves(Even()) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: samplers.Temperature(0), ValueError, "Temperature: expected a number above 0"),
+        (lambda: samplers.Temperature("hot"), TypeError, "received 'hot'"),
+        (lambda: samplers.Temperature(None), TypeError, "received None"),
+        (lambda: samplers.Temperature(float("nan")), ValueError, "received nan"),
+        (lambda: samplers.Temperature(jnp.ones(2)), TypeError, "a number above 0"),
+        (lambda: samplers.Temperature(True), TypeError, "received True"),
+        (lambda: samplers.TopK(0), ValueError, "at least 1 for `k`, received 0"),
+        (lambda: samplers.TopK(2.5), TypeError, "an integer for `k`"),
+        (lambda: samplers.TopP(0), ValueError, "above 0 and at most 1"),
+        (lambda: samplers.TopP(40), ValueError, "received 40"),
+        (lambda: samplers.MinP(-0.1), ValueError, "from 0 to 1"),
+        (lambda: samplers.Typical(2), ValueError, "received 2"),
+        (lambda: samplers.RepetitionPenalty(0), ValueError, "above 0"),
+        (lambda: samplers.SuppressedIds(()), ValueError, "at least 0"),
+        (lambda: samplers.SuppressedIds((-1,)), ValueError, "at least 0"),
+        (lambda: samplers.SuppressedIds(3), TypeError, "a sequence of ids"),
+        (lambda: samplers.SuppressedIds("ab"), TypeError, "a sequence of ids"),
+        (lambda: samplers.MinNewTokens(-1, (0,)), ValueError, "at least 0"),
+        (lambda: samplers.MinNewTokens(1, ()), ValueError, "`end_ids`"),
+        (lambda: samplers.Beam(0), ValueError, "at least 1 for `width`"),
+        (lambda: samplers.Beam(2, "long"), TypeError, "`length_penalty`"),
+        (lambda: samplers.Chain([samplers.Greedy()]), TypeError, "not a list"),
+        (
+            lambda: samplers.Chain(samplers.TopK(1), samplers.TopK(2)),
+            ValueError,
+            "one TopK, received 2",
+        ),
+        (lambda: samplers.Chain(samplers.Greedy(), samplers.Beam()), ValueError, "received both"),
+    ],
+)
+def test_error_names_sampler_argument_and_value(make, error, message):
+    with pytest.raises(error, match=message.replace("(", r"\(")):
+        make()
+
+
+def test_names_are_published():
+    assert fk.samplers.TopK is samplers.TopK and "Typical" in dir(fk.samplers)

@@ -1,0 +1,105 @@
+"""Speculative decoding: the tokens of the model, whatever the draft proposes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import samplers
+from fkeras.generation import requests
+from fkeras.generation.decoding import Sampling, read_prompt
+from fkeras.generation.speculation import advance_draft, first_draft_carry
+from tests.support import language_models
+
+PROMPTS = [[1, 2, 3, 4, 5], [7, 3]]
+
+
+@pytest.mark.parametrize("draft_seed", [0, 4], ids=["equal draft", "other draft"])
+@pytest.mark.parametrize("window", [False, True])
+def test_greedy_tokens_are_those_of_the_model(draft_seed, window):
+    mask = fk.masks.Causal() & fk.masks.Window(3) if window else None
+    model = language_models.cached(depth=1, mask=mask)
+    draft = language_models.cached(draft_seed, depth=1, mask=mask)
+    plain = fk.generate(model, None, PROMPTS, max_new_tokens=9)
+    generated = fk.generate(
+        model, None, PROMPTS, max_new_tokens=9, draft=(draft, None), draft_tokens=3
+    )
+    assert generated.tokens.tolist() == plain.tokens.tolist()
+    # the rejected tokens left the caches
+    assert generated.state["positions"]["length"].tolist() == [14, 11]
+    again = (
+        fk.generate(model, generated.state, [[1], [1]], max_new_tokens=1) if not window else None
+    )
+    assert again is None or again.lengths.tolist() == [1, 1]
+
+
+def test_end_token_among_accepted_tokens_ends_the_row():
+    model = language_models.cached(depth=1)
+    plain = fk.generate(model, None, PROMPTS, max_new_tokens=9)
+    end = int(plain.tokens[0, 4])
+    options = {"max_new_tokens": 9, "end_ids": end}
+    expected = fk.generate(model, None, PROMPTS, **options)
+    generated = fk.generate(model, None, PROMPTS, **options, draft=(model, None))
+    assert generated.tokens.tolist() == expected.tokens.tolist()
+    assert generated.lengths.tolist() == expected.lengths.tolist()
+    lengths = [state["positions"]["length"].tolist() for state in (generated.state, expected.state)]
+    assert lengths[0] == lengths[1]
+
+
+def test_models_without_caches_draft_and_verify():
+    model, draft = language_models.uncached(0), language_models.uncached(1)
+    plain = fk.generate(model, None, PROMPTS, max_new_tokens=7)
+    generated = fk.generate(model, None, PROMPTS, max_new_tokens=7, draft=(draft, None))
+    assert generated.tokens.tolist() == plain.tokens.tolist()
+
+
+def test_sampled_tokens_have_the_distribution_of_the_model():
+    model = language_models.bigram(0, vocabulary=5, scale=25.0)
+    draft = language_models.bigram(1, vocabulary=5, scale=25.0)
+    sampler = samplers.Chain(samplers.Temperature(1.3), samplers.TopK(4))
+    count = 6000
+    ids = np.full((count, 1), 2)
+    generated = fk.generate(
+        *(model, None, ids, jax.random.key(0), 3, sampler), draft=(draft, None), draft_tokens=2
+    )
+    scores = model(jnp.arange(5)[None])[0] / 1.3
+    least = jnp.sort(scores, axis=1)[:, 1:2]
+    table = np.asarray(jax.nn.softmax(jnp.where(scores >= least, scores, -jnp.inf)))
+    expected = np.einsum("a,ab,bc->abc", table[2], table, table)
+    tokens = np.asarray(generated.tokens)
+    found = np.zeros((5, 5, 5))
+    np.add.at(found, tuple(tokens.T), 1 / count)
+    # the expected total variation of 6000 draws from 125 cells is about 0.05
+    assert 0.5 * np.abs(found - expected).sum() < 0.08
+    other = np.asarray(jax.nn.softmax(draft(jnp.arange(5)[None])[0]))
+    wrong = np.einsum("a,ab,bc->abc", other[2], other, other)
+    assert 0.5 * np.abs(found - wrong).sum() > 0.3
+
+
+def test_equal_draft_is_accepted_whole_in_each_round():
+    model = language_models.bigram(scale=20.0)
+    prompt = requests.prompt_of([[1], [2]], None)
+    reader, _ = requests.reader_of(model, None, 2, (None, None), None, None)
+    reader, state, scores, _ = read_prompt(reader, {}, prompt, 32, 0, False)
+    for keys, sampler in (
+        (None, samplers.Greedy()),
+        (jax.random.key(0), samplers.Temperature(1.0)),
+    ):
+        keys = requests.keys_of(keys, [sampler], 2)
+        sampling = Sampling((sampler,), None, keys, prompt[:2], requests.ends_of(()))
+        copies = [jax.tree.map(jnp.copy, state) for _ in range(2)]
+        carry = first_draft_carry(sampling, copies[0], scores, 9, copies[1])
+        for rounds in (1, 2):
+            carry = advance_draft(reader, reader, sampling, 2, carry, jnp.int32(1))
+            assert carry.lengths.tolist() == [3 * rounds, 3 * rounds]
+
+
+def test_draft_that_does_not_fit_is_an_error():
+    model = language_models.bigram()
+    with pytest.raises(ValueError, match="vocabulary_size from 1 to 5"):
+        fk.generate(model, None, [[1]], draft=(language_models.bigram(vocabulary=5), None))
+    with pytest.raises(ValueError, match="at least 1 for draft_tokens"):
+        fk.generate(model, None, [[1]], draft=(model, None), draft_tokens=0)
+    with pytest.raises(TypeError, match="expected a model for `draft`"):
+        fk.generate(model, None, [[1]], draft=(None, None))

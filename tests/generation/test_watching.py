@@ -1,0 +1,115 @@
+"""Stop strings and streaming: texts across tokens, and incomplete characters."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import fkeras as fk
+from tests.support import language_models
+
+#: the bytes of each token; the euro sign has three tokens
+BYTES = [b"", b"a", b"b.", b"\nQ", b": ", b"\xe2", b"\x82", b"\xac", b"c", b"d", b"e"]
+
+
+def decode(ids):
+    return b"".join(BYTES[i] for i in ids).decode(errors="replace")
+
+
+def follows(*order):
+    """A model whose most likely token behind `order[i]` is `order[i + 1]`."""
+    model = language_models.bigram()
+    table = jnp.zeros((11, 11)).at[jnp.array(order[:-1]), jnp.array(order[1:])].set(9.0)
+    layer = model.layers["table"]
+    return model.replace(layers={**model.layers, "table": layer.replace(embeddings=table)})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return follows(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+
+
+def test_stop_string_across_tokens_ends_the_row(model):
+    options = {"max_new_tokens": 9, "decode": decode}
+    generated = fk.generate(model, None, [[1], [6]], **options, stop=[".\nQ:", "zzz"])
+    # the token that holds the end of the text is kept, and later tokens are not
+    assert generated.lengths.tolist() == [3, 9]
+    assert generated.tokens[0].tolist() == [2, 3, 4, *[0] * 6]
+    assert generated.tokens[1, :4].tolist() == [7, 8, 9, 10]
+    single = fk.generate(model, None, [[1]], **options, stop="€c")
+    assert single.lengths.tolist() == [7]
+
+
+def test_caches_end_with_the_stop_string():
+    model = language_models.cached(depth=1)
+    free = fk.generate(model, None, [[1, 2], [3]], max_new_tokens=8)
+    names = "abcdefghijk"
+
+    def text(ids):
+        return "".join(names[i] for i in ids)
+
+    stop = text(free.tokens[0, 1:3].tolist())
+    generated = fk.generate(model, None, [[1, 2], [3]], max_new_tokens=8, stop=stop, decode=text)
+    length = text(free.tokens[0].tolist()).index(stop) + 2
+    assert int(generated.lengths[0]) == length
+    assert generated.state["positions"]["length"].tolist()[0] == 2 + length
+    continued = fk.generate(model, generated.state, [[5], [5]], max_new_tokens=1)
+    whole = [[1, 2, *generated.tokens[0, :length].tolist(), 5]]
+    assert (
+        continued.tokens[0].tolist()
+        == fk.generate(model, None, whole, max_new_tokens=1).tokens[0].tolist()
+    )
+
+
+def test_stream_holds_incomplete_characters_back(model):
+    pieces = []
+    fk.generate(
+        *(model, None, [[3]]),
+        max_new_tokens=6,
+        decode=decode,
+        stream=lambda row, piece: pieces.append((row, piece)),
+    )
+    assert pieces == [(0, ": "), (0, "€"), (0, "c"), (0, "d")]
+
+
+def test_stream_shows_the_rest_at_the_end(model):
+    pieces = []
+    fk.generate(
+        *(model, None, [[3], [1]]),
+        max_new_tokens=2,
+        decode=decode,
+        stream=lambda row, piece: pieces.append((row, piece)),
+    )
+    assert pieces == [(0, ": "), (1, "b."), (1, "\nQ"), (0, "\ufffd")]
+
+
+def test_stream_without_decode_receives_ids(model):
+    pieces = []
+    generated = fk.generate(
+        *(model, None, [[1], [9]]),
+        max_new_tokens=4,
+        end_ids=10,
+        stream=lambda row, ids: pieces.append((row, ids)),
+    )
+    assert pieces == [(0, [2]), (1, [10]), (0, [3]), (0, [4]), (0, [5])]
+    assert generated.lengths.tolist() == [4, 1]
+
+
+def test_stop_and_stream_work_with_a_draft(model):
+    pieces = []
+    generated = fk.generate(
+        *(model, None, [[1]]),
+        max_new_tokens=9,
+        decode=decode,
+        stop="Q:",
+        stream=lambda row, piece: pieces.append(piece),
+        draft=(model, None),
+    )
+    assert generated.lengths.tolist() == [3] and "".join(pieces) == "b.\nQ: "
+
+
+def test_host_arguments_in_a_compiled_program_are_errors(model):
+    def run(model):
+        return fk.generate(model, None, [[1]], max_new_tokens=2, stream=print).tokens
+
+    with pytest.raises(TypeError, match="look at the tokens on the host"):
+        jax.jit(run)(model)

@@ -1,0 +1,255 @@
+"""Adapters of single layers: products, merged kernels, initial values, bad arguments."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers, transforms
+from fkeras.engine.tree.axes import weight_axis_roles
+from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA, SoftPrompt
+
+KEY = jax.random.key(0)
+X = jax.random.normal(jax.random.key(5), (3, 7, 6))
+IDS = jnp.array([[1, 4, 0], [2, 2, 8]])
+IMAGE = jax.random.normal(jax.random.key(6), (2, 5, 5, 3))
+
+
+def moved(layer, amount=0.1):
+    """Returns an adapted layer whose adapter changes something."""
+    tree = jax.tree.map(
+        lambda w: w + amount * jnp.cos(jnp.arange(w.size, dtype="float32")).reshape(w.shape),
+        transforms.adapters(layer),
+    )
+    return transforms.with_adapters(layer, tree)
+
+
+LAYERS = {
+    "dense": (layers.Dense(4, activation="relu", bias_initializer="ones"), X),
+    "dense without bias": (layers.Dense(4, use_bias=False), X),
+    "einsum": (layers.EinsumDense("abc,cde->abde", (None, 2, 3), bias_axes="de"), X),
+    "einsum with one bias axis": (
+        layers.EinsumDense("abc,cde->abde", (None, 2, 3), bias_axes="d"),
+        X,
+    ),
+    "einsum over two axes": (layers.EinsumDense("abc,bcd->ad", 4, bias_axes="d"), X),
+    "einsum of experts": (layers.EinsumDense("abc,bcd->abd", (None, 4)), X),
+    "einsum with ellipsis": (layers.EinsumDense("...c,cd->...d", 4, activation="tanh"), X),
+    "einsum with ellipsis on the right": (layers.EinsumDense("ab...,bd->ad...", 4), X),
+    "conv1d": (
+        layers.Conv1D(4, 3, padding="causal", activation="relu", bias_initializer="ones"),
+        X,
+    ),
+    "conv2d": (layers.Conv2D(4, 3, strides=2, padding="same", bias_initializer="ones"), IMAGE),
+    "conv2d channels first": (
+        layers.Conv2D(4, (3, 2), data_format="channels_first", bias_initializer="ones"),
+        jnp.moveaxis(IMAGE, -1, 1),
+    ),
+}
+ADAPTERS = [
+    LoRA(2, alpha=3),
+    LoRA(2, last_axis=True),
+    LoRA(4, rank_stabilized=True),
+    DoRA(2, alpha=4),
+    IA3(),
+    IA3("inputs"),
+]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=str)
+def test_an_adapted_layer_equals_its_base_first_and_its_merged_kernel_later(name, adapter):
+    layer, x = LAYERS[name]
+    layer = layer.build(KEY, x)
+    adapted = transforms.adapt(layer, "*", adapter, KEY)
+    np.testing.assert_allclose(adapted(x), layer(x), atol=2e-6)
+    adapted = moved(adapted)
+    merged = transforms.merge_adapters(adapted)
+    assert type(merged) is type(layer)
+    np.testing.assert_allclose(merged(x), adapted(x), atol=3e-6)
+    assert jnp.abs(adapted(x) - layer(x)).max() > 1e-3
+
+
+@pytest.mark.parametrize("tied", [True, False, None])
+def test_an_adapted_embedding_equals_its_merged_table_in_both_directions(tied):
+    layer = (
+        layers.Embedding(9, 5)
+        if tied is None
+        else layers.ReversibleEmbedding(9, 5, tied, logit_soft_cap=3.0)
+    )
+    layer = layer.build(KEY, IDS)
+    adapted = moved(transforms.adapt(layer, "*", LoRA(2, alpha=6), KEY))
+    merged = transforms.merge_adapters(adapted)
+    assert jnp.abs(adapted(IDS) - layer(IDS)).max() > 1e-3
+    np.testing.assert_allclose(merged(IDS), adapted(IDS), atol=1e-6)
+    if tied is None:
+        return
+    vectors = X[..., :5]
+    logits = adapted(vectors, reverse=True)
+    np.testing.assert_allclose(merged(vectors, reverse=True), logits, atol=1e-6)
+    # separate weights of the logits stay as they are
+    assert bool(jnp.abs(logits - layer(vectors, reverse=True)).max() > 1e-3) == tied
+
+
+def test_dora_keeps_the_direction_and_scales_the_norm_of_the_kernel():
+    layer = layers.Dense(4, use_bias=False).build(KEY, X)
+    adapted = transforms.adapt(layer, "*", DoRA(2), KEY)
+    tree = transforms.adapters(adapted)
+    dora = tree.layers["."]
+    np.testing.assert_allclose(dora.magnitude, jnp.linalg.norm(layer.kernel, axis=0), rtol=1e-6)
+    doubled = tree.replace(layers={".": dora.replace(magnitude=2 * dora.magnitude)})
+    np.testing.assert_allclose(transforms.with_adapters(layer, doubled)(X), 2 * layer(X), rtol=1e-5)
+
+
+def test_the_scale_of_lora():
+    assert (LoRA(8).scale, LoRA(8, alpha=16).scale) == (1.0, 2.0)
+    assert LoRA(16, alpha=8, rank_stabilized=True).scale == 2.0
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4", "int4/4", "float8"])
+@pytest.mark.parametrize("adapter", [LoRA(2), DoRA(2), IA3()], ids=str)
+def test_adapters_over_quantized_weights(mode, adapter):
+    layer = fk.quantize(
+        layers.Dense(4, activation="relu", bias_initializer="ones").build(KEY, X), mode
+    )
+    adapted = transforms.adapt(layer, "*", adapter, KEY)
+    np.testing.assert_allclose(adapted(X), layer(X), atol=1e-5)
+    adapted = moved(adapted)
+    # inputs are rounded too in some modes, so the floats are near, and the codes are equal
+    floats = transforms.merge_adapters(fk.dequantize(adapted))
+    assert jnp.abs(adapted(X) - floats(X)).max() < 0.15
+    with pytest.raises(ValueError, match="Merge floats, then quantize"):
+        transforms.merge_adapters(adapted)
+
+
+def test_an_embedding_of_codes_with_an_adapter():
+    layer = fk.quantize(layers.ReversibleEmbedding(9, 5).build(KEY, IDS), "int4")
+    adapted = moved(transforms.adapt(layer, "*", LoRA(2), KEY))
+    floats = transforms.merge_adapters(fk.dequantize(adapted))
+    np.testing.assert_allclose(adapted(IDS), floats(IDS), atol=1e-6)
+
+
+def test_dropout_of_lora_acts_in_training_only():
+    adapted = moved(transforms.adapt(layers.Dense(4).build(KEY, X), "*", LoRA(2, dropout=0.5), KEY))
+    value = adapted.apply(X, training=True, key=KEY).value
+    assert jnp.abs(value - adapted(X)).max() > 1e-3
+    assert (adapted.apply(X, key=KEY).value == adapted(X)).all()
+    with pytest.raises(ValueError, match="needs a key"):
+        adapted.apply(X, training=True)
+
+
+def test_a_bottleneck_adds_two_products_after_the_activation():
+    layer = layers.Dense(4, activation="relu").build(KEY, X)
+    adapted = moved(transforms.adapt(layer, "*", Bottleneck(2, activation="gelu"), KEY))
+    one = adapted.adapters["layer"]
+    down, down_bias, up, up_bias = map(np.asarray, jax.tree.leaves(one))
+    y = np.asarray(layer(X))
+    inner = np.asarray(jax.nn.gelu(y @ down + down_bias, approximate=False))
+    expected = y + inner @ up + up_bias
+    np.testing.assert_allclose(adapted(X), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="an activation of its own"):
+        transforms.merge_adapters(adapted)
+
+
+def test_a_soft_prompt_has_ids_after_those_of_the_table():
+    layer = layers.Embedding(9, 5, mask_zero=True).build(KEY, IDS)
+    adapted = transforms.adapt(layer, "*", SoftPrompt(2), KEY)
+    prompt = adapted.adapters["layer"].prompt
+    ids = jnp.array([[9, 10, 3, 0]])
+    assert adapted.prompt_ids.tolist() == [9, 10]
+    out = adapted.apply(ids)
+    np.testing.assert_array_equal(out.value[0, :2], prompt)
+    np.testing.assert_array_equal(out.value[0, 2], layer.embeddings[3])
+    assert out.mask.tolist() == [[True, True, True, False]]
+    assert jnp.isnan(adapted(jnp.array([[11]]))).all()
+    assert adapted.id_count == 11
+    merged = transforms.merge_adapters(adapted)
+    assert merged.input_dim == 11
+    np.testing.assert_array_equal(merged(ids), out.value)
+
+
+def test_a_soft_prompt_of_tied_weights_changes_no_logits():
+    layer = layers.ReversibleEmbedding(9, 5).build(KEY, IDS)
+    adapted = transforms.adapt(layer, "*", SoftPrompt(2), KEY)
+    vectors = X[..., :5]
+    assert (adapted(vectors, reverse=True) == layer(vectors, reverse=True)).all()
+    with pytest.raises(ValueError, match="tied weights"):
+        transforms.merge_adapters(adapted)
+
+
+def test_the_penalty_of_the_output_is_that_of_the_adapted_output():
+    layer = layers.Dense(4, activation="relu", activity_regularizer="l2").build(KEY, X)
+    adapted = moved(transforms.adapt(layer, "*", LoRA(2), KEY))
+    merged = transforms.merge_adapters(adapted)
+    np.testing.assert_allclose(adapted.apply(X).losses[0], merged.apply(X).losses[0], rtol=1e-5)
+
+
+def test_adapters_of_a_bfloat16_layer_are_trained_in_float32():
+    layer = layers.Dense(4, dtype="bfloat16").build(KEY, X)
+    adapted = moved(transforms.adapt(layer, "*", LoRA(2), KEY))
+    assert adapted.adapters["layer"].a.dtype == "float32"
+    assert adapted(X).dtype == "bfloat16"
+    assert transforms.merge_adapters(adapted).kernel.dtype == "bfloat16"
+    kept = transforms.merge_adapters(adapted, dtype="float32")
+    assert kept.kernel.dtype == kept.bias.dtype == "float32"
+    assert kept.policy.name == "mixed_bfloat16"
+    assert kept(X).dtype == "bfloat16"
+
+
+def test_axes_of_the_factors_have_the_letters_of_the_kernel():
+    layer = layers.Dense(64).build(KEY, X)
+    adapted = transforms.adapt(layer, "*", LoRA(2), KEY)
+    roles = weight_axis_roles(adapted)
+    assert roles["adapters/layer/a"] == (None, None)
+    assert roles["adapters/layer/b"] == (None, "hidden")
+    attention = layers.MultiHeadAttention(2, 3).build(KEY, X, X)
+    roles = weight_axis_roles(transforms.adapt(attention, "query_dense", LoRA(2), KEY))
+    assert roles["adapters/layer/query_dense/b"] == (None, "heads", None)
+    assert roles["layer/query_dense/kernel"] == (None, "heads", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rank": 0}, "LoRA: rank: expected"),
+        ({"rank": 1.5}, "LoRA: rank: expected"),
+        ({"alpha": 0}, "LoRA: alpha: expected"),
+        ({"dropout": 2}, "LoRA: dropout: expected"),
+        ({"a_initializer": "zeroes"}, "zeros"),
+    ],
+)
+def test_bad_arguments_of_lora(arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        LoRA(**arguments)
+
+
+def test_bad_arguments_of_other_adapters():
+    with pytest.raises(ValueError, match="IA3: scales: expected"):
+        IA3("kernel")
+    with pytest.raises(ValueError, match="Bottleneck: units: expected"):
+        Bottleneck(0)
+    with pytest.raises(ValueError, match="SoftPrompt: length: expected"):
+        SoftPrompt(-1)
+    with pytest.raises(ValueError, match="Adapted: adapters: expected a dictionary of adapters"):
+        fk.layers.adapters.Adapted(layers.Dense(2), {"layer": layers.Dense(2)})
+
+
+def test_unfreezing_a_model_leaves_the_base_of_an_adapter_frozen():
+    adapted = transforms.adapt(layers.Dense(4).build(KEY, X), "*", LoRA(2), KEY)
+    again = fk.unfreeze(fk.freeze(adapted))
+    assert again == adapted
+    assert list(fk.engine.trainable_weights(fk.freeze(adapted))) == []
+
+
+def test_a_layer_is_built_from_its_configuration_with_fresh_adapters():
+    adapted = transforms.adapt(
+        layers.MultiHeadAttention(2, 3).build(KEY, X, X), "*_dense", LoRA(2), KEY
+    )
+    again = layers.deserialize(layers.serialize(adapted))
+    assert not again.built
+    again = again.build(KEY, X, X)
+    assert jax.tree.map(jnp.shape, again) == jax.tree.map(jnp.shape, adapted)
+    wrong = again._unbuilt().replace(adapters={"layer/query": LoRA(2)})
+    with pytest.raises(ValueError, match="has no layer 'layer/query'"):
+        wrong.build(KEY, X, X)

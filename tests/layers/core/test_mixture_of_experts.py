@@ -1,0 +1,82 @@
+"""`MixtureOfExperts`: roles, masks, losses in training, arguments."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.engine.tree.axes import weight_axis_roles
+
+KEY = jax.random.key(0)
+
+
+def test_kernels_have_roles_and_scales_of_one_expert():
+    layer = layers.MixtureOfExperts(16, 24).build(KEY, (None, 8))
+    assert weight_axis_roles(layer) == {
+        "router_kernel": (None, "experts"),
+        "gate_kernel": ("experts", None, "hidden"),
+        "up_kernel": ("experts", None, "hidden"),
+        "down_kernel": ("experts", "hidden", None),
+    }
+    # glorot_uniform of a kernel (8, 24), without the number of experts
+    assert 0.95 * np.sqrt(6 / 32) < float(jnp.max(layer.gate_kernel)) <= np.sqrt(6 / 32)
+    assert not np.array_equal(layer.gate_kernel[0], layer.gate_kernel[1])
+
+
+def test_the_loss_counts_tokens_of_the_mask_only():
+    layer = layers.MixtureOfExperts(3, 4, load_balancing=0.5).build(KEY, (None, None, 6))
+    x = jax.random.normal(KEY, (2, 5, 6))
+    mask = jnp.arange(5)[None] < jnp.array([[3], [3]])
+    out = layer.apply(x, mask=mask)
+    np.testing.assert_allclose(out.losses[0], layer.apply(x[:, :3]).losses[0], rtol=1e-5)
+    np.testing.assert_array_equal(out.mask, mask)
+    assert layers.MixtureOfExperts(3, 4).build(KEY, x).apply(x).losses == ()
+    # a row of the batch alone: the mask has fewer axes than the tokens
+    images = jax.random.normal(KEY, (2, 5, 3, 6))
+    one = layer.apply(images, mask=mask).losses[0]
+    np.testing.assert_allclose(one, layer.apply(images[:, :3]).losses[0], rtol=1e-5)
+
+
+def test_training_balances_the_experts():
+    x = fk.Input((6,))
+    model = fk.Model(x, layers.MixtureOfExperts(4, 3, 1, load_balancing=1.0, name="experts")(x))
+    trainer = fk.Trainer(fk.optimizers.SGD(0.5))
+    run = trainer.init(model, KEY)
+    data = np.random.default_rng(0).normal(size=(64, 6)).astype("float32") + 1
+
+    def largest_share(model):
+        logits = data @ model.layers["experts"].router_kernel
+        return np.bincount(np.argmax(logits, -1), minlength=4).max() / 64
+
+    before = largest_share(run.model)
+    fitted = trainer.fit(run, data, epochs=20, batch_size=64, verbose=0)
+    assert largest_share(fitted.run.model) < before - 0.1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: layers.MixtureOfExperts(0, 4), "num_experts.*received 0"),
+        (lambda: layers.MixtureOfExperts(2, 4, top_k=3), "top_k of at most num_experts=2.*3"),
+        (lambda: layers.MixtureOfExperts(2, 4, load_balancing=-1), "load_balancing.*-1"),
+        (lambda: layers.MixtureOfExperts(2, 4).build(KEY, (None, None)), "needs known sizes"),
+        (lambda: layers.MixtureOfExperts(2, 4)(jnp.ones(3)), "MixtureOfExperts"),
+        (
+            lambda: layers.MixtureOfExperts(2, 4).build(KEY, (None, 3))(jnp.ones((2, 4))),
+            "MixtureOfExperts.*3.*4",
+        ),
+        (
+            lambda: (
+                layers.MixtureOfExperts(2, 4, load_balancing=1.0)
+                .build(KEY, (None, 3))
+                .apply(jnp.ones((2, 3)), mask=jnp.ones((2, 3), bool))
+            ),
+            "expected a mask of shape",
+        ),
+    ],
+)
+def test_wrong_arguments(make, message):
+    with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
+        make()

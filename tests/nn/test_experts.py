@@ -1,0 +1,93 @@
+"""Mixtures of experts beside sums over all experts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fkeras.nn.experts import balance, expert_products, route
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(7, 5)).astype("float32")
+LOGITS = RNG.normal(size=(7, 4)).astype("float32")
+KERNELS = tuple(
+    RNG.normal(size=(4, *shape)).astype("float32") for shape in ((5, 6), (5, 6), (6, 5))
+)
+
+
+def _dense(x, logits, kernels, top_k, renormalize):
+    """The sum over all experts, in which those that are not chosen have the weight 0."""
+    weights, chosen, _ = route(logits, top_k, renormalize)
+    gate, up, down = kernels
+    hidden = jax.nn.silu(jnp.einsum("nd,edf->nef", x, gate)) * jnp.einsum("nd,edf->nef", x, up)
+    all_weights = jnp.sum(jax.nn.one_hot(chosen, 4) * weights[..., None], axis=1)
+    return jnp.einsum("nef,efd,ne->nd", hidden, down, all_weights)
+
+
+def _sparse(x, logits, kernels, top_k, renormalize):
+    weights, chosen, _ = route(logits, top_k, renormalize)
+    return expert_products(x, weights, chosen, *kernels, jax.nn.silu)
+
+
+# one token has fewer rows than there are experts: the kernels in use are gathered
+@pytest.mark.parametrize(("tokens", "top_k"), [(7, 2), (1, 3), (2, 2)])
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_values_and_gradients_equal_the_sum_over_all_experts(tokens, top_k, renormalize):
+    args = X[:tokens], LOGITS[:tokens], KERNELS
+
+    def score(function):
+        return lambda *args: jnp.sum(jnp.sin(function(*args, top_k, renormalize)))
+
+    np.testing.assert_allclose(
+        _sparse(*args, top_k, renormalize), _dense(*args, top_k, renormalize), rtol=1e-5, atol=1e-5
+    )
+    ours, theirs = (jax.grad(score(f), (0, 1, 2))(*args) for f in (_sparse, _dense))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("axes", [(0, None, None), (None, None, 0), (None, 0, None)])
+def test_vmap_over_one_operand(axes):
+    args = X, LOGITS, KERNELS
+    stacked = tuple(
+        x if axis is None else jax.tree.map(lambda leaf: np.stack([leaf, -leaf]), x)
+        for x, axis in zip(args, axes, strict=True)
+    )
+
+    def gradient(*args):
+        return jax.grad(lambda *args: jnp.sum(_sparse(*args, 2, True) ** 2), (0, 2))(*args)
+
+    second = tuple(
+        x if axis is None else jax.tree.map(lambda leaf: leaf[1], x)
+        for x, axis in zip(stacked, axes, strict=True)
+    )
+    mapped = jax.vmap(gradient, axes)(*stacked)
+    for a, b in zip(jax.tree.leaves(mapped), jax.tree.leaves(gradient(*second)), strict=True):
+        np.testing.assert_allclose(a[1], b, rtol=1e-4, atol=1e-3)
+
+
+def test_other_tokens_change_no_bit_of_a_token():
+    compiled = jax.jit(lambda x, logits: _sparse(x, logits, KERNELS, 2, True))
+    first = compiled(X, LOGITS)
+    # the other tokens now choose other experts, so the sorted rows stand elsewhere
+    other_x, other_logits = X.copy(), LOGITS.copy()
+    other_x[1:], other_logits[1:] = RNG.normal(size=(6, 5)), RNG.normal(size=(6, 4))
+    np.testing.assert_array_equal(compiled(other_x, other_logits)[0], first[0])
+
+
+def test_balance_equals_its_definition():
+    _, chosen, probabilities = route(LOGITS, 2, True)
+    shares = np.bincount(np.ravel(chosen), minlength=4) / 7
+    expected = 4 * np.sum(shares * np.mean(probabilities, axis=0))
+    np.testing.assert_allclose(balance(probabilities, chosen), expected, rtol=1e-6)
+    mask = np.arange(7) < 4
+    np.testing.assert_allclose(
+        balance(probabilities, chosen, mask), balance(probabilities[:4], chosen[:4]), rtol=1e-6
+    )
+    assert balance(probabilities, chosen, np.zeros(7, bool)) == 0
+
+
+def test_route_in_half_precision_computes_probabilities_in_float32():
+    weights, _, probabilities = route(LOGITS.astype("bfloat16"), 2, True)
+    assert weights.dtype == probabilities.dtype == jnp.float32
+    np.testing.assert_allclose(jnp.sum(weights, axis=-1), 1, rtol=1e-6)

@@ -1,0 +1,86 @@
+"""Writing: changed weights, configurations of one's own, and wrong arguments."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+import safetensors
+
+import fkeras as fk
+from fkeras.pretrained import llama
+from fkeras.pretrained.layout import FileLayout, Layout
+from tests.pretrained import checks
+
+
+def test_changed_weights_are_written_in_the_dtypes_of_the_file(tmp_path):
+    loaded = fk.pretrained.load(checks.DATA / "llama_tied", dtype="float32")
+    scale = loaded.model.layers["norm"].scale
+    model = fk.engine.replace_weights(loaded.model, {"norm/scale": 2 * scale})
+    fk.pretrained.save(tmp_path, model, loaded.state, loaded.config)
+    again = fk.pretrained.load(tmp_path)
+    assert np.array_equal(again.model.layers["norm"].scale, (2 * scale).astype("bfloat16"))
+    old = (checks.DATA / "llama_tied/model.safetensors").read_bytes()
+    new = (tmp_path / "model.safetensors").read_bytes()
+    assert len(old) == len(new)
+    # 24 weights of two bytes
+    assert 0 < sum(a != b for a, b in zip(old, new, strict=True)) <= 48
+
+
+def test_a_model_of_ones_own_is_written(tmp_path):
+    model = fk.pretrained.build(llama.TINY).build(jax.random.key(0))
+    fk.pretrained.save(tmp_path / "new/folder", model, None, llama.TINY)
+    loaded = fk.pretrained.load(tmp_path / "new/folder")
+    assert loaded.model == model
+    assert loaded.config == llama.TINY
+    mapping = json.loads((tmp_path / "new/folder/config.json").read_text())
+    assert mapping["architectures"] == ["LlamaForCausalLM"] and mapping["hidden_size"] == 24
+    with safetensors.safe_open(tmp_path / "new/folder/model.safetensors", "numpy") as file:
+        # transformers opens no file without this entry
+        assert file.metadata() == {"format": "pt"}
+        assert file.get_slice("model.layers.0.self_attn.q_proj.weight").get_shape() == [40, 24]
+
+
+def test_another_number_of_blocks_keeps_the_files_of_the_others(tmp_path):
+    loaded = fk.pretrained.load(checks.DATA / "mistral")
+    config = dataclasses.replace(loaded.config, num_hidden_layers=2)
+    shorter = fk.pretrained.build(config).build(jax.random.key(0))
+    fk.pretrained.save(tmp_path, shorter, {}, config)
+    assert fk.pretrained.load(tmp_path).model == shorter
+
+
+def test_a_layout_chooses_the_files(tmp_path):
+    loaded = fk.pretrained.load(checks.DATA / "mistral")
+    (file,) = loaded.config.layout.files
+    names = list(file.tensors)
+    files = tuple(
+        FileLayout(f"{n}.safetensors", {name: "F16" for name in part}, {"format": "pt"})
+        for n, part in enumerate((names[:9], names[9:]))
+    )
+    config = dataclasses.replace(loaded.config, layout=Layout(files, index={"metadata": {}}))
+    fk.pretrained.save(tmp_path, loaded.model, {}, config)
+    again = fk.pretrained.load(tmp_path)
+    assert again.model.layers["norm"].scale.dtype == "float16"
+    assert again.config.layout == config.layout
+
+
+def test_wrong_arguments_are_reported(tmp_path):
+    loaded = fk.pretrained.load(checks.DATA / "mistral")
+    with pytest.raises(TypeError, match="such as loaded.config, received dict"):
+        fk.pretrained.save(tmp_path, loaded.model, {}, {})
+    with pytest.raises(TypeError, match="expected a model, received Loaded"):
+        fk.pretrained.save(tmp_path, loaded, {}, loaded.config)
+    other = dataclasses.replace(loaded.config, num_hidden_layers=2)
+    with pytest.raises(ValueError, match="differs in block_2/"):
+        fk.pretrained.save(tmp_path, loaded.model, {}, other)
+    unbuilt = fk.pretrained.build(loaded.config)
+    with pytest.raises(ValueError, match="no weights yet"):
+        fk.pretrained.save(tmp_path, unbuilt, {}, loaded.config)
+    wider = dataclasses.replace(loaded.config, intermediate_size=41)
+    model = fk.pretrained.build(wider).build(jax.random.key(0))
+    with pytest.raises(ValueError, match=r"block_0/gate/kernel.*\(24, 40\).*\(24, 41\)"):
+        fk.pretrained.save(tmp_path, model, {}, loaded.config)
+    with pytest.raises(ValueError, match="dequantize"):
+        fk.pretrained.save(tmp_path, fk.quantize(loaded.model, "int8"), {}, loaded.config)
+    assert list(tmp_path.iterdir()) == []

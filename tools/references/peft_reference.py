@@ -1,0 +1,79 @@
+"""Writes the tiny adapters of tests/pretrained/data/peft: folders by PEFT, and what it computes.
+
+Run it where torch, transformers and peft are installed (written with torch 2.13.0, transformers 5.24.0,
+peft 0.21.2): `python tools/references/peft_reference.py [NAME ...]`; without names it writes all
+folders. The bases are folders of tests/pretrained/data. Each folder has adapter_config.json,
+adapter_model.safetensors and expected.npz: ids and logits.
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+import peft
+import torch
+import transformers
+
+DATA = pathlib.Path(__file__).parents[2] / "tests/pretrained/data"
+PROJECTIONS = ["q_proj", "v_proj", "o_proj", "down_proj"]
+
+
+@torch.no_grad()
+def write(name, base, config):
+    """Writes a folder: an adapter of a base with random numbers in all weights."""
+    generator = torch.Generator().manual_seed(len(name))
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        DATA / base, dtype=torch.float32, attn_implementation="eager"
+    )
+    model = peft.get_peft_model(model, config).eval()
+    for key, weight in model.named_parameters():
+        if any(part in key for part in ("lora_A", "lora_B", "lora_embedding", "ia3_l")):
+            weight.data = weight.data + 0.2 * torch.randn(weight.shape, generator=generator)
+        elif "lora_magnitude" in key:
+            weight.data = weight.data * (1 + 0.2 * torch.randn(weight.shape, generator=generator))
+    ids = torch.randint(0, 67, (2, 9), generator=generator)
+    folder = DATA / "peft" / name
+    model.save_pretrained(folder)
+    (folder / "README.md").unlink(missing_ok=True)
+    path = folder / "adapter_config.json"
+    # not the path of the machine that ran the program
+    path.write_text(path.read_text().replace(str(DATA / base), base))
+    about = f"torch {torch.__version__}, transformers {transformers.__version__}, peft {peft.__version__}"
+    arrays = {"ids": ids.numpy(), "logits": model(ids).logits.numpy()}
+    np.savez_compressed(folder / "expected.npz", about=about, base=base, **arrays)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    assert size < 150_000, f"{name} has {size} bytes"
+    print(f"{name}: {size} bytes, {about}")
+
+
+def lora(**options):
+    arguments = {"r": 3, "lora_alpha": 6, "target_modules": PROJECTIONS, "task_type": "CAUSAL_LM"}
+    return peft.LoraConfig(**{**arguments, **options})
+
+
+FOLDERS = {
+    "lora": ("llama", lora()),
+    "rslora": ("llama", lora(use_rslora=True)),
+    "dora": ("llama", lora(use_dora=True)),
+    "patterns": (
+        "llama",
+        lora(rank_pattern={"layers.1.self_attn.q_proj": 5}, alpha_pattern={"o_proj": 9}),
+    ),
+    "embedding": ("llama", lora(target_modules=["embed_tokens", "v_proj"])),
+    "tied": ("llama_tied", lora(target_modules=["embed_tokens", "v_proj"])),
+    "fused": ("phi3", lora(target_modules=["qkv_proj", "gate_up_proj"])),
+    "regex": ("llama", lora(target_modules=r".*layers\.[02]\.mlp\..*_proj")),
+    "ia3": (
+        "llama",
+        peft.IA3Config(
+            target_modules=["k_proj", "v_proj", "down_proj"],
+            feedforward_modules=["down_proj"],
+            task_type="CAUSAL_LM",
+        ),
+    ),
+    "gpt2": ("gpt2", lora(target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)),
+}
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or FOLDERS:
+        write(chosen, *FOLDERS[chosen])
