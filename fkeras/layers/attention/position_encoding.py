@@ -54,10 +54,11 @@ class SinePositionEncoding(fk.Layer):
         ValueError: for an input without a time axis, and for positions of another shape.
 
     Example:
-        >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.SinePositionEncoding()(jnp.zeros((1, 2, 2)))
-        Array([[[0.       , 1.       ],
-                [0.841471 , 0.5403023]]], dtype=float32)
+        >>> import numpy as np, fkeras as fk
+        >>> y = fk.layers.SinePositionEncoding()(np.zeros((1, 2, 2), "float32"))
+        >>> print(np.round(y[0], 2))
+        [[0.   1.  ]
+         [0.84 0.54]]
 
     References:
         Vaswani et al., Attention is all you need (2017), https://arxiv.org/abs/1706.03762
