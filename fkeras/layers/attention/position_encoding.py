@@ -56,7 +56,7 @@ class SinePositionEncoding(fk.Layer):
     Example:
         >>> import numpy as np, fkeras as fk
         >>> y = fk.layers.SinePositionEncoding()(np.zeros((1, 2, 2), "float32"))
-        >>> print(np.round(y[0], 2))
+        >>> print(np.asarray(y[0]).round(2))
         [[0.   1.  ]
          [0.84 0.54]]
 
