@@ -359,7 +359,7 @@ def _layers_page(places: dict[str, list[str]]) -> str:
         "The letters of shapes: `b` batch, `t` time, `s` second time axis, `h w`",
     ]
     lines += ["image, `c` channels, `f` filters, `d` features, `u` units.", ""]
-    lines += _toctree([f"layers_{family.replace('.', '_')}" for family in FAMILIES])
+    lines += _toctree([*(f"layers_{family.replace('.', '_')}" for family in FAMILIES), "rotary"])
     aliases = _aliases()
     for family, title in FAMILIES.items():
         page = f"layers_{family.replace('.', '_')}"

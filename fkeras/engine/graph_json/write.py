@@ -80,7 +80,11 @@ def _layer_config(network: Network, name: str, rule: str) -> dict[str, Any]:
     for number, call in enumerate(calls):
         where = f"{layer._where}, call {number}"
         options = dict(zip(call.options.keys, call.options.children, strict=True))
-        node = _node_config(graph, layer, where, call.args.children, options, call, {})
+        args = call.args.children
+        if getattr(layer, "graph", None) is not None and len(args) > 1:
+            # Keras's models take one argument, and `training` after it
+            args = (Branch("list", (), args),)
+        node = _node_config(graph, layer, where, args, options, call, {})
         nodes.append({**node, **_rule_entry(call, rule)})
     return {**serialize(layer), "name": name, "inbound_nodes": nodes}
 

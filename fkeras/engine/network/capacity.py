@@ -16,7 +16,7 @@ from jax.core import Tracer
 from fkeras.engine.call.mask_rules import masks_of
 from fkeras.engine.call.network_inputs import in_order, match_masks
 from fkeras.engine.values import cache_size, structure
-from fkeras.engine.values.annotations import Layer, Network, Tree
+from fkeras.engine.values.annotations import Network, Tree
 
 
 def check_capacity(network: Network, state: Mapping[str, Any], inputs: tuple, mask: Tree) -> None:
@@ -32,7 +32,7 @@ def check_capacity(network: Network, state: Mapping[str, Any], inputs: tuple, ma
 def _capacities(network: Network, state: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Yields the path of each layer whose cache can become full, and the most tokens of a row."""
     for name, layer_state in state.items():
-        layer: Layer | None = network.layers.get(name)
+        layer: Any = network.layers.get(name)
         if layer is None:
             continue
         if getattr(layer, "graph", None) is not None:

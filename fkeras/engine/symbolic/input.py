@@ -59,7 +59,7 @@ class InputLayer(Layer):
     Args:
         batch_shape: shape with the batch axis, None (or a name) for unknown sizes.
         dtype: dtype of the values.
-        optional: whether a call may pass None for the input.
+        optional: whether a call may leave out the input, or pass None.
 
     Example:
         >>> import fkeras as fk
@@ -125,8 +125,9 @@ def Input(  # noqa: N802  (Keras's name)
             convert to numbers on the host.
         batch_shape: shape with the batch axis, instead of `shape` and `batch_size`.
         name: name of the input.
-        optional: whether a call of the model may pass None for the input. The layers that take the
-            input are then called with None.
+        optional: whether a call of the model may leave out the input, or pass None. The layers that
+            take the input are then called with None. By position, a call can leave out the last inputs;
+            a dictionary can leave out any of them.
 
     Raises:
         ValueError: without a shape, or with both `shape` and `batch_shape`.

@@ -51,17 +51,18 @@ def read(where: str, arguments: tuple, slack: Any) -> tuple[CacheSize, tuple]:
     Raises:
         ValueError: for a batch, a length or a slack that is no integer in its range.
     """
-    batch, length = (*arguments[:2], None)[:2]
-    ranges = (("batch", batch, 1), ("length", length, 1), ("slack", slack, 0))
-    for name, value, minimum in ranges:
-        if not _is_integer(value) or value < minimum:
+    given = (("batch", arguments[:1], 1), ("length", arguments[1:2], 1), ("slack", (slack,), 0))
+    sizes = []
+    for name, values, minimum in given:
+        if not values or not _is_integer(values[0]) or values[0] < minimum:
             expected = "a positive integer" if minimum else "an integer of 0 or more"
-            received = "nothing" if value is None else repr(value)
+            received = repr(values[0]) if values else "nothing"
             raise ValueError(
                 f"{where}: init_state: expected {expected} for {name}, received {received}. Write "
                 "init_state(batch, length): the number of rows, and the most tokens of a row."
             )
-    return CacheSize(int(batch), int(length), int(slack)), arguments[2:]
+        sizes.append(int(values[0]))
+    return CacheSize(*sizes), arguments[2:]
 
 
 def check_room(where: str, capacity: int, needed: np.ndarray) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.layers.attention.score_masks import as_booleans, explicit_mask, score_mask
 from fkeras.layers.common import authoring as fk
@@ -94,11 +95,8 @@ class DotProductAttention(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "fkeras.layers"
-
-    @property
-    def axis_names(self) -> fk.AxisNames:
-        roles = fk.FrozenDict({"h": "heads", "g": "kv_heads"})
-        return fk.AxisNames(roles=roles, output="..hd")
+    # a cache belongs to a batch of texts, not to the model: files and lists of weights leave it out
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -236,9 +234,9 @@ class DotProductAttention(fk.Layer):
         attention_mask: Mask | jax.Array | None,
     ) -> jax.Array | None:
         """Returns the mask of a call without positions, where a token's index is its position."""
-        shapes = [(*x.shape[:2], 1) for x in (query, key)]
+        queries, keys = ((*x.shape[:2], 1) for x in (query, key))
         array = None if isinstance(attention_mask, Mask) else attention_mask
-        allowed = score_mask(self._where, *shapes, (1,), masks, array, False, None)
+        allowed = score_mask(self._where, queries, keys, (1,), masks, array, False, None)
         steps = jnp.arange(query.shape[1]), jnp.arange(key.shape[1])
         for mask in (self.mask, attention_mask):
             if isinstance(mask, Mask):
@@ -269,6 +267,10 @@ class DotProductAttention(fk.Layer):
             )
         return {**state, "positions": jnp.full((size.batch, slots), -1, "int32")}
 
+    def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns an empty cache with the memory of `state`."""
+        return {k: jnp.full_like(v, -1) if k == "positions" else v for k, v in state.items()}
+
     @property
     def _ring_size(self) -> float:
         """The number of slots that the mask needs at least; infinite for all positions."""
@@ -276,12 +278,14 @@ class DotProductAttention(fk.Layer):
         return before + 1 if after <= 0 else math.inf
 
     def _capacity(self, state: Mapping[str, Any]) -> int | None:
-        slots = state["positions"].shape[1] if state else math.inf
+        # `forward` reports a state without this entry
+        held = state.get("positions")
+        slots = math.inf if held is None else held.shape[1]
         return None if slots >= self._ring_size else int(slots)
 
     def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> None:
         capacity = self._capacity(state)
-        if capacity is None or len(inputs) < 4 or isinstance(inputs[3], jax.core.Tracer):
+        if capacity is None or len(inputs) < 4 or isinstance(inputs[3], Tracer):
             return
         needed = np.asarray(inputs[3]).max(axis=1, initial=-1) + 1
         fk.check_room(self._where, capacity, needed)
@@ -298,6 +302,7 @@ class DotProductAttention(fk.Layer):
     ) -> tuple[jax.Array, dict[str, Any]]:
         """Returns the result of a call with a cache, and the next cache."""
         state = context.state
+        self._check_state(state, key, value)
         size = state["positions"].shape[1]
         is_ring = size >= self._ring_size
         slots = attention_cache.slots_of(positions, size, is_ring)
@@ -326,6 +331,23 @@ class DotProductAttention(fk.Layer):
             # the token found no slot. NaN is visible; other numbers would be wrong in silence
             y = jnp.where((positions >= size)[..., None, None], jnp.asarray(jnp.nan, y.dtype), y)
         return y, cache
+
+    def _check_state(self, state: Mapping[str, Any], key: jax.Array, value: jax.Array) -> None:
+        """Raises FKerasError for a cache of other entries, rows or heads."""
+        names = {"keys", "values", "positions"}
+        names |= {"key_scales", "value_scales"} if self.cache == "int8" else set()
+        if {*state} != names:
+            raise fk.FKerasError(
+                f"{self._where}: expected a cache with the entries {', '.join(sorted(names))}, received "
+                f"{', '.join(sorted(state))}. Make the state with init_state(batch, length) of this model."
+            )
+        for name, x in (("keys", key), ("values", value)):
+            held = state[name].shape
+            if not _equal(held[0], x.shape[0]) or held[2:] != tuple(x.shape[2:]):
+                raise fk.FKerasError(
+                    f"{self._where}: expected {name} for the cache of shape {format_shape(held)}, received "
+                    f"{format_shape(x.shape)}. Make a state for this batch: init_state({x.shape[0]}, length)."
+                )
 
     def _entries(
         self, key: jax.Array, value: jax.Array, positions: jax.Array

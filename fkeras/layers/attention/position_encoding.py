@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.layers.attention.positions import given_or_counted
 from fkeras.layers.common import authoring as fk
@@ -53,10 +54,11 @@ class SinePositionEncoding(fk.Layer):
         ValueError: for an input without a time axis, and for positions of another shape.
 
     Example:
-        >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.SinePositionEncoding()(jnp.zeros((1, 2, 2)))
-        Array([[[0.       , 1.       ],
-                [0.841471 , 0.5403023]]], dtype=float32)
+        >>> import numpy as np, fkeras as fk
+        >>> y = fk.layers.SinePositionEncoding()(np.zeros((1, 2, 2), "float32"))
+        >>> print(np.asarray(y[0]).round(2))
+        [[0.   1.  ]
+         [0.84 0.54]]
 
     References:
         Vaswani et al., Attention is all you need (2017), https://arxiv.org/abs/1706.03762
@@ -133,7 +135,7 @@ class PositionEmbedding(fk.Layer):
     def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         """Returns the `Output` of the layer; rejects concrete positions beyond the table."""
         positions = options.get("positions", inputs[1] if len(inputs) > 1 else None)
-        if fk.is_array(positions) and not isinstance(positions, jax.core.Tracer):
+        if fk.is_array(positions) and not isinstance(positions, Tracer):
             last = int(np.max(np.asarray(positions), initial=-1))
             if last >= self.sequence_length:
                 raise fk.FKerasError(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.layers.attention.score_masks import as_booleans
 from fkeras.layers.common import authoring as fk
@@ -100,21 +101,25 @@ class Positions(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "fkeras.layers"
+    # a cache belongs to a batch of texts, not to the model: files and lists of weights leave it out
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
     _autocast: ClassVar[bool] = False
 
     def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
         return {"length": jnp.zeros(size.batch, "int32")}
 
+    def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the state of rows without tokens."""
+        return {name: jnp.zeros_like(entry) for name, entry in state.items()}
+
     def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> Any:
         masks = mask if isinstance(mask, list | tuple) else (mask,)
         values = state.get("length"), inputs[0], masks[0]
-        if (
-            values[0] is None
-            or values[1] is None
-            or any(isinstance(v, jax.core.Tracer) for v in values)
-        ):
+        if values[0] is None or values[1] is None or any(isinstance(v, Tracer) for v in values):
             return None
         ids, valid = values[1:]
+        if ids.ndim < 2 or values[0].shape != ids.shape[:1]:  # `forward` reports these
+            return None
         new = ids.shape[1] if valid is None else np.sum(np.asarray(valid) != 0, axis=1)
         return np.asarray(values[0]) + new
 
@@ -127,6 +132,11 @@ class Positions(fk.Layer):
                 "Add the missing axis: ids[None]."
             )
         masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
+        if masks[0] is not None and tuple(masks[0].shape) != tuple(ids.shape[:2]):
+            raise fk.FKerasError(
+                f"{self._where}: expected a mask for each token, {format_shape(ids.shape[:2])}, received a "
+                f"mask of shape {format_shape(masks[0].shape)}."
+            )
         valid = jnp.ones(ids.shape[:2], bool) if masks[0] is None else as_booleans(masks[0])
         if segments is not None:
             if tuple(segments.shape) != tuple(ids.shape[:2]):
@@ -145,6 +155,11 @@ class Positions(fk.Layer):
         if not context.state:
             return fk.Output(positions, mask=masks[0])
         length = context.state["length"]
+        if length.shape != ids.shape[:1]:
+            raise fk.FKerasError(
+                f"{self._where}: expected ids for the {length.shape[0]} rows of the cache, received "
+                f"{format_shape(ids.shape)}. Make a state for this batch: init_state({ids.shape[0]}, length)."
+            )
         positions = jnp.where(valid, positions + length[:, None], -1)
         length = length + jnp.sum(valid, axis=1, dtype="int32")
         return fk.Output(positions, {**context.state, "length": length}, mask=masks[0])

@@ -87,6 +87,8 @@ class RelativePositionBias(fk.Layer):
     # positions are integers
     _autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
+    # positions of a cache: files and lists of weights leave them out
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -92,6 +92,7 @@ class RotaryEmbedding(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "keras_hub.src.layers.modeling.rotary_embedding"
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as JSON data; KerasHub reads them without own options."""

@@ -409,3 +409,15 @@ def test_policies_and_other_keys_of_keras():
     }
     with pytest.raises(fk.FKerasError, match=r"'b'.*expected.*(policy|mode)"):
         fk.Model.from_config(data)
+
+
+def test_inputs_of_a_nested_model_by_position():
+    a, b = fk.Input((4,), name="a"), fk.Input((4,), name="b")
+    inner = fk.Model([a, b], layers.Subtract()([a, b]), name="inner")
+    x = fk.Input((4,))
+    model = fk.Model(x, inner(2 * x, x))
+    read = fk.Model.from_config(through_json(model.get_config()))
+    np.testing.assert_allclose(read(X), X, atol=1e-6)
+    with keras_rules():
+        copy = keras.Model.from_config(through_json(fk.Model(x, inner(x, x)).get_config()))
+        np.testing.assert_allclose(copy(X), 0 * X)

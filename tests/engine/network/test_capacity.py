@@ -136,6 +136,30 @@ def test_a_full_cache_is_reported_before_the_call():
     assert np.isfinite(rings.apply(IDS, state=state).value).all()
 
 
+def test_a_state_of_another_batch():
+    for mask in (None, np.ones((2, 8), bool)):
+        with pytest.raises(fk.FKerasError, match="ids for the 3 rows of the cache"):
+            MODEL.apply(IDS[:2], state=MODEL.init_state(3, 10), mask=mask)
+
+
+def test_caches_are_no_weights(tmp_path):
+    _, state = _decode(MODEL, [8])
+    weights, plain = MODEL.get_weights(state), MODEL.get_weights(STATE)
+    assert [w.shape for w in weights] == [w.shape for w in plain]
+    fk.save_model(tmp_path / "m.keras", MODEL, state)
+    model, loaded = fk.load_model(tmp_path / "m.keras")
+    assert model == MODEL
+    assert loaded.keys() == {"norm"}
+
+
+def test_reset_state_empties_the_caches(full):
+    _, state = _decode(MODEL, [8])
+    state = MODEL.reset_state(state)
+    assert state["positions"]["length"].tolist() == [0, 0, 0]
+    out = MODEL.apply(IDS, state=state)
+    np.testing.assert_allclose(out.value, full, atol=1e-5)
+
+
 def test_a_wrapped_layer_keeps_its_cache():
     ids, positions = fk.Input((None,), dtype="int32"), layers.Wrapper(layers.Positions(), name="p")
     model = fk.Model(ids, positions(ids))

@@ -357,6 +357,17 @@ def test_a_cache_needs_shapes_and_positions():
     state = layer.init_state(2, 8, X, X, X, P)
     with pytest.raises(fk.FKerasError, match="expected positions beside a cache"):
         layer.apply(X, X, X, state=state)
+    with pytest.raises(fk.FKerasError, match="entries keys, positions, values, received keys"):
+        layer.apply(X, X, X, P, state={"keys": X})
+    codes = layer.replace(cache="int8").init_state(2, 8, X, X, X, P)
+    with pytest.raises(fk.FKerasError, match="received key_scales, keys, positions"):
+        layer.apply(X, X, X, P, state=codes)
+    with pytest.raises(
+        fk.FKerasError, match=r"cache of shape \(2, 8, 4, 8\), received \(1, 5, 4, 8\)"
+    ):
+        layer.apply(X[:1], X[:1], X[:1], P[:1], state=state)
+    with pytest.raises(fk.FKerasError, match=r"received \(2, 5, 2, 8\)"):
+        layer.apply(X, X[:, :, :2], X[:, :, :2], P, state=state)
     with pytest.raises(fk.FKerasError, match="for each of 8 keys"):
         layer.apply(X, X, X, P, attention_mask=jnp.ones((5, 5), bool), state=state)
     with pytest.raises(ValueError, match=r"received 5 queries and 8 keys"):

@@ -50,8 +50,14 @@ def test_wrong_inputs_of_positions():
         layer(IDS[0])
     with pytest.raises(fk.FKerasError, match=r"segments of shape \(2, 4\)"):
         layer(IDS, IDS[:, :4])
+    with pytest.raises(
+        fk.FKerasError, match=r"a mask for each token, \(2, 5\), received .* \(5,\)"
+    ):
+        layer.apply(IDS, mask=np.ones(5, bool))
     with pytest.raises(fk.FKerasError, match="no segments beside a cache"):
         layer.apply(IDS, IDS, state=layer.init_state(2, 16))
+    with pytest.raises(fk.FKerasError, match=r"the 3 rows of the cache, received \(2, 5\)"):
+        layer.apply(IDS, state=layer.init_state(3, 16))
 
 
 def test_sines_and_cosines():
