@@ -23,7 +23,7 @@ from fkeras.engine.config.field_types import Converted, Integer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.annotations import Field, Leaf
 
-__all__ = ("And", "Causal", "Mask", "Not", "Or", "Prefix", "Segments", "Window")
+__all__ = ("And", "Causal", "Mask", "Not", "Or", "Prefix", "Segments", "Slot", "Window")
 
 #: the number of earlier and of later positions that a query may attend to
 Reach = tuple[float, float]

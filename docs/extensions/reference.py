@@ -23,9 +23,14 @@ from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
 ONLY_HERE = (
+    "Bias",
     "DotProductAttention",
     "Float8Dense",
+    "LearnedTokens",
+    "LogitScale",
+    "MaskedPatches",
     "MixtureOfExperts",
+    "PatchSequence",
     "PositionEmbedding",
     "Positions",
     "QuantizedDense",
@@ -34,6 +39,7 @@ ONLY_HERE = (
     "RotaryEmbedding",
     "SinePositionEncoding",
     "TokenAndPositionEmbedding",
+    "TokenTypes",
     "TransformerDecoder",
     "TransformerEncoder",
 )
@@ -90,6 +96,8 @@ _LISTED = (
     ("initializers", "initializers", "Initializers", "Initial values of weights."),
     ("regularizers", "regularizers", "Regularizers", "Penalties on weights."),
     ("constraints", "constraints", "Constraints", "Projections of weights after each update."),
+    ("masks", "masks", "Attention masks", "Which keys a query attends to, by positions."),
+    ("rotary", "layers.rotary", "Rotary scalings", "Frequencies of rotary positions for long texts."),
     ("quantizers", "quantizers", "Quantizers", "Codes and scales of quantized weights."),
     ("random", "random", "Random numbers", "Random numbers from a key, with Keras's names."),
     (

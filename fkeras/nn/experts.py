@@ -7,6 +7,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from fkeras.nn.cpu.experts import GroupedProduct
+from fkeras.nn.cpu.forms import compute
 from fkeras.nn.numerics.dtypes import wide_dtype
 
 
@@ -68,18 +70,6 @@ def balance(
     return experts * jnp.sum(shares * means)
 
 
-def _batched_together(*operands: jax.Array) -> list[jax.Array]:
-    """Returns the operands such that `vmap` over one of them maps all.
-
-    `ragged_dot` has a rule for `vmap` only if all operands have the mapped axis. XLA removes the
-    sums with the integer 0.
-    """
-    zero = jnp.zeros((), "int32")
-    for x in operands:
-        zero = zero + 0 * (jax.lax.stop_gradient(x).ravel()[0] != 0).astype("int32")
-    return [x + zero.astype(x.dtype) for x in operands]
-
-
 def expert_products(
     x: jax.Array,
     weights: jax.Array,
@@ -92,7 +82,7 @@ def expert_products(
     """Computes `sum(weight * (activation(x @ gate) * (x @ up)) @ down)` over the chosen experts.
 
     Each token is multiplied with the kernels of its own experts only: the tokens are sorted by
-    expert, and `jax.lax.ragged_dot` multiplies each group with one kernel. Where a call has fewer
+    expert, and `jax.lax.ragged_dot` multiplies each group with one kernel (on CPUs a loop). Where a call has fewer
     tokens than there are experts, as in generation, the kernels in use are gathered instead. A
     program for any number of tokens computes all experts.
 
@@ -130,9 +120,8 @@ def expert_products(
     else:
         order = jnp.argsort(expert_of_row)
         sizes = jnp.bincount(expert_of_row, length=gate.shape[0]).astype("int32")
-        x = jnp.take(x, order // top_k, axis=0)
-        x, gate, up, down, sizes = _batched_together(x, gate, up, down, sizes)
-        hidden = activation(jax.lax.ragged_dot(x, gate, sizes)) * jax.lax.ragged_dot(x, up, sizes)
-        y = jax.lax.ragged_dot(hidden, down, sizes)[jnp.argsort(order)]
+        x, product = jnp.take(x, order // top_k, axis=0), GroupedProduct()
+        hidden = activation(compute(product, x, gate, sizes)) * compute(product, x, up, sizes)
+        y = compute(product, hidden, down, sizes)[jnp.argsort(order)]
     y = y.reshape(*chosen.shape, y.shape[-1])
     return jnp.sum(y * weights[..., None].astype(y.dtype), axis=1)

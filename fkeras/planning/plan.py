@@ -17,6 +17,7 @@ from fkeras.planning.arrays import by_computation, largest, received
 from fkeras.planning.attribution import BETWEEN, Calls
 from fkeras.planning.budget import budget_bytes, largest_rows
 from fkeras.planning.compiling import MOST_DEVICES, compiled, mesh_of, platform_of
+from fkeras.planning.kernels import attention_kernels
 from fkeras.planning.request import Request, request
 from fkeras.planning.scopes import instructions, scopes
 from fkeras.training import Trainer
@@ -89,6 +90,7 @@ class Plan:
         whole_key_heads: paths of weights that every device holds whole, since the mesh cannot split
             their heads of keys and values ("kv_heads") evenly.
         donate: whether the results take the memory of the arguments.
+        kernels: for each `DotProductAttention`, its path and the kernel that computes its call.
 
     Example:
         >>> import jax, fkeras as fk
@@ -120,6 +122,7 @@ class Plan:
     unknown: frozenset[str]
     whole_key_heads: tuple[str, ...]
     donate: bool
+    kernels: tuple[tuple[str, str], ...]
     _request: Request = dataclasses.field(repr=False, compare=False)
 
     @property
@@ -326,6 +329,7 @@ def _plan(trainer: Trainer, structure: Any, specs: tuple, donate: bool) -> Plan:
         unknown=costs.unknown,
         whole_key_heads=whole_key_heads(trainer.mesh, trainer.sharding, asked.run.model),
         donate=donate,
+        kernels=tuple(attention_kernels(asked.run.model, platform_of(trainer.mesh))),
         _request=asked,
     )
 

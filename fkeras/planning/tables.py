@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import html
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
@@ -105,6 +106,10 @@ def _plan_totals(plan: Any) -> list[str]:
         f"{blocks[0][0]} … {blocks[-1][-1]}"
         for blocks in plan.loops
     ]
+    counts = collections.Counter(kernel for _, kernel in plan.kernels)
+    if counts:
+        parts = (f"{kernel} in {n} call{'s' if n > 1 else ''}" for kernel, n in counts.items())
+        totals.append(f"Attention kernels: {', '.join(parts)}")
     if plan.unknown:
         totals.append(f"Not counted: {', '.join(sorted(plan.unknown))}")
     if plan.whole_key_heads:

@@ -2,7 +2,7 @@
 
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.pretrained.adapter_files import load_adapter as load_adapter
-from fkeras.pretrained.adapter_files import save_adapter as save_adapter
+from fkeras.pretrained.adapter_writing import save_adapter as save_adapter
 from fkeras.pretrained.bert import BertConfig as BertConfig
 from fkeras.pretrained.bert import DistilBertConfig as DistilBertConfig
 from fkeras.pretrained.bert import RobertaConfig as RobertaConfig

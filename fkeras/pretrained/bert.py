@@ -239,18 +239,28 @@ def _outputs(config: Any, x: Tensor, ids: Tensor, embedding: Any) -> dict[str, T
     return outputs
 
 
+def _modes(pooling: Mapping[str, Any]) -> list[str]:
+    """Returns the modes of a `1_Pooling/config.json` of any version."""
+    modes = [
+        key.removeprefix("pooling_mode_")
+        for key, value in pooling.items()
+        if key.startswith("pooling_mode_") and value
+    ]
+    # version 5 of sentence-transformers writes names
+    given = pooling.get("pooling_mode", ())
+    names = (given,) if isinstance(given, str) else given
+    return modes + [
+        next((m for m in _MODES if m.startswith(f"{name}_")), str(name)) for name in names
+    ]
+
+
 def sentence(config: Config, x: Tensor, ids: Tensor) -> Tensor:
     """Records the pooling of a folder of sentence-transformers, and the normalization.
 
     Raises:
         ValueError: for modes and modules that are not implemented.
     """
-    pooling = config.beside[POOLING]
-    modes = [
-        key.removeprefix("pooling_mode_")
-        for key, value in pooling.items()
-        if key.startswith("pooling_mode") and value
-    ]
+    modes = _modes(config.beside[POOLING])
     unknown = [mode for mode in modes if mode not in _MODES]
     if unknown or not modes:
         raise ValueError(
@@ -370,22 +380,26 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
 
 
 _USUAL = ("Model", "ForMaskedLM", "ForSequenceClassification")
-_SIZES: Mapping[str, Any] = {"vocab_size": 67, "max_position_embeddings": 29}
-_TINY: Mapping[str, Any] = {
-    **_SIZES,
-    "hidden_size": 24,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "hidden_act": "gelu_new",
-    "layer_norm_eps": 3e-3,
-}
-_COMMON: Mapping[str, Any] = {
-    "build": build,
-    "ignored": ("*.position_ids",),
-    "adapted": with_parts,
-    "files": (POOLING, MODULES),
-}
+_SIZES: Mapping[str, Any] = FrozenDict({"vocab_size": 67, "max_position_embeddings": 29})
+_TINY: Mapping[str, Any] = FrozenDict(
+    {
+        **_SIZES,
+        "hidden_size": 24,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "intermediate_size": 40,
+        "hidden_act": "gelu_new",
+        "layer_norm_eps": 3e-3,
+    }
+)
+_COMMON: Mapping[str, Any] = FrozenDict(
+    {
+        "build": build,
+        "ignored": ("*.position_ids",),
+        "adapted": with_parts,
+        "files": (POOLING, MODULES),
+    }
+)
 
 BERT = Family(
     classes={"bert": tuple(f"Bert{end}" for end in (*_USUAL, "ForPreTraining"))},

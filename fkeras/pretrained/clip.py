@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers, ops
-from fkeras.engine import Input, Model, option
+from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import integer, real, sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.masks import Causal, Mask
@@ -350,31 +350,39 @@ def _siglip_names(config: SiglipConfig) -> tuple[Row, ...]:
     )
 
 
-_SMALL: Mapping[str, Any] = {
-    "num_hidden_layers": 2,
-    "layer_norm_eps": 3e-3,
-}
-_TEXT: Mapping[str, Any] = {
-    **_SMALL,
-    "vocab_size": 67,
-    "hidden_size": 16,
-    "intermediate_size": 28,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 15,
-}
-_VISION: Mapping[str, Any] = {
-    **_SMALL,
-    "hidden_size": 24,
-    "intermediate_size": 44,
-    "num_attention_heads": 3,
-    "image_size": 20,
-    "patch_size": 5,
-}
-_COMMON: Mapping[str, Any] = {
-    "ignored": ("*.position_ids",),
-    "files": (PREPROCESSOR,),
-    "processor": image_processor,
-}
+_SMALL: Mapping[str, Any] = FrozenDict(
+    {
+        "num_hidden_layers": 2,
+        "layer_norm_eps": 3e-3,
+    }
+)
+_TEXT: Mapping[str, Any] = FrozenDict(
+    {
+        **_SMALL,
+        "vocab_size": 67,
+        "hidden_size": 16,
+        "intermediate_size": 28,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 15,
+    }
+)
+_VISION: Mapping[str, Any] = FrozenDict(
+    {
+        **_SMALL,
+        "hidden_size": 24,
+        "intermediate_size": 44,
+        "num_attention_heads": 3,
+        "image_size": 20,
+        "patch_size": 5,
+    }
+)
+_COMMON: Mapping[str, Any] = FrozenDict(
+    {
+        "ignored": ("*.position_ids",),
+        "files": (PREPROCESSOR,),
+        "processor": image_processor,
+    }
+)
 
 CLIP = Family(
     classes={"clip": ("CLIPModel",)},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from fkeras import layers
 from fkeras.engine import Input, KerasTensor, Model
@@ -10,25 +10,19 @@ from fkeras.layers.applications import LayerScale
 from fkeras.masks import Mask
 from fkeras.pretrained.activation import activate
 from fkeras.pretrained.names import HeadBias, Heads, HeadsIn, Row, Transpose
+from fkeras.pretrained.projections import from_heads, to_heads
 
 Tensor: TypeAlias = KerasTensor
+
+
+def width_of(x: Tensor) -> int:
+    """Returns the size of the last axis."""
+    return cast("int", x.shape[-1])
 
 
 def norm(x: Tensor, epsilon: float, name: str, center: bool = True) -> Tensor:
     """Records a layer normalization; without `center` it has no bias."""
     return layers.LayerNormalization(epsilon=epsilon, center=center, name=name)(x)
-
-
-def heads(x: Tensor, count: int, size: int, name: str, bias: bool = True) -> Tensor:
-    """Records a projection (b, t, d) -> (b, t, count, size)."""
-    axes = "de" if bias else None
-    return layers.EinsumDense("abc,cde->abde", (None, count, size), bias_axes=axes, name=name)(x)
-
-
-def merged(x: Tensor, width: int, name: str, bias: bool = True) -> Tensor:
-    """Records a projection of heads (b, t, h, d) -> (b, t, width)."""
-    axes = "e" if bias else None
-    return layers.EinsumDense("abcd,cde->abe", (None, width), bias_axes=axes, name=name)(x)
 
 
 def attention(
@@ -58,7 +52,7 @@ def attention(
     Raises:
         ValueError: for a width that the heads do not divide.
     """
-    width = x.shape[-1]
+    width = width_of(x)
     size, rest = divmod(width, count)
     if rest:
         raise ValueError(
@@ -66,20 +60,21 @@ def attention(
             "heads. Correct config.json."
         )
     source = x if source is None else source
-    query = heads(x, count, size, f"{prefix}query", bias)
-    key = heads(source, count, size, f"{prefix}key", bias if key_bias is None else key_bias)
-    value = heads(source, count, size, f"{prefix}value", bias)
+    key_bias = bias if key_bias is None else key_bias
+    query = to_heads(x, count, size, f"{prefix}query", bias=bias)
+    key = to_heads(source, count, size, f"{prefix}key", bias=key_bias)
+    value = to_heads(source, count, size, f"{prefix}value", bias=bias)
     if rotary is not None:
         query, key = rotary([query, key])
     attend = layers.DotProductAttention(mask, name=f"{prefix}attention")
     y = attend(query, key, value) if positions is None else attend(query, key, value, positions)
-    return merged(y, width, f"{prefix}output", output_bias)
+    return from_heads(y, width, f"{prefix}output", bias=output_bias)
 
 
 def mlp(x: Tensor, width: int, activation: str, prefix: str = "mlp_") -> Tensor:
     """Records two dense layers with an activation between them."""
     hidden = layers.Dense(width, name=f"{prefix}in")(x)
-    return layers.Dense(x.shape[-1], name=f"{prefix}out")(activate(activation, hidden))
+    return layers.Dense(width_of(x), name=f"{prefix}out")(activate(activation, hidden))
 
 
 def add(x: Tensor, y: Tensor, name: str) -> Tensor:

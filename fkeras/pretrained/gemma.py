@@ -209,7 +209,7 @@ def build(config: GemmaConfig) -> Model:
     # the factor is rounded to the compute dtype, as in the training
     x = layers.Rescaling(config.hidden_size**0.5, name="embedding_scale")(embedding(ids))
     for i in range(config.num_hidden_layers):
-        x = _block(config, i)(x, positions)
+        x = _block(config, i)([x, positions])
     return Model(
         [ids, segments], embedding(_norm(config, "norm")(x), reverse=True), name=config.model_type
     )

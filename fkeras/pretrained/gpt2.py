@@ -96,7 +96,7 @@ def build(config: GPT2Config) -> Model:
     learned = layers.Embedding(config.n_positions, config.n_embd, name="position_embedding")
     x = layers.Add(name="embedding_add")([embedding(ids), learned(ops.maximum(positions, 0))])
     for i in range(config.n_layer):
-        x = _block(config, i)(x, positions)
+        x = _block(config, i)([x, positions])
     x = layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm")(x)
     return Model([ids, segments], embedding(x, reverse=True), name="gpt2")
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.nn.image.cubic import cubic
 
 # fixed-point digits of Pillow's coefficients: with them the pixels are bit-equal to Pillow's
 _DIGITS = 22
-# classes in preprocessor_config.json: defaults of absent keys. "square" is the meaning of a size
-# that is one number: both sides, or the shorter side
-_KINDS: Mapping[str, Mapping[str, Any]] = {
-    "ViT": {"resample": 2, "do_center_crop": False, "square": True},
-    "DeiT": {"resample": 3, "do_center_crop": True, "square": True},
-    "Siglip": {"resample": 3, "do_center_crop": False, "square": True},
-    "CLIP": {"resample": 3, "do_center_crop": True, "square": False},
-    "Bit": {"resample": 3, "do_center_crop": True, "square": False},
-}
+# classes in preprocessor_config.json with the defaults of absent keys:
+# (class, filter, whether images are cropped, whether a size that is one number means both sides
+# instead of the shorter side)
+_KINDS = (
+    ("ViT", 2, False, True),
+    ("DeiT", 3, True, True),
+    ("Siglip", 3, False, True),
+    ("CLIP", 3, True, False),
+    ("Bit", 3, True, False),
+)
 _IGNORED = frozenset(
     [
         "image_processor_type",
@@ -104,25 +105,32 @@ class ImageProcessor:
             >>> ImageProcessor.read({"image_processor_type": "ViTImageProcessor", "size": 4}).size
             (4, 4)
         """
+        if not isinstance(mapping, Mapping):
+            raise FKerasError(
+                "preprocessor_config.json: expected an object of JSON, received "
+                f"{describe_value(mapping)}. Correct the file."
+            )
         name = mapping.get("image_processor_type") or mapping.get("feature_extractor_type") or "?"
         kind = str(name).removesuffix("Fast").removesuffix("Pil")
         kind = kind.removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
-        if kind not in _KINDS:
-            classes = ", ".join(f"{known}ImageProcessor" for known in _KINDS)
+        found = [row for row in _KINDS if row[0] == kind]
+        if not found:
+            classes = ", ".join(f"{row[0]}ImageProcessor" for row in _KINDS)
             raise FKerasError(
                 f"preprocessor_config.json: expected one of {classes}, received "
                 f"{describe_value(name)}. Build an ImageProcessor with the arguments of the file."
             )
+        _, usual, crops, square = found[0]
         rest = dict(mapping)
         take = rest.pop
-        size = _side(take("size", 224), bool(_KINDS[kind]["square"]))
-        resample = take("resample", _KINDS[kind]["resample"])
+        size = _side(take("size", 224), square)
+        resample = take("resample", usual)
         crop = _side(take("crop_size", 224), True)
         steps = {
             step: take(f"do_{step}", True) not in (False, None)
             for step in ("resize", "rescale", "normalize")
         }
-        cropped = take("do_center_crop", _KINDS[kind]["do_center_crop"])
+        cropped = take("do_center_crop", crops)
         factor = take("rescale_factor", 1 / 255)
         mean, std = take("image_mean", (0.5,) * 3), take("image_std", (0.5,) * 3)
         unknown = [key for key, value in rest.items() if value and key not in _IGNORED]
@@ -141,9 +149,7 @@ class ImageProcessor:
             _channels("image_std", std, divisor=True) if steps["normalize"] else (1.0,) * 3,
         )
 
-    def __call__(
-        self, images: NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
-    ) -> NDArray[np.float32]:
+    def __call__(self, images: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
         """Returns the pixels (b, h, w, c) of images.
 
         Args:
@@ -176,7 +182,7 @@ class ImageProcessor:
             )
         return np.stack(pixels)
 
-    def _pixels(self, image: NDArray[Any]) -> NDArray[np.float32]:
+    def _pixels(self, image: np.ndarray) -> np.ndarray:
         channels = 3 if self.mean is None else len(self.mean)
         if image.ndim != 3 or image.shape[-1] != channels or image.dtype != np.uint8:
             raise FKerasError(
@@ -208,7 +214,8 @@ class ImageProcessor:
         pixels = (image.astype(np.float64) * self.factor).astype(np.float32)
         if self.mean is None:
             return pixels
-        return (pixels - np.float32(self.mean)) / np.float32(self.std)
+        mean, std = (np.asarray(values, np.float32) for values in (self.mean, self.std))
+        return (pixels - mean) / std
 
 
 def _number(key: str, value: Any) -> float:
@@ -235,15 +242,15 @@ def _channels(key: str, values: Any, divisor: bool = False) -> tuple[float, ...]
 def _side(value: Any, square: bool) -> tuple[int, int] | int:
     """Reads a size: a number, `{"shortest_edge": n}`, or `{"height": h, "width": w}`."""
     if isinstance(value, Mapping):
-        keys = set(value)
-        if keys == {"height", "width"}:
-            value = (value["height"], value["width"])
-        elif keys == {"shortest_edge"}:
-            value, square = value["shortest_edge"], False
-    elif isinstance(value, int) and square:
-        value = (value, value)
-    sides = value if isinstance(value, tuple | list) else (value,)
-    if not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sides):
+        if set(value) == {"height", "width"}:
+            value = [value["height"], value["width"]]
+        elif set(value) == {"shortest_edge"}:
+            value = [value["shortest_edge"]]
+    elif square:
+        value = [value, value]
+    sides: Sequence[Any] = value if isinstance(value, tuple | list) else [value]
+    valid = all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sides)
+    if not valid or len(sides) not in (1, 2):
         raise FKerasError(
             "preprocessor_config.json: expected a size such as 224, "
             f'{{"height": 224, "width": 224}} or {{"shortest_edge": 224}}, received '
@@ -252,22 +259,22 @@ def _side(value: Any, square: bool) -> tuple[int, int] | int:
     return (sides[0], sides[1]) if len(sides) == 2 else sides[0]
 
 
-def _bicubic(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bicubic(x: np.ndarray) -> np.ndarray:
     return cubic(x, -0.5)
 
 
-def _bilinear(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bilinear(x: np.ndarray) -> np.ndarray:
     return np.maximum(1 - np.abs(x), 0.0)
 
 
-def _lanczos(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _lanczos(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
-_FILTERS = {1: (3.0, _lanczos), 2: (1.0, _bilinear), 3: (2.0, _bicubic)}
+_FILTERS = MappingProxyType({1: (3.0, _lanczos), 2: (1.0, _bilinear), 3: (2.0, _bicubic)})
 
 
-def resampling_weights(old: int, new: int, resample: int) -> NDArray[np.float64]:
+def resampling_weights(old: int, new: int, resample: int) -> np.ndarray:
     """Returns Pillow's matrix (new, old) that resizes an axis, with antialiasing.
 
     Example:
@@ -288,9 +295,7 @@ def resampling_weights(old: int, new: int, resample: int) -> NDArray[np.float64]
     return weights
 
 
-def resized(
-    image: NDArray[np.uint8], size: tuple[int, int], resample: int = 3
-) -> NDArray[np.uint8]:
+def resized(image: np.ndarray, size: tuple[int, int], resample: int = 3) -> np.ndarray:
     """Returns an image (h, w, c) in another size, bit-equal to the `resize` of Pillow 11.
 
     Example:

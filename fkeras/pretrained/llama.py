@@ -275,7 +275,7 @@ def decoder(
     )
     x = embedding(ids)
     for i in range(config.num_hidden_layers):
-        x = _block(config, i, feed_forward)(x, positions)
+        x = _block(config, i, feed_forward)([x, positions])
     x = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="norm")(x)
     return Model([ids, segments], embedding(x, reverse=True), name=config.model_type)
 

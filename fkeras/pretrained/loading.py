@@ -118,6 +118,7 @@ def load(
     }
     with reading(source.file, source.member):
         config, matches = _matched(source, tensors)
+        processor = source.family.processor(config)
         model = source.family.build(config)
         weight_sources = {w: tensors[m.tensors[0]].dtype for m in matches for w in m.weights}
         model = _with_policies(model, _policies(weight_sources, policy))
@@ -133,7 +134,7 @@ def load(
     state = model.init_state()
     if placing is not None:
         model, state = placing.apply(model, state)
-    return Loaded(model, state, source.tokenizer, config, source.family.processor(config))
+    return Loaded(model, state, source.tokenizer, config, processor)
 
 
 def _matched(source: Source, tensors: Mapping[str, Stored]) -> tuple[Config, list[Match]]:

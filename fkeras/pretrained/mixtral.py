@@ -10,7 +10,6 @@ from fkeras import layers
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real, several
 from fkeras.pretrained import llama
-from fkeras.pretrained.config import count
 from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
 from fkeras.pretrained.gguf_keys import decoder_keys
@@ -19,6 +18,8 @@ from fkeras.pretrained.names import Row, Stack, Transpose, in_blocks
 from fkeras.saving.weights.weight_source import Stored
 
 _size = integer(minimum=1)
+# a table of names lists each expert of each block
+_experts = integer(minimum=1, maximum=1024)
 _blocks = several(integer(minimum=0), "numbers of blocks", least=0)
 _GGUF_KEYS = (
     ("num_local_experts", "expert_count"),
@@ -70,7 +71,7 @@ class MixtralConfig(LlamaConfig):
     model_type: str = option(
         default="mixtral", convert=choice("mixtral", "qwen2_moe", "qwen3_moe"), kw_only=True
     )
-    num_local_experts: int = option(default=8, convert=count)
+    num_local_experts: int = option(default=8, convert=_experts)
     num_experts_per_tok: int = option(default=2, convert=_size)
     norm_topk_prob: bool = option(default=False, convert=boolean)
     moe_intermediate_size: int = option(default=1408, convert=_size)

@@ -11,9 +11,9 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from fkeras.engine.messages.errors import FKerasError, describe_value
+from fkeras.nn.numerics.array_types import Numbers
 from fkeras.nn.signal import stft
 
 _IGNORED = frozenset(
@@ -101,6 +101,11 @@ class SoundProcessor:
             >>> SoundProcessor.read({**kind, "feature_size": 128}).bands
             128
         """
+        if not isinstance(mapping, Mapping):
+            raise FKerasError(
+                "preprocessor_config.json: expected an object of JSON, received "
+                f"{describe_value(mapping)}. Correct the file."
+            )
         rest = dict(mapping)
         name = rest.get("feature_extractor_type")
         if name != "WhisperFeatureExtractor":
@@ -126,7 +131,7 @@ class SoundProcessor:
             )
         return made
 
-    def __call__(self, sounds: ArrayLike | Sequence[ArrayLike], sampling_rate: int) -> jax.Array:
+    def __call__(self, sounds: Numbers | Sequence[Numbers], sampling_rate: int) -> jax.Array:
         """Returns the features (b, frames, bands) of sounds.
 
         Args:
@@ -165,7 +170,7 @@ class SoundProcessor:
         return log_mel(jnp.asarray(batch), self.bands, self.sampling_rate, self.window, self.step)
 
 
-def _rows(sounds: Any) -> list[NDArray[np.float32]]:
+def _rows(sounds: Any) -> list[np.ndarray]:
     try:
         rows = np.asarray(sounds)
         rows = rows[None] if rows.ndim == 1 else rows
@@ -207,7 +212,7 @@ def log_mel(sounds: jax.Array, bands: int, sampling_rate: int, window: int, step
     return (jnp.maximum(logs, jnp.max(logs, (-2, -1), keepdims=True) - 8) + 4) / 4
 
 
-def mel_filters(bands: int, bins: int, sampling_rate: int) -> NDArray[np.float32]:
+def mel_filters(bands: int, bins: int, sampling_rate: int) -> np.ndarray:
     """Returns weights (bins, bands) of triangles of area 1 with equal distances on Slaney's scale.
 
     The scale is linear below 1,000 hertz and logarithmic above. (`layers.MelSpectrogram` has another

@@ -57,7 +57,9 @@ class T5Config(Config):
     )
     num_heads: int = option(default=8, convert=_size)
     relative_attention_num_buckets: int = option(default=32, convert=integer(minimum=4))
-    relative_attention_max_distance: int = option(default=128, convert=_size)
+    relative_attention_max_distance: int = option(
+        default=128, convert=integer(minimum=1, maximum=1 << 20)
+    )
     layer_norm_epsilon: float = option(default=1e-6, convert=real(above=0))
     feed_forward_proj: str = option(default="relu", convert=text())
     tie_word_embeddings: bool = option(default=True, convert=boolean)
@@ -135,9 +137,9 @@ def build(config: T5Config) -> Model:
         config.vocab_size, config.d_model, tie_weights=config.tie_word_embeddings, name="embedding"
     )
     encoder_positions = layers.Positions(name="encoder_positions")(ids)
-    encoded = _stack(config, decoder=False)(embedding(ids), encoder_positions)
+    encoded = _stack(config, decoder=False)([embedding(ids), encoder_positions])
     positions = layers.Positions(name="positions")(decoder_ids)
-    x = _stack(config, decoder=True)(embedding(decoder_ids), positions, encoded)
+    x = _stack(config, decoder=True)([embedding(decoder_ids), positions, encoded])
     if config.scales_outputs:
         x = layers.Rescaling(config.d_model**-0.5, name="output_scale")(x)
     return Model([ids, decoder_ids], embedding(x, reverse=True), name="t5")
@@ -161,12 +163,12 @@ def _stack(config: T5Config, decoder: bool) -> Model:
         # positions of the keys by name: the encoder has no cache
         inputs, y, bias = [x, positions], x, relative(positions, positions)
         for i in range(config.num_layers):
-            y = _block(config, i, decoder)(y, bias)
+            y = _block(config, i, decoder)([y, bias])
     else:
         encoded = Input((None, config.d_model), name="encoded")
         inputs, y, bias = [x, positions, encoded], x, relative(positions)
         for i in range(config.decoder_layers):
-            y = _block(config, i, decoder)(y, bias, positions, encoded)
+            y = _block(config, i, decoder)([y, bias, positions, encoded])
     name = "decoder" if decoder else "encoder"
     return Model(inputs, _norm(config, "norm")(y), name=name)
 

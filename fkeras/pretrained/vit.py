@@ -463,19 +463,23 @@ def image_processor(config: Config) -> ImageProcessor | None:
     return None if mapping is None else ImageProcessor.read(mapping)
 
 
-_TINY: Mapping[str, Any] = {
-    "hidden_size": 24,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "layer_norm_eps": 3e-3,
-    "image_size": 20,
-    "patch_size": 5,
-}
-_COMMON: Mapping[str, Any] = {
-    "adapted": with_parts,
-    "files": (PREPROCESSOR,),
-    "processor": image_processor,
-}
+_TINY: Mapping[str, Any] = FrozenDict(
+    {
+        "hidden_size": 24,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "layer_norm_eps": 3e-3,
+        "image_size": 20,
+        "patch_size": 5,
+    }
+)
+_COMMON: Mapping[str, Any] = FrozenDict(
+    {
+        "adapted": with_parts,
+        "files": (PREPROCESSOR,),
+        "processor": image_processor,
+    }
+)
 
 VIT = Family(
     classes={"vit": ("ViTModel", "ViTForImageClassification")},

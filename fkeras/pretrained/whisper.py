@@ -7,12 +7,14 @@ encoder and the keys and values of the cross-attention once.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from fkeras import layers, ops
 from fkeras.engine import Input, Model, option
 from fkeras.engine.config.converters import boolean, integer, several
 from fkeras.engine.config.field_types import Integer
+from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import activation_name
 from fkeras.pretrained.config import Config, count
@@ -109,9 +111,73 @@ class WhisperConfig(Config):
         """Ids that are not generated first, for `fk.samplers.SuppressedIds(ids, first_only=True)`."""
         return self._generation("begin_suppress_tokens")
 
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """Ids that end a text."""
+        end = self._setting("eos_token_id")
+        return self._ids_of("eos_token_id", [end] if isinstance(end, int) else end)
+
+    def prompt(self, language: str | None = None, task: str = "transcribe") -> tuple[int, ...]:
+        """Returns the ids that a text begins with, without time stamps.
+
+        Args:
+            language: language of the sound, such as "en"; needed by models of several languages.
+            task: "transcribe", or "translate" to English.
+
+        Raises:
+            ValueError: for a language or a task that the model does not know, and for missing ids.
+
+        Example:
+            >>> beside = {"generation_config.json": {"decoder_start_token_id": 5, "no_timestamps_token_id": 6}}
+            >>> WhisperConfig(beside=beside).prompt()
+            (5, 6)
+        """
+        ids = [self._setting("decoder_start_token_id")]
+        languages, tasks = self._setting("lang_to_id"), self._setting("task_to_id")
+        if languages:
+            chosen = (
+                (languages, "language", f"<|{language}|>", language),
+                (tasks or {}, "task", task, task),
+            )
+            for table, noun, key, value in chosen:
+                if key not in table:
+                    known = ", ".join(sorted(name.strip("<|>") for name in table))
+                    raise ValueError(
+                        f"WhisperConfig.prompt: {noun}: expected one of {known}, received {value!r}. "
+                        f"Write config.prompt({noun}=...)."
+                    )
+                ids.append(table[key])
+        elif language is not None or task != "transcribe":
+            raise ValueError(
+                "WhisperConfig.prompt: expected no language and the task 'transcribe', received "
+                f"{language!r} and {task!r}. This model writes English only."
+            )
+        ids.append(self._setting("no_timestamps_token_id"))
+        return self._ids_of("decoder_start_token_id and no_timestamps_token_id", ids)
+
+    def _setting(self, key: str) -> Any:
+        """Returns a value of `generation_config.json`, which precedes `config.json`."""
+        value = self._generation_config.get(key)
+        return self.source.get(key) if value is None else value
+
+    @property
+    def _generation_config(self) -> Mapping[str, Any]:
+        content = self.beside.get(_GENERATION, {})
+        if not isinstance(content, Mapping):
+            raise ValueError(
+                f"{_GENERATION}: expected an object of JSON, received {describe_value(content)}. "
+                "Correct the file."
+            )
+        return content
+
+    def _ids_of(self, key: str, value: Any) -> tuple[int, ...]:
+        ids = _ids.check(key, value)
+        if not ids:
+            raise ValueError(f"WhisperConfig: expected {key} in config.json, received none.")
+        return tuple(ids)
+
     def _generation(self, key: str) -> tuple[int, ...]:
-        """Returns the ids of `generation_config.json`, which precedes `config.json`."""
-        ids = _ids.check(key, self.beside.get(_GENERATION, {}).get(key))
+        ids = _ids.check(key, self._generation_config.get(key))
         return tuple(getattr(self, key) or () if ids is None else ids)
 
 

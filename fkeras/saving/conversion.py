@@ -16,9 +16,13 @@ from fkeras.engine import Layer, Network
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import is_from_keras
+from fkeras.engine.tree.sublayers import sublayers
+from fkeras.engine.values.argument_types import Inputs
+from fkeras.layers.adapters.adapted import Adapted
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.models import load_model, save_model
 from fkeras.training.processes.gathering import gathered, is_spread
+from fkeras.transforms.comparison.checking import require_agreement
 
 # long names of models would exceed the limits of file systems
 _FILE = "model.keras"
@@ -26,7 +30,10 @@ _FILE = "model.keras"
 
 @hides_internal_frames
 def from_keras(
-    keras_model: Any, *, custom_objects: Mapping[str, Any] | None = None
+    keras_model: Any,
+    *,
+    custom_objects: Mapping[str, Any] | None = None,
+    check: Inputs | None = None,
 ) -> tuple[Network, dict[str, Any]]:
     """Converts a model of Keras 3 to `(model, state)`.
 
@@ -37,6 +44,7 @@ def from_keras(
         keras_model: a built `keras.Model` or `keras.Sequential`, on any backend.
         custom_objects: your fkeras versions of the model's custom layers and functions, by the names
             of their Keras versions.
+        check: inputs on which the outputs of both models are compared, as by `transforms.agree`.
 
     Returns:
         The built model and its state, such as moving statistics; `{}` for a model without state.
@@ -44,6 +52,7 @@ def from_keras(
     Raises:
         TypeError: for a value that is not a Keras model.
         FileError: for a model with custom layers that are not in `custom_objects`.
+        ValueError: if the outputs on `check` disagree.
         ImportError: if h5py is not installed.
 
     Example:
@@ -70,12 +79,15 @@ def from_keras(
         path = os.path.join(folder, _FILE)
         save(path)
         try:
-            return load_model(path, custom_objects=custom_objects)
+            model, state = load_model(path, custom_objects=custom_objects)
         except FileError as error:
             # without the path, which exists during this call only
             problem = f"from_keras: {error.problem}"
             place = {"member": error.member, "layer": error.layer, "key": error.key}
             raise FileError(problem, **place) from None
+    if check is not None:
+        require_agreement("fk.from_keras", keras_model, (model, state), check)
+    return model, state
 
 
 @hides_internal_frames
@@ -84,6 +96,7 @@ def to_keras(
     state: Mapping[str, Any] | None = None,
     *,
     custom_objects: Mapping[str, Any] | None = None,
+    check: Inputs | None = None,
 ) -> Any:
     """Converts a model and its state to a Keras model, which is not compiled.
 
@@ -94,6 +107,7 @@ def to_keras(
         model: a built `fk.Model` or `fk.Sequential`. A subclass is converted to its graph.
         state: state of the model.
         custom_objects: your Keras versions of the model's custom layers and functions, by name.
+        check: as for `from_keras`.
 
     Returns:
         A `keras.Model` or `keras.Sequential` with copies of the weights and statistics.
@@ -101,7 +115,8 @@ def to_keras(
     Raises:
         ImportError: if the program has not imported Keras, and if h5py is not installed.
         TypeError: for a value that is not a model.
-        ValueError: for a model without weights or without its state.
+        ValueError: for a model without weights or without its state, and for a model with adapters;
+            if the outputs on `check` disagree.
 
     Example:
         >>> import fkeras as fk
@@ -127,10 +142,18 @@ def to_keras(
             "call; the environment variable KERAS_BACKEND chooses its backend.",
             name="keras",
         )
+    if any(isinstance(layer, Adapted) for _, layer in sublayers(model)):
+        raise ValueError(
+            f"to_keras, {model._where}: has adapters, for which Keras has no class. Convert the plain model: "
+            "fk.to_keras(transforms.merge_adapters(model), state)."
+        )
     # every process gets its own Keras model
     if is_spread((model, state)):
         model, state = gathered((model, state))
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, _FILE)
         save_model(path, model, state)
-        return keras.saving.load_model(path, custom_objects=custom_objects, compile=False)
+        keras_model = keras.saving.load_model(path, custom_objects=custom_objects, compile=False)
+    if check is not None:
+        require_agreement("fk.to_keras", (model, state), keras_model, check)
+    return keras_model

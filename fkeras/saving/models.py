@@ -10,9 +10,11 @@ import jax
 
 from fkeras.atomic_files import atomic
 from fkeras.engine import Layer, Network
+from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
+from fkeras.engine.values.argument_types import Inputs
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.formats import model_format
 from fkeras.saving.keras import keras_file
@@ -22,6 +24,7 @@ from fkeras.saving.weights.placing import as_layout
 from fkeras.training import Trainer, TrainState
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
+from fkeras.transforms.comparison.checking import require_agreement
 
 
 class Loaded(NamedTuple):
@@ -49,6 +52,7 @@ def load_model(
     mesh: jax.sharding.Mesh | None = None,
     sharding: str | Mapping[str, Any] | None = None,
     limits: Limits | None = None,
+    check: tuple[Inputs, Any] | None = None,
 ) -> tuple[Network, dict[str, Any]]:
     """Loads `(model, state)` from a file of Keras or of `save_model`.
 
@@ -64,6 +68,8 @@ def load_model(
             shards when it is read, so that no device holds more than its share. On a mesh of
             several processes each process reads the file, and keeps its own shards.
         limits: limits on sizes.
+        check: `(inputs, outputs)`: the outputs that the program which wrote the file computes for
+            inputs, or its values by coordinates; both are compared as by `transforms.agree`.
 
     Returns:
         The built model and its state, such as moving statistics; `{}` for a model without state.
@@ -72,7 +78,7 @@ def load_model(
         FileNotFoundError: for a missing file.
         FileError: for a file that holds no model, is damaged or exceeds a limit. The error names
             the part of the file and the layer.
-        ValueError: for rules that the weights cannot follow.
+        ValueError: for rules that the weights cannot follow; if the model disagrees with `check`.
         ImportError: if h5py is not installed.
 
     Example:
@@ -91,6 +97,14 @@ def load_model(
     # the file may lack entries of the state, which are then on the default device
     if layout is not None and model.built:
         model, state = layout.apply(model, state)
+    if check is not None:
+        if not isinstance(check, tuple | list) or len(check) != 2:
+            raise TypeError(
+                f"load_model: expected check=(inputs, outputs), received {describe_value(check)}. "
+                "Compute the outputs in the program that wrote the file."
+            )
+        inputs, outputs = check
+        require_agreement("fk.load_model", lambda _: outputs, (model, state), inputs)
     return Loaded(model, state)
 
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import jax
+import numpy as np
 import optax
 from jax.core import Tracer
 
 from fkeras import losses, metrics, optimizers
+from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Configurable, Output, option
 from fkeras.engine.config.converters import choice, real
 from fkeras.engine.config.field_types import Converted
@@ -19,7 +21,7 @@ from fkeras.engine.messages.html import html_table
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
-from fkeras.engine.values.argument_types import Arrays, Data, Inputs
+from fkeras.engine.values.argument_types import Arrays, Data, FilePath, Inputs
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, sources
@@ -110,6 +112,18 @@ def _as_remat(value: object) -> Any:
     return value
 
 
+def _as_cache(value: object) -> bool | str:
+    """Returns whether to cache the frozen part, or the folder for it."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise TypeError(
+            f"expected True, False or a folder, received {value!r}. Write cache_frozen=True, or "
+            "cache_frozen='features'."
+        )
+    return os.path.expanduser(as_path(value))
+
+
 class Trainer(Configurable):
     """Trains a model: optimizer, loss and metrics as one static value.
 
@@ -154,9 +168,16 @@ class Trainer(Configurable):
             with the run and the batch, "skip" the update with a warning at the end of the epoch,
             or "ignore" NaN and apply the update, as JAX and Keras do.
 
+        cache_frozen: whether `fit` computes the frozen part of the model once for each sample and
+            trains the rest on the results, which stay on the device if they fit, otherwise in memory;
+            or a folder for the results, which later calls of `fit` read again. The frozen part ends
+            before each trained weight, each random layer and each layer that computes other values
+            in training. `fit` then takes arrays only; the results equal those without a cache up to
+            rounding. Other methods compute the whole model.
+
     Raises:
         ValueError: for an unknown name, with the nearest known name; for both a loss and an
-            objective.
+            objective; for `cache_frozen` and an objective.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -210,6 +231,9 @@ class Trainer(Configurable):
     on_nonfinite: str = option(
         default="raise", convert=choice("raise", "skip", "ignore"), kw_only=True
     )
+    cache_frozen: Converted[bool | FilePath, bool | str] = option(
+        default=False, convert=_as_cache, kw_only=True
+    )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         check_trainer_methods(cls, Trainer)
@@ -224,6 +248,11 @@ class Trainer(Configurable):
             loss_weights=self.loss_weights,
             weighted_metrics=self.weighted_metrics,
         )
+        if self.cache_frozen and self.objective is not None:
+            raise ValueError(
+                "Trainer: expected either objective= or cache_frozen=, received both. An objective "
+                "calls the model itself: compute the features once, and pass them to fit as inputs."
+            )
 
     def _repr_html_(self) -> str:
         """Returns the arguments as a table, which notebooks show; omitted arguments are left out."""

@@ -12,6 +12,7 @@ from fkeras import layers
 from fkeras.engine.call.inference import key_spec, run_call
 from fkeras.engine.call.mask_rules import mask_leaves
 from fkeras.engine.call.node import record
+from fkeras.engine.config.late_module import late_module
 from fkeras.engine.graph.call_table import Call, Coord
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.walk import new_slots, run_calls
@@ -26,6 +27,7 @@ from fkeras.engine.tree.sublayers import children, sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import SomeLayer, Tree
+from fkeras.engine.values.argument_types import Inputs
 from fkeras.engine.values.spec import STRING, as_probes
 from fkeras.engine.values.structure import fill_arrays, fill_tensors
 from fkeras.transforms.graph.rebuilding import Operation, Site, rebuild, require_graph, runs_graph
@@ -61,7 +63,9 @@ class Unfolded(NamedTuple):
 
 
 @hides_internal_frames
-def fold(model: SomeLayer, state: State) -> tuple[SomeLayer, dict[str, Any]]:
+def fold(
+    model: SomeLayer, state: State, *, check: Inputs | None = None
+) -> tuple[SomeLayer, dict[str, Any]]:
     """Returns `(model, state)` with fewer calls and the same values in inference.
 
     - A `BatchNormalization` becomes part of the convolution (also depthwise, separable and
@@ -80,9 +84,12 @@ def fold(model: SomeLayer, state: State) -> tuple[SomeLayer, dict[str, Any]]:
     Args:
         model: a built model with a graph.
         state: the state of the model, such as `run.state`; {} for a model without state.
+        check: inputs on which both models are compared, as by `transforms.agree`: the outputs, and
+            the calls of all layers that stay the same; None for no comparison.
 
     Raises:
-        ValueError: for a state without the statistics of a normalization.
+        ValueError: for a state without the statistics of a normalization; if the result disagrees
+            on `check`.
         FKerasError: for a model without a graph, and for traced weights.
 
     Example:
@@ -94,9 +101,17 @@ def fold(model: SomeLayer, state: State) -> tuple[SomeLayer, dict[str, Any]]:
         >>> list(folded.layers), state
         (['input_layer', 'conv2d', 're_lu'], {})
     """
-    new, state, _ = _fold(model, state, "transforms.fold")
+    new, remaining, _ = _fold(model, state, "transforms.fold")
+    if check is not None:
+        late_module("transforms.comparison.checking").require_agreement(
+            "transforms.fold",
+            (model, state),
+            (new, remaining),
+            check,
+            changed=_changed(model, new),
+        )
     return returned(
-        (new, state), "transforms.fold", "model, state = transforms.fold(model, state)", depth=2
+        (new, remaining), "transforms.fold", "model, state = transforms.fold(model, state)", depth=2
     )
 
 
@@ -122,6 +137,14 @@ def unfolded(model: Layer, state: State) -> tuple[Unfolded, ...]:
         bn, call 0: 'conv2d' has an activation, which comes before the normalization
     """
     return tuple(_fold(model, state, "transforms.unfolded")[2])
+
+
+def _changed(model: Any, new: Any) -> frozenset[str]:
+    """Returns the paths of layers whose values folding changes: not networks, nor outputs."""
+    before = dict(sublayers(model))
+    paths = {p for p, layer in sublayers(new) if p in before and before[p] is not layer}
+    networks = {path for path in paths if isinstance(before[path], Network)}
+    return frozenset(paths - networks - set(model.output_names))
 
 
 def _fold(model: Any, state: Any, where: str) -> tuple[Any, dict[str, Any], list[Unfolded]]:

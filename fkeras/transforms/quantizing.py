@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine import Layer
+from fkeras.engine.config.late_module import late_module
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.annotations import Tree
+from fkeras.engine.values.argument_types import Inputs
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.dense import QuantizedDense
@@ -34,6 +36,8 @@ def quantize(
     *,
     samples: Tree = None,
     state: Mapping[str, Any] | None = None,
+    check: Inputs | None = None,
+    tolerance: float = 0.05,
 ) -> Any:
     """Returns a copy with quantized weights.
 
@@ -50,12 +54,15 @@ def quantize(
         samples: one batch of inputs of the model, which "gptq" and "awq" need: the codes of each
             layer are chosen for its inputs, which the quantized layers before compute. Some hundred
             rows or tokens are enough. A shared layer is calibrated at its first call.
-        state: the state of the model, if it has state, for the calls on the samples.
+        state: the state of the model, if it has state, for the calls on `samples` and `check`.
+        check: inputs on which every call of the result is compared with the call of the model, as by
+            `transforms.agree`; None for no comparison.
+        tolerance: the error that `check` allows, relative to the largest value of an output.
 
     Raises:
         ValueError: if no layer matches or can be quantized, for a layer that is quantized already,
             for missing, empty or infinite samples, samples without need, and for a selected layer
-            that the samples do not reach.
+            that the samples do not reach; if the result disagrees on `check`.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -123,6 +130,10 @@ def quantize(
                 "by `pattern`."
             )
         quantized = _replace_selected(model, quantize_layer, pattern, [], config)
+    if check is not None:
+        late_module("transforms.comparison.checking").require_agreement(
+            "fk.quantize", (model, state), (quantized, state), check, tolerance=tolerance
+        )
     return returned(quantized, "fk.quantize", "model = fk.quantize(model)", depth=2)
 
 

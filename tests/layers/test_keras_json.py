@@ -10,7 +10,8 @@ from tests.support.keras_oracle import keras, keras_rules
 # Keras makes with TensorFlow alone, whose JSON their own tests have
 EXEMPT = (
     "Lambda JaxLayer FlaxLayer Hashing HashedCrossing IntegerLookup StringLookup TextVectorization "
-    "MixtureOfExperts RelativePositionBias "  # classes that Keras does not have
+    # classes that Keras does not have
+    "MixtureOfExperts RelativePositionBias "
     "DotProductAttention Positions PositionEmbedding RotaryEmbedding SinePositionEncoding"
 ).split()
 # KerasHub, whose layers name their modules, is not installed with Keras

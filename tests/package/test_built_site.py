@@ -39,12 +39,17 @@ QUESTIONS = {
     "reproducible seed": "explanation/keys",
     "replace head": "guides/surgery",
     "model surgery": "guides/surgery",
+    "LoRA": "guides/adapters",
+    "PEFT adapter": "guides/adapters",
     "intermediate activations": "guides/look_inside",
     "Grad-CAM": "guides/look_inside",
+    "KV cache": "guides/attention_cache",
 }
 # further questions, each with words of its own
 MORE_QUESTIONS = {
     "dataframe": "guides/tables",
+    "sentence embeddings": "guides/pretrained_encoders",
+    "Whisper": "guides/pretrained_encoders",
     "compare models": "guides/compare_models",
     "beam search": "guides/generate",
     "categorical features": "guides/tables",

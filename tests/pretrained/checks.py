@@ -3,6 +3,7 @@
 import filecmp
 import json
 import os
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ import safetensors.numpy
 
 import fkeras as fk
 from fkeras import transforms
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.weights.safetensors import open_table, write
 from tests.support.paths import ROOT
 
 DATA = ROOT / "tests/pretrained/data"
@@ -70,6 +73,24 @@ def computes_with_a_cache(model, name):
         state, logits = call(model, state, piece)
         wanted = arrays["logits"][:, start : start + piece.shape[1]]
         np.testing.assert_allclose(logits, wanted, atol=1e-4, err_msg=f"token {start}")
+
+
+def is_kept_by_a_model_file(name, folder):
+    """Writes the model of a folder as a .keras file, and reads it again."""
+    model = fk.pretrained.load(DATA / name).model
+    fk.save_model(folder / "model.keras", model)
+    assert fk.load_model(folder / "model.keras")[0] == model
+
+
+def rewritten(name, folder, change):
+    """Copies a folder with its tensors changed: `change` receives a dictionary of arrays."""
+    shutil.copy(DATA / name / "config.json", folder)
+    with open_table(str(DATA / name / "model.safetensors"), Limits()) as table:
+        arrays = {key: stored.read() for key, stored in table.items()}
+    change(arrays)
+    with (folder / "model.safetensors").open("wb") as file:
+        write(file, arrays, {"format": "pt"})
+    return folder
 
 
 def is_written_back(name, folder):

@@ -93,6 +93,10 @@ def test_keys_of_both_versions_give_one_configuration():
     assert GemmaConfig.read({"model_type": "gemma3_text"}).final_logit_softcapping is None
 
 
+def test_a_model_file_keeps_the_graph(tmp_path):
+    checks.is_kept_by_a_model_file("gemma3", tmp_path)
+
+
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(gemma.TINY).build(jax.random.key(0))
     assert model(np.ones((1, 3), "int32")).shape == (1, 3, 67)

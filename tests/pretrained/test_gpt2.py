@@ -1,7 +1,5 @@
 """GPT-2 against transformers, and its configuration."""
 
-import shutil
-
 import jax
 import numpy as np
 import pytest
@@ -10,8 +8,6 @@ import fkeras as fk
 from fkeras.pretrained import gpt2
 from fkeras.pretrained.gpt2 import GPT2Config
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.weights.safetensors import open_table, write
 from tests.pretrained import checks
 
 
@@ -42,30 +38,27 @@ def test_a_text_longer_than_the_positions_is_nan():
 
 @pytest.mark.parametrize("prefix", ["", "transformer."])
 def test_files_of_older_versions(prefix, tmp_path):
-    source = checks.DATA / "gpt2"
-    with open_table(str(source / "model.safetensors"), Limits()) as table:
-        arrays = {
-            prefix + name.removeprefix("transformer."): stored.read()
-            for name, stored in table.items()
-        }
-    # masks as tensors, and a copy of the tied head
-    arrays[f"{prefix}h.0.attn.bias"] = np.tril(np.ones((1, 1, 29, 29), "float32"))
-    arrays[f"{prefix}h.0.attn.masked_bias"] = np.float32(-1e4)
-    arrays["lm_head.weight"] = arrays[f"{prefix}wte.weight"]
-    shutil.copy(source / "config.json", tmp_path)
+    def load(change):
+        def rename(arrays):
+            for name in list(arrays):
+                arrays[prefix + name.removeprefix("transformer.")] = arrays.pop(name)
+            # masks as tensors, and a copy of the tied head
+            arrays[f"{prefix}h.0.attn.bias"] = np.tril(np.ones((1, 1, 29, 29), "float32"))
+            arrays[f"{prefix}h.0.attn.masked_bias"] = np.array(-1e4, "float32")
+            arrays["lm_head.weight"] = arrays[f"{prefix}wte.weight"]
+            change(arrays)
 
-    def store():
-        with (tmp_path / "model.safetensors").open("wb") as file:
-            write(file, arrays, {"format": "pt"})
-        return fk.pretrained.load(tmp_path).model
+        return fk.pretrained.load(checks.rewritten("gpt2", tmp_path, rename)).model
 
-    assert store() == fk.pretrained.load(source).model
-    arrays["lm_head.weight"] = arrays["lm_head.weight"] + 1
+    assert load(lambda arrays: None) == fk.pretrained.load(checks.DATA / "gpt2").model
     with pytest.raises(FileError, match=r"lm_head\.weight"):
-        store()
-    del arrays["lm_head.weight"], arrays[f"{prefix}ln_f.bias"]
+        load(lambda arrays: arrays.update({"lm_head.weight": arrays["lm_head.weight"] + 1}))
     with pytest.raises(FileError, match=r"missing in the file: .*ln_f\.bias"):
-        store()
+        load(lambda arrays: arrays.pop(f"{prefix}ln_f.bias"))
+
+
+def test_a_model_file_keeps_the_graph(tmp_path):
+    checks.is_kept_by_a_model_file("gpt2", tmp_path)
 
 
 def test_the_tiny_configuration_builds():

@@ -46,6 +46,10 @@ def test_packed_texts_do_not_see_each_other():
     np.testing.assert_allclose(packed[:, :5], model(ids[:, :5]), atol=1e-5)
 
 
+def test_a_model_file_keeps_the_graph(tmp_path):
+    checks.is_kept_by_a_model_file("qwen3", tmp_path)
+
+
 def test_the_tiny_configuration_is_unlike_the_defaults():
     default = LlamaConfig()
     for name in ("head_size", "key_heads", "rms_norm_eps", "rope_theta", "attention_bias"):

@@ -11,6 +11,7 @@ import fkeras as fk
 from fkeras.engine.tree.axes import weight_axis_roles
 from fkeras.pretrained import mixtral
 from fkeras.pretrained.mixtral import MixtralConfig
+from fkeras.saving.containers.errors import FileError
 from tests.pretrained import checks
 
 FOLDERS = ("mixtral", "qwen2_moe", "qwen3_moe")
@@ -108,6 +109,33 @@ def test_keys_of_each_architecture():
     assert MixtralConfig.read(fewer.write()).num_local_experts == 9
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda a: a.pop("model.layers.1.block_sparse_moe.experts.4.w2.weight"),
+            r"missing in the file: model\.layers\.1\.block_sparse_moe\.experts\.4\.w2\.weight\.",
+        ),
+        (
+            lambda a: a.update({"model.layers.0.block_sparse_moe.experts.5.w1.weight": a["lm_head.weight"]}),
+            r"not in the model: model\.layers\.0\.block_sparse_moe\.experts\.5\.w1\.weight \(67, 20\)",
+        ),
+        (
+            lambda a: a.update({"model.layers.0.block_sparse_moe.experts.2.w1.weight": a["lm_head.weight"]}),
+            "of another shape or dtype: .*experts.2.w1",
+        ),
+        (lambda a: a.pop("lm_head.weight"), "no causal head"),
+    ],
+)  # fmt: skip
+def test_files_of_another_model_are_rejected(change, message, tmp_path):
+    with pytest.raises(FileError, match=message):
+        fk.pretrained.load(checks.rewritten("mixtral", tmp_path, change))
+
+
+def test_a_model_file_keeps_the_graph(tmp_path):
+    checks.is_kept_by_a_model_file("qwen2_moe", tmp_path)
+
+
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(mixtral.TINY).build(jax.random.key(0))
     assert model(np.ones((1, 3), "int32")).shape == (1, 3, 67)
@@ -117,7 +145,7 @@ def test_the_tiny_configuration_builds():
     ("mapping", "message"),
     [
         ({"num_local_experts": 2, "num_experts_per_tok": 3}, "at most the number of experts, 2"),
-        ({"num_local_experts": 10**9}, "1 to 10000"),
+        ({"num_local_experts": 10**9}, "1 to 1024"),
         ({"decoder_sparse_step": 0}, "decoder_sparse_step"),
         ({"router_aux_loss_coef": -1.0}, "router_aux_loss_coef"),
         ({"mlp_only_layers": [1.5]}, "mlp_only_layers"),

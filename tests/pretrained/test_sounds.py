@@ -53,6 +53,7 @@ def test_keys_of_the_file(mapping, field, value):
     ("mapping", "message"),
     [
         ({}, "expected the feature_extractor_type"),
+        ([], "expected an object of JSON"),
         ({"feature_extractor_type": "ClapFeatureExtractor"}, "ClapFeatureExtractor"),
         ({**WHISPER, "dither": 0.1}, "unknown key 'dither'"),
         ({**WHISPER, "feature_size": 0}, "bands"),

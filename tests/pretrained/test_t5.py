@@ -9,6 +9,7 @@ import fkeras as fk
 from fkeras import transforms
 from fkeras.pretrained import t5
 from fkeras.pretrained.t5 import T5Config
+from fkeras.saving.containers.errors import FileError
 from tests.pretrained import checks
 
 FOLDERS = ("t5", "t5_gated")
@@ -107,6 +108,30 @@ def test_the_activation_of_gated_gelu_is_the_tanh_form():
     assert activation("gated-silu") == (True, "silu")
 
 
+def test_files_with_copies_of_the_embedding(tmp_path):
+    def load(change):
+        return fk.pretrained.load(checks.rewritten("t5", tmp_path, change)).model
+
+    def copies(arrays):
+        for name in (
+            "encoder.embed_tokens.weight",
+            "decoder.embed_tokens.weight",
+            "lm_head.weight",
+        ):
+            arrays[name] = arrays["shared.weight"]
+
+    assert load(copies) == fk.pretrained.load(checks.DATA / "t5").model
+    with pytest.raises(FileError, match=r"encoder\.embed_tokens\.weight"):
+        load(lambda a: a.update({"encoder.embed_tokens.weight": a["shared.weight"] + 1}))
+    # transformers read the head in its place
+    with pytest.raises(FileError, match=r"missing in the file: shared\.weight"):
+        load(lambda a: a.update({"lm_head.weight": a.pop("shared.weight")}))
+
+
+def test_a_model_file_keeps_the_graph(tmp_path):
+    checks.is_kept_by_a_model_file("t5_gated", tmp_path)
+
+
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(t5.TINY).build(jax.random.key(0))
     assert model([np.ones((1, 3), "int32"), np.zeros((1, 2), "int32")]).shape == (1, 2, 67)
@@ -120,6 +145,7 @@ def test_the_tiny_configuration_builds():
         ({"feed_forward_proj": 3}, "feed_forward_proj"),
         ({"relative_attention_num_buckets": 7}, "relative_attention_num_buckets"),
         ({"relative_attention_max_distance": 16}, "relative_attention_max_distance=16"),
+        ({"relative_attention_max_distance": 10**12}, "1 to 1048576"),
         ({"scale_decoder_outputs": 0.5}, "scale_decoder_outputs"),
         ({"num_decoder_layers": 0}, "num_decoder_layers"),
         ({"is_decoder": True}, "unknown key 'is_decoder'"),

@@ -1,5 +1,7 @@
 """ViT, DINOv2 and SigLIP's vision tower against transformers."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -47,6 +49,14 @@ def test_pixels_equal_those_of_transformers(name):
 
 def test_a_folder_without_preprocessor_has_no_processor():
     assert fk.pretrained.load(DATA / "vit_classifier").processor is None
+
+
+@pytest.mark.parametrize("content", [[], {"image_processor_type": "SamImageProcessor"}])
+def test_a_wrong_preprocessor_is_an_error_of_the_folder(content, tmp_path):
+    folder = encoder_checks.renamed("vit", tmp_path, lambda name: name)
+    (folder / "preprocessor_config.json").write_text(json.dumps(content))
+    with pytest.raises(FileError, match="preprocessor_config.json"):
+        fk.pretrained.load(folder)
 
 
 def test_names_with_and_without_the_first_segment(tmp_path):

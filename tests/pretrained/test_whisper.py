@@ -99,6 +99,41 @@ def test_ids_of_the_generation_precede_those_of_the_configuration():
     assert WhisperConfig().never == ()
 
 
+LANGUAGES = {
+    "decoder_start_token_id": 1,
+    "lang_to_id": {"<|en|>": 2, "<|de|>": 3},
+    "task_to_id": {"transcribe": 4, "translate": 5},
+    "no_timestamps_token_id": 6,
+    "eos_token_id": [7, 8],
+}
+
+
+def test_prompts_of_models_of_one_and_of_several_languages(loaded):
+    assert (loaded.config.prompt(), loaded.config.end_ids) == ((5, 6), (4,))
+    config = WhisperConfig(beside={"generation_config.json": LANGUAGES})
+    assert config.prompt("de") == (1, 3, 4, 6)
+    assert config.prompt(language="en", task="translate") == (1, 2, 5, 6)
+    assert config.end_ids == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("beside", "arguments", "message"),
+    [
+        (LANGUAGES, {}, "expected one of de, en, received None"),
+        (LANGUAGES, {"language": "fr"}, "received 'fr'"),
+        (LANGUAGES, {"language": "en", "task": "sing"}, "transcribe, translate, received 'sing'"),
+        ({"decoder_start_token_id": 1}, {}, "no_timestamps_token_id"),
+        ({}, {"language": "en"}, "English only"),
+        ([], {}, "object of JSON"),
+    ],
+)
+def test_wrong_prompts_are_rejected(beside, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        WhisperConfig(beside={"generation_config.json": beside}).prompt(**arguments)
+    with pytest.raises(ValueError, match="eos_token_id in config.json, received none"):
+        WhisperConfig().end_ids  # noqa: B018  (the ids are read when needed)
+
+
 def test_features_of_another_length_are_rejected(loaded):
     with pytest.raises(fk.FKerasError, match="features"):
         loaded.model([np.zeros((1, 99, 12), "float32"), np.ones((1, 2), "int32")])

@@ -35,7 +35,7 @@ run = trainer.init(fk.Model(x, layers.Dense(2, "softmax")(h)), jax.random.key(0)
 images, labels = np.ones((64, 8), "float32"), np.zeros(64, "int32")
 run, _ = trainer.fit(run, images, labels, epochs=2, verbose=0, validation_split=0.25)
 trainer.predict(run, images)
-print(*counts.values())
+print(*counts.values(), fk.transforms.fingerprint(run.model), hash("a word"))
 """
 SMALL = """
 import jax, fkeras as fk
@@ -58,13 +58,16 @@ def _output(program, **variables):
 
 
 def test_a_second_process_compiles_nothing(tmp_path):
-    def run():
-        return tuple(map(int, _output(TRAINING, XDG_CACHE_HOME=str(tmp_path))))
+    def run(seed):
+        output = _output(TRAINING, XDG_CACHE_HOME=str(tmp_path), PYTHONHASHSEED=seed)
+        return tuple(map(int, output[:3])), output[3], output[4]
 
     # JAX's event of a compilation also counts programs that are read
-    programs, hits, misses = run()
+    (programs, hits, misses), fingerprint, salted = run("1")
     assert programs > 5 and (hits, misses) == (0, programs)
-    assert run() == (programs, programs, 0)
+    # another order of sets and other hashes give the same programs, and the same fingerprint
+    counts, again, other = run("2")
+    assert counts == (programs, programs, 0) and again == fingerprint and salted != other
     assert any((tmp_path / "fkeras" / "programs").iterdir())
 
 

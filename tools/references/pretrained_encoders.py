@@ -71,7 +71,7 @@ def text_inputs(types: int = 0) -> dict[str, torch.Tensor]:
 
 def text(name: str, model: torch.nn.Module, types: int = 0) -> None:
     inputs = text_inputs(types)
-    out = randomized(model)(**inputs, output_hidden_states=True)
+    out = model(**inputs, output_hidden_states=True)
     outputs = {
         key: out[key]
         for key in ("last_hidden_state", "pooler_output", "logits")
@@ -89,21 +89,27 @@ def bert_config(**options: object) -> hf.BertConfig:
 
 
 def bert() -> None:
-    text("bert", hf.BertModel(bert_config()), types=3)
+    text("bert", randomized(hf.BertModel(bert_config())), types=3)
 
 
 def bert_masked() -> None:
-    text("bert_masked", hf.BertForMaskedLM(bert_config()), types=3)
+    text("bert_masked", randomized(hf.BertForMaskedLM(bert_config())), types=3)
 
 
 def bert_classifier() -> None:
     model = hf.BertForSequenceClassification(bert_config(num_labels=5))
-    text("bert_classifier", model, types=3)
+    text("bert_classifier", randomized(model), types=3)
 
 
 def bert_sentence() -> None:
     """A folder as sentence-transformers writes: mean of the tokens, then a unit length."""
-    model = hf.BertModel(bert_config())
+    model = randomized(hf.BertModel(bert_config()))
+    with torch.no_grad():  # so that the vectors of texts differ
+        for name, weight in model.named_parameters():
+            if name.endswith("LayerNorm.weight"):
+                weight.add_(1)
+            elif name.endswith("bias"):
+                weight.mul_(0.2)
     text("bert_sentence", model)
     folder = DATA / "bert_sentence"
     modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
@@ -157,7 +163,7 @@ def roberta() -> None:
         vocab_size=67, hidden_size=24, num_hidden_layers=2, num_attention_heads=4,
         intermediate_size=40, max_position_embeddings=21, type_vocab_size=1, pad_token_id=1, **ACTIVE,
     )  # fmt: skip
-    text("roberta", hf.RobertaForMaskedLM(config))
+    text("roberta", randomized(hf.RobertaForMaskedLM(config)))
 
 
 def distilbert() -> None:
@@ -165,7 +171,7 @@ def distilbert() -> None:
         vocab_size=67, dim=24, n_layers=2, n_heads=3, hidden_dim=40, max_position_embeddings=21,
         activation="relu",
     )  # fmt: skip
-    text("distilbert", hf.DistilBertForMaskedLM(config))
+    text("distilbert", randomized(hf.DistilBertForMaskedLM(config)))
 
 
 def distilbert_classifier() -> None:
@@ -173,7 +179,7 @@ def distilbert_classifier() -> None:
         vocab_size=67, dim=24, n_layers=2, n_heads=3, hidden_dim=40, max_position_embeddings=21,
         num_labels=4, activation="gelu",
     )  # fmt: skip
-    text("distilbert_classifier", hf.DistilBertForSequenceClassification(config))
+    text("distilbert_classifier", randomized(hf.DistilBertForSequenceClassification(config)))
 
 
 def modernbert() -> None:
@@ -188,7 +194,7 @@ def modernbert() -> None:
             "sliding_attention": {"rope_type": "default", "rope_theta": 30.0},
         },
     )  # fmt: skip
-    text("modernbert", hf.ModernBertForMaskedLM(config))
+    text("modernbert", randomized(hf.ModernBertForMaskedLM(config)))
 
 
 def modernbert_plain() -> None:
@@ -198,7 +204,7 @@ def modernbert_plain() -> None:
         eos_token_id=2, bos_token_id=3, cls_token_id=3, sep_token_id=2, classifier_pooling="mean",
         num_labels=4, classifier_bias=True,
     )  # fmt: skip
-    text("modernbert_plain", hf.ModernBertForSequenceClassification(config))
+    text("modernbert_plain", randomized(hf.ModernBertForSequenceClassification(config)))
 
 
 def images(*size: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from fkeras.engine.values.annotations import ClosedJaxpr, Jaxpr, Leaf
 
@@ -28,17 +29,49 @@ def largest_array(program: ClosedJaxpr) -> tuple[int, tuple]:
     return max(_sizes(program), key=lambda pair: pair[0], default=(0, ()))
 
 
+def fixing_reshape(program: Jaxpr | ClosedJaxpr) -> tuple[tuple, tuple] | None:
+    """Returns `(old shape, new shape)` of a reshape that fits one value of an unknown size alone.
+
+    JAX infers such a reshape without an error: with unknown sizes it cannot decide on the equation.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> x = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 4"), "float32")
+        >>> program = jax.make_jaxpr(lambda x: jnp.reshape(x, (6, 2)))(x)
+        >>> [str(shape) for shape in fixing_reshape(program.jaxpr)]
+        ['(b, 4)', '(6, 2)']
+    """
+    for equation in program.eqns:
+        if equation.primitive.name == "reshape":
+            old, new = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+            fixed = all(isinstance(dim, int) for dim in new)
+            # an axis of size 0 leaves nothing to reshape
+            if fixed and 0 not in new and not all(isinstance(dim, int) for dim in old):
+                return old, new
+        for inner in _inner(equation):
+            found = fixing_reshape(inner)
+            if found is not None:
+                return found
+    return None
+
+
+def _inner(equation: Any) -> Iterator[Any]:
+    """Yields the programs in the parameters of an equation."""
+    for value in equation.params.values():
+        for inner in value if isinstance(value, tuple | list) else (value,):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield inner
+
+
 def _sizes(program: Jaxpr | ClosedJaxpr) -> Iterator[tuple[int, tuple]]:
     for variable in program.invars:
         yield _size(variable.aval)
     for equation in program.eqns:
         for variable in equation.outvars:
             yield _size(variable.aval, equation.params.get("window_dimensions", ()))
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    yield from _sizes(inner)
+        for inner in _inner(equation):
+            yield from _sizes(inner)
 
 
 def _size(array: Leaf, window: tuple = ()) -> tuple[int, tuple]:

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax import core, errors
 
-from fkeras.engine.call.array_sizes import largest_array
+from fkeras.engine.call.array_sizes import fixing_reshape, largest_array
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask, mask_leaves
@@ -238,12 +238,23 @@ def _describe(
 
 
 def _checked_size(layer: Layer, program: Any) -> int:
-    """Returns the bytes of the largest array in a layer's program; rejects more than 2**63 - 1."""
+    """Returns the bytes of the largest array in a layer's program; rejects more than 2**63 - 1.
+
+    Also rejects a reshape from an unknown size to fixed sizes.
+    """
     size, shape = largest_array(program)
     if size >= 2**63:
         raise FKerasError(
             f"{layer._where}: expected arrays of less than 2**63 bytes, received a call that "
             f"computes an array of shape {format_shape(shape)}. Reduce the layer's sizes."
+        )
+    reshape = fixing_reshape(program)
+    if reshape is not None:
+        old, new = map(format_shape, reshape)
+        raise FKerasError(
+            f"{layer._where}: reshapes an array of shape {old} to {new}, which fits one size of the "
+            "unknown axes only. Keep the batch axis, `jnp.reshape(x, (x.shape[0], 7))`, or give the "
+            "input its size, fk.Input(shape, batch_size=32)."
         )
     return size
 

@@ -57,14 +57,16 @@ def _effects(graph: Graph, number: int) -> Effects:
     skeleton, leaves = graph.shape_of(call.layer)
     no_weights = (None,) * len(skeleton.names)
     layer = skeleton.join(no_weights)._unbuilt() if leaves is None else skeleton.join(leaves)
-    if not _may_have_effects(layer):
+    if not may_have_effects(layer):
         return Effects()
     return infer(layer, call.signature.recorded, *graph.input_specs(number))[1]
 
 
-def _may_have_effects(layer: Layer) -> bool:
+def may_have_effects(layer: Layer) -> bool:
     """Returns whether a layer may have effects; other layers need no tracing."""
     if type(layer).forward is not Layer.forward or skeleton_of(layer).children:
+        return True
+    if getattr(layer, "activity_regularizer", None) is not None:  # a field or a property
         return True
     fields = (f.name for f in dataclasses.fields(layer) if f.name.endswith("_regularizer"))
     return any(getattr(layer, name) is not None for name in fields)

@@ -57,11 +57,11 @@ def _lengths(
         return
     slots = dict(zip(graph.input_slots, arrays, strict=True))
     masks = dict(zip(graph.input_slots, match_masks(network, mask), strict=True))
-    for call in graph.calls:
-        layer_state = {} if call.is_input else state.get(call.layer)
-        if not layer_state:
+    for name, layer_state in state.items():
+        layer = network.layers.get(name)
+        if layer is None:
             continue
-        layer = network.layers[call.layer]
+        call = graph.calls[graph.call_number(name)]
         args = structure.thaw(
             call.args, lambda v: slots.get(v.index) if isinstance(v, structure.Ref) else v
         )

@@ -17,7 +17,8 @@ class Bottleneck(Adapter):
 
     Adapts every layer with one floating-point output, also a block that is a model. `up` starts at
     zero, so an adapted model first computes what its base computes. The adapter has an activation of
-    its own, so no weights of the base can replace it: `merge_adapters` refuses it.
+    its own, so no weights of the base can replace it: `merge_adapters` refuses it. The state of a
+    layer with state is one level deeper: `{"block": {"layer": state["block"]}}`.
 
     Args:
         units: number of columns of `down`.

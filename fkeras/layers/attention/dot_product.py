@@ -52,8 +52,8 @@ class DotProductAttention(fk.Layer):
             None for the compute dtype.
         kernel: "einsum" for two products of whole arrays, on every backend; "xla" or "cudnn" for that
             implementation of `jax.nn.dot_product_attention`, where it computes the call: without a
-            soft cap and without dropout; "cudnn" needs a GPU and 16-bit floats. Other calls use
-            "einsum". `fk.plan` reports which kernel is used.
+            soft cap and without dropout, with values of the size of the keys; "cudnn" needs a GPU and
+            16-bit floats. Other calls use "einsum". `fk.plan` reports which kernel is used.
         seed: folded into the key of each call; None uses the key alone.
 
     Call:
@@ -350,22 +350,28 @@ class DotProductAttention(fk.Layer):
 
     # -- scores -------------------------------------------------------------------------------
 
-    def kernel_for(self, dtype: Any, backend: str, training: bool = False) -> str:
+    def kernel_for(
+        self, query: fk.SpecLike, value: fk.SpecLike, backend: str, training: bool = False
+    ) -> str:
         """Returns the kernel that computes a call: "einsum", "xla" or "cudnn".
 
         Args:
-            dtype: dtype of query, key and value.
+            query: the query, or its spec.
+            value: the value, or its spec.
             backend: JAX's name of the backend, such as "gpu".
             training: whether it is a training call.
 
         Example:
-            >>> import fkeras as fk
-            >>> fk.layers.DotProductAttention(kernel="cudnn").kernel_for("float32", "cpu")
-            'einsum'
+            >>> import jax.numpy as jnp, fkeras as fk
+            >>> x = jnp.ones((2, 5, 4, 64), "bfloat16")
+            >>> fk.layers.DotProductAttention(kernel="cudnn").kernel_for(x, x, "gpu")
+            'cudnn'
         """
-        if self.soft_cap is not None or (training and self.dropout > 0):
+        query, value = fk.as_spec(query), fk.as_spec(value)
+        has_more = self.soft_cap is not None or (training and self.dropout > 0)
+        if has_more or query.dims[-1] != value.dims[-1]:
             return "einsum"
-        if self.kernel == "cudnn" and not is_flash_available(dtype, backend):
+        if self.kernel == "cudnn" and not is_flash_available(query.dtype, backend):
             return "einsum"
         return self.kernel
 
@@ -381,7 +387,7 @@ class DotProductAttention(fk.Layer):
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         if bias is not None:
             bias = self._four_axes(bias, query, key)
-        kernel = self.kernel_for(query.dtype, jax.default_backend(), context.training)
+        kernel = self.kernel_for(query, value, jax.default_backend(), context.training)
         if kernel != "einsum":
             y = jax.nn.dot_product_attention(
                 query, key, value, bias, mask, scale=scale, implementation=_implementation(kernel)

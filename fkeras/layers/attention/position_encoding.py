@@ -8,43 +8,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.layers.attention.positions import given_or_counted
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.embedding import embed
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.rotary import sinusoids
 
 
-def positions_of(where: str, x: jax.Array, positions: Any, start_index: Any) -> jax.Array:
-    """Returns the positions (1 or b, t) of the tokens of an array (b, ..., t, d).
-
-    Args:
-        positions: integers (t,) or (b, t); None counts from `start_index`.
-
-    Raises:
-        FKerasError: for an array without a time axis, and for positions of another shape.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> positions_of("sine", jnp.ones((2, 3, 4)), None, 5)
-        Array([[5, 6, 7]], dtype=int32)
-    """
+def _positions_of(where: str, x: jax.Array, positions: Any, start_index: Any) -> jax.Array:
+    """Returns the positions (1 or b, t) of the tokens of an array (b, ..., t, d)."""
     if x.ndim < 3:
         raise fk.FKerasError(
             f"{where}: expected an array (b, t, d), received {format_shape(x.shape)}. Add the missing "
             "axis: x[None]."
         )
-    if positions is None:
-        return (jnp.arange(x.shape[-2]) + start_index)[None]
-    if positions.ndim not in (1, 2) or positions.shape[-1] != x.shape[-2]:
-        raise fk.FKerasError(
-            f"{where}: expected positions (t,) or (b, t) for the tokens of {format_shape(x.shape)}, "
-            f"received {format_shape(positions.shape)}."
-        )
-    if not jnp.issubdtype(positions.dtype, jnp.integer):
-        raise fk.FKerasError(
-            f"{where}: expected integers for positions, received {positions.dtype}. Write "
-            "positions.astype('int32')."
-        )
+    positions = given_or_counted(where, x.shape[-2], positions, start_index)
     return positions[None] if positions.ndim == 1 else positions
 
 
@@ -92,7 +70,7 @@ class SinePositionEncoding(fk.Layer):
     def forward(
         self, context: fk.Context, x: jax.Array, positions: Any = None, start_index: Any = 0
     ) -> fk.Output:
-        positions = positions_of(self._where, x, positions, start_index)
+        positions = _positions_of(self._where, x, positions, start_index)
         encodings = sinusoids(positions, x.shape[-1], self.max_wavelength)
         masks = context.mask if isinstance(context.mask, tuple) else (context.mask,)
         return fk.Output(_spread(encodings, x).astype(x.dtype), mask=masks[0])
@@ -181,7 +159,7 @@ class PositionEmbedding(fk.Layer):
                 f"{self._where}: expected vectors of size {self.position_embeddings.shape[-1]}, received "
                 f"{format_shape(x.shape)}."
             )
-        steps = positions_of(self._where, x, positions, start_index)
+        steps = _positions_of(self._where, x, positions, start_index)
         encodings = embed(jnp.where(steps == -1, 0, steps), self.position_embeddings)
         encodings = jnp.where((steps == -1)[..., None], jnp.zeros_like(encodings), encodings)
         masks = context.mask if isinstance(context.mask, tuple) else (context.mask,)

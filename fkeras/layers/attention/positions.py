@@ -36,6 +36,36 @@ def count_positions(valid: jax.Array, segments: jax.Array | None = None) -> jax.
     return jnp.where(valid, count - 1, -1)
 
 
+def given_or_counted(where: str, time: Any, positions: Any, start_index: Any) -> jax.Array:
+    """Returns positions that a call was given, after checks, or the numbers from `start_index` on.
+
+    Args:
+        time: number of tokens of a row.
+        positions: integers (t,) or (b, t), or None.
+
+    Raises:
+        FKerasError: for positions of another shape, and for floats.
+
+    Example:
+        >>> given_or_counted("rotary", 3, None, 5)
+        Array([5, 6, 7], dtype=int32)
+    """
+    if positions is None:
+        return jnp.arange(time) + start_index
+    if positions.ndim not in (1, 2) or positions.shape[-1] != time:
+        raise fk.FKerasError(
+            f"{where}: expected positions (t,) or (b, t) for {time} tokens of a row, received "
+            f"{format_shape(positions.shape)}."
+        )
+    # a layer casts floats to its compute dtype, and bfloat16 is exact up to 256 only
+    if not jnp.issubdtype(positions.dtype, jnp.integer):
+        raise fk.FKerasError(
+            f"{where}: expected integers for positions, received {positions.dtype}. Write "
+            "positions.astype('int32')."
+        )
+    return positions
+
+
 class Positions(fk.Layer):
     """Counts the tokens of each row: 0, 1, 2, ..., restarting with each segment, -1 at padding.
 

@@ -75,7 +75,10 @@ class RelativePositionBias(fk.Layer):
 
     num_heads: fk.Integer = fk.option(convert=fk.integer(minimum=1))
     num_buckets: fk.Integer = fk.option(default=32, convert=fk.integer(minimum=2))
-    max_distance: fk.Integer = fk.option(default=128, convert=fk.integer(minimum=1))
+    # a table with an entry for each distance: a crafted file must not make a large one
+    max_distance: fk.Integer = fk.option(
+        default=128, convert=fk.integer(minimum=1, maximum=1 << 20)
+    )
     bidirectional: bool = fk.option(default=True, convert=fk.boolean)
     embeddings_initializer: fk.Initializer = fk.option(default="uniform", convert=fk.initializer)
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from fkeras.layers.attention.positions import given_or_counted
 from fkeras.layers.attention.rotary_scaling import Scaling
 from fkeras.layers.common import authoring as fk
 from fkeras.nn import rotary
@@ -117,7 +118,7 @@ class RotaryEmbedding(fk.Layer):
         context: fk.Context,
         x: Any,
         positions: jax.Array | None = None,
-        start_index: int = 0,
+        start_index: Any = 0,
     ) -> fk.Output:
         arrays = x if isinstance(x, list | tuple) else [x]
         turned = [self._turn(context, array, positions, start_index) for array in arrays]
@@ -125,12 +126,11 @@ class RotaryEmbedding(fk.Layer):
         return fk.Output(turned if isinstance(x, list | tuple) else turned[0], mask=masks[0])
 
     def _turn(
-        self, context: fk.Context, x: jax.Array, positions: Any, start_index: int
+        self, context: fk.Context, x: jax.Array, positions: Any, start_index: Any
     ) -> jax.Array:
         axes = self._axes(x)
         x = jnp.moveaxis(x, axes, (1, -1)) if axes != (1, x.ndim - 1) else x
-        if positions is None:
-            positions = jnp.arange(x.shape[1]) + start_index
+        positions = given_or_counted(self._where, x.shape[1], positions, start_index)
         size = int(x.shape[-1] * self.partial)
         if size % 2 or size == 0:
             raise fk.FKerasError(

@@ -97,6 +97,8 @@ class Dynamic(Scaling):
 
     def frequencies(self, size: int, base: float, length: jax.Array | None) -> jax.Array:
         assert length is not None
+        if size < 4:
+            raise ValueError(f"Dynamic: expected at least 4 channels that turn, received {size}.")
         original = self.original_max_position_embeddings
         bases = rotary.dynamic_base(base, size, self.factor, original, length)
         return rotary.inverse_frequencies(size, bases[..., None])

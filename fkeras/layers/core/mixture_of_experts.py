@@ -17,8 +17,8 @@ class MixtureOfExperts(fk.Layer):
 
     With the probabilities `p = softmax(x @ router_kernel)`, the output is the sum over the `top_k` most
     probable experts of `p * (activation(x @ gate_kernel) * (x @ up_kernel)) @ down_kernel`, with the
-    kernels of the expert. Only the chosen experts are computed, with `jax.lax.ragged_dot`. (XLA for
-    CPUs multiplies all tokens with all experts, except where a call has fewer tokens than experts.)
+    kernels of the expert. Only the chosen experts are computed, with `jax.lax.ragged_dot`, or with a
+    loop on CPUs.
 
     An expert that all tokens use is a feed-forward network beside this layer:
     `layers.Add()([experts(x), down(layers.Multiply()([gate(x), up(x)]))])`.

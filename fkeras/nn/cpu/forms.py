@@ -36,11 +36,13 @@ class Form(abc.ABC):
         rows: numbers of the operands whose first axis is the batch. If `rows` is not empty, the
             first axis of the result is the batch, too.
         loops: whether `jax.vmap` over other operands computes one member after the other.
+        together: whether `jax.vmap` of `default` needs the mapped axis in all operands.
     """
 
     linear: tuple[int, ...] | ClassVar[tuple[int, ...]] = ()
     rows: tuple[int, ...] | ClassVar[tuple[int, ...]] = ()
     loops: bool | ClassVar[bool] = False
+    together: bool | ClassVar[bool] = False
 
     def suits(self, *operands: Any) -> bool:
         """Returns whether `fast` is able to compute these operands, and faster than `default`.
@@ -100,6 +102,10 @@ class Adjoint(Form):
     def loops(self) -> bool:
         return self.form.loops
 
+    @property
+    def together(self) -> bool:
+        return self.form.together
+
     def default(self, *operands: jax.Array) -> jax.Array:
         return _transposed(self.form.default, self.number, self.spec, operands)
 
@@ -139,8 +145,20 @@ class Batched(Form):
     def loops(self) -> bool:
         return self.form.loops
 
+    @property
+    def together(self) -> bool:
+        return self.form.together
+
     def default(self, *operands: jax.Array) -> jax.Array:
-        return jax.vmap(self.form.default, self.axes)(*operands)
+        if not self.together:
+            return jax.vmap(self.form.default, self.axes)(*operands)
+        pairs = list(zip(operands, self.axes, strict=True))
+        size = next(x.shape[0] for x, axis in pairs if axis == 0)
+        shapes = [x.shape if axis == 0 else (size, *x.shape) for x, axis in pairs]
+        arrays = [
+            jax.numpy.broadcast_to(x, shape) for (x, _), shape in zip(pairs, shapes, strict=True)
+        ]
+        return jax.vmap(self.form.default)(*arrays)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         if not self._merges:

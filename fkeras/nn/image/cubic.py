@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 
-def cubic_weights(old: int, new: int, antialias: bool = False) -> NDArray[np.float64]:
+def cubic_weights(old: int, new: int, antialias: bool = False) -> np.ndarray:
     """Returns the matrix (new, old) of cubic interpolation of an axis, as PyTorch computes it.
 
     Without antialiasing, Keys's kernel has the parameter -0.75, and positions outside of the axis
@@ -28,11 +27,11 @@ def cubic_weights(old: int, new: int, antialias: bool = False) -> NDArray[np.flo
     if antialias:
         weights = weights * (inside == places)
     matrix = np.zeros((new, old))
-    np.add.at(matrix, (slice(None), inside), weights)
+    np.add.at(matrix.T, inside, weights.T)
     return matrix / matrix.sum(axis=1, keepdims=True)
 
 
-def cubic(x: NDArray[np.float64], a: float) -> NDArray[np.float64]:
+def cubic(x: np.ndarray, a: float) -> np.ndarray:
     """Computes Keys's cubic kernel with the parameter `a`, the slope at 1.
 
     Example:

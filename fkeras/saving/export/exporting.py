@@ -30,7 +30,7 @@ from fkeras.engine import FKerasError, Layer, Network
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values import structure
-from fkeras.engine.values.argument_types import FilePath
+from fkeras.engine.values.argument_types import FilePath, Inputs
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.saving.export import program
@@ -43,6 +43,7 @@ from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
 from fkeras.training.step import objective
 from fkeras.training.step.step import train_logs
+from fkeras.transforms.comparison.checking import require_agreement
 
 #: a shape with the batch axis, or shapes in the structure of the inputs
 Shapes: TypeAlias = Sequence[Any] | Mapping[str, Any]
@@ -61,6 +62,7 @@ def export(
     training: bool = False,
     updates: bool = False,
     opset: int = onnx.OPSET,
+    check: Inputs | None = None,
 ) -> None:
     """Writes a model and its weights as one program that JAX alone runs, or as an ONNX file.
 
@@ -97,12 +99,15 @@ def export(
             default the state is a constant, and the program returns the outputs.
         opset: version of ONNX's operators, for ".onnx" files: 17 or higher. An ONNX file takes none
             of `platforms`, `constraints`, `training` and `updates`.
+        check: inputs of the model, on which the file is computed and compared with the model as by
+            `transforms.agree`; None for no comparison. An ONNX file then needs the package
+            onnxruntime.
 
     Raises:
         FKerasError: for a model that is not built, or a layer that cannot be exported because the
             layer calls back to Python, depends on an unknown size or has no ONNX form.
         ValueError: for an unknown platform, an unknown opset, or an argument that the format does
-            not have.
+            not have; if the file computes other values on `check`.
         ProcessError: if another process could not write, has ended, or makes another call.
         ImportError: if the package flatbuffers is not installed; for an ONNX file, the package onnx.
 
@@ -116,6 +121,11 @@ def export(
         (('cpu', 'cuda', 'tpu'), (5, 2))
     """
     _check_model(model)
+    if check is not None and (mask is not None or training or updates):
+        raise ValueError(
+            f"export, {model._where}: check compares calls of the inputs alone in inference, received "
+            "mask, training or updates too. Leave check out, and call the program on its arguments."
+        )
     names = program.check_platforms(platforms)
     if as_path(path).lower().endswith(".onnx"):
         given = {
@@ -132,6 +142,7 @@ def export(
                 )
         write = functools.partial(_write_onnx, path=path, shapes=shapes, mask=mask, opset=opset)
         _write_once(write, model, state, path)
+        _compare(model, state, path, check)
         return
     if opset != onnx.OPSET:
         raise ValueError(
@@ -149,6 +160,15 @@ def export(
         updates=updates,
     )
     _write_once(write, model, state, path)
+    _compare(model, state, path, check)
+
+
+def _compare(
+    model: Layer, state: Mapping[str, Any] | None, path: FilePath, check: Inputs | None
+) -> None:
+    """Compares a written file with the model on the inputs of `check`."""
+    if check is not None:
+        require_agreement("fk.export", (model, state), path, check)
 
 
 def _write_once(

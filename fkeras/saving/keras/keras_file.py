@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import datetime
 import json
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -27,6 +28,7 @@ from fkeras.saving.containers.hdf5 import Store, Writer, new_store, open_store
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import check, field, parse
 from fkeras.saving.keras.extension_keys import put_back, put_beside
+from fkeras.saving.keras.lora_keys import with_fresh_adapters
 from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.quirks.table import make_model, with_quirks
 from fkeras.saving.trained.resource_limits import check_calls, check_state
@@ -67,8 +69,8 @@ def read(
     layout: Layout | None = None,
 ) -> tuple[Network, Mapping[str, Any]]:
     """Reads `(model, state)` from a `.keras` file."""
-    with opened(path, custom_objects, limits, layout) as file:
-        return file.model, file.state
+    with opened(path, custom_objects, limits, layout) as file, reading(os.fspath(path), CONFIG):
+        return with_fresh_adapters(file.model, file.config), file.state
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fkeras.engine.values.arrays import computed_dtype
 from fkeras.training.data import host_arrays
+from fkeras.training.data.features import Cached
 from fkeras.training.processes.arrays import put
 from fkeras.training.records.state import TrainState
 
@@ -59,6 +60,7 @@ class Feed:
         exact: whether the last batch has only the remaining rows, in a call of its own.
         sums: empty sums of the losses and metrics of these rows.
         send: moves stacked batches to the devices of several processes; None for one process.
+        cached: the origin of features in the place of inputs; None for a feed of inputs.
 
     Example:
         >>> feed = feed_of(np.arange(5), 2)
@@ -73,6 +75,7 @@ class Feed:
     exact: bool = False
     sums: Any = None
     send: Callable[[Any], Any] | None = None
+    cached: Cached | None = None
 
     def __len__(self) -> int:
         return host_arrays.length(self.tree)
@@ -169,6 +172,14 @@ class Epoch:
         counts = np.zeros(feed.capacity, "int32")
         counts[:number] = feed.counts(start, number)
         return (self._sent(self._chunk(start, number)), counts), number
+
+    def inputs_of(self, number: int) -> Any:
+        """Returns the real rows of a batch of features, as they were before."""
+        feed = self.feed
+        assert feed.cached is not None
+        stop = min((number + 1) * feed.size, len(feed))
+        rows = np.asarray(self.order)[number * feed.size : stop]
+        return jax.tree.map(host_arrays.canonical, host_arrays.take(feed.cached.rows, rows))
 
     def state(self) -> Any:
         """Returns None: the index in the order is all that a resumed training needs."""

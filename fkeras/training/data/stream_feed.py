@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -74,6 +74,7 @@ class Batches:
     positioned: bool = False
     peeked: tuple[int, Any] | None = None
     may_be_endless: bool = True
+    cached: ClassVar[None] = None  # as of `Feed`; a source has no features
 
     def __post_init__(self) -> None:
         if self._by_step and self.steps is None:

@@ -41,6 +41,11 @@ def training_feeds(
 ) -> tuple[Feed | Batches, Feed | Batches | None]:
     """Returns `(feed, validation feed or None)` of a training, for this process of a group."""
     call = _Call(trainer, run, "fit", True, group)
+    if call.caches and group.count > 1:
+        raise ValueError(
+            f"Trainer.fit: expected one process for cache_frozen, received {group.count}. Train with "
+            "cache_frozen=False, or with a mesh of the devices of one process."
+        )
     x, y, sample_weight = rows
     size, steps = options.batch_size, options.steps_per_epoch
     if class_weight is not None and batch_parts.sees_whole_batch(trainer):
@@ -99,6 +104,11 @@ class _Call:
     training: bool
     group: Alone
 
+    @property
+    def caches(self) -> bool:
+        """Whether the outputs of frozen layers are computed once for each row."""
+        return bool(self.trainer.cache_frozen) and self.name.startswith("fit")
+
     def feed(self, rows: tuple, size: int, steps: int | None) -> Feed | Batches:
         """Returns the feed of an evaluation."""
         x, y, sample_weight = rows
@@ -146,6 +156,8 @@ class _Call:
                 f"Trainer: expected at most {limit} steps for {len(feed)} rows in batches of "
                 f"{feed.size}, received {steps}. Reduce the steps, or repeat the rows."
             )
+        if self.caches:
+            return feed  # its features are placed
         if group.count == 1:
             return array_feed.placed(feed, trainer.mesh)
         # devices of different memory: the arrays are resident in all processes or in none
@@ -158,6 +170,12 @@ class _Call:
     ) -> Batches:
         """Returns the feed of a source of batches."""
         trainer, run, group = self.trainer, self.run, self.group
+        if self.caches:
+            raise ValueError(
+                f"Trainer.{self.name}: cache_frozen needs rows with an index, received a source of "
+                f"batches ({type(x).__name__}). Pass arrays, such as a NumPy array or a np.memmap of "
+                "the samples, or train with cache_frozen=False."
+            )
 
         # In a training the device finds NaN (`on_nonfinite`): checking each batch on the host would
         # delay every step. The device does not look for NaN in an evaluation.

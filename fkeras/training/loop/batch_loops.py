@@ -8,13 +8,14 @@ for any number of batches.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from fkeras.training.data.array_feed import Feed
+from fkeras.training.data.features import without_front
 from fkeras.training.data.stream_feed import Batches
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.annotations import Trainer
@@ -109,7 +110,8 @@ def evaluate(
     Returns:
         `(logs, batches)`: the logs, and the number of batches.
     """
-    leaves, structure = jax.tree.flatten(run.model)
+    cut = None if feed.cached is None else feed.cached.cut
+    leaves, structure = jax.tree.flatten(without_front(run.model, cut))
     names = objective.log_names(outputs.heads(trainer, run.model), sums)
     leaves, carry = tuple(leaves), (run.state, sums)
     call_size = CallSize() if call_size is None else call_size
@@ -162,7 +164,21 @@ def predict(
     Args:
         compute: `(model, state, batch) -> (updates, value)`.
     """
-    state, pending, parts = run.state, [], []
+    parts = list(predicted(run, feed, put, compute, group))
+    if len(parts) == 1:
+        return parts[0]
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+
+
+def predicted(
+    run: TrainState,
+    feed: Feed,
+    put: Callable[[Any], Any],
+    compute: Callable[..., tuple[Any, Any]],
+    group: Alone = ALONE,
+) -> Iterator[Any]:
+    """Yields the outputs of each batch, without filled-up rows; the arguments are those of `predict`."""
+    state, pending = run.state, []
     for start in range(feed.steps):
         batch = put(feed.batch(start))
         updates, value = compute(run.model, state, batch)
@@ -171,11 +187,9 @@ def predict(
         # Fetch with a delay of two batches: the device computes during the transfer, and at most
         # three outputs occupy its memory.
         if len(pending) > 2:
-            parts.append(_fetch(group, *pending.pop(0)))
-    parts.extend(_fetch(group, *entry) for entry in pending)
-    if len(parts) == 1:
-        return parts[0]
-    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+            yield _fetch(group, *pending.pop(0))
+    for entry in pending:
+        yield _fetch(group, *entry)
 
 
 def predict_batch(run: TrainState, x: np.ndarray, size: int) -> Any:

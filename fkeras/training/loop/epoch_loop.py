@@ -20,6 +20,7 @@ from fkeras.training.data import array_feed
 from fkeras.training.data.joint_feed import JointEpoch
 from fkeras.training.data.stream_epoch import BatchEpoch
 from fkeras.training.loop.batch_loops import CallSize, as_floats
+from fkeras.training.loop.caching import check_unchanged
 from fkeras.training.loop.journal import Call, Journal, Point
 from fkeras.training.nonfinite import recovery
 from fkeras.training.records.annotations import Trainer
@@ -61,7 +62,7 @@ class EpochLoop:
         self.names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
         self.logs: Mapping[str, Any] = {}
         self.left_out: list[int] = []
-        arrays = flat(self.form, run)
+        arrays = self._flat(run)
         # Repeating a call after a NaN needs the arrays before the call, which donation destroys:
         # donate only runs that take a large part of the device's memory.
         size = sum(map(_bytes, arrays.leaves))
@@ -91,6 +92,12 @@ class EpochLoop:
         keeps_nonfinite = mode == "ignore" or (mode == "skip" and self.large)
         journal.begin_epoch(point, self.large, keeps_nonfinite)
         self._continue_at(point)
+
+    def _flat(self, run: TrainState) -> FlatRun:
+        """Returns a run as arrays; checks that the cached features are those of its model."""
+        cached = self.epoch.feed.cached
+        check_unchanged(cached, run)
+        return flat(self.form, run, None if cached is None else cached.cut)
 
     def _continue_at(self, point: Point) -> None:
         """Makes a point the base of the next calls, after which `on_batch_end` is due."""
@@ -150,7 +157,7 @@ class EpochLoop:
     def _floats(self) -> dict[str, Any]:
         # A training that resumes after the last batch of an epoch has no call and no logs. The run
         # holds the sums from which the logs are computed.
-        structure, leaves, _ = self.arrays
+        structure, leaves = self.arrays.structure, self.arrays.leaves
         logs = self.logs or step.compiled_logs(self.form, structure, leaves)
         return as_floats(self.names, logs)
 
@@ -167,7 +174,7 @@ class EpochLoop:
         if new_run is not run:
             # a callback may freeze layers, whose weights then need no optimizer state
             new_run = ready(self.trainer, new_run)
-            self._take(new_run, flat(self.form, new_run))
+            self._take(new_run, self._flat(new_run))
         point = dataclasses.replace(
             settled,
             base=new_run,
@@ -182,7 +189,7 @@ class EpochLoop:
     def _call(self, rows: tuple, number: int, repeated_call: Call | None = None) -> Call:
         if self.call_size.fresh:
             self.progress.compile_starts()
-        structure, before, _ = self.arrays
+        structure, before = self.arrays.structure, self.arrays.leaves
         batches = np.int32(number)
         arguments = (before, rows, batches)
         static = (self.form, structure, "loop")
@@ -279,9 +286,13 @@ class EpochLoop:
                 fresh=settled.fresh and failed[0] == 0,
             )
             self.journal.settle(stopped, 0)
-            batch = recovery.batch_of(*batches[failed[0]], self.group)
+            place = first_batch + failed[0]
+            if isinstance(self.epoch, array_feed.Epoch) and self.epoch.feed.cached is not None:
+                batch = self.epoch.inputs_of(place)
+            else:
+                batch = recovery.batch_of(*batches[failed[0]], self.group)
             epoch = int(settled.base.position[0])
-            raise recovery.error(self.journal.newest().run, batch, epoch, first_batch + failed[0])
+            raise recovery.error(self.journal.newest().run, batch, epoch, place)
         self.journal.settle(after, len(calls))
 
 

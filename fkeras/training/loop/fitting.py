@@ -17,6 +17,7 @@ from fkeras.training.data.stream_feed import Batches
 from fkeras.training.inputs import arguments
 from fkeras.training.loop.agreement import compare_call, settings_of
 from fkeras.training.loop.batch_loops import CallSize, evaluate
+from fkeras.training.loop.caching import check_unchanged, with_features
 from fkeras.training.loop.epoch_loop import EpochLoop, ready
 from fkeras.training.loop.journal import Journal, Point
 from fkeras.training.loop.saver import RestoredTraining, Saver
@@ -77,8 +78,8 @@ def fit(
     feeds = {"data": feed, "validation_data": held}
     compare_call(group, trainer, run, feeds, **settings_of(options, callbacks))
     if options.checkpoint is None:
-        training.begin(run)
-        return training.epochs()
+        run = training.begin(run)
+        return training.on_features(run).epochs()
     with open_store(options.checkpoint, group) as store:
         # `on_train_begin` may change the model, and the fingerprint of the checkpoint is that of
         # the changed model: `begin` comes before the saver compares fingerprints.
@@ -87,6 +88,7 @@ def fit(
         restored = saver.restore(run)
         if restored is not None:
             training.resume(restored)
+        training = training.on_features(journal.newest().run)
         journal.saver = saver
         # one process cannot save the shards of the others from a second thread
         save_newest = journal.save_newest if group.count == 1 else None
@@ -188,6 +190,13 @@ class _Training:
             lengths = (len(v) for k, v in restored.history.items() if k[:4] == "val_")
             self.held.go_on(None, max(lengths, default=0) * options.validation_steps)
 
+    def on_features(self, run: TrainState) -> _Training:
+        """Returns the training on the features of a frozen part, with `Trainer(cache_frozen=...)`."""
+        if not self.trainer.cache_frozen:
+            return self
+        feed, held = with_features(self.trainer, run, self.feed, self.held)
+        return dataclasses.replace(self, feed=feed, held=held)
+
     def _begin_epoch(
         self, point: Point, epoch: int, call_size: CallSize, progress: Progress
     ) -> EpochLoop:
@@ -212,6 +221,7 @@ class _Training:
         if self.held is None or (epoch + 1) % self.options.validation_freq:
             return {}
         run, _ = self._call("on_test_begin", run)
+        check_unchanged(self.held.cached, run)
         logs, _ = evaluate(
             self.trainer, run, self.held.sums, self.held, call_size=call_size, group=self.group
         )

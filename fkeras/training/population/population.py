@@ -427,6 +427,11 @@ def populate(
             "populate: expected a trainer without sharding: the devices of a mesh share the members, "
             "and each member is whole on one device. Remove sharding from the trainer."
         )
+    if trainer.cache_frozen:
+        raise ValueError(
+            "populate: expected a trainer without cache_frozen: the steps of a population compute whole "
+            "models. Remove cache_frozen, or compute the features once and train a population of heads."
+        )
     if len(members_of(trainer.mesh)) > 1:
         raise ValueError(
             "populate: expected a mesh of the devices of one process, received devices of several. Make "

@@ -16,10 +16,12 @@ from fkeras.engine import Network, trainable_weights
 from fkeras.engine.network.network import device_part
 from fkeras.engine.network.stacking import Stacking
 from fkeras.optimizers import transformation
+from fkeras.training.data.features import with_front, without_front
 from fkeras.training.records.annotations import Optimizer, Trainer
 from fkeras.training.records.state import TrainState, join, split
 from fkeras.training.step.elementwise import updates_stacks
 from fkeras.transforms.depth import with_depth
+from fkeras.transforms.frozen_part import Cut
 
 
 def stacking_of(trainer: Trainer, run: TrainState) -> Stacking | None:
@@ -77,19 +79,28 @@ class FlatRun(NamedTuple):
         structure: tree structure of the run, with stacked blocks.
         leaves: arrays of the run.
         stacking: how the arrays hold repeated blocks; None for single blocks.
+        partial: whether weights are missing that only the front of the model reads.
     """
 
     structure: Any
     leaves: tuple
     stacking: Stacking | None
+    partial: bool = False
 
     def joined(self, outer: TrainState) -> TrainState:
         """Returns the run of the arrays, with the position and memory of `outer`."""
-        return unstacked(self.stacking, join(self.structure, self.leaves, outer))
+        run = unstacked(self.stacking, join(self.structure, self.leaves, outer))
+        return run.replace(model=with_front(run.model, outer.model)) if self.partial else run
 
 
-def flat(trainer: Trainer, run: TrainState) -> FlatRun:
-    """Returns a run as arrays; `FlatRun.joined` is the inverse."""
+def flat(trainer: Trainer, run: TrainState, cut: Cut | None = None) -> FlatRun:
+    """Returns a run as arrays; `FlatRun.joined` is the inverse.
+
+    Args:
+        cut: where the model is split, for batches of features.
+    """
+    if cut is not None:
+        return FlatRun(*split(run.replace(model=without_front(run.model, cut))), None, True)
     stacking = stacking_of(trainer, run)
     structure, leaves = split(stacked(stacking, run))
     return FlatRun(structure, leaves, stacking)

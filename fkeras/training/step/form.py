@@ -11,11 +11,14 @@ from typing import Any
 from fkeras.engine import Layer
 from fkeras.engine.network.network import device_part
 from fkeras.engine.values.argument_types import Batch
+from fkeras.training.data.features import cut_of
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step import sharding
 from fkeras.training.step.output_layouts import with_output_layouts
+from fkeras.training.step.outputs import require_network
 from fkeras.transforms.depth import with_depth
+from fkeras.transforms.frozen_part import rest_of
 from fkeras.transforms.remat import rematerialized
 
 
@@ -26,9 +29,14 @@ class StepForm:
     trainer: Trainer
     training: bool = True
 
-    def model(self, model: Layer) -> Layer:
-        """Returns the device part of the model, with loops, recomputation, and output layouts."""
-        trainer, model = self.trainer, device_part(model)
+    def model(self, model: Layer, batch: Batch | None = None) -> Layer:
+        """Returns the device part of the model, with loops, recomputation, and output layouts.
+
+        For a batch of features, the part behind these.
+        """
+        trainer, model, cut = self.trainer, device_part(model), cut_of(batch)
+        if cut is not None:
+            model = rest_of(require_network(model), cut)
         if self.training:
             computed = with_depth(model, trainer.depth, trainer.remat)
             computed = rematerialized(computed, trainer.remat)

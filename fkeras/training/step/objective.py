@@ -16,6 +16,7 @@ from fkeras.engine.values.argument_types import Batch
 from fkeras.metrics import exact
 from fkeras.nn.numerics.indices import equals
 from fkeras.training.data import batch_parts
+from fkeras.training.data.features import Features
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective_call
@@ -135,7 +136,10 @@ def compute(
     if trainer.objective is None:
         x, y, weights = batch_parts.unpack(trainer, batch)
         x = without_removed(all_heads, x, weights)
-        out = model.apply(x, state=state, training=training, key=key)
+        inputs: Any = {}
+        if isinstance(x, Features):
+            x, inputs = x.values, {} if x.masks is None else {"mask": x.masks}
+        out = model.apply(x, state=state, training=training, key=key, **inputs)
         loss, sums = measure(all_heads, out, y, weights, valid)
         return loss, out.updates, sums
     loss, updates, metrics = objective_call.call_objective(

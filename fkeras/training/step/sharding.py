@@ -58,7 +58,10 @@ def _weight_layouts(trainer: Trainer, model: Layer) -> dict[str, NamedSharding]:
     """Returns the layout of each weight of a model, by path."""
     mesh = mesh_of(trainer)
     specs = weight_specs(mesh, trainer.sharding, model)
-    return {path: NamedSharding(mesh, spec) for path, spec in specs.items()}
+    # a step on features has no weights of the front of the model
+    pairs = zip(skeleton_of(model).names, leaves_of(model), strict=True)
+    present = {path for path, leaf in pairs if leaf is not None}
+    return {path: NamedSharding(mesh, spec) for path, spec in specs.items() if path in present}
 
 
 def check(trainer: Trainer, model: Layer) -> None:

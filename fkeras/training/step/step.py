@@ -33,6 +33,8 @@ from fkeras.training.step import objective, optimizer_state, outputs, sharding
 from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
+from fkeras.transforms.depth import with_depth
+from fkeras.transforms.frozen_part import Cut, front_of
 
 
 def train_step(
@@ -58,7 +60,7 @@ def train_step(
     def loss_fn(
         trainable: dict[str, jax.Array], overwritten: dict[str, jax.Array]
     ) -> tuple[jax.Array, tuple]:
-        model = form.model(replace_weights(run.model, trainable | overwritten))
+        model = form.model(replace_weights(run.model, trainable | overwritten), batch)
         loss, updates, sums = objective.compute(
             trainer, heads, model, run.state, batch, key, True, valid
         )
@@ -176,13 +178,15 @@ def training_form(trainer: Trainer) -> Trainer:
     canonical = getattr(trainer.optimizer, "_canonical", None)  # optax has none
     if canonical is None:
         return trainer
-    return dataclasses.replace(trainer, optimizer=canonical(), on_nonfinite="raise")
+    return dataclasses.replace(
+        trainer, optimizer=canonical(), on_nonfinite="raise", cache_frozen=False
+    )
 
 
 @functools.lru_cache(maxsize=64)
 def evaluation_form(trainer: Trainer) -> Trainer:
     """Returns the trainer for compiled evaluations, which no optimizer affects."""
-    return dataclasses.replace(trainer, optimizer="sgd", on_nonfinite="raise")
+    return dataclasses.replace(trainer, optimizer="sgd", on_nonfinite="raise", cache_frozen=False)
 
 
 compiled_step = jax.jit(train_logs, static_argnums=0)
@@ -250,7 +254,7 @@ def compiled_test(
     """Returns `((state, sums), logs)` after some batches of an evaluation."""
     model = jax.tree.unflatten(structure, leaves)
     form = StepForm(trainer, training=False)
-    computed = form.model(model)
+    computed = form.model(model, rows[0])
 
     def body(number: jax.Array, carry: tuple) -> tuple:
         state, sums = carry
@@ -287,6 +291,19 @@ def compiled_sharded_predict(
     model = device_part(model)
     out = with_output_layouts(trainer, model, model).apply(x, state=state)
     return out.updates, sharding.whole(trainer, out.value)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def compiled_features(
+    trainer: Trainer, cut: Cut, model: Layer, state: Mapping[str, Any], batch: tuple
+) -> tuple[Any, Any]:
+    """Returns `({}, (values, masks))`: the features of one batch, as `Features` holds them."""
+    x, _, weights = batch_parts.unpack(trainer, batch)
+    x = objective.without_removed(heads_of(trainer, model, batch), x, weights)
+    model = outputs.require_network(device_part(model))
+    front = with_depth(front_of(model, cut), trainer.depth, training=False)
+    out = with_output_layouts(trainer, front, model).apply(x, state=state)
+    return {}, sharding.whole(trainer, (out.value, out.mask))
 
 
 def _repeat(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import jax
 
@@ -23,11 +23,19 @@ from fkeras.layers.adapters.bottleneck import Bottleneck
 from fkeras.transforms.adapting.places import ROOT, put_in, take_out
 from fkeras.transforms.graph.selecting import Pattern, matcher, require_match
 
-Model = TypeVar("Model", bound=Layer)
+Model = TypeVar("Model", bound=Network)
+
+
+@overload
+def adapt(model: Model, pattern: Pattern, adapter: Adapter, key: jax.Array) -> Model: ...
+
+
+@overload
+def adapt(model: Layer, pattern: Pattern, adapter: Adapter, key: jax.Array) -> Any: ...
 
 
 @hides_internal_frames
-def adapt(model: Model, pattern: Pattern, adapter: Adapter, key: jax.Array) -> Model:
+def adapt(model: Layer, pattern: Pattern, adapter: Adapter, key: jax.Array) -> Any:
     """Returns a model whose matching layers have adapters; everything else is frozen.
 
     Each adapted layer keeps its name and its place in the graph: a wrapper with this name holds the

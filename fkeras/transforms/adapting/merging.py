@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
 
 import jax
 import numpy as np
@@ -13,18 +14,46 @@ from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.partition import require_layer
+from fkeras.engine.network.network import Network
 from fkeras.engine.tree.donated import check_donated
 from fkeras.engine.tree.walk import join_path
-from fkeras.engine.values.argument_types import DTypeLike
+from fkeras.engine.values.argument_types import DTypeLike, Inputs
 from fkeras.layers.adapters.adapted import BASE, Adapted
 from fkeras.layers.adapters.adapter import check_float
+from fkeras.transforms.comparison.checking import require_agreement
 from fkeras.transforms.replacing import replace_layers
 
-Model = TypeVar("Model", bound=Layer)
+Model = TypeVar("Model", bound=Network)
+
+
+@overload
+def merge_adapters(
+    model: Model,
+    dtype: DTypeLike | None = None,
+    *,
+    state: Mapping[str, Any] | None = None,
+    check: Inputs | None = None,
+) -> Model: ...
+
+
+@overload
+def merge_adapters(
+    model: Layer,
+    dtype: DTypeLike | None = None,
+    *,
+    state: Mapping[str, Any] | None = None,
+    check: Inputs | None = None,
+) -> Any: ...
 
 
 @hides_internal_frames
-def merge_adapters(model: Model, dtype: DTypeLike | None = None) -> Model:
+def merge_adapters(
+    model: Layer,
+    dtype: DTypeLike | None = None,
+    *,
+    state: Mapping[str, Any] | None = None,
+    check: Inputs | None = None,
+) -> Any:
     """Returns a plain model: the kernels include the adapters.
 
     Each sum is computed in float64 on the host and rounded once. The layers have their first classes
@@ -38,11 +67,16 @@ def merge_adapters(model: Model, dtype: DTypeLike | None = None) -> Model:
         model: a model with adapters.
         dtype: dtype of the merged weights; None for the dtype of the frozen weights. Adapters of a
             bfloat16 model are often smaller than half a unit in the last place of its weights:
-            `dtype="float32"` keeps them. The layers compute in the same dtype as before.
+            `dtype="float32"` keeps them, and the layers compute in bfloat16 as before. Layers with
+            weights of any other dtype compute in that dtype.
+        state: the state of the model, if it has state, for the calls on `check`.
+        check: inputs on which every call of the result is compared with the call of the model, as by
+            `transforms.agree`; None for no comparison.
 
     Raises:
         ValueError: for a model without adapters, for an adapter that no weights can replace
-            (`Bottleneck`), for quantized weights, and for sums that are not finite.
+            (`Bottleneck`), for quantized weights, for sums that are not finite, and if the result
+            disagrees on `check`.
         FKerasError: for weights that are being traced.
 
     Example:
@@ -88,6 +122,8 @@ def merge_adapters(model: Model, dtype: DTypeLike | None = None) -> Model:
             "transforms.adapt has them."
         )
     plain = plain.replace(trainable=False) if plain.trainable else plain
+    if check is not None:
+        require_agreement("transforms.merge_adapters", (model, state), (plain, state), check)
     return returned(
         plain, "transforms.merge_adapters", "model = transforms.merge_adapters(model)", depth=2
     )

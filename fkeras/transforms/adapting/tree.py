@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, overload
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
@@ -12,13 +12,14 @@ from fkeras.engine.layer.trainable import set_trainable
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
+from fkeras.engine.network.network import Network
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.values.annotations import Field
 from fkeras.layers.adapters.adapter import Adapter
 from fkeras.transforms.adapting.places import ROOT, put_in, take_out
 from fkeras.transforms.comparison.fingerprinting import fingerprint
 
-Model = TypeVar("Model", bound=Layer)
+Model = TypeVar("Model", bound=Network)
 
 
 def _by_path(value: Field) -> Field:
@@ -99,8 +100,16 @@ def adapters(model: Layer, weights: bool = False) -> Adapters:
     )
 
 
+@overload
+def with_adapters(model: Model, tree: Adapters) -> Model: ...
+
+
+@overload
+def with_adapters(model: Layer, tree: Adapters) -> Any: ...
+
+
 @hides_internal_frames
-def with_adapters(model: Model, tree: Adapters) -> Model:
+def with_adapters(model: Layer, tree: Adapters) -> Any:
     """Returns a model with these adapters in the place of all adapters that it has.
 
     The base is shared: no array is copied. Inside `jax.vmap` over stacked adapters, one program

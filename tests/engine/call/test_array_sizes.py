@@ -66,3 +66,26 @@ def test_axes_of_weights_have_fewer_than_2_to_the_31_numbers(layer):
         layer(fk.Input((3, 4)))
     with pytest.raises(ValueError, match=words):
         layer.build(jax.random.key(0), (None, 3, 4))
+
+
+class Fixed(fk.Layer):
+    """Reshapes a batch to fixed sizes."""
+
+    shape: tuple
+
+    def call(self, x):
+        return jax.jit(lambda x: jnp.reshape(x, self.shape))(x)
+
+
+def test_a_reshape_of_the_batch_to_fixed_sizes_is_an_error():
+    message = r"reshapes an array of shape \(b, 4\) to \(6, 2\), which fits one size.*batch axis"
+    with pytest.raises(fk.engine.FKerasError, match=f"Fixed: {message}"):
+        Fixed((6, 2))(fk.Input((4,)))
+    with pytest.raises(fk.engine.FKerasError, match=message):
+        fk.ops.reshape(fk.Input((4,)), (6, 2))
+    assert Fixed((6, 2))(fk.Input((4,), batch_size=3)).shape == (6, 2)
+    # a batch without rows, a sum over the batch and constants have no rows that a reshape could lose
+    x = fk.Input((4,))
+    assert fk.ops.lift(lambda a: jnp.reshape(a[:0], (0, 2)))(x).shape == (0, 2)
+    assert fk.ops.reshape(fk.ops.sum(x, axis=0), (2, 2)).shape == (2, 2)
+    assert fk.ops.reshape(x, (-1, 2)).shape[1] == 2

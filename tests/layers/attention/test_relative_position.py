@@ -42,6 +42,7 @@ def test_bias_depends_on_positions_alone(bidirectional):
         ({"num_buckets": 7}, "num_buckets: expected an even number of 4 or more, received 7"),
         ({"num_buckets": 2}, "even number of 4 or more, received 2"),
         ({"num_buckets": 1, "bidirectional": False}, "num_buckets.*1"),
+        ({"max_distance": 10**12}, "1 to 1048576"),
         ({"max_distance": 8}, "max_distance: expected more than 8.*received 8"),
         ({"max_distance": 16, "bidirectional": False}, "more than 16.*received 16"),
     ],

@@ -90,6 +90,17 @@ def test_merged_adapters_make_the_model_of_the_base():
     }
 
 
+def test_the_merged_model_is_compared_where_that_is_asked_for(monkeypatch):
+    merged = transforms.merge_adapters(adapted(), check=np.asarray(IDS))
+    assert merged == transforms.merge_adapters(adapted())
+    with monkeypatch.context() as patch:
+        patch.setattr(LoRA, "merged", lambda _, layer: {"kernel": 2 * np.asarray(layer.kernel)})
+        with pytest.raises(
+            ValueError, match="merge_adapters, check: the result disagrees first in"
+        ):
+            _ = transforms.merge_adapters(adapted(), check=np.asarray(IDS))
+
+
 def test_eight_adapters_in_one_program_equal_eight_runs():
     trees = [shifted(transforms.adapters(adapted()), 0.01 * i) for i in range(8)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
@@ -234,6 +245,25 @@ def test_another_layer_draws_the_same_adapter():
     assert one.layers["block_0/up"] == all_blocks.layers["block_0/up"]
     assert "embedding" in all_blocks.layers
     assert len(all_blocks.layers) == 1 + 3 * 6
+
+
+def test_layers_split_over_devices_compute_the_same():
+    mesh = jax.make_mesh((2, 2), ("data", "model"), devices=jax.devices()[:4])
+    loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
+    losses = []
+    for options in (
+        {},
+        {"mesh": mesh, "sharding": {"batch": "data", "heads": "model", "hidden": "model"}},
+    ):
+        trainer = fk.Trainer(optimizer=fk.optimizers.Adam(1e-2), loss=loss, **options)
+        run = trainer.init(adapted(), KEY)
+        fitted = trainer.fit(
+            run, np.asarray(IDS), np.asarray(IDS), epochs=2, batch_size=4, verbose=0
+        )
+        losses.append(fitted.history.history["loss"])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    query = fitted.run.model.layers["block_0"].layers["attention"].adapters["layer/query_dense"]
+    assert tuple(query.b.sharding.spec)[:2] == (None, "model")
 
 
 def test_rolled_blocks_keep_their_adapters():

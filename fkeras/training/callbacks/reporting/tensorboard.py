@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path
@@ -14,6 +15,7 @@ from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Integer, Path
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.tree.local_arrays import check_local
+from fkeras.engine.values.frozen import ArrayConstant
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base.callback import Callback, Stop, default_name
 from fkeras.training.callbacks.base.snapshot import weights_of
@@ -21,6 +23,7 @@ from fkeras.training.callbacks.reporting import clock, events, pictures
 from fkeras.training.callbacks.reporting import logs as reports
 from fkeras.training.callbacks.reporting.profiler import Profiler
 from fkeras.training.records.state import TrainState
+from fkeras.transforms.graph.probing import probe
 
 _WHERE = "TensorBoard"
 
@@ -58,6 +61,28 @@ def _metadata(value: object) -> Any:
     )
 
 
+def _places(probes: Any) -> Any:
+    """Returns selectors from their form as a configuration, in which a list is a tuple."""
+    # coordinates are a tuple of the name of a layer and numbers
+    is_list = isinstance(probes, tuple) and not any(isinstance(part, int) for part in probes)
+    return list(probes) if is_list else probes
+
+
+def _inputs(samples: object) -> Any:
+    """Returns inputs from their form as a configuration."""
+    if isinstance(samples, Mapping):
+        return {name: _inputs(value) for name, value in samples.items()}
+    if isinstance(samples, tuple):
+        return [_inputs(value) for value in samples]
+    return samples.array if isinstance(samples, ArrayConstant) else samples
+
+
+def _numbered(value: object) -> list[tuple[str, Any]]:
+    """Returns the arrays of a value; those of several outputs with their numbers."""
+    leaves = jax.tree.leaves(value)
+    return [(f":{n}" if len(leaves) > 1 else "", leaf) for n, leaf in enumerate(leaves)]
+
+
 class TensorBoard(Callback):
     """Writes logs for TensorBoard, which shows them with `tensorboard --logdir logs`.
 
@@ -85,12 +110,17 @@ class TensorBoard(Callback):
             for TensorBoard's projector; 0 for no copies.
         embeddings_metadata: file with a line for each vector, such as the words, relative to
             `log_dir`; or a dictionary of files by path of the embedding layer.
+        probes: selectors of layers, as for `transforms.probe`, whose outputs for `samples` are
+            written as histograms in the epochs of the histograms, under names such as
+            "body_ib-0/output".
+        samples: inputs of the model for `probes`; the values are those of inference.
 
     Raises:
         ImportError: if tensorboardX is not installed.
         OSError: if the folder cannot be written.
-        ValueError: for `write_images` without `histogram_freq` and `embeddings_metadata` without
-            `embeddings_freq`; for a model without layers `Embedding` if `embeddings_freq` is set.
+        ValueError: for `write_images` or `probes` without `histogram_freq` and `embeddings_metadata`
+            without `embeddings_freq`; for `probes` without `samples` and probes that match no layer;
+            for a model without layers `Embedding` if `embeddings_freq` is set.
 
     Example:
         >>> from fkeras.training.callbacks import TensorBoard
@@ -109,18 +139,27 @@ class TensorBoard(Callback):
     profile_batch: Any = option(default=0, convert=_profile_batch)
     embeddings_freq: Integer = option(default=0, convert=integer(minimum=0))
     embeddings_metadata: Any = option(default=None, convert=_metadata)
+    probes: Any = option(default=None, kw_only=True)
+    samples: Any = option(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for argument, frequency in (
             ("write_images", "histogram_freq"),
             ("embeddings_metadata", "embeddings_freq"),
+            ("probes", "histogram_freq"),
         ):
             if getattr(self, argument) and not getattr(self, frequency):
                 raise ValueError(
                     f"{_WHERE}: {argument} has no effect without {frequency}, which is 0. Write "
                     f"{frequency}=1 for every epoch."
                 )
+        if (self.probes is None) != (self.samples is None):
+            raise ValueError(
+                f"{_WHERE}: expected probes and samples together, received "
+                f"{'samples' if self.probes is None else 'probes'} alone. Write probes='block*', "
+                "samples=x[:64], with inputs of the model."
+            )
 
     @property
     def _watches_batches(self) -> bool:
@@ -141,6 +180,8 @@ class TensorBoard(Callback):
             self._file("train").write([events.text("graph", text)], 0)
         if self.embeddings_freq:
             pictures.check_projector(_WHERE, run.model, self.embeddings_metadata)
+        if self.probes is not None:
+            self._probed(run)  # a wrong selector or sample fails before the first step
         if self.write_steps_per_second:
             run = self._restart_clock(run, ("shown",))
         return self._profile("on_train_begin", run)
@@ -173,6 +214,10 @@ class TensorBoard(Callback):
         summaries = _scalars({**training_logs, **reports.rate(run), **speed}, "epoch_")
         if self.histogram_freq and epoch % self.histogram_freq == 0:
             summaries += self._weights(run)
+            summaries += [
+                events.histogram(f"{name}/output", np.asarray(value, "float64").ravel())
+                for name, value in self._probed(run).items()
+            ]
         if self.embeddings_freq and epoch % self.embeddings_freq == 0:
             metadata = pictures.check_projector(_WHERE, run.model, self.embeddings_metadata)
             pictures.write_projector(self.log_dir, run.model, metadata)
@@ -196,6 +241,19 @@ class TensorBoard(Callback):
             if image is not None:
                 summaries.append(events.image(f"{path}/image", image))
         return summaries
+
+    def _probed(self, run: TrainState[Any]) -> dict[str, Any]:
+        """Returns the values of the probes for the samples, by name."""
+        if self.probes is None:
+            return {}
+        probed = probe(run.model, _places(self.probes))
+        # the call of a network is compiled once for equal models
+        _, values = probed(_inputs(self.samples), state=run.state)
+        return {
+            f"{key}{number}": check_local(leaf, _WHERE, key)
+            for key, value in values.items()
+            for number, leaf in _numbered(value)
+        }
 
     def _profile(self, hook: str, run: TrainState[Any], *arguments: Any) -> Any:
         """Returns the run after a hook of the callback that records the trace."""

@@ -7,6 +7,7 @@ import os
 import pathlib
 import struct
 import sys
+from typing import Any
 
 import jax
 import keras
@@ -16,7 +17,7 @@ import pytest
 import fkeras as fk
 from fkeras.training.callbacks import LambdaCallback, TensorBoard
 from fkeras.training.callbacks.reporting import events
-from tests.support.callback_runs import KEY, RUN, drive, fit, shifted
+from tests.support.callback_runs import KEY, RUN, X, drive, fit, shifted
 
 
 def read_events(folder):
@@ -95,6 +96,68 @@ def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="TensorBoard: expected log_dir in a writable folder"):
         TensorBoard(tmp_path / "file").on_train_begin(RUN)
+
+
+@pytest.mark.parametrize(
+    ("probes", "names"),
+    [
+        ("body", ["body_ib-0/output"]),
+        (("head", 0), ["head_ib-0/output"]),
+        (["norm", ("head", 0)], ["head_ib-0/output", "norm_ib-0/output"]),
+    ],
+)
+def test_probes_are_histograms_of_the_samples(probes: Any, names, tmp_path):
+    pytest.importorskip("tensorboardX")
+    board = TensorBoard(tmp_path, histogram_freq=2, write_graph=False, probes=probes, samples=X[:7])
+    assert board == dataclasses.replace(board) and hash(board) == hash(dataclasses.replace(board))
+    run, _ = fit(board, epochs=3)
+    found = [
+        (value.tag, event.step, value.histo)
+        for event in read_events(tmp_path / "train")
+        for value in event.summary.value
+        if value.tag.endswith("/output")
+    ]
+    assert sorted({tag for tag, *_ in found}) == names
+    assert sorted({step for _, step, _ in found}) == [0, 2]
+    _, values = fk.transforms.probe(run.model, probes)(X[:7], state=run.state)
+    for tag, step, histogram in found:
+        if step == 2:
+            value = values[tag.removesuffix("/output")]
+            assert histogram.num == value.size
+            np.testing.assert_allclose(histogram.sum, np.sum(value), rtol=1e-4, atol=1e-4)
+
+
+def test_samples_have_the_structure_of_the_inputs(tmp_path):
+    pytest.importorskip("tensorboardX")
+    a, b = fk.Input((3,), name="a"), fk.Input((2,), name="b")
+    model = fk.Model(
+        {"a": a, "b": b}, fk.layers.Dense(1)(fk.layers.Concatenate(name="both")([a, b]))
+    )
+    run = fk.Trainer("sgd", "mse").init(model, KEY)
+    samples = {"a": np.ones((2, 3)), "b": np.zeros((2, 2), "float32")}
+    board = TensorBoard(tmp_path, 1, probes="both", samples=samples)
+    assert board._probed(run)["both_ib-0"].shape == (2, 5)
+
+
+def test_wrong_probes_fail_before_the_first_step(tmp_path):
+    pytest.importorskip("tensorboardX")
+    with pytest.raises(ValueError, match="probes has no effect without histogram_freq"):
+        TensorBoard(probes="body", samples=X)
+    arguments: Any
+    for arguments, alone in (({"probes": "body"}, "probes"), ({"samples": X}, "samples")):
+        with pytest.raises(
+            ValueError, match=f"probes and samples together, received {alone} alone"
+        ):
+            TensorBoard(histogram_freq=1, **arguments)
+    for arguments, message in (
+        ({"probes": "boddy", "samples": X}, "no layer matches 'boddy'"),
+        ({"probes": "body", "samples": X[:, :2]}, "expected shape .*received"),
+    ):
+        board = TensorBoard(tmp_path, histogram_freq=1, **arguments)
+        with pytest.raises(ValueError, match=message) as caught:
+            fit(board, epochs=1)
+        run = fk.training.run_of(caught.value)
+        assert run is not None and int(run.step) == 0
 
 
 def test_steps_per_second(tmp_path):

@@ -1,0 +1,88 @@
+"""Products of sorted rows with a kernel for each group of rows, as in a mixture of experts.
+
+XLA's CPU backend computes `jax.lax.ragged_dot` as products of all rows with all kernels. Here a loop
+goes over blocks of rows of one group, so that each row meets one kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.cpu.forms import Form, Spec
+from fkeras.nn.numerics.dtypes import wide_dtype
+
+# rows of a block: fewer repeat the reading of kernels, more waste products at the ends of groups
+_SMALLEST, _LARGEST = 8, 128
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedProduct(Form):
+    """`x[row] @ kernels[group of the row]`: operands x (m, d), kernels (g, d, f), sizes (g,).
+
+    The rows are sorted by group, and `sizes` holds the number of rows of each group, all rows together.
+    """
+
+    linear: ClassVar[tuple[int, ...]] = (0, 1)
+    loops: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        return jax.lax.ragged_dot(*operands)
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        x, kernels, sizes = operands
+        rows, block = x.shape[0], _block(x.shape[0], sizes.shape[0])
+        # a block at the end of a group also computes the next rows, which later blocks replace
+        padded = jnp.pad(x, ((0, block), (0, 0)))
+        dtype = jnp.result_type(x, kernels)
+        y = jnp.zeros((rows + block, kernels.shape[2]), dtype)
+
+        def step(group: jax.Array, row: jax.Array, y: jax.Array) -> jax.Array:
+            kernel = jax.lax.dynamic_index_in_dim(kernels, group, keepdims=False)
+            part = jax.lax.dynamic_slice_in_dim(padded, row, block) @ kernel
+            return jax.lax.dynamic_update_slice_in_dim(y, part, row, 0)
+
+        return _loop(sizes, block, step, y)[:rows]
+
+    def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
+        if number == 0:
+            y, kernels, sizes = operands
+            return self.fast(y, jnp.swapaxes(kernels, 1, 2), sizes)
+        x, y, sizes = operands
+        block, ends = _block(x.shape[0], sizes.shape[0]), jnp.cumsum(sizes)
+        x, y = (jnp.pad(array, ((0, block), (0, 0))) for array in (x, y))
+
+        def step(group: jax.Array, row: jax.Array, total: jax.Array) -> jax.Array:
+            inside = row + jnp.arange(block, dtype=row.dtype) < ends[group]
+            part = jnp.where(inside[:, None], jax.lax.dynamic_slice_in_dim(x, row, block), 0)
+            part = part.T @ jax.lax.dynamic_slice_in_dim(y, row, block)
+            part = jax.lax.dynamic_index_in_dim(total, group, keepdims=False) + part.astype(
+                total.dtype
+            )
+            return jax.lax.dynamic_update_index_in_dim(total, part, group, 0)
+
+        # many blocks may be summed: in half precision their sum would lose digits
+        total = jnp.zeros(spec.shape, wide_dtype(spec.dtype))
+        return _loop(sizes, block, step, total).astype(spec.dtype)
+
+
+def _block(rows: int, groups: int) -> int:
+    return min(max(-(-rows // groups), _SMALLEST), _LARGEST)
+
+
+def _loop(sizes: jax.Array, block: int, step: Callable[..., jax.Array], start: Any) -> jax.Array:
+    """Calls `step(group, first row, result)` for each block of rows, in the order of the rows."""
+    counts = (sizes + (block - 1)) // block
+    last, first_rows = jnp.cumsum(counts), jnp.cumsum(sizes) - sizes
+
+    def body(i: jax.Array, result: jax.Array) -> jax.Array:
+        group = jnp.sum(i >= last, dtype="int32")
+        row = first_rows[group] + (i - (last[group] - counts[group])) * block
+        return step(group, row, result)
+
+    return jax.lax.fori_loop(jnp.zeros((), last.dtype), last[-1], body, start)

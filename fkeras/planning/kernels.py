@@ -1,0 +1,30 @@
+"""The kernel that computes each attention call of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fkeras.engine import Network
+from fkeras.layers import DotProductAttention
+
+
+def attention_kernels(model: Any, backend: str, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yields the path of each attention layer of a model, and its kernel in a training step.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((None, 4, 8))
+        >>> attention = fk.layers.DotProductAttention(kernel="xla", name="attention")
+        >>> dict(attention_kernels(fk.Model(x, attention(x, x, x)), "cpu"))
+        {'attention': 'xla'}
+    """
+    if not isinstance(model, Network) or model.graph is None:
+        return
+    graph = model.graph
+    for name, layer in model.layers.items():
+        if isinstance(layer, Network):
+            yield from attention_kernels(layer, backend, f"{path}{name}/")
+        elif isinstance(layer, DotProductAttention):
+            query, _, value, *_ = graph.call_specs(graph.call_number(name))
+            yield f"{path}{name}", layer.kernel_for(query, value, backend, training=True)
