@@ -103,6 +103,7 @@ def base_model(texts, options):
     else:
         return small_model(texts, options.short)
     loaded = pretrained.load(path)
+    assert loaded.tokenizer is not None, f"{path} has no tokenizer.json"
     return loaded.model, loaded.tokenizer, loaded.config
 
 
