@@ -16,20 +16,12 @@ from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.pretrained.activation import activate, activation_name
 from fkeras.pretrained.config import Config, count
-from fkeras.pretrained.encoder_blocks import (
-    Tensor,
-    add,
-    attention,
-    dense_rows,
-    head_rows,
-    mlp,
-    norm,
-    norm_rows,
-    output_rows,
-)
+from fkeras.pretrained.encoder_blocks import Tensor, add, attention, norm
 from fkeras.pretrained.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import Row, Transpose, in_blocks
+from fkeras.pretrained.names import Row, in_blocks
+from fkeras.pretrained.projections import mlp
+from fkeras.pretrained.rows import attention_rows, dense_rows, logit_row, norm_rows
 
 POOLING = "1_Pooling/config.json"
 MODULES = "modules.json"
@@ -312,10 +304,12 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
         *norms(f"{p}embeddings.LayerNorm", "embedding_norm"),
         *in_blocks(
             range(config.num_hidden_layers),
-            *head_rows(f"{b}attention.self.query", "block_{i}/query", *n),
-            *head_rows(f"{b}attention.self.key", "block_{i}/key", *n),
-            *head_rows(f"{b}attention.self.value", "block_{i}/value", *n),
-            *output_rows(f"{b}attention.output.dense", "block_{i}/output", *n),
+            *attention_rows(
+                f"{b}attention.",
+                "block_{i}/",
+                *n,
+                ("self.query", "self.key", "self.value", "output.dense"),
+            ),
             *norms(f"{b}attention.output.LayerNorm", "block_{i}/attention_norm"),
             *dense_rows(f"{b}intermediate.dense", "block_{i}/mlp_in"),
             *dense_rows(f"{b}output.dense", "block_{i}/mlp_out"),
@@ -329,8 +323,11 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
         transform = head if roberta else f"{head}transform."
         rows += dense_rows(f"{transform}dense", "head_dense")
         rows += norms(f"{transform}{'layer_norm' if roberta else 'LayerNorm'}", "head_norm")
-        rows += logit_rows(config, f"{head}decoder", f"{head}bias")
-        rows.append(Row(f"{head}decoder.bias", "head_bias/bias", copy=True))
+        rows += [
+            logit_row(f"{head}decoder.weight", config.tie_word_embeddings),
+            Row(f"{head}bias", "head_bias/bias"),
+            Row(f"{head}decoder.bias", "head_bias/bias", copy=True),
+        ]
     if "next_sentence" in config.parts:
         rows += dense_rows("cls.seq_relationship", "next_sentence")
     if "classifier" in config.parts and not roberta:
@@ -339,15 +336,6 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
         rows += dense_rows("classifier.dense", "classifier_dense")
         rows += dense_rows("classifier.out_proj", "classifier")
     return tuple(rows)
-
-
-def logit_rows(config: Any, decoder: str, bias: str) -> tuple[Row, Row]:
-    """Returns the rows of logits that may use the embeddings: of the weight and of the bias."""
-    if config.tie_word_embeddings:
-        weight = Row(f"{decoder}.weight", "embedding/embeddings", copy=True)
-    else:
-        weight = Row(f"{decoder}.weight", "embedding/reverse_embeddings", Transpose())
-    return weight, Row(bias, "head_bias/bias")
 
 
 def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
@@ -359,10 +347,9 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
         *norm_rows(f"{p}embeddings.LayerNorm", "embedding_norm"),
         *in_blocks(
             range(config.n_layers),
-            *head_rows(f"{b}attention.q_lin", "block_{i}/query", *n),
-            *head_rows(f"{b}attention.k_lin", "block_{i}/key", *n),
-            *head_rows(f"{b}attention.v_lin", "block_{i}/value", *n),
-            *output_rows(f"{b}attention.out_lin", "block_{i}/output", *n),
+            *attention_rows(
+                f"{b}attention.", "block_{i}/", *n, ("q_lin", "k_lin", "v_lin", "out_lin")
+            ),
             *norm_rows(f"{b}sa_layer_norm", "block_{i}/attention_norm"),
             *dense_rows(f"{b}ffn.lin1", "block_{i}/mlp_in"),
             *dense_rows(f"{b}ffn.lin2", "block_{i}/mlp_out"),
@@ -372,7 +359,8 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
     if "masked" in config.parts:
         rows += dense_rows("vocab_transform", "head_dense")
         rows += norm_rows("vocab_layer_norm", "head_norm")
-        rows += logit_rows(config, "vocab_projector", "vocab_projector.bias")
+        rows.append(logit_row("vocab_projector.weight", config.tie_word_embeddings))
+        rows.append(Row("vocab_projector.bias", "head_bias/bias"))
     if "classifier" in config.parts:
         rows += dense_rows("pre_classifier", "classifier_dense")
         rows += dense_rows("classifier", "classifier")

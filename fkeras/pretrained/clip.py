@@ -18,17 +18,10 @@ from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Siz
 from fkeras.masks import Causal, Mask
 from fkeras.pretrained.activation import activation_name
 from fkeras.pretrained.config import Config, count
-from fkeras.pretrained.encoder_blocks import (
-    Tensor,
-    add,
-    dense_rows,
-    norm,
-    norm_rows,
-    pre_norm_block,
-    tower_rows,
-)
+from fkeras.pretrained.encoder_blocks import Tensor, add, norm, pre_norm_blocks
 from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import Convolution, Reshape, Row, Transpose, in_blocks
+from fkeras.pretrained.names import Convolution, Reshape, Row, in_blocks
+from fkeras.pretrained.rows import dense_rows, norm_rows, tower_rows
 from fkeras.pretrained.vit import (
     PREPROCESSOR,
     SiglipVisionConfig,
@@ -224,18 +217,15 @@ def _text(config: ClipTextConfig, ids: Tensor, mask: Mask | None) -> Tensor:
 
 
 def _blocks(config: Any, x: Tensor, mask: Mask | None = None) -> Tensor:
-    for i in range(config.num_hidden_layers):
-        block = pre_norm_block(
-            f"block_{i}",
-            config.hidden_size,
-            config.num_attention_heads,
-            config.intermediate_size,
-            activation=config.hidden_act,
-            epsilon=config.layer_norm_eps,
-            mask=mask,
-        )
-        x = block(x)
-    return x
+    return pre_norm_blocks(
+        x,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+        activation=config.hidden_act,
+        epsilon=config.layer_norm_eps,
+        mask=mask,
+    )
 
 
 def _projected(x: Tensor, size: int) -> Tensor:
@@ -309,7 +299,7 @@ def _text_rows(config: ClipTextConfig) -> tuple[Row, ...]:
         Row(f"{p}embeddings.position_embedding.weight", "text/position_embedding/embeddings"),
         *in_blocks(
             range(config.num_hidden_layers),
-            *tower_rows(f"{p}encoder.layers.{{i}}.", "text/block_{i}", *n),
+            *tower_rows(f"{p}encoder.layers.{{i}}.", "text/block_{i}/", *n),
         ),
         *norm_rows(f"{p}final_layer_norm", "text/norm"),
     )
@@ -320,21 +310,21 @@ def _clip_names(config: ClipConfig) -> tuple[Row, ...]:
     width = vision.hidden_size
     return (
         *_text_rows(config.text_config),
-        Row("text_projection.weight", "text/projection/kernel", Transpose()),
+        *dense_rows("text_projection", "text/projection", bias=False),
         Row(
             f"{p}embeddings.class_embedding",
             "vision/sequence/tokens",
             Reshape((width,), (1, width)),
         ),
-        Row(f"{p}embeddings.patch_embedding.weight", "vision/patches/kernel", Convolution()),
+        *dense_rows(f"{p}embeddings.patch_embedding", "vision/patches", False, Convolution()),
         Row(f"{p}embeddings.position_embedding.weight", "vision/sequence/embeddings"),
         *norm_rows(f"{p}pre_layrnorm", "vision/pre_norm"),
         *in_blocks(
             range(vision.num_hidden_layers),
-            *tower_rows(f"{p}encoder.layers.{{i}}.", "vision/block_{i}", *vision.head_shape),
+            *tower_rows(f"{p}encoder.layers.{{i}}.", "vision/block_{i}/", *vision.head_shape),
         ),
         *norm_rows(f"{p}post_layernorm", "vision/norm"),
-        Row("visual_projection.weight", "vision/projection/kernel", Transpose()),
+        *dense_rows("visual_projection", "vision/projection", bias=False),
         Row("logit_scale", "logit_scale/log_scale"),
     )
 

@@ -14,20 +14,20 @@ from fkeras.engine.config.converters import boolean, choice, integer, real, seve
 from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.masks import Window
 from fkeras.pretrained.activation import activate, activation_name
-from fkeras.pretrained.bert import MODULES, POOLING, TextEncoderConfig, logit_rows, sentence
+from fkeras.pretrained.bert import MODULES, POOLING, TextEncoderConfig, sentence
 from fkeras.pretrained.config import count
-from fkeras.pretrained.encoder_blocks import (
-    Tensor,
-    add,
-    attention,
-    dense_rows,
-    norm,
-    norm_rows,
-    output_rows,
-)
+from fkeras.pretrained.encoder_blocks import Tensor, add, attention, norm
 from fkeras.pretrained.encoder_config import with_parts
 from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import HeadBias, Heads, Row, Same, Split, Transpose, in_blocks
+from fkeras.pretrained.names import HeadsIn, Row, in_blocks
+from fkeras.pretrained.projections import gated_mlp
+from fkeras.pretrained.rows import (
+    dense_rows,
+    fused_attention_rows,
+    fused_mlp_rows,
+    logit_row,
+    norm_rows,
+)
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
@@ -184,63 +184,44 @@ def _block(config: ModernBertConfig, i: int) -> Model:
         config.num_attention_heads,
         mask=Window(config.local_attention // 2 + 1, both_sides=True) if sliding else None,
         bias=config.attention_bias,
-        output_bias=config.attention_bias,
         rotary=layers.RotaryEmbedding(theta, name="rotary"),
     )
     x = add(x, y, "attention_add")
-    y = _norm(config, x, "mlp_norm")
-    bias = config.mlp_bias
-    gate = layers.Dense(config.intermediate_size, use_bias=bias, name="gate")(y)
-    up = layers.Dense(config.intermediate_size, use_bias=bias, name="up")(y)
-    y = activate(config.hidden_activation, gate) * up
-    y = layers.Dense(config.hidden_size, use_bias=bias, name="down")(y)
+    y = gated_mlp(
+        _norm(config, x, "mlp_norm"),
+        config.intermediate_size,
+        config.hidden_activation,
+        bias=config.mlp_bias,
+    )
     return Model(inputs, add(x, y, "mlp_add"), name=f"block_{i}")
 
 
 def names(config: ModernBertConfig) -> tuple[Row, ...]:
     """Returns the table of names of a configuration."""
-    size = config.hidden_size // config.num_attention_heads
-    n = config.num_attention_heads, size
-    width, inner = config.hidden_size, config.intermediate_size
+    n = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    inner, bias, mlp_bias = config.intermediate_size, config.attention_bias, config.mlp_bias
     blocks, center = range(config.num_hidden_layers), config.norm_bias
     b = "model.layers.{i}."
-    parts = ("block_{i}/query", "block_{i}/key", "block_{i}/value")
-    halves = ("block_{i}/gate", "block_{i}/up")
-
-    def weights(layers: tuple[str, ...], weight: str) -> tuple[str, ...]:
-        return tuple(f"{layer}/{weight}" for layer in layers)
-
-    kernels = Split((width,) * 3, then=(Heads(*n),) * 3)
-    biases = Split((width,) * 3, then=(HeadBias(*n),) * 3)
     rows = [
         Row("model.embeddings.tok_embeddings.weight", "embedding/embeddings"),
         *norm_rows("model.embeddings.norm", "embedding_norm", center),
         *in_blocks(blocks[1:], *norm_rows(f"{b}attn_norm", "block_{i}/attention_norm", center)),
         *in_blocks(
             blocks,
-            Row(f"{b}attn.Wqkv.weight", weights(parts, "kernel"), kernels),
-            *output_rows(f"{b}attn.Wo", "block_{i}/output", *n, config.attention_bias),
+            *fused_attention_rows(f"{b}attn.Wqkv.", "block_{i}/", *n, bias=bias),
+            *dense_rows(f"{b}attn.Wo", "block_{i}/output", bias, HeadsIn(*n)),
             *norm_rows(f"{b}mlp_norm", "block_{i}/mlp_norm", center),
-            Row(
-                f"{b}mlp.Wi.weight",
-                weights(halves, "kernel"),
-                Split((inner, inner), then=(Transpose(), Transpose())),
-            ),
-            *dense_rows(f"{b}mlp.Wo", "block_{i}/down", config.mlp_bias),
+            *fused_mlp_rows(f"{b}mlp.Wi.", "block_{i}/", inner, mlp_bias),
+            *dense_rows(f"{b}mlp.Wo", "block_{i}/down", mlp_bias),
         ),
         *norm_rows("model.final_norm", "norm", center),
     ]
-    if config.attention_bias:
-        rows += in_blocks(blocks, Row(f"{b}attn.Wqkv.bias", weights(parts, "bias"), biases))
-    if config.mlp_bias:
-        split = Split((inner, inner), then=(Same(), Same()))
-        rows += in_blocks(blocks, Row(f"{b}mlp.Wi.bias", weights(halves, "bias"), split))
     if {"masked", "classifier"} & {*config.parts}:
         rows += dense_rows("head.dense", "head_dense", config.classifier_bias)
         rows += norm_rows("head.norm", "head_norm", center)
     if "masked" in config.parts:
-        weight, bias = logit_rows(config, "decoder", "decoder.bias")
-        rows += [weight, bias] if config.decoder_bias else [weight]
+        rows.append(logit_row("decoder.weight", config.tie_word_embeddings))
+        rows += [Row("decoder.bias", "head_bias/bias")] if config.decoder_bias else []
     if "classifier" in config.parts:
         rows += dense_rows("classifier", "classifier")
     return tuple(rows)

@@ -18,19 +18,11 @@ from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import activation_name
 from fkeras.pretrained.config import Config, count
-from fkeras.pretrained.encoder_blocks import (
-    add,
-    attention,
-    dense_rows,
-    head_rows,
-    mlp,
-    norm,
-    norm_rows,
-    output_rows,
-    pre_norm_block,
-)
+from fkeras.pretrained.encoder_blocks import add, attention, norm, pre_norm_blocks
 from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import Convolution, Row, Transpose, in_blocks
+from fkeras.pretrained.names import Convolution, Row, in_blocks
+from fkeras.pretrained.projections import mlp
+from fkeras.pretrained.rows import attention_rows, dense_rows, logit_row, norm_rows, tower_rows
 from fkeras.pretrained.sounds import SoundProcessor
 
 _PREPROCESSOR, _GENERATION = "preprocessor_config.json", "generation_config.json"
@@ -196,19 +188,16 @@ def _encoder(config: WhisperConfig) -> Model:
         # one zero at both ends: "same" would put the zero of the stride at the end only
         x = layers.ZeroPadding1D(1, name=f"padding_{i}")(x)
         x = ops.gelu(layers.Conv1D(width, 3, stride, name=f"conv_{i}")(x), approximate=False)
-    positions = layers.LearnedTokens(config.max_source_positions, name="positions")(x)
-    x = add(x, positions, "position_add")
-    for i in range(config.encoder_layers):
-        block = pre_norm_block(
-            f"block_{i}",
-            width,
-            config.encoder_attention_heads,
-            config.encoder_ffn_dim,
-            activation=config.activation_function,
-            epsilon=_EPSILON,
-            key_bias=False,
-        )
-        x = block(x)
+    positions = layers.PositionEmbedding(config.max_source_positions, name="positions")(x)
+    x = pre_norm_blocks(
+        add(x, positions, "position_add"),
+        config.encoder_layers,
+        config.encoder_attention_heads,
+        config.encoder_ffn_dim,
+        activation=config.activation_function,
+        epsilon=_EPSILON,
+        key_bias=False,
+    )
     return Model(inputs, norm(x, _EPSILON, "norm"), name="encoder")
 
 
@@ -229,37 +218,23 @@ def _decoder(config: WhisperConfig) -> Model:
 
 
 def _decoder_block(config: WhisperConfig, i: int) -> Model:
-    width, count = config.d_model, config.decoder_attention_heads
+    width, heads = config.d_model, config.decoder_attention_heads
     x = inputs = Input((None, width), name="x")
     positions = Input((None,), dtype="int32", name="positions")
     encoded = Input((config.max_source_positions, width), name="encoded")
     y = norm(x, _EPSILON, "attention_norm")
-    y = attention(y, count, mask=Causal(), positions=positions, key_bias=False)
+    y = attention(y, heads, mask=Causal(), positions=positions, key_bias=False)
     x = add(x, y, "attention_add")
     y = norm(x, _EPSILON, "cross_norm")
-    y = attention(y, count, source=encoded, key_bias=False, prefix="cross_")
+    y = attention(y, heads, source=encoded, key_bias=False, prefix="cross_")
     x = add(x, y, "cross_add")
     y = mlp(norm(x, _EPSILON, "mlp_norm"), config.decoder_ffn_dim, config.activation_function)
     return Model([inputs, positions, encoded], add(x, y, "mlp_add"), name=f"block_{i}")
 
 
-def _attention_rows(prefix: str, layer: str, n: tuple[int, int]) -> tuple[Row, ...]:
-    return (
-        *head_rows(f"{prefix}q_proj", f"{layer}query", *n),
-        *head_rows(f"{prefix}k_proj", f"{layer}key", *n, bias=False),
-        *head_rows(f"{prefix}v_proj", f"{layer}value", *n),
-        *output_rows(f"{prefix}out_proj", f"{layer}output", *n),
-    )
-
-
-def _block_rows(prefix: str, layer: str, n: tuple[int, int]) -> tuple[Row, ...]:
-    return (
-        *norm_rows(f"{prefix}self_attn_layer_norm", f"{layer}attention_norm"),
-        *_attention_rows(f"{prefix}self_attn.", layer, n),
-        *norm_rows(f"{prefix}final_layer_norm", f"{layer}mlp_norm"),
-        *dense_rows(f"{prefix}fc1", f"{layer}mlp_in"),
-        *dense_rows(f"{prefix}fc2", f"{layer}mlp_out"),
-    )
+def _block_rows(prefix: str, layer: str, heads: tuple[int, int]) -> tuple[Row, ...]:
+    norms = ("self_attn_layer_norm", "final_layer_norm")
+    return tower_rows(prefix, layer, *heads, norms, mlp="", key_bias=False)
 
 
 def names(config: WhisperConfig) -> tuple[Row, ...]:
@@ -271,15 +246,9 @@ def names(config: WhisperConfig) -> tuple[Row, ...]:
     e, d = "model.encoder.", "model.decoder."
     block, layer = f"{d}layers.{{i}}.", "decoder/block_{i}/"
     return (
-        *(
-            row
-            for i in (1, 2)
-            for row in (
-                Row(f"{e}conv{i}.weight", f"encoder/conv_{i}/kernel", Convolution()),
-                Row(f"{e}conv{i}.bias", f"encoder/conv_{i}/bias"),
-            )
-        ),
-        Row(f"{e}embed_positions.weight", "encoder/positions/tokens"),
+        *dense_rows(f"{e}conv1", "encoder/conv_1", kernel=Convolution()),
+        *dense_rows(f"{e}conv2", "encoder/conv_2", kernel=Convolution()),
+        Row(f"{e}embed_positions.weight", "encoder/positions/position_embeddings"),
         *in_blocks(
             range(config.encoder_layers),
             *_block_rows(f"{e}layers.{{i}}.", "encoder/block_{i}/", encoder_heads),
@@ -291,12 +260,12 @@ def names(config: WhisperConfig) -> tuple[Row, ...]:
             range(config.decoder_layers),
             *_block_rows(block, layer, decoder_heads),
             *norm_rows(f"{block}encoder_attn_layer_norm", f"{layer}cross_norm"),
-            *_attention_rows(f"{block}encoder_attn.", f"{layer}cross_", decoder_heads),
+            *attention_rows(
+                f"{block}encoder_attn.", f"{layer}cross_", *decoder_heads, key_bias=False
+            ),
         ),
         *norm_rows(f"{d}layer_norm", "decoder/norm"),
-        Row("proj_out.weight", "decoder/embedding/embeddings", copy=True)
-        if config.tie_word_embeddings
-        else Row("proj_out.weight", "decoder/embedding/reverse_embeddings", Transpose()),
+        logit_row("proj_out.weight", config.tie_word_embeddings, "decoder/embedding"),
     )
 
 
