@@ -15,7 +15,7 @@ from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.pretrained.activation import activate, activation_name
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.config import Config, count, positive
 from fkeras.pretrained.encoder_blocks import Tensor, add, attention, norm
 from fkeras.pretrained.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.family import Family
@@ -74,14 +74,14 @@ class BertConfig(TextEncoderConfig):
         12
     """
 
-    vocab_size: Integer = option(default=30522, convert=integer(minimum=1))
-    hidden_size: Integer = option(default=768, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=30522, convert=positive)
+    hidden_size: Integer = option(default=768, convert=positive)
     num_hidden_layers: Integer = option(default=12, convert=count)
-    num_attention_heads: Integer = option(default=12, convert=integer(minimum=1))
-    intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
+    num_attention_heads: Integer = option(default=12, convert=positive)
+    intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="gelu", convert=activation_name)
-    max_position_embeddings: Integer = option(default=512, convert=integer(minimum=1))
-    type_vocab_size: Integer = option(default=2, convert=integer(minimum=1))
+    max_position_embeddings: Integer = option(default=512, convert=positive)
+    type_vocab_size: Integer = option(default=2, convert=positive)
     layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0))
     position_embedding_type: str = option(default="absolute", convert=choice("absolute"))
 
@@ -92,25 +92,10 @@ class BertConfig(TextEncoderConfig):
 
 
 class RobertaConfig(BertConfig):
-    """Configuration of RoBERTa and XLM-RoBERTa: the fields are the keys of `config.json`.
+    """Configuration of RoBERTa and XLM-RoBERTa; further fields are those of `BertConfig`.
 
     Args:
-        vocab_size: number of token ids.
-        hidden_size: width of the network.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        intermediate_size: width inside the MLP.
-        hidden_act: activation of the MLP.
-        max_position_embeddings: largest number of tokens.
-        type_vocab_size: number of types of tokens.
-        layer_norm_eps: epsilon of the normalizations.
-        position_embedding_type: only "absolute" is supported.
         pad_token_id: id of padding; the positions of a text begin after this number.
-        parts: heads that the file holds, which the loader finds by the names of the tensors: "pooler",
-            "masked" (logits of tokens), "next_sentence", "classifier"; and "gamma" for old names of
-            normalizations.
-        num_labels: number of classes of a classifier.
-        tie_word_embeddings: whether the logits of tokens use the embeddings.
 
     Example:
         >>> import fkeras as fk
@@ -151,13 +136,13 @@ class DistilBertConfig(TextEncoderConfig):
         128
     """
 
-    vocab_size: Integer = option(default=30522, convert=integer(minimum=1))
-    dim: Integer = option(default=768, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=30522, convert=positive)
+    dim: Integer = option(default=768, convert=positive)
     n_layers: Integer = option(default=6, convert=count)
-    n_heads: Integer = option(default=12, convert=integer(minimum=1))
-    hidden_dim: Integer = option(default=3072, convert=integer(minimum=1))
+    n_heads: Integer = option(default=12, convert=positive)
+    hidden_dim: Integer = option(default=3072, convert=positive)
     activation: str = option(default="gelu", convert=activation_name)
-    max_position_embeddings: Integer = option(default=512, convert=integer(minimum=1))
+    max_position_embeddings: Integer = option(default=512, convert=positive)
 
     hidden_size = property(lambda self: self.dim)
     num_hidden_layers = property(lambda self: self.n_layers)

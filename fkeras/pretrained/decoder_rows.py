@@ -31,7 +31,7 @@ _GGUF_NAMES = (
 
 
 class DecoderConfig(Protocol):
-    """What the rows depend on."""
+    """The properties of a configuration that determine the rows."""
 
     @property
     def model_type(self) -> str: ...

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.converters import boolean, choice, real
 from fkeras.masks import Causal, Window
 from fkeras.pretrained import rope
 from fkeras.pretrained.activation import activation_name
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.config import Config, count, positive
 from fkeras.pretrained.decoder_rows import gguf_rows, outer_rows, self_attention_rows
 from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
@@ -22,7 +22,6 @@ from fkeras.pretrained.projections import from_heads, gated_mlp, to_heads
 from fkeras.pretrained.rows import dense_rows
 from fkeras.saving.weights.weight_source import Stored
 
-_size = integer(minimum=1)
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 # the norm before a part and the norm after it, by the names in the graph
 _NORMS = FrozenDict(
@@ -89,23 +88,23 @@ class GemmaConfig(Config):
     model_type: str = option(
         default="gemma3_text", convert=choice("gemma2", "gemma3_text"), kw_only=True
     )
-    vocab_size: int = option(default=262208, convert=_size)
-    hidden_size: int = option(default=2304, convert=_size)
-    intermediate_size: int = option(default=9216, convert=_size)
+    vocab_size: int = option(default=262208, convert=positive)
+    hidden_size: int = option(default=2304, convert=positive)
+    intermediate_size: int = option(default=9216, convert=positive)
     num_hidden_layers: int = option(default=26, convert=count)
-    num_attention_heads: int = option(default=8, convert=_size)
-    num_key_value_heads: int = option(default=4, convert=_size)
-    head_dim: int = option(default=256, convert=_size)
+    num_attention_heads: int = option(default=8, convert=positive)
+    num_key_value_heads: int = option(default=4, convert=positive)
+    head_dim: int = option(default=256, convert=positive)
     hidden_activation: str = option(default="gelu_pytorch_tanh", convert=activation_name)
-    max_position_embeddings: int = option(default=131072, convert=_size)
+    max_position_embeddings: int = option(default=131072, convert=positive)
     rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
     rope_theta: float = option(default=1e6, convert=real(above=0))
     rope_local_base_freq: float = option(default=10000.0, convert=real(above=0))
     rope_scaling: FrozenDict[Any] | None = option(default=None)
     attention_bias: bool = option(default=False, convert=boolean)
     query_pre_attn_scalar: float = option(default=256, convert=real(above=0))
-    sliding_window: int = option(default=4096, convert=_size)
-    sliding_window_pattern: int = option(default=6, convert=_size)
+    sliding_window: int = option(default=4096, convert=positive)
+    sliding_window_pattern: int = option(default=6, convert=positive)
     layer_types: tuple[str, ...] | None = option(default=None)
     attn_logit_softcapping: float | None = option(
         default=None, convert=real(above=0, optional=True)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.converters import boolean, choice, real
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import activation_name
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.config import Config, count, optional_positive, positive
 from fkeras.pretrained.encoder_blocks import add, attention, norm
 from fkeras.pretrained.family import Family
 from fkeras.pretrained.names import HeadBias, Reshape, Row, Same, Split, in_blocks
 from fkeras.pretrained.projections import mlp
 from fkeras.pretrained.rows import dense_rows, logit_row, norm_rows
-
-_size = integer(minimum=1)
 
 
 class GPT2Config(Config):
@@ -42,12 +40,12 @@ class GPT2Config(Config):
     """
 
     model_type: str = option(default="gpt2", convert=choice("gpt2"), kw_only=True)
-    vocab_size: int = option(default=50257, convert=_size)
-    n_positions: int = option(default=1024, convert=_size)
-    n_embd: int = option(default=768, convert=_size)
+    vocab_size: int = option(default=50257, convert=positive)
+    n_positions: int = option(default=1024, convert=positive)
+    n_embd: int = option(default=768, convert=positive)
     n_layer: int = option(default=12, convert=count)
-    n_head: int = option(default=12, convert=_size)
-    n_inner: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    n_head: int = option(default=12, convert=positive)
+    n_inner: int | None = option(default=None, convert=optional_positive)
     activation_function: str = option(default="gelu_new", convert=activation_name)
     layer_norm_epsilon: float = option(default=1e-5, convert=real(above=0))
     scale_attn_weights: bool = option(default=True, convert=boolean)
@@ -57,13 +55,8 @@ class GPT2Config(Config):
     # a head of another class, and the precision of scores; `n_ctx` repeats `n_positions`
     neutral = frozenset(
         [
-            "n_ctx",
-            "reorder_and_upcast_attn",
-            "summary_type",
-            "summary_use_proj",
-            "summary_activation",
-            "summary_proj_to_labels",
-            "summary_first_dropout",
+            *("n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj"),
+            *("summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
         ]
     )
 

@@ -11,7 +11,7 @@ from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.masks import Causal, Window
 from fkeras.pretrained import rope
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.config import Config, count, optional_positive, positive
 from fkeras.pretrained.decoder_rows import gguf_rows, outer_rows, self_attention_rows
 from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
@@ -23,8 +23,6 @@ from fkeras.saving.weights.weight_source import Stored
 
 _SLIDING = "sliding_attention"
 _TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
-_size = integer(minimum=1)
-_optional_size = integer(minimum=1, optional=True)
 
 
 class LlamaConfig(Config):
@@ -73,16 +71,16 @@ class LlamaConfig(Config):
     """
 
     model_type: str = option(default="llama", convert=choice(*_TYPES), kw_only=True)
-    vocab_size: int = option(default=32000, convert=_size)
-    hidden_size: int = option(default=4096, convert=_size)
-    intermediate_size: int = option(default=11008, convert=_size)
+    vocab_size: int = option(default=32000, convert=positive)
+    hidden_size: int = option(default=4096, convert=positive)
+    intermediate_size: int = option(default=11008, convert=positive)
     num_hidden_layers: int = option(default=32, convert=count)
-    num_attention_heads: int = option(default=32, convert=_size)
-    num_key_value_heads: int | None = option(default=None, convert=_optional_size)
-    head_dim: int | None = option(default=None, convert=_optional_size)
+    num_attention_heads: int = option(default=32, convert=positive)
+    num_key_value_heads: int | None = option(default=None, convert=optional_positive)
+    head_dim: int | None = option(default=None, convert=optional_positive)
     hidden_act: str = option(default="silu", convert=choice("silu", "gelu", "relu"))
-    max_position_embeddings: int = option(default=2048, convert=_size)
-    original_max_position_embeddings: int | None = option(default=None, convert=_optional_size)
+    max_position_embeddings: int = option(default=2048, convert=positive)
+    original_max_position_embeddings: int | None = option(default=None, convert=optional_positive)
     rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
     rope_theta: float = option(default=10000.0, convert=real(above=0))
     rope_scaling: FrozenDict[Any] | None = option(default=None)
@@ -90,12 +88,12 @@ class LlamaConfig(Config):
     tie_word_embeddings: bool = option(default=False, convert=boolean)
     attention_bias: bool = option(default=False, convert=boolean)
     mlp_bias: bool = option(default=False, convert=boolean)
-    sliding_window: int | None = option(default=None, convert=_optional_size)
+    sliding_window: int | None = option(default=None, convert=optional_positive)
     use_sliding_window: bool = option(default=False, convert=boolean)
     max_window_layers: int = option(default=28, convert=integer(minimum=0))
     layer_types: tuple[str, ...] | None = option(default=None)
     no_rope_layers: tuple[int, ...] | None = option(default=None)
-    no_rope_layer_interval: int = option(default=4, convert=_size)
+    no_rope_layer_interval: int = option(default=4, convert=positive)
     pretraining_tp: int = option(default=1, convert=integer(minimum=1, maximum=1))
 
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
@@ -155,19 +153,18 @@ class LlamaConfig(Config):
         if self.num_attention_heads % self.key_heads:
             raise ValueError(
                 f"LlamaConfig: num_key_value_heads: expected a divisor of num_attention_heads="
-                f"{self.num_attention_heads}, received {self.key_heads}."
+                f"{self.num_attention_heads}, received {self.key_heads}. Correct config.json."
             )
-        for name, items in (
-            ("layer_types", (_SLIDING, "full_attention")),
-            ("no_rope_layers", (0, 1)),
+        for name, values, items in (
+            ("layer_types", self.layer_types, (_SLIDING, "full_attention")),
+            ("no_rope_layers", self.no_rope_layers, (0, 1)),
         ):
-            values = getattr(self, name)
             if values is not None and (
                 len(values) < self.num_hidden_layers or any(value not in items for value in values)
             ):
                 raise ValueError(
                     f"LlamaConfig: {name}: expected {items[0]!r} or {items[1]!r} for each of "
-                    f"{self.num_hidden_layers} blocks, received {str(values)[:80]}."
+                    f"{self.num_hidden_layers} blocks, received {str(values)[:80]}. Correct config.json."
                 )
 
     @property

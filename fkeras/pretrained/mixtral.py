@@ -10,6 +10,7 @@ from fkeras import layers
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real, several
 from fkeras.pretrained import llama
+from fkeras.pretrained.config import positive
 from fkeras.pretrained.decoder_rows import gguf_rows, outer_rows
 from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
@@ -20,7 +21,6 @@ from fkeras.pretrained.projections import gated_mlp
 from fkeras.pretrained.rows import dense_rows
 from fkeras.saving.weights.weight_source import Stored
 
-_size = integer(minimum=1)
 # a table of names lists each expert of each block
 _experts = integer(minimum=1, maximum=1024)
 _blocks = several(integer(minimum=0), "numbers of blocks", least=0)
@@ -75,11 +75,11 @@ class MixtralConfig(LlamaConfig):
         default="mixtral", convert=choice("mixtral", "qwen2_moe", "qwen3_moe"), kw_only=True
     )
     num_local_experts: int = option(default=8, convert=_experts)
-    num_experts_per_tok: int = option(default=2, convert=_size)
+    num_experts_per_tok: int = option(default=2, convert=positive)
     norm_topk_prob: bool = option(default=False, convert=boolean)
-    moe_intermediate_size: int = option(default=1408, convert=_size)
-    shared_expert_intermediate_size: int = option(default=5632, convert=_size)
-    decoder_sparse_step: int = option(default=1, convert=_size)
+    moe_intermediate_size: int = option(default=1408, convert=positive)
+    shared_expert_intermediate_size: int = option(default=5632, convert=positive)
+    decoder_sparse_step: int = option(default=1, convert=positive)
     mlp_only_layers: tuple[int, ...] = option(default=(), convert=_blocks)
     output_router_logits: bool = option(default=False, convert=boolean)
     router_aux_loss_coef: float = option(default=0.001, convert=real(minimum=0))

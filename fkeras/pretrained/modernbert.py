@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real, several
+from fkeras.engine.config.converters import boolean, choice, real, several
 from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.masks import Window
 from fkeras.pretrained.activation import activate, activation_name
 from fkeras.pretrained.bert import MODULES, POOLING, TextEncoderConfig, sentence
-from fkeras.pretrained.config import count
+from fkeras.pretrained.config import count, positive
 from fkeras.pretrained.encoder_blocks import Tensor, add, attention, norm
 from fkeras.pretrained.encoder_config import with_parts
 from fkeras.pretrained.family import Family
@@ -69,11 +69,11 @@ class ModernBertConfig(TextEncoderConfig):
         [False, True, True, False]
     """
 
-    vocab_size: Integer = option(default=50368, convert=integer(minimum=1))
-    hidden_size: Integer = option(default=768, convert=integer(minimum=1))
-    intermediate_size: Integer = option(default=1152, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=50368, convert=positive)
+    hidden_size: Integer = option(default=768, convert=positive)
+    intermediate_size: Integer = option(default=1152, convert=positive)
     num_hidden_layers: Integer = option(default=22, convert=count)
-    num_attention_heads: Integer = option(default=12, convert=integer(minimum=1))
+    num_attention_heads: Integer = option(default=12, convert=positive)
     hidden_activation: str = option(default="gelu", convert=activation_name)
     norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
     norm_bias: bool = option(default=False, convert=boolean)
@@ -83,26 +83,18 @@ class ModernBertConfig(TextEncoderConfig):
     classifier_bias: bool = option(default=False, convert=boolean)
     classifier_activation: str = option(default="gelu", convert=activation_name)
     classifier_pooling: str = option(default="cls", convert=choice("cls", "mean"))
-    local_attention: Integer = option(default=128, convert=integer(minimum=1))
-    global_attn_every_n_layers: Integer = option(default=3, convert=integer(minimum=1))
+    local_attention: Integer = option(default=128, convert=positive)
+    global_attn_every_n_layers: Integer = option(default=3, convert=positive)
     layer_types: tuple[str, ...] = option(default=(), convert=_layer_types)
     global_rope_theta: Real = option(default=160000.0, convert=real(above=0))
     local_rope_theta: OptionalReal = option(default=10000.0, convert=real(above=0, optional=True))
 
     neutral: ClassVar[frozenset[str]] = TextEncoderConfig.neutral | frozenset(
         [
-            "cls_token_id",
-            "deterministic_flash_attn",
-            "embedding_dropout",
-            "initializer_cutoff_factor",
-            "layer_norm_eps",
-            "max_position_embeddings",
-            "mlp_dropout",
-            "position_embedding_type",
-            "reference_compile",
-            "repad_logits_with_grad",
-            "sparse_pred_ignore_index",
-            "sparse_prediction",
+            *("cls_token_id", "deterministic_flash_attn", "embedding_dropout"),
+            *("initializer_cutoff_factor", "layer_norm_eps", "max_position_embeddings"),
+            *("mlp_dropout", "position_embedding_type", "reference_compile"),
+            *("repad_logits_with_grad", "sparse_pred_ignore_index", "sparse_prediction"),
         ]
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(

@@ -12,14 +12,12 @@ from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real, text
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import ACTIVATIONS
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.config import Config, count, positive
 from fkeras.pretrained.encoder_blocks import attention
 from fkeras.pretrained.family import Family
 from fkeras.pretrained.names import Row, in_blocks
 from fkeras.pretrained.projections import gated_mlp, mlp
 from fkeras.pretrained.rows import attention_rows, dense_rows, logit_row
-
-_size = integer(minimum=1)
 
 
 class T5Config(Config):
@@ -50,15 +48,15 @@ class T5Config(Config):
     """
 
     model_type: str = option(default="t5", convert=choice("t5"), kw_only=True)
-    vocab_size: int = option(default=32128, convert=_size)
-    d_model: int = option(default=512, convert=_size)
-    d_kv: int = option(default=64, convert=_size)
-    d_ff: int = option(default=2048, convert=_size)
+    vocab_size: int = option(default=32128, convert=positive)
+    d_model: int = option(default=512, convert=positive)
+    d_kv: int = option(default=64, convert=positive)
+    d_ff: int = option(default=2048, convert=positive)
     num_layers: int = option(default=6, convert=count)
     num_decoder_layers: int | None = option(
         default=None, convert=integer(minimum=1, maximum=10_000, optional=True)
     )
-    num_heads: int = option(default=8, convert=_size)
+    num_heads: int = option(default=8, convert=positive)
     relative_attention_num_buckets: int = option(default=32, convert=integer(minimum=4))
     relative_attention_max_distance: int = option(
         default=128, convert=integer(minimum=1, maximum=1 << 20)

@@ -14,10 +14,10 @@ from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import boolean, integer, real, sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.pretrained.activation import activate, activation_name
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.config import count, optional_positive, positive
 from fkeras.pretrained.encoder_blocks import Tensor, add, attention, norm, pre_norm_blocks
 from fkeras.pretrained.encoder_config import EncoderConfig, with_parts
-from fkeras.pretrained.family import Family
+from fkeras.pretrained.family import PREPROCESSOR, Family
 from fkeras.pretrained.images import ImageProcessor
 from fkeras.pretrained.names import Convolution, HeadsIn, Reshape, Row, in_blocks
 from fkeras.pretrained.projections import mlp
@@ -29,8 +29,6 @@ from fkeras.pretrained.rows import (
     norm_rows,
     tower_rows,
 )
-
-PREPROCESSOR = "preprocessor_config.json"
 
 
 class VisionConfig(EncoderConfig):
@@ -85,13 +83,11 @@ class ViTConfig(VisionConfig):
         (4, 4)
     """
 
-    intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
+    intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="gelu", convert=activation_name)
     layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0))
     qkv_bias: bool = option(default=True, convert=boolean)
-    pooler_output_size: OptionalInteger = option(
-        default=None, convert=integer(minimum=1, optional=True)
-    )
+    pooler_output_size: OptionalInteger = option(default=None, convert=optional_positive)
     pooler_act: str = option(default="tanh", convert=activation_name)
 
     neutral: ClassVar[frozenset[str]] = frozenset(["encoder_stride"])
@@ -138,13 +134,8 @@ class Dinov2Config(VisionConfig):
 
     neutral: ClassVar[frozenset[str]] = frozenset(
         [
-            "apply_layernorm",
-            "drop_path_rate",
-            "out_features",
-            "out_indices",
-            "reshape_hidden_states",
-            "stage_names",
-            "use_mask_token",
+            *("apply_layernorm", "drop_path_rate", "out_features", "out_indices"),
+            *("reshape_hidden_states", "stage_names", "use_mask_token"),
         ]
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
@@ -160,26 +151,10 @@ class Dinov2Config(VisionConfig):
 
 
 class Dinov2RegistersConfig(Dinov2Config):
-    """Configuration of DINOv2 with registers: the fields are the keys of `config.json`.
+    """Configuration of DINOv2 with registers; further fields are those of `Dinov2Config`.
 
     Args:
-        hidden_size: width of the network.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        num_channels: channels of the images.
-        image_size: height and width of the images of the training; the positions are resized for
-            other sizes.
-        patch_size: height and width of a patch.
-        mlp_ratio: width inside the MLP, divided by `hidden_size`.
-        hidden_act: activation of the MLP.
-        layer_norm_eps: epsilon of the normalizations.
-        qkv_bias: whether query, key and value have a bias.
-        layerscale_value: first factor of the learned scales.
-        use_swiglu_ffn: whether the MLP is gated.
         num_register_tokens: number of registers after the class token.
-        parts: heads that the file holds, which the loader finds by the names of the tensors:
-            "mask_token" and "classifier".
-        num_labels: number of classes of a classifier.
 
     Example:
         >>> import fkeras as fk
@@ -213,7 +188,7 @@ class SiglipVisionConfig(VisionConfig):
         (16, 16)
     """
 
-    intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
+    intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name)
     layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0))
 
@@ -412,12 +387,6 @@ def siglip_vision_names(
     return tuple(rows)
 
 
-def image_processor(config: Config) -> ImageProcessor | None:
-    """Returns the processor of the folder; None without its file."""
-    mapping = config.beside.get(PREPROCESSOR)
-    return None if mapping is None else ImageProcessor.read(mapping)
-
-
 _TINY: Mapping[str, Any] = FrozenDict(
     {
         "hidden_size": 24,
@@ -432,7 +401,7 @@ _COMMON: Mapping[str, Any] = FrozenDict(
     {
         "adapted": with_parts,
         "files": (PREPROCESSOR,),
-        "processor": image_processor,
+        "processor": ImageProcessor.read,
     }
 )
 

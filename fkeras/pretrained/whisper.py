@@ -17,15 +17,15 @@ from fkeras.engine.config.field_types import Integer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import activation_name
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.config import Config, count, positive
 from fkeras.pretrained.encoder_blocks import add, attention, norm, pre_norm_blocks
-from fkeras.pretrained.family import Family
+from fkeras.pretrained.family import PREPROCESSOR, Family
 from fkeras.pretrained.names import Convolution, Row, in_blocks
 from fkeras.pretrained.projections import mlp
 from fkeras.pretrained.rows import attention_rows, dense_rows, logit_row, norm_rows, tower_rows
 from fkeras.pretrained.sounds import SoundProcessor
 
-_PREPROCESSOR, _GENERATION = "preprocessor_config.json", "generation_config.json"
+_GENERATION = "generation_config.json"
 _EPSILON = 1e-5
 _ids = several(integer(minimum=0), "a list of token ids", least=0, optional=True)
 
@@ -56,40 +56,29 @@ class WhisperConfig(Config):
         (1, 2)
     """
 
-    vocab_size: Integer = option(default=51865, convert=integer(minimum=1))
-    num_mel_bins: Integer = option(default=80, convert=integer(minimum=1))
-    d_model: Integer = option(default=384, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=51865, convert=positive)
+    num_mel_bins: Integer = option(default=80, convert=positive)
+    d_model: Integer = option(default=384, convert=positive)
     encoder_layers: Integer = option(default=4, convert=count)
-    encoder_attention_heads: Integer = option(default=6, convert=integer(minimum=1))
-    encoder_ffn_dim: Integer = option(default=1536, convert=integer(minimum=1))
+    encoder_attention_heads: Integer = option(default=6, convert=positive)
+    encoder_ffn_dim: Integer = option(default=1536, convert=positive)
     decoder_layers: Integer = option(default=4, convert=count)
-    decoder_attention_heads: Integer = option(default=6, convert=integer(minimum=1))
-    decoder_ffn_dim: Integer = option(default=1536, convert=integer(minimum=1))
+    decoder_attention_heads: Integer = option(default=6, convert=positive)
+    decoder_ffn_dim: Integer = option(default=1536, convert=positive)
     activation_function: str = option(default="gelu", convert=activation_name)
-    max_source_positions: Integer = option(default=1500, convert=integer(minimum=1))
-    max_target_positions: Integer = option(default=448, convert=integer(minimum=1))
+    max_source_positions: Integer = option(default=1500, convert=positive)
+    max_target_positions: Integer = option(default=448, convert=positive)
     tie_word_embeddings: bool = option(default=True, convert=boolean)
     suppress_tokens: tuple[int, ...] | None = option(default=None, convert=_ids)
     begin_suppress_tokens: tuple[int, ...] | None = option(default=None, convert=_ids)
 
     neutral: ClassVar[frozenset[str]] = frozenset(
         [
-            "apply_spec_augment",
-            "classifier_proj_size",
-            "decoder_layerdrop",
-            "encoder_layerdrop",
-            "forced_decoder_ids",
-            "init_std",
-            "mask_feature_length",
-            "mask_feature_min_masks",
-            "mask_feature_prob",
-            "mask_time_length",
-            "mask_time_min_masks",
-            "mask_time_prob",
-            "median_filter_width",
-            "num_hidden_layers",
-            "scale_embedding",
-            "use_weighted_layer_sum",
+            *("apply_spec_augment", "classifier_proj_size", "decoder_layerdrop"),
+            *("encoder_layerdrop", "forced_decoder_ids", "init_std", "mask_feature_length"),
+            *("mask_feature_min_masks", "mask_feature_prob", "mask_time_length"),
+            *("mask_time_min_masks", "mask_time_prob", "median_filter_width", "num_hidden_layers"),
+            *("scale_embedding", "use_weighted_layer_sum"),
         ]
     )
 
@@ -269,11 +258,6 @@ def names(config: WhisperConfig) -> tuple[Row, ...]:
     )
 
 
-def _processor(config: WhisperConfig) -> SoundProcessor | None:
-    mapping = config.beside.get(_PREPROCESSOR)
-    return None if mapping is None else SoundProcessor.read(mapping)
-
-
 WHISPER = Family(
     classes={"whisper": ("WhisperForConditionalGeneration", "WhisperModel")},
     config=WhisperConfig,
@@ -297,6 +281,6 @@ WHISPER = Family(
         model_type="whisper",
     ),
     prefix="model.",
-    files=(_PREPROCESSOR, _GENERATION),
-    processor=_processor,
+    files=(PREPROCESSOR, _GENERATION),
+    processor=SoundProcessor.read,
 )
