@@ -154,7 +154,7 @@ class DistilBertConfig(TextEncoderConfig):
     first_position: ClassVar[int] = 0
 
 
-def build(config: Any) -> Model:
+def build(config: BertConfig | DistilBertConfig) -> Model:
     """Returns the graph of a configuration."""
     ids = Input((None,), dtype="int32", name="ids")
     inputs = [ids]
@@ -180,7 +180,7 @@ def build(config: Any) -> Model:
     return Model(inputs, _outputs(config, x, ids, embedding), name=config.model_type or "bert")
 
 
-def _block(config: Any, i: int) -> Model:
+def _block(config: BertConfig | DistilBertConfig, i: int) -> Model:
     inputs = Input((None, config.hidden_size), name="x")
     y = attention(inputs, config.num_attention_heads)
     x = norm(add(inputs, y, "attention_add"), config.layer_norm_eps, "attention_norm")
@@ -189,7 +189,12 @@ def _block(config: Any, i: int) -> Model:
     return Model(inputs, x, name=f"block_{i}")
 
 
-def _outputs(config: Any, x: Tensor, ids: Tensor, embedding: Any) -> dict[str, Tensor]:
+def _outputs(
+    config: BertConfig | DistilBertConfig,
+    x: Tensor,
+    ids: Tensor,
+    embedding: layers.ReversibleEmbedding,
+) -> dict[str, Tensor]:
     outputs = {"hidden": x}
     first = ops.unmask(x)[:, 0]
     width = config.hidden_size

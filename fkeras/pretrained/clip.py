@@ -205,7 +205,9 @@ def _text(config: ClipTextConfig, ids: Tensor, mask: Mask | None) -> Tensor:
     return norm(x, config.layer_norm_eps, "norm")
 
 
-def _blocks(config: Any, x: Tensor, mask: Mask | None = None) -> Tensor:
+def _blocks(
+    config: ClipTextConfig | ClipVisionConfig, x: Tensor, mask: Mask | None = None
+) -> Tensor:
     return pre_norm_blocks(
         x,
         config.num_hidden_layers,
@@ -255,7 +257,9 @@ def _siglip_text(config: SiglipTextConfig) -> Model:
     return Model(ids, {"hidden": x, "pooled": pooled, "embedding": embedding}, name="text")
 
 
-def _joined(config: Any, vision: Model, text: Model, length: int | None, bias: bool) -> Model:
+def _joined(
+    config: ClipConfig | SiglipConfig, vision: Model, text: Model, length: int | None, bias: bool
+) -> Model:
     """Returns the model of two towers; `length` is that of all texts."""
     images = Input((None, None, config.vision_config.num_channels), name="images")
     ids = Input((length,), dtype="int32", name="ids")
