@@ -14,7 +14,7 @@ from fkeras.engine.config.converters import boolean, choice, real, several
 from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.masks import Window
 from fkeras.pretrained.activation import activate, activation_name
-from fkeras.pretrained.bert import MODULES, POOLING, TextEncoderConfig, sentence
+from fkeras.pretrained.bert import TextEncoderConfig
 from fkeras.pretrained.config import count, positive
 from fkeras.pretrained.encoder_blocks import Tensor, add, attention, norm
 from fkeras.pretrained.encoder_config import with_parts
@@ -28,6 +28,7 @@ from fkeras.pretrained.rows import (
     logit_row,
     norm_rows,
 )
+from fkeras.pretrained.sentences import MODULES, POOLING, sentence
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
