@@ -87,7 +87,7 @@ def gguf_rows(
     The rows of query and key are permuted in files that llama.cpp's converter for Llama wrote.
 
     Args:
-        more: further parts of names, and what replaces them.
+        more: further parts of names, and their form in GGUF files.
     """
     is_permuted = config.model_type in _GGUF_PERMUTED
     counts = {"q": config.num_attention_heads, "k": config.key_heads}

@@ -84,7 +84,7 @@ def fused_attention_rows(
 
 
 def fused_mlp_rows(tensor: str, layer: str, width: int, bias: bool = True) -> tuple[Row, ...]:
-    """Returns the rows of the projections "gate" and "up" in one tensor; arguments as above."""
+    """Returns the rows of the projections "gate" and "up" in one tensor."""
     paths = [f"{layer}gate", f"{layer}up"]
     return _fused_rows(tensor, paths, (width,) * 2, (Transpose(),) * 2, (Same(),) * 2, bias)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from fkeras import layers
-from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
+from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real, text
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import ACTIVATIONS
@@ -178,28 +178,25 @@ def _block(config: T5Config, i: int, decoder: bool) -> Model:
     # the bias has the sizes of the queries and of the keys
     x = Input(("t", config.d_model), name="x")
     bias = Input((config.num_heads, "t", "t"), name="bias")
+    attend = functools.partial(
+        attention, heads=config.num_heads, size=config.d_kv, bias=False, scale=1.0
+    )
     y = _norm(config, "attention_norm")(x)
     if not decoder:
         inputs = [x, bias]
-        y = _attention(config, y, score_bias=bias)
+        y = attend(y, score_bias=bias)
     else:
         positions = Input(("t",), dtype="int32", name="positions")
         encoded = Input(("s", config.d_model), name="encoded")
         inputs = [x, bias, positions, encoded]
-        y = _attention(config, y, mask=Causal(), positions=positions, score_bias=bias)
+        y = attend(y, mask=Causal(), positions=positions, score_bias=bias)
     y = layers.Add(name="attention_add")([x, y])
     if decoder:
-        z = _attention(config, _norm(config, "cross_norm")(y), "cross_", source=encoded)
+        z = attend(_norm(config, "cross_norm")(y), source=encoded, prefix="cross_")
         y = layers.Add(name="cross_add")([y, z])
     feed_forward = gated_mlp if config.gated else functools.partial(mlp, bias=False)
     z = feed_forward(_norm(config, "mlp_norm")(y), config.d_ff, config.activation)
     return Model(inputs, layers.Add(name="mlp_add")([y, z]), name=f"block_{i}")
-
-
-def _attention(config: T5Config, x: KerasTensor, prefix: str = "", **options: Any) -> KerasTensor:
-    """Records attention without biases and without a scale; `options` as of `attention`."""
-    n = config.num_heads, config.d_kv
-    return attention(x, *n, bias=False, scale=1.0, prefix=prefix, **options)
 
 
 def names(config: T5Config) -> tuple[Row, ...]:
