@@ -198,6 +198,7 @@ def test_encoder_runs_once_and_its_padding_changes_nothing():
         fk.generate(model, None, ids, inputs=source[:1])
 
 
+@pytest.mark.exhaustive
 def test_each_row_may_have_its_own_model(model):
     other = model.replace(
         layers={**model.layers, "norm": jax.tree.map(lambda a: -a, model.layers["norm"])}
@@ -230,6 +231,7 @@ def test_each_row_may_have_its_own_adapter(model):
     assert sum(reader.form.stacked) == len(jax.tree.leaves(values)) < len(names)
 
 
+@pytest.mark.exhaustive
 def test_each_row_may_have_its_own_edit(model):
     def steered(value):
         return transforms.edit(model, {"norm": Shift(name="shift").with_value(value)})
@@ -252,6 +254,7 @@ def test_model_that_is_not_causal_is_an_error():
     assert tokens(model).tolist() == [[-1, 0]]
 
 
+@pytest.mark.exhaustive
 def test_model_of_a_fixed_length():
     model = language_models.uncached(time=12)
     free = language_models.uncached()

@@ -119,6 +119,7 @@ def repeated(depth, **options):
     return model, batch, fk.Trainer("adam", LOGITS, depth=depth, **options)
 
 
+@pytest.mark.exhaustive
 def test_calls_in_a_loop_have_equal_shares():
     unrolled, scanned = fk.plan(*repeated("unroll")), fk.plan(*repeated("scan"))
     assert unrolled.loops == ()
@@ -202,6 +203,7 @@ def test_the_table_has_a_row_for_each_call_and_at_most_100_columns():
     assert "remat='full'" in str(remat)
 
 
+@pytest.mark.exhaustive
 def test_a_plan_fits_into_a_budget():
     x = h = fk.Input((32,))
     for _ in range(6):

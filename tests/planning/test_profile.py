@@ -124,6 +124,7 @@ def test_the_table_of_a_profile():
     assert profile._repr_html_().count("<tr>") == len(profile.calls) + 2
 
 
+@pytest.mark.exhaustive
 def test_recurrent_and_rematerialized_models():
     model = fk.Sequential([fk.Input((8, 64)), layers.LSTM(32), layers.Dense(8)])
     trainer, run = trained(model, remat="full")
@@ -135,6 +136,7 @@ def test_recurrent_and_rematerialized_models():
     assert undisturbed(expected, trainer, run, batch, steps=1)
 
 
+@pytest.mark.exhaustive
 def test_blocks_in_a_loop_share_the_time():
     hidden = [layers.Dense(64, activation="tanh") for _ in range(6)]
     model = fk.Sequential([fk.Input((64,)), *hidden, layers.Dense(8, name="scores")])

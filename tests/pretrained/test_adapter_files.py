@@ -14,6 +14,7 @@ import fkeras as fk
 from fkeras import layers, transforms
 from fkeras.saving.containers.errors import FileError
 from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA
+from tests.support.quick_cases import quick_cases
 
 DATA = pathlib.Path(__file__).parent / "data"
 KEY = jax.random.key(0)
@@ -28,7 +29,7 @@ def base_of(name):
     return fk.pretrained.load(DATA / folder, dtype="float32"), jnp.asarray(ids, "int32"), logits
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", quick_cases(FOLDERS, "lora", "dora", "gpt2", "embedding"))
 def test_a_folder_of_peft_computes_its_logits_and_is_written_back(name, tmp_path):
     loaded, ids, logits = base_of(name)
     model = fk.pretrained.load_adapter(DATA / "peft" / name, loaded.model, loaded.config)
@@ -273,6 +274,7 @@ def test_files_of_keras_hub_that_are_rejected(tmp_path):
         fk.pretrained.load_adapter(path, blocks())
 
 
+@pytest.mark.exhaustive
 def test_an_adapted_model_generates_what_the_merged_model_generates(llama):
     model = transforms.adapt(
         llama.model, ["block_*/query", "block_*/down", "embedding"], LoRA(2), KEY
@@ -315,6 +317,7 @@ def test_random_damage_is_reported_or_harmless(file, llama, tmp_path):
     assert "reported" in outcomes
 
 
+@pytest.mark.exhaustive
 def test_adapters_of_convolutions_are_written_and_read(tmp_path):
     whisper = fk.pretrained.load(DATA / "whisper", dtype="float32")
     model = shifted(transforms.adapt(whisper.model, "encoder/conv_*", LoRA(2, alpha=6), KEY))

@@ -13,11 +13,12 @@ from fkeras.pretrained import mixtral
 from fkeras.pretrained.mixtral import MixtralConfig
 from fkeras.saving.containers.errors import FileError
 from tests.pretrained import checks
+from tests.support.quick_cases import quick_cases
 
 FOLDERS = ("mixtral", "qwen2_moe", "qwen3_moe")
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", quick_cases(FOLDERS, "qwen2_moe"))
 def test_numbers_equal_those_of_transformers(name):
     loaded = checks.is_a_causal_decoder(name)
     checks.computes_with_a_cache(loaded.model, name)
@@ -29,6 +30,7 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     assert loaded.config.model_type == name
 
 
+@pytest.mark.exhaustive
 def test_generation_reads_each_token_once():
     # experts are sorted by token: the layer declares that tokens do not mix
     model = fk.pretrained.load(checks.DATA / "qwen3_moe", dtype="float32").model
@@ -59,6 +61,7 @@ def test_shards_of_experts_compute_the_same_numbers():
     np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_training_balances_the_experts_only_where_the_configuration_says_so():
     ids = np.ones((1, 4), "int32")
     for balanced in (False, True):

@@ -12,6 +12,7 @@ from jax.core import Tracer
 import fkeras as fk
 from fkeras import layers
 from fkeras.training.loop import caching
+from tests.support.quick_cases import quick_cases
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -99,7 +100,7 @@ def assert_equal(one, other):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", quick_cases(CASES, "simple", "several", "strings"))
 def test_a_training_on_features_equals_that_of_the_model(case):
     whole, cached = (trained(*CASES[case], cache=cache) for cache in (False, True))
     assert_equal(cached, whole)

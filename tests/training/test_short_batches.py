@@ -18,6 +18,7 @@ import fkeras as fk
 from fkeras import layers, losses, ops
 from fkeras.training.inputs.padding import fills_up
 from tests.support.compile_counts import count_compiles
+from tests.support.quick_cases import quick_cases
 
 KEY = jax.random.key(0)
 TRAINER = fk.Trainer("sgd", "mse")
@@ -195,7 +196,9 @@ def assert_same_run(run, expected, logs=None):
     chex.assert_trees_all_close(one, two, rtol=2e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model", quick_cases(MODELS, "dense", "convolution", "batch normalization", "a layer's loss")
+)
 def test_fit_equals_steps_over_exact_batches(model):
     trainer, run = problem(model, "mse")
     x, y = data(11)
@@ -211,7 +214,7 @@ def test_fit_equals_steps_over_exact_batches(model):
     np.testing.assert_allclose(logs["loss"], by_evaluations(trainer, run, batches), rtol=1e-5)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", quick_cases(LOSSES, "crossentropy", "dice", "weighted mean"))
 def test_losses_are_those_of_exact_batches(loss):
     trainer, run = problem("dense", loss)
     batches = exact_batches(data(11), 8)

@@ -7,6 +7,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from tests.support.keras_oracle import keras, keras_rules
+from tests.support.quick_cases import quick_cases
 
 L, ops, Input = keras.layers, keras.ops, keras.Input
 random = np.random.default_rng(0)
@@ -133,7 +134,9 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", quick_cases(MODELS, "an operation", "softmax", "a recurrent layer", "a nested model")
+)
 def test_files_compute_with_the_masks_of_their_calls(name, tmp_path):
     make, inputs = MODELS[name]
     with keras_rules():
@@ -157,6 +160,7 @@ def _masked(x, mask):
     return x if mask is None else jnp.where(mask, x, 0)
 
 
+@pytest.mark.exhaustive
 def test_masks_are_arguments_of_operations_in_models_written_here(tmp_path):
     x, mask = fk.Input((4, 2, 3)), fk.Input((2, 4, 4), dtype="bool")
     expected = fk.ops.dot_product_attention(HEADS, HEADS, HEADS, mask=PAIRS)

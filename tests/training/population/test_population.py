@@ -105,11 +105,13 @@ def test_each_member_equals_its_own_fit(trainer, values, model, y, options):
     check_members(fk.populate(trainer, values), model(), y, **options)
 
 
+@pytest.mark.exhaustive
 def test_members_in_groups_equal_their_own_fit():
     check_members(fk.populate(ADAM, {"seed": range(3)}, group_size=2), dense(), LABELS, epochs=1)
 
 
 @pytest.mark.parametrize("members", [8, 3])
+@pytest.mark.exhaustive
 def test_devices_share_the_members(members):
     mesh = jax.make_mesh((4, 2), ("data", "model"))
     trainer = fk.Trainer("adam", SPARSE, ["accuracy"], mesh=mesh)
@@ -166,6 +168,7 @@ def test_a_member_continues_and_is_saved(tmp_path):
     np.testing.assert_array_equal(model(X[:2]), run.model(X[:2]))
 
 
+@pytest.mark.exhaustive
 def test_runs_continue_in_a_second_fit():
     population = fk.populate(ADAM, {"seed": range(2)})
     start = population.init(dense(), KEY)

@@ -102,6 +102,7 @@ def test_population_based_training_copies_the_best_and_changes_its_values():
     chex.assert_trees_all_close(other.model, own.model, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_values_out_of_range_stay():
     trainer = fk.Trainer(fk.optimizers.SGD(0.1, momentum=0.9), "mse")
     population = fk.populate(trainer, {"momentum": [0.9, 0.8]})
@@ -111,6 +112,7 @@ def test_values_out_of_range_stay():
     assert momentum[0] == momentum[1]
 
 
+@pytest.mark.exhaustive
 def test_a_rule_of_a_user():
     class StopOne(populations.Rule):
         def decide(self, epoch, values, active, memory):

@@ -90,6 +90,7 @@ def test_merged_adapters_make_the_model_of_the_base():
     }
 
 
+@pytest.mark.exhaustive
 def test_the_merged_model_is_compared_where_that_is_asked_for(monkeypatch):
     merged = transforms.merge_adapters(adapted(), check=np.asarray(IDS))
     assert merged == transforms.merge_adapters(adapted())
@@ -247,6 +248,7 @@ def test_another_layer_draws_the_same_adapter():
     assert len(all_blocks.layers) == 1 + 3 * 6
 
 
+@pytest.mark.exhaustive
 def test_layers_split_over_devices_compute_the_same():
     mesh = jax.make_mesh((2, 2), ("data", "model"), devices=jax.devices()[:4])
     loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
