@@ -8,14 +8,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fkeras.generation.caches import State, row_axes, take_rows
+from fkeras.generation.caches import State, take_rows
 from fkeras.generation.decoding import Carry, Sampling, changed_scores, known_ids
 from fkeras.generation.reading import Reader
 from fkeras.generation.samplers import Beam, Sampler
 
 
 class Beams(NamedTuple):
-    """What the loop changes: `w` unfinished and `w` finished sequences of each row.
+    """The state of the search loop: `w` unfinished and `w` finished sequences of each row.
 
     Attributes:
         count: the number of new tokens of the unfinished sequences.
@@ -26,7 +26,7 @@ class Beams(NamedTuple):
         ended_scores: the scores of finished sequences (b, w); minus infinity for none.
         ended_tokens: the tokens of finished sequences (b, w, n).
         ended_lengths: the lengths of finished sequences (b, w).
-        active: the rows (b,) that go on.
+        active: the rows (b,) that are still searched.
     """
 
     count: jax.Array
@@ -48,7 +48,7 @@ def search(
     sampler = sampling.samplers[0]
     beam: Beam = sampler.find(Beam)
     batch, width = scores.shape[0], beam.width
-    axes = row_axes(reader, state)
+    axes = reader.row_axes(state)
     repeated = jnp.repeat(jnp.arange(batch), width)
     prompt = sampling.prompt[0][repeated], sampling.prompt[1][repeated]
     wide = sampling._replace(prompt=prompt)
@@ -102,7 +102,7 @@ def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, bea
     tokens = tokens.at[:, :, count].set(new)
     ends = jnp.isin(new, sampling.end_ids) | last
 
-    # finished ones among the best `width` candidates
+    # finished sequences among the best `width` candidates
     penalty = jnp.asarray(beam.length_penalty, jnp.float32)
     size = (count + 1).astype(jnp.float32) ** penalty
     finishes = ends & (jnp.arange(ends.shape[1])[None] < width) & beams.active[:, None]
@@ -118,7 +118,7 @@ def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, bea
     ended_scores, ended_lengths = (jnp.take_along_axis(a, kept, axis=1) for a in ended[::2])
     ended_tokens = jnp.take_along_axis(ended[1], kept[:, :, None], axis=1)
 
-    # the best unfinished ones
+    # the best unfinished sequences
     running, kept = jax.lax.top_k(jnp.where(ends, -jnp.inf, sums), width)
     parents = jnp.take_along_axis(parents, kept, axis=1)
     tokens = jnp.take_along_axis(tokens, kept[:, :, None], axis=1)

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Network
 from fkeras.engine.values.annotations import Tree
-
-if TYPE_CHECKING:
-    from fkeras.generation.reading import Reader
 
 State: TypeAlias = dict[str, Any]
 
@@ -39,7 +36,7 @@ def new_state(
 
 
 def merged(state: Mapping[str, Any], own: Mapping[str, Any]) -> State:
-    """Returns `state` with the entries of `own` in place of its own."""
+    """Returns `state` with the entries of `own`, which replace entries of the same name."""
     result = dict(state)
     for name, value in own.items():
         old = result.get(name)
@@ -63,12 +60,8 @@ def _state_specs(structure: Any, shapes: tuple, size: tuple[int, ...]) -> Any:
     return jax.eval_shape(lambda: model.init_state(*size))
 
 
-def row_axes(reader: Reader, state: State) -> Any:
-    """Returns for each leaf of a state the axis of the rows, -1 for a leaf without rows."""
-    if not reader.form.cached:
-        own = jax.tree.map(lambda _: -1, state["model"])
-        return {**dict.fromkeys(state, 0), "model": own}
-    model = reader.any_model()
+def row_axes(model: Network) -> Any:
+    """Returns for each leaf of a state with caches the axis of the rows, -1 for a leaf without rows."""
     # sizes that differ in the batch alone, so that the axis that differs is that of the rows
     small, large = (state_specs(model, batch, 8) for batch in (3, 5))
 

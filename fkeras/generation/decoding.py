@@ -14,7 +14,7 @@ from fkeras.generation.samplers import History, Sampler
 
 
 class Sampling(NamedTuple):
-    """How tokens are sampled.
+    """The samplers, keys and ids of a call.
 
     Attributes:
         samplers: the samplers.
@@ -32,14 +32,14 @@ class Sampling(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """What the loop changes.
+    """The state of the decoding loop.
 
     Attributes:
         state: the state of the model, which has read all tokens.
         scores: the scores (b, v) of the next token.
         tokens: the new tokens (b, n).
         lengths: the number of new tokens (b,).
-        active: the rows (b,) that go on.
+        active: the rows (b,) without an end token.
     """
 
     state: State
@@ -76,7 +76,7 @@ def read_prompt(
 
     Returns:
         The reader with the values that depend on no token; the state with caches; the scores; and
-        whether later tokens change nothing, which a model without caches must fulfil.
+        whether later tokens leave the scores unchanged, as a model without caches requires.
     """
     reader = reader.with_constants(prompt.inputs)
     cached, batch = reader.form.cached, prompt.ids.shape[0]
@@ -85,7 +85,7 @@ def read_prompt(
     scores, after = reader.read(state, prompt.ids, prompt.valid)
     causal = jnp.asarray(True)
     if not cached:
-        # the same tokens before other ones
+        # the same prompt, with other tokens behind the prompt
         other = {**state, "ids": jnp.ones_like(state["ids"])}
         difference = jnp.abs(reader.read(other, prompt.ids, prompt.valid)[0] - scores)
         scale = jnp.maximum(jnp.max(jnp.abs(scores)), 1e-30)

@@ -15,7 +15,7 @@ from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.generation import requests
 from fkeras.generation.beams import search
-from fkeras.generation.caches import has_lengths_only, row_axes
+from fkeras.generation.caches import has_lengths_only
 from fkeras.generation.decoding import (
     Carry,
     Prompt,
@@ -30,7 +30,7 @@ from fkeras.generation.speculation import advance_draft, first_draft_carry
 from fkeras.generation.watching import Stream, Watcher, watch
 
 _GREEDY = Greedy()
-# tokens between two looks at the text, where only stop strings are searched
+# tokens between two searches for stop strings, without a stream
 _STEPS = 8
 
 
@@ -162,8 +162,8 @@ def generate(
         )
     if on_host.needed and requests.is_traced((reader, state, prompt, keys)):
         raise TypeError(
-            "fk.generate: stop and stream look at the tokens on the host, which a compiled program or "
-            "vmap cannot. Use end_ids, or call generate outside of it."
+            "fk.generate: expected no stop and no stream inside jax.jit and jax.vmap, since both read the "
+            "tokens on the host. Use end_ids, or call generate outside of the compiled program."
         )
     slack = 0
     if draft is not None:
@@ -202,7 +202,7 @@ def generate(
 
 
 class _Host:
-    """What looks at the tokens on the host."""
+    """The stop texts and the callback of a call, which run on the host."""
 
     def __init__(self, stop: Any, decode: Any, stream: Any):
         texts = [stop] if isinstance(stop, str) else list(stop)
@@ -233,7 +233,7 @@ def _read(
 ) -> tuple[Reader, Any, jax.Array, int]:
     """Reads the prompt and returns `(reader, state, scores, steps)`.
 
-    `steps` is the number of tokens that may be sampled between two looks at the text.
+    `steps` is the number of tokens that may be sampled between two searches for stop strings.
     """
     state = reader.any_model().init_state() if state is None else dict(state)
     is_cache = requests.check_cache(reader, state, prompt, limit, slack)
@@ -245,7 +245,7 @@ def _read(
             "not finite: the scores of the next token depend on what follows. Use a causal mask, such "
             "as use_causal_mask=True in MultiHeadAttention."
         )
-    can_go_back = slack > 0 and not is_cache and has_lengths_only(state, row_axes(reader, state))
+    can_go_back = slack > 0 and not is_cache and has_lengths_only(state, reader.row_axes(state))
     return reader, state, scores, slack + 1 if can_go_back else 1
 
 
@@ -259,7 +259,7 @@ def _check_draft(draft: Any) -> None:
 
 def _check_rows(*pairs: tuple[Reader, Any]) -> None:
     for reader, state in pairs:
-        if not has_lengths_only(state, row_axes(reader, state)):
+        if not has_lengths_only(state, reader.row_axes(state)):
             raise ValueError(
                 f"fk.generate: {reader.any_model()._where} has a state from which tokens cannot be taken "
                 "back, as a draft needs. Leave draft out."

@@ -1,9 +1,9 @@
-"""Which calls of a model compute each position from the same position of their inputs alone.
+"""Finds the calls of a model that compute each position from the same position of their inputs alone.
 
 Positions are the entries of axis 1 of the token ids. The head of a language model and its norm work
 position by position, so they run at the positions whose scores are needed. Attention mixes positions,
-and needs a cache where a call receives the newest token only. The programs of the calls decide: they
-are traced for two lengths and followed by `fkeras.engine.rows`, with positions in place of rows.
+and needs a cache where a call receives the newest token only. The program of each call shows this:
+`fkeras.engine.rows` follows the programs for two lengths, with positions in place of rows.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Follower:
                 return value
             found = self.call(layer, call, tensors, own_state)
             if not all(entry.value.kind in ("rows", "whole") for entry in found):
-                # a layer that declares that it computes tokens by themselves, such as a router
+                # a layer may declare that each token is computed separately, such as a router
                 declared = getattr(type(layer), "separate_positions", False)
                 if declared:
                     separate.add(number)

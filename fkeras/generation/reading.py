@@ -34,7 +34,7 @@ Inputs: TypeAlias = Mapping[str, Constant]
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """How a model reads tokens.
+    """The inputs and the vocabulary of a model, and whether the model has caches.
 
     Attributes:
         ids: the name of the input of the token ids.
@@ -87,7 +87,7 @@ class Reader:
             parts = parts_of(self.model, self.form)
             return _read(parts, self.form, self.constants, state, ids, valid, last)
 
-        axes = row_axes(self, state)
+        axes = self.row_axes(state)
         treedef = jax.tree.structure(self.model)
 
         def one_row(leaves: list, constants: list, state: State, ids: Any, valid: Any) -> Any:
@@ -143,6 +143,13 @@ class Reader:
     def constants_per_row(self) -> tuple[bool, ...]:
         """For each constant, whether axis 0 are the rows."""
         return parts_of(self.any_model(), self.form).per_row
+
+    def row_axes(self, state: State) -> Any:
+        """Returns for each leaf of a state the axis of the rows, -1 for a leaf without rows."""
+        if self.form.cached:
+            return row_axes(self.any_model())
+        own = jax.tree.map(lambda _: -1, state["model"])
+        return {**dict.fromkeys(state, 0), "model": own}
 
     def repeat(self, count: int) -> Reader:
         """Returns the reader of `count` rows in place of each row."""
@@ -254,7 +261,7 @@ def _part(model: Network, starts: list[int], ends: list[int]) -> Part:
 
 
 class _Uses:
-    """Which tensors of a model depend on the token ids.
+    """The tensors of a model that depend on the token ids.
 
     Attributes:
         kinds: for each slot "ids" if it depends on the ids, "other" if it depends on other inputs

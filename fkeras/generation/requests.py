@@ -13,6 +13,7 @@ from jax.core import Tracer
 
 from fkeras.engine import Network
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.values.random import check_key
 from fkeras.generation.caches import capacity_of, lengths_of, state_specs
 from fkeras.generation.decoding import Prompt
@@ -95,13 +96,12 @@ def reader_of(
 def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, dict[str, Constant]]:
     """Returns the name of the input of the ids, and the other inputs with their masks by name."""
     names = model.graph.input_names
-    required = [n for n in names if not getattr(model.layers[n], "optional", False)] or [*names]
+    required = _required(model) or [*names]
     if isinstance(inputs, Mapping):
         given = dict(inputs)
     else:
-        values = (
-            [] if inputs is None else list(inputs) if isinstance(inputs, list | tuple) else [inputs]
-        )
+        several = inputs if isinstance(inputs, list | tuple) else [inputs]
+        values = [] if inputs is None else [*several]
         # Keras's order: the input of the encoder, then that of the decoder
         given = dict(zip(required[:-1], values, strict=False))
         if len(values) != len(required) - 1:
@@ -145,9 +145,13 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
 
 def inputs_for(model: Network, inputs: Any, masks: Any) -> tuple[Any, Any]:
     """Returns the inputs beside the ids for a draft: none for a model of one input."""
-    layers = (model.layers[name] for name in model.graph.input_names)
-    count = sum(not getattr(layer, "optional", False) for layer in layers)
-    return (inputs, masks) if count > 1 else (None, None)
+    return (inputs, masks) if len(_required(model)) > 1 else (None, None)
+
+
+def _required(model: Network) -> list[str]:
+    """Returns the names of the inputs that a call needs."""
+    layers = ((name, model.layers[name]) for name in model.graph.input_names)
+    return [name for name, x in layers if not (isinstance(x, InputLayer) and x.optional)]
 
 
 def _vocabulary(model: Network, size: int | None) -> int:
@@ -171,11 +175,10 @@ def _is_cached(model: Network, ids: str, others: tuple[str, ...], cache: bool | 
         return True
     if cache is None:
         return False
-    found = (
-        "no layer of this model has a cache"
-        if mixing is None
-        else (f"{', '.join(mixing[:4])} need the earlier tokens and have no cache")
-    )
+    if mixing is None:
+        found = "no layer of this model has a cache"
+    else:
+        found = f"{', '.join(mixing[:4])} need the earlier tokens and have no cache"
     raise ValueError(
         f"{WHERE}: expected a model with caches for cache=True, but {found}. Use "
         "layers.DotProductAttention with layers.Positions, or cache=None, which computes all tokens "

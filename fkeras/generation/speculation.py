@@ -23,7 +23,7 @@ from fkeras.generation.samplers import Sampler
 
 
 class DraftCarry(NamedTuple):
-    """What the loop changes; attributes as for `Carry`.
+    """The state of the loop; attributes as for `Carry`.
 
     Attributes:
         scores: log-probabilities of the next token after the samplers; nan where the model failed.

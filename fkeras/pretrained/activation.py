@@ -8,16 +8,8 @@ from fkeras.engine.config.converters import choice
 
 #: names of Hugging Face's ACT2FN; the tanh form of GELU has four names
 ACTIVATIONS = (
-    "gelu",
-    "gelu_fast",
-    "gelu_new",
-    "gelu_pytorch_tanh",
-    "quick_gelu",
-    "relu",
-    "sigmoid",
-    "silu",
-    "swish",
-    "tanh",
+    *("gelu", "gelu_fast", "gelu_new", "gelu_pytorch_tanh", "quick_gelu", "relu", "sigmoid"),
+    *("silu", "swish", "tanh"),
 )
 #: rule of a field of a configuration
 activation_name = choice(*ACTIVATIONS)

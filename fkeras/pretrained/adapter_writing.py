@@ -19,6 +19,7 @@ from fkeras.layers.adapters.kernels import float_layer
 from fkeras.pretrained.adapter_config import written
 from fkeras.pretrained.adapter_modules import CONFIG, PREFIX, WEIGHTS, Module, modules_of
 from fkeras.pretrained.config import Config
+from fkeras.pretrained.layout import Layout
 from fkeras.saving.weights.safetensors import write
 from fkeras.transforms import IA3, DoRA, LoRA, adapters
 from fkeras.transforms.adapting.places import take_out
@@ -82,11 +83,9 @@ def save_adapter(
     for path, adapter in by_path.items():
         layer = inner.get(path)
         if path not in owners or getattr(float_layer(layer), "tie_weights", False):
-            why = (
-                "has tied weights, which PEFT adapts for the lookup alone"
-                if path in owners
-                else ("has no tensor of its own in the checkpoint")
-            )
+            why = "has no tensor of its own in the checkpoint"
+            if path in owners:
+                why = "has tied weights, which PEFT adapts for the lookup alone"
             raise ValueError(f"pretrained.save_adapter: {path!r} {why}. Merge its adapter.")
         grouped.setdefault(owners[path], {})[path] = adapter
     kind = kinds.pop()
@@ -119,9 +118,8 @@ def save_adapter(
         "target_modules": _targets(grouped, modules),
         "task_type": "CAUSAL_LM" if "lm_head" in modules else None,
     }
-    layout = getattr(config, "layout", None)
-    in_file = (lambda name: name) if layout is None else layout.in_file
-    named = {f"{PREFIX}{in_file(name)}": array for name, array in arrays.items()}
+    layout = config.layout or Layout(())
+    named = {f"{PREFIX}{layout.in_file(name)}": array for name, array in arrays.items()}
     os.makedirs(folder, exist_ok=True)
     with replacing(os.path.join(folder, WEIGHTS)) as file:
         write(file, named, {"format": "pt"})
@@ -145,7 +143,7 @@ def _targets(names: Any, modules: Mapping[str, Module]) -> list[str]:
 
 
 def _is_transposed(module: Module) -> bool:
-    """Whether the tensor is (in, out), as in GPT-2, and not (out, in)."""
+    """Returns whether the tensor is (in, out), as in GPT-2, and not (out, in)."""
     shapes = [kernel.shape for kernel in module.kernels if kernel is not None]
     if module.kernels[0] is None or module.kernels[0].name == "embeddings":
         return False

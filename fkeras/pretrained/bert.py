@@ -15,26 +15,14 @@ from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.pretrained.activation import activate, activation_name
-from fkeras.pretrained.config import Config, count
-from fkeras.pretrained.encoder_blocks import (
-    Tensor,
-    add,
-    attention,
-    dense_rows,
-    head_rows,
-    mlp,
-    norm,
-    norm_rows,
-    output_rows,
-)
+from fkeras.pretrained.config import count, positive
+from fkeras.pretrained.encoder_blocks import Tensor, add, attention, norm
 from fkeras.pretrained.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import Row, Transpose, in_blocks
-
-POOLING = "1_Pooling/config.json"
-MODULES = "modules.json"
-# modes of pooling that are computed, in the order of their vectors
-_MODES = ("cls_token", "max_tokens", "mean_tokens")
+from fkeras.pretrained.names import Row, in_blocks
+from fkeras.pretrained.projections import mlp
+from fkeras.pretrained.rows import attention_rows, dense_rows, logit_row, norm_rows
+from fkeras.pretrained.sentences import MODULES, POOLING, sentence
 
 
 class TextEncoderConfig(EncoderConfig):
@@ -82,14 +70,14 @@ class BertConfig(TextEncoderConfig):
         12
     """
 
-    vocab_size: Integer = option(default=30522, convert=integer(minimum=1))
-    hidden_size: Integer = option(default=768, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=30522, convert=positive)
+    hidden_size: Integer = option(default=768, convert=positive)
     num_hidden_layers: Integer = option(default=12, convert=count)
-    num_attention_heads: Integer = option(default=12, convert=integer(minimum=1))
-    intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
+    num_attention_heads: Integer = option(default=12, convert=positive)
+    intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="gelu", convert=activation_name)
-    max_position_embeddings: Integer = option(default=512, convert=integer(minimum=1))
-    type_vocab_size: Integer = option(default=2, convert=integer(minimum=1))
+    max_position_embeddings: Integer = option(default=512, convert=positive)
+    type_vocab_size: Integer = option(default=2, convert=positive)
     layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0))
     position_embedding_type: str = option(default="absolute", convert=choice("absolute"))
 
@@ -100,25 +88,10 @@ class BertConfig(TextEncoderConfig):
 
 
 class RobertaConfig(BertConfig):
-    """Configuration of RoBERTa and XLM-RoBERTa: the fields are the keys of `config.json`.
+    """Configuration of RoBERTa and XLM-RoBERTa; further fields are those of `BertConfig`.
 
     Args:
-        vocab_size: number of token ids.
-        hidden_size: width of the network.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        intermediate_size: width inside the MLP.
-        hidden_act: activation of the MLP.
-        max_position_embeddings: largest number of tokens.
-        type_vocab_size: number of types of tokens.
-        layer_norm_eps: epsilon of the normalizations.
-        position_embedding_type: only "absolute" is supported.
         pad_token_id: id of padding; the positions of a text begin after this number.
-        parts: heads that the file holds, which the loader finds by the names of the tensors: "pooler",
-            "masked" (logits of tokens), "next_sentence", "classifier"; and "gamma" for old names of
-            normalizations.
-        num_labels: number of classes of a classifier.
-        tie_word_embeddings: whether the logits of tokens use the embeddings.
 
     Example:
         >>> import fkeras as fk
@@ -159,13 +132,13 @@ class DistilBertConfig(TextEncoderConfig):
         128
     """
 
-    vocab_size: Integer = option(default=30522, convert=integer(minimum=1))
-    dim: Integer = option(default=768, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=30522, convert=positive)
+    dim: Integer = option(default=768, convert=positive)
     n_layers: Integer = option(default=6, convert=count)
-    n_heads: Integer = option(default=12, convert=integer(minimum=1))
-    hidden_dim: Integer = option(default=3072, convert=integer(minimum=1))
+    n_heads: Integer = option(default=12, convert=positive)
+    hidden_dim: Integer = option(default=3072, convert=positive)
     activation: str = option(default="gelu", convert=activation_name)
-    max_position_embeddings: Integer = option(default=512, convert=integer(minimum=1))
+    max_position_embeddings: Integer = option(default=512, convert=positive)
 
     hidden_size = property(lambda self: self.dim)
     num_hidden_layers = property(lambda self: self.n_layers)
@@ -177,7 +150,7 @@ class DistilBertConfig(TextEncoderConfig):
     first_position: ClassVar[int] = 0
 
 
-def build(config: Any) -> Model:
+def build(config: BertConfig | DistilBertConfig) -> Model:
     """Returns the graph of a configuration."""
     ids = Input((None,), dtype="int32", name="ids")
     inputs = [ids]
@@ -203,7 +176,7 @@ def build(config: Any) -> Model:
     return Model(inputs, _outputs(config, x, ids, embedding), name=config.model_type or "bert")
 
 
-def _block(config: Any, i: int) -> Model:
+def _block(config: BertConfig | DistilBertConfig, i: int) -> Model:
     inputs = Input((None, config.hidden_size), name="x")
     y = attention(inputs, config.num_attention_heads)
     x = norm(add(inputs, y, "attention_add"), config.layer_norm_eps, "attention_norm")
@@ -212,7 +185,12 @@ def _block(config: Any, i: int) -> Model:
     return Model(inputs, x, name=f"block_{i}")
 
 
-def _outputs(config: Any, x: Tensor, ids: Tensor, embedding: Any) -> dict[str, Tensor]:
+def _outputs(
+    config: BertConfig | DistilBertConfig,
+    x: Tensor,
+    ids: Tensor,
+    embedding: layers.ReversibleEmbedding,
+) -> dict[str, Tensor]:
     outputs = {"hidden": x}
     first = ops.unmask(x)[:, 0]
     width = config.hidden_size
@@ -239,59 +217,6 @@ def _outputs(config: Any, x: Tensor, ids: Tensor, embedding: Any) -> dict[str, T
     return outputs
 
 
-def _modes(pooling: Mapping[str, Any]) -> list[str]:
-    """Returns the modes of a `1_Pooling/config.json` of any version."""
-    modes = [
-        key.removeprefix("pooling_mode_")
-        for key, value in pooling.items()
-        if key.startswith("pooling_mode_") and value
-    ]
-    # version 5 of sentence-transformers writes names
-    given = pooling.get("pooling_mode", ())
-    names = (given,) if isinstance(given, str) else given
-    return modes + [
-        next((m for m in _MODES if m.startswith(f"{name}_")), str(name)) for name in names
-    ]
-
-
-def sentence(config: Config, x: Tensor, ids: Tensor) -> Tensor:
-    """Records the pooling of a folder of sentence-transformers, and the normalization.
-
-    Raises:
-        ValueError: for modes and modules that are not implemented.
-    """
-    modes = _modes(config.beside[POOLING])
-    unknown = [mode for mode in modes if mode not in _MODES]
-    if unknown or not modes:
-        raise ValueError(
-            f"{POOLING}: expected the pooling modes {', '.join(_MODES)}, received "
-            f"{', '.join(modes) or 'none'}. Remove the file to use the hidden states."
-        )
-    vectors = []
-    for mode in _MODES:
-        if mode not in modes:
-            continue
-        if mode == "mean_tokens":
-            vectors.append(layers.GlobalAveragePooling1D(name="mean")(x))
-        elif mode == "max_tokens":
-            positions = ops.unmask(layers.Positions(name="pooled_positions")(ids))
-            valid = ops.expand_dims(positions >= 0, -1)
-            vectors.append(ops.max(ops.where(valid, ops.unmask(x), -1e9), axis=1))
-        else:
-            vectors.append(ops.unmask(x)[:, 0])
-    y = vectors[0] if len(vectors) == 1 else layers.Concatenate(name="pooling")(vectors)
-    kinds = [str(module["type"]).rpartition(".")[2] for module in config.beside.get(MODULES, ())]
-    other = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
-    if other:
-        raise ValueError(
-            f"{MODULES}: expected the modules Transformer, Pooling and Normalize, received "
-            f"{other[0]}. Remove 1_Pooling/config.json to use the hidden states."
-        )
-    if "Normalize" in kinds:
-        y = layers.UnitNormalization(name="normalize")(y)
-    return y
-
-
 def _bert_names(config: BertConfig) -> tuple[Row, ...]:
     weight, bias = ("gamma", "beta") if "gamma" in config.parts else ("weight", "bias")
 
@@ -312,10 +237,12 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
         *norms(f"{p}embeddings.LayerNorm", "embedding_norm"),
         *in_blocks(
             range(config.num_hidden_layers),
-            *head_rows(f"{b}attention.self.query", "block_{i}/query", *n),
-            *head_rows(f"{b}attention.self.key", "block_{i}/key", *n),
-            *head_rows(f"{b}attention.self.value", "block_{i}/value", *n),
-            *output_rows(f"{b}attention.output.dense", "block_{i}/output", *n),
+            *attention_rows(
+                f"{b}attention.",
+                "block_{i}/",
+                *n,
+                ("self.query", "self.key", "self.value", "output.dense"),
+            ),
             *norms(f"{b}attention.output.LayerNorm", "block_{i}/attention_norm"),
             *dense_rows(f"{b}intermediate.dense", "block_{i}/mlp_in"),
             *dense_rows(f"{b}output.dense", "block_{i}/mlp_out"),
@@ -329,8 +256,11 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
         transform = head if roberta else f"{head}transform."
         rows += dense_rows(f"{transform}dense", "head_dense")
         rows += norms(f"{transform}{'layer_norm' if roberta else 'LayerNorm'}", "head_norm")
-        rows += logit_rows(config, f"{head}decoder", f"{head}bias")
-        rows.append(Row(f"{head}decoder.bias", "head_bias/bias", copy=True))
+        rows += [
+            logit_row(f"{head}decoder.weight", config.tie_word_embeddings),
+            Row(f"{head}bias", "head_bias/bias"),
+            Row(f"{head}decoder.bias", "head_bias/bias", copy=True),
+        ]
     if "next_sentence" in config.parts:
         rows += dense_rows("cls.seq_relationship", "next_sentence")
     if "classifier" in config.parts and not roberta:
@@ -339,15 +269,6 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
         rows += dense_rows("classifier.dense", "classifier_dense")
         rows += dense_rows("classifier.out_proj", "classifier")
     return tuple(rows)
-
-
-def logit_rows(config: Any, decoder: str, bias: str) -> tuple[Row, Row]:
-    """Returns the rows of logits that may use the embeddings: of the weight and of the bias."""
-    if config.tie_word_embeddings:
-        weight = Row(f"{decoder}.weight", "embedding/embeddings", copy=True)
-    else:
-        weight = Row(f"{decoder}.weight", "embedding/reverse_embeddings", Transpose())
-    return weight, Row(bias, "head_bias/bias")
 
 
 def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
@@ -359,10 +280,9 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
         *norm_rows(f"{p}embeddings.LayerNorm", "embedding_norm"),
         *in_blocks(
             range(config.n_layers),
-            *head_rows(f"{b}attention.q_lin", "block_{i}/query", *n),
-            *head_rows(f"{b}attention.k_lin", "block_{i}/key", *n),
-            *head_rows(f"{b}attention.v_lin", "block_{i}/value", *n),
-            *output_rows(f"{b}attention.out_lin", "block_{i}/output", *n),
+            *attention_rows(
+                f"{b}attention.", "block_{i}/", *n, ("q_lin", "k_lin", "v_lin", "out_lin")
+            ),
             *norm_rows(f"{b}sa_layer_norm", "block_{i}/attention_norm"),
             *dense_rows(f"{b}ffn.lin1", "block_{i}/mlp_in"),
             *dense_rows(f"{b}ffn.lin2", "block_{i}/mlp_out"),
@@ -372,7 +292,8 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
     if "masked" in config.parts:
         rows += dense_rows("vocab_transform", "head_dense")
         rows += norm_rows("vocab_layer_norm", "head_norm")
-        rows += logit_rows(config, "vocab_projector", "vocab_projector.bias")
+        rows.append(logit_row("vocab_projector.weight", config.tie_word_embeddings))
+        rows.append(Row("vocab_projector.bias", "head_bias/bias"))
     if "classifier" in config.parts:
         rows += dense_rows("pre_classifier", "classifier_dense")
         rows += dense_rows("classifier", "classifier")

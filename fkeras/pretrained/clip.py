@@ -17,24 +17,16 @@ from fkeras.engine.config.converters import integer, real, sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.masks import Causal, Mask
 from fkeras.pretrained.activation import activation_name
-from fkeras.pretrained.config import Config, count
-from fkeras.pretrained.encoder_blocks import (
-    Tensor,
-    add,
-    dense_rows,
-    norm,
-    norm_rows,
-    pre_norm_block,
-    tower_rows,
-)
-from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import Convolution, Reshape, Row, Transpose, in_blocks
+from fkeras.pretrained.config import Config, count, optional_positive, positive
+from fkeras.pretrained.encoder_blocks import Tensor, add, norm, pre_norm_blocks
+from fkeras.pretrained.family import PREPROCESSOR, Family
+from fkeras.pretrained.images import ImageProcessor
+from fkeras.pretrained.names import Convolution, Reshape, Row, in_blocks
+from fkeras.pretrained.rows import dense_rows, norm_rows, tower_rows
 from fkeras.pretrained.vit import (
-    PREPROCESSOR,
     SiglipVisionConfig,
     VisionConfig,
     build_siglip_vision,
-    image_processor,
     patches,
     siglip_vision_names,
 )
@@ -63,12 +55,12 @@ class ClipTextConfig(Config):
         'quick_gelu'
     """
 
-    vocab_size: Integer = option(default=49408, convert=integer(minimum=1))
-    hidden_size: Integer = option(default=512, convert=integer(minimum=1))
-    intermediate_size: Integer = option(default=2048, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=49408, convert=positive)
+    hidden_size: Integer = option(default=512, convert=positive)
+    intermediate_size: Integer = option(default=2048, convert=positive)
     num_hidden_layers: Integer = option(default=12, convert=count)
-    num_attention_heads: Integer = option(default=8, convert=integer(minimum=1))
-    max_position_embeddings: Integer = option(default=77, convert=integer(minimum=1))
+    num_attention_heads: Integer = option(default=8, convert=positive)
+    max_position_embeddings: Integer = option(default=77, convert=positive)
     hidden_act: str = option(default="quick_gelu", convert=activation_name)
     layer_norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
     eos_token_id: Integer = option(default=49407, convert=integer(minimum=0))
@@ -77,17 +69,9 @@ class ClipTextConfig(Config):
 
 
 class SiglipTextConfig(ClipTextConfig):
-    """Configuration of SigLIP's text tower, the key `text_config`.
+    """Configuration of SigLIP's text tower; further fields are those of `ClipTextConfig`.
 
     Args:
-        vocab_size: number of token ids.
-        hidden_size: width of the network.
-        intermediate_size: width inside the MLP.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        max_position_embeddings: largest number of tokens.
-        hidden_act: activation of the MLP.
-        layer_norm_eps: epsilon of the normalizations.
         eos_token_id: no effect: the last token gives the vector of a text.
         projection_size: size of a text's vector; None for `hidden_size`.
 
@@ -97,16 +81,14 @@ class SiglipTextConfig(ClipTextConfig):
         64
     """
 
-    vocab_size: Integer = option(default=32000, convert=integer(minimum=1))
-    hidden_size: Integer = option(default=768, convert=integer(minimum=1))
-    intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
-    num_attention_heads: Integer = option(default=12, convert=integer(minimum=1))
-    max_position_embeddings: Integer = option(default=64, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=32000, convert=positive)
+    hidden_size: Integer = option(default=768, convert=positive)
+    intermediate_size: Integer = option(default=3072, convert=positive)
+    num_attention_heads: Integer = option(default=12, convert=positive)
+    max_position_embeddings: Integer = option(default=64, convert=positive)
     hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name)
     layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0))
-    projection_size: OptionalInteger = option(
-        default=None, convert=integer(minimum=1, optional=True)
-    )
+    projection_size: OptionalInteger = option(default=None, convert=optional_positive)
 
 
 class ClipVisionConfig(VisionConfig):
@@ -132,7 +114,7 @@ class ClipVisionConfig(VisionConfig):
         (7, 7)
     """
 
-    intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
+    intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="quick_gelu", convert=activation_name)
     layer_norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
     patch_size: Sizes = option(default=32, convert=sizes(2), kw_only=True)
@@ -192,7 +174,7 @@ class ClipConfig(_TwoTowers):
 
     text_config: ClipTextConfig = option(default=None, convert=_tower(ClipTextConfig))
     vision_config: ClipVisionConfig = option(default=None, convert=_tower(ClipVisionConfig))
-    projection_dim: Integer = option(default=512, convert=integer(minimum=1))
+    projection_dim: Integer = option(default=512, convert=positive)
 
 
 class SiglipConfig(_TwoTowers):
@@ -223,19 +205,18 @@ def _text(config: ClipTextConfig, ids: Tensor, mask: Mask | None) -> Tensor:
     return norm(x, config.layer_norm_eps, "norm")
 
 
-def _blocks(config: Any, x: Tensor, mask: Mask | None = None) -> Tensor:
-    for i in range(config.num_hidden_layers):
-        block = pre_norm_block(
-            f"block_{i}",
-            config.hidden_size,
-            config.num_attention_heads,
-            config.intermediate_size,
-            activation=config.hidden_act,
-            epsilon=config.layer_norm_eps,
-            mask=mask,
-        )
-        x = block(x)
-    return x
+def _blocks(
+    config: ClipTextConfig | ClipVisionConfig, x: Tensor, mask: Mask | None = None
+) -> Tensor:
+    return pre_norm_blocks(
+        x,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+        activation=config.hidden_act,
+        epsilon=config.layer_norm_eps,
+        mask=mask,
+    )
 
 
 def _projected(x: Tensor, size: int) -> Tensor:
@@ -276,7 +257,9 @@ def _siglip_text(config: SiglipTextConfig) -> Model:
     return Model(ids, {"hidden": x, "pooled": pooled, "embedding": embedding}, name="text")
 
 
-def _joined(config: Any, vision: Model, text: Model, length: int | None, bias: bool) -> Model:
+def _joined(
+    config: ClipConfig | SiglipConfig, vision: Model, text: Model, length: int | None, bias: bool
+) -> Model:
     """Returns the model of two towers; `length` is that of all texts."""
     images = Input((None, None, config.vision_config.num_channels), name="images")
     ids = Input((length,), dtype="int32", name="ids")
@@ -309,7 +292,7 @@ def _text_rows(config: ClipTextConfig) -> tuple[Row, ...]:
         Row(f"{p}embeddings.position_embedding.weight", "text/position_embedding/embeddings"),
         *in_blocks(
             range(config.num_hidden_layers),
-            *tower_rows(f"{p}encoder.layers.{{i}}.", "text/block_{i}", *n),
+            *tower_rows(f"{p}encoder.layers.{{i}}.", "text/block_{i}/", *n),
         ),
         *norm_rows(f"{p}final_layer_norm", "text/norm"),
     )
@@ -320,21 +303,21 @@ def _clip_names(config: ClipConfig) -> tuple[Row, ...]:
     width = vision.hidden_size
     return (
         *_text_rows(config.text_config),
-        Row("text_projection.weight", "text/projection/kernel", Transpose()),
+        *dense_rows("text_projection", "text/projection", bias=False),
         Row(
             f"{p}embeddings.class_embedding",
             "vision/sequence/tokens",
             Reshape((width,), (1, width)),
         ),
-        Row(f"{p}embeddings.patch_embedding.weight", "vision/patches/kernel", Convolution()),
+        *dense_rows(f"{p}embeddings.patch_embedding", "vision/patches", False, Convolution()),
         Row(f"{p}embeddings.position_embedding.weight", "vision/sequence/embeddings"),
         *norm_rows(f"{p}pre_layrnorm", "vision/pre_norm"),
         *in_blocks(
             range(vision.num_hidden_layers),
-            *tower_rows(f"{p}encoder.layers.{{i}}.", "vision/block_{i}", *vision.head_shape),
+            *tower_rows(f"{p}encoder.layers.{{i}}.", "vision/block_{i}/", *vision.head_shape),
         ),
         *norm_rows(f"{p}post_layernorm", "vision/norm"),
-        Row("visual_projection.weight", "vision/projection/kernel", Transpose()),
+        *dense_rows("visual_projection", "vision/projection", bias=False),
         Row("logit_scale", "logit_scale/log_scale"),
     )
 
@@ -380,7 +363,7 @@ _COMMON: Mapping[str, Any] = FrozenDict(
     {
         "ignored": ("*.position_ids",),
         "files": (PREPROCESSOR,),
-        "processor": image_processor,
+        "processor": ImageProcessor.read,
     }
 )
 

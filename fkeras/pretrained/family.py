@@ -13,18 +13,16 @@ from fkeras.saving.weights.weight_source import Stored
 
 C = TypeVar("C", bound=Config)
 
+PREPROCESSOR = "preprocessor_config.json"
+
 
 def _unchanged(config: Any, tensors: Collection[str]) -> Any:
     return config
 
 
-def _nothing(config: Any) -> None:
-    return None
-
-
 @dataclasses.dataclass(frozen=True)
 class GGUFTable:
-    """How GGUF files hold a family.
+    """The form of a family in GGUF files.
 
     Args:
         architectures: values of `general.architecture`.
@@ -41,7 +39,7 @@ class GGUFTable:
 
 @dataclasses.dataclass(frozen=True)
 class Family(Generic[C]):
-    """What the loader and the writer need to know about a family.
+    """A family, as the loader and the writer read it.
 
     Args:
         classes: for each `model_type` of `config.json` the classes of transformers whose
@@ -56,9 +54,9 @@ class Family(Generic[C]):
             table: tied heads and biases.
         files: further JSON files of a folder that the family reads, such as
             "preprocessor_config.json"; `config.beside` holds those that exist.
-        processor: returns the preparation of inputs, such as of images, from a configuration; None
-            without its file.
-        gguf: how GGUF files hold the family; None for a family that GGUF lacks.
+        processor: returns the preparation of inputs, such as images, for the content of
+            "preprocessor_config.json"; None for a family without preparation.
+        gguf: the form in GGUF files; None for a family that GGUF lacks.
     """
 
     classes: Mapping[str, tuple[str, ...]]
@@ -70,5 +68,10 @@ class Family(Generic[C]):
     ignored: tuple[str, ...] = ()
     adapted: Callable[[C, Collection[str]], C] = _unchanged
     files: tuple[str, ...] = ()
-    processor: Callable[[C], Any] = _nothing
+    processor: Callable[[Mapping[str, Any]], Any] | None = None
     gguf: GGUFTable | None = None
+
+    def processor_of(self, config: C) -> Any:
+        """Returns the preparation of inputs of a folder; None without its file."""
+        mapping = config.beside.get(PREPROCESSOR)
+        return None if self.processor is None or mapping is None else self.processor(mapping)

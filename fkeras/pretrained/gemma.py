@@ -8,19 +8,20 @@ from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.converters import boolean, choice, real
 from fkeras.masks import Causal, Window
 from fkeras.pretrained import rope
-from fkeras.pretrained.activation import activate, activation_name
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.activation import activation_name
+from fkeras.pretrained.config import Config, count, positive
+from fkeras.pretrained.decoder_rows import gguf_rows, outer_rows, self_attention_rows
 from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
 from fkeras.pretrained.gguf_keys import decoder_keys
-from fkeras.pretrained.names import Add, HeadBias, Heads, HeadsIn, Row, Same, Transpose, in_blocks
-from fkeras.pretrained.projections import from_heads, to_heads
+from fkeras.pretrained.names import Add, Row, in_blocks
+from fkeras.pretrained.projections import from_heads, gated_mlp, to_heads
+from fkeras.pretrained.rows import dense_rows
 from fkeras.saving.weights.weight_source import Stored
 
-_size = integer(minimum=1)
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 # the norm before a part and the norm after it, by the names in the graph
 _NORMS = FrozenDict(
@@ -32,19 +33,9 @@ _NORMS = FrozenDict(
     }
 )
 _GGUF_NAMES = (
-    ("model.embed_tokens", "token_embd"),
-    ("model.norm", "output_norm"),
-    ("lm_head", "output"),
-    ("input_layernorm", "attn_norm"),
     ("post_attention_layernorm", "post_attention_norm"),
     ("pre_feedforward_layernorm", "ffn_norm"),
     ("post_feedforward_layernorm", "post_ffw_norm"),
-    ("self_attn.o_proj", "attn_output"),
-    ("self_attn.q_", "attn_q_"),
-    ("self_attn.k_", "attn_k_"),
-    ("self_attn.v_", "attn_v_"),
-    ("mlp.", "ffn_"),
-    ("_proj", ""),
 )
 # numbers that a file may leave out, and the number of blocks of the models of 27 billion weights
 _GGUF_CAPS = FrozenDict(
@@ -97,23 +88,23 @@ class GemmaConfig(Config):
     model_type: str = option(
         default="gemma3_text", convert=choice("gemma2", "gemma3_text"), kw_only=True
     )
-    vocab_size: int = option(default=262208, convert=_size)
-    hidden_size: int = option(default=2304, convert=_size)
-    intermediate_size: int = option(default=9216, convert=_size)
+    vocab_size: int = option(default=262208, convert=positive)
+    hidden_size: int = option(default=2304, convert=positive)
+    intermediate_size: int = option(default=9216, convert=positive)
     num_hidden_layers: int = option(default=26, convert=count)
-    num_attention_heads: int = option(default=8, convert=_size)
-    num_key_value_heads: int = option(default=4, convert=_size)
-    head_dim: int = option(default=256, convert=_size)
+    num_attention_heads: int = option(default=8, convert=positive)
+    num_key_value_heads: int = option(default=4, convert=positive)
+    head_dim: int = option(default=256, convert=positive)
     hidden_activation: str = option(default="gelu_pytorch_tanh", convert=activation_name)
-    max_position_embeddings: int = option(default=131072, convert=_size)
+    max_position_embeddings: int = option(default=131072, convert=positive)
     rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
     rope_theta: float = option(default=1e6, convert=real(above=0))
     rope_local_base_freq: float = option(default=10000.0, convert=real(above=0))
     rope_scaling: FrozenDict[Any] | None = option(default=None)
     attention_bias: bool = option(default=False, convert=boolean)
     query_pre_attn_scalar: float = option(default=256, convert=real(above=0))
-    sliding_window: int = option(default=4096, convert=_size)
-    sliding_window_pattern: int = option(default=6, convert=_size)
+    sliding_window: int = option(default=4096, convert=positive)
+    sliding_window_pattern: int = option(default=6, convert=positive)
     layer_types: tuple[str, ...] | None = option(default=None)
     attn_logit_softcapping: float | None = option(
         default=None, convert=real(above=0, optional=True)
@@ -174,6 +165,21 @@ class GemmaConfig(Config):
             )
 
     @property
+    def key_heads(self) -> int:
+        """Number of key and value heads."""
+        return self.num_key_value_heads
+
+    @property
+    def head_size(self) -> int:
+        """Size of a head."""
+        return self.head_dim
+
+    @property
+    def output_bias(self) -> bool:
+        """Whether the projection after the attention has a bias."""
+        return self.attention_bias
+
+    @property
     def head_norms(self) -> bool:
         """Whether queries and keys are normalized."""
         return self.model_type != "gemma2"
@@ -225,10 +231,7 @@ def _block(config: GemmaConfig, i: int) -> Model:
     y = _attention(config, i, _norm(config, "attention_norm")(x), positions)
     y = layers.Add(name="attention_add")([x, _norm(config, "attention_post_norm")(y)])
     z = _norm(config, "mlp_norm")(y)
-    gate = layers.Dense(config.intermediate_size, use_bias=False, name="gate")(z)
-    up = layers.Dense(config.intermediate_size, use_bias=False, name="up")(z)
-    z = layers.Multiply(name="gated")([activate(config.hidden_activation, gate), up])
-    z = layers.Dense(config.hidden_size, use_bias=False, name="down")(z)
+    z = gated_mlp(z, config.intermediate_size, config.hidden_activation)
     z = layers.Add(name="mlp_add")([y, _norm(config, "mlp_post_norm")(z)])
     return Model([x, positions], z, name=f"block_{i}")
 
@@ -254,40 +257,14 @@ def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTens
 
 def names(config: GemmaConfig) -> tuple[Row, ...]:
     """Returns the table of names of Hugging Face's checkpoints."""
-    size = config.head_dim
-    counts = {"query": config.num_attention_heads, "key": config.num_key_value_heads}
-    counts["value"] = config.num_key_value_heads
-
-    def row(tensor: str, weight: str, operation: Any = Transpose()) -> Row:
-        return Row(f"model.layers.{{i}}.{tensor}", f"block_{{i}}/{weight}", operation)
-
-    rows = [row(f"{theirs}.weight", f"{ours}/scale", Same()) for ours, theirs in _NORMS.items()]
-    rows += [
-        row(f"self_attn.{name[0]}_proj.weight", f"{name}/kernel", Heads(n, size))
-        for name, n in counts.items()
+    b = "model.layers.{i}."
+    rows = [
+        Row(f"{b}{theirs}.weight", f"block_{{i}}/{ours}/scale") for ours, theirs in _NORMS.items()
     ]
-    output = HeadsIn(config.num_attention_heads, size)
-    rows.append(row("self_attn.o_proj.weight", "output/kernel", output))
-    rows += [row(f"mlp.{name}_proj.weight", f"{name}/kernel") for name in ("gate", "up", "down")]
-    if config.attention_bias:
-        rows += [
-            row(f"self_attn.{name[0]}_proj.bias", f"{name}/bias", HeadBias(n, size))
-            for name, n in counts.items()
-        ]
-        rows.append(row("self_attn.o_proj.bias", "output/bias", Same()))
-    if config.head_norms:
-        rows += [
-            row(f"self_attn.{name[0]}_norm.weight", f"{name}_norm/scale", Same())
-            for name in ("query", "key")
-        ]
-    tied = config.tie_word_embeddings
-    head = "embedding/embeddings" if tied else "embedding/reverse_embeddings"
-    return (
-        Row("model.embed_tokens.weight", "embedding/embeddings"),
-        Row("model.norm.weight", "norm/scale"),
-        Row("lm_head.weight", head, Same() if tied else Transpose(), copy=tied),
-        *in_blocks(range(config.num_hidden_layers), *rows),
-    )
+    for name in ("gate", "up", "down"):
+        rows += dense_rows(f"{b}mlp.{name}_proj", f"block_{{i}}/{name}", bias=False)
+    blocks = range(config.num_hidden_layers)
+    return (*outer_rows(config), *in_blocks(blocks, *self_attention_rows(config), *rows))
 
 
 def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> dict[str, Any]:
@@ -310,15 +287,11 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
 
 def gguf_names(config: GemmaConfig) -> tuple[Row, ...]:
     """Returns the table of names of GGUF files, whose norms hold 1 more than the graph."""
-    rows = []
-    for row in names(config):
-        first, _, rest = row.tensors.partition(".layers.{i}.")
-        tensor = f"blk.{{i}}.{rest}" if rest else first
-        for old, new in _GGUF_NAMES:
-            tensor = tensor.replace(old, new)
-        operation = Add(1.0) if "norm" in row.tensors else row.operation
-        rows.append(dataclasses.replace(row, tensors=tensor, operation=operation))
-    return tuple(rows)
+    rows = gguf_rows(config, names(config), _GGUF_NAMES)
+    return tuple(
+        dataclasses.replace(row, operation=Add(1.0)) if "norm" in row.tensors else row
+        for row in rows
+    )
 
 
 TINY = GemmaConfig(

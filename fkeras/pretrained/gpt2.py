@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.converters import boolean, choice, real
 from fkeras.masks import Causal
-from fkeras.pretrained.activation import activate, activation_name
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.activation import activation_name
+from fkeras.pretrained.config import Config, count, optional_positive, positive
+from fkeras.pretrained.encoder_blocks import add, attention, norm
 from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import HeadBias, Reshape, Row, Same, Split, Transpose, in_blocks
-from fkeras.pretrained.projections import from_heads, to_heads
-
-_size = integer(minimum=1)
+from fkeras.pretrained.names import HeadBias, Reshape, Row, Same, Split, in_blocks
+from fkeras.pretrained.projections import mlp
+from fkeras.pretrained.rows import dense_rows, logit_row, norm_rows
 
 
 class GPT2Config(Config):
@@ -40,12 +40,12 @@ class GPT2Config(Config):
     """
 
     model_type: str = option(default="gpt2", convert=choice("gpt2"), kw_only=True)
-    vocab_size: int = option(default=50257, convert=_size)
-    n_positions: int = option(default=1024, convert=_size)
-    n_embd: int = option(default=768, convert=_size)
+    vocab_size: int = option(default=50257, convert=positive)
+    n_positions: int = option(default=1024, convert=positive)
+    n_embd: int = option(default=768, convert=positive)
     n_layer: int = option(default=12, convert=count)
-    n_head: int = option(default=12, convert=_size)
-    n_inner: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    n_head: int = option(default=12, convert=positive)
+    n_inner: int | None = option(default=None, convert=optional_positive)
     activation_function: str = option(default="gelu_new", convert=activation_name)
     layer_norm_epsilon: float = option(default=1e-5, convert=real(above=0))
     scale_attn_weights: bool = option(default=True, convert=boolean)
@@ -55,13 +55,8 @@ class GPT2Config(Config):
     # a head of another class, and the precision of scores; `n_ctx` repeats `n_positions`
     neutral = frozenset(
         [
-            "n_ctx",
-            "reorder_and_upcast_attn",
-            "summary_type",
-            "summary_use_proj",
-            "summary_activation",
-            "summary_proj_to_labels",
-            "summary_first_dropout",
+            *("n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj"),
+            *("summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
         ]
     )
 
@@ -97,78 +92,52 @@ def build(config: GPT2Config) -> Model:
     x = layers.Add(name="embedding_add")([embedding(ids), learned(ops.maximum(positions, 0))])
     for i in range(config.n_layer):
         x = _block(config, i)([x, positions])
-    x = layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm")(x)
+    x = norm(x, config.layer_norm_epsilon, "norm")
     return Model([ids, segments], embedding(x, reverse=True), name="gpt2")
 
 
 def _block(config: GPT2Config, i: int) -> Model:
-    def norm(name: str) -> layers.LayerNormalization:
-        return layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name=name)
-
     x = Input((None, config.n_embd), name="x")
     positions = Input((None,), dtype="int32", name="positions")
-    y = norm("attention_norm")(x)
-    query, key, value = (
-        to_heads(y, config.n_head, config.head_size, name, bias=True)
-        for name in ("query", "key", "value")
+    epsilon = config.layer_norm_epsilon
+    y = attention(
+        norm(x, epsilon, "attention_norm"),
+        config.n_head,
+        mask=Causal(),
+        positions=positions,
+        scale=config.scale(i),
     )
-    attention = layers.DotProductAttention(Causal(), scale=config.scale(i), name="attention")
-    y = attention(query, key, value, positions)
-    y = from_heads(y, config.n_embd, bias=True)
-    y = layers.Add(name="attention_add")([x, y])
-    z = layers.Dense(config.n_inner or 4 * config.n_embd, name="mlp_in")(norm("mlp_norm")(y))
-    z = layers.Dense(config.n_embd, name="mlp_out")(activate(config.activation_function, z))
-    return Model([x, positions], layers.Add(name="mlp_add")([y, z]), name=f"block_{i}")
+    y = add(x, y, "attention_add")
+    inner = config.n_inner or 4 * config.n_embd
+    z = mlp(norm(y, epsilon, "mlp_norm"), inner, config.activation_function)
+    return Model([x, positions], add(y, z, "mlp_add"), name=f"block_{i}")
 
 
 def names(config: GPT2Config) -> tuple[Row, ...]:
     """Returns the table of names of Hugging Face's checkpoints: kernels are (in, out) as in the graph."""
     width, heads, size = config.n_embd, config.n_head, config.head_size
-    to_heads, from_heads = (width, heads, size), (heads, size, width)
-    thirds = (width,) * 3
-    parts = ("query", "key", "value")
-    kernels = Split(thirds, axis=1, then=(Reshape((width, width), to_heads),) * 3)
+    square, thirds = (width, width), (width,) * 3
+    kernels = Split(thirds, axis=1, then=(Reshape(square, (width, heads, size)),) * 3)
     biases = Split(thirds, then=(HeadBias(heads, size),) * 3)
-    tensors = {"ln_1": "attention_norm", "ln_2": "mlp_norm"}
-    rows = [
-        Row(f"h.{{i}}.{tensor}.{theirs}", f"block_{{i}}/{layer}/{ours}")
-        for tensor, layer in tensors.items()
-        for theirs, ours in (("weight", "gamma"), ("bias", "beta"))
-    ]
-    rows += [
-        Row(f"h.{{i}}.mlp.{tensor}.{theirs}", f"block_{{i}}/{layer}/{ours}")
-        for tensor, layer in (("c_fc", "mlp_in"), ("c_proj", "mlp_out"))
-        for theirs, ours in (("weight", "kernel"), ("bias", "bias"))
-    ]
-    rows += [
-        Row("h.{i}.attn.c_attn.weight", tuple(f"block_{{i}}/{p}/kernel" for p in parts), kernels),
-        Row("h.{i}.attn.c_attn.bias", tuple(f"block_{{i}}/{p}/bias" for p in parts), biases),
-        Row(
-            "h.{i}.attn.c_proj.weight",
-            "block_{i}/output/kernel",
-            Reshape((width, width), from_heads),
+    p, b, block = "transformer.", "transformer.h.{i}.", "block_{i}/"
+    parts = tuple(f"{block}{part}" for part in ("query", "key", "value"))
+    output = Reshape(square, (heads, size, width))
+    return (
+        *in_blocks(
+            range(config.n_layer),
+            *norm_rows(f"{b}ln_1", f"{block}attention_norm"),
+            *norm_rows(f"{b}ln_2", f"{block}mlp_norm"),
+            *dense_rows(f"{b}mlp.c_fc", f"{block}mlp_in", kernel=Same()),
+            *dense_rows(f"{b}mlp.c_proj", f"{block}mlp_out", kernel=Same()),
+            Row(f"{b}attn.c_attn.weight", tuple(f"{part}/kernel" for part in parts), kernels),
+            Row(f"{b}attn.c_attn.bias", tuple(f"{part}/bias" for part in parts), biases),
+            *dense_rows(f"{b}attn.c_proj", f"{block}output", kernel=output),
         ),
-        Row("h.{i}.attn.c_proj.bias", "block_{i}/output/bias"),
-    ]
-    rows = [
-        *in_blocks(range(config.n_layer), *rows),
-        Row("wte.weight", "embedding/embeddings"),
-        Row("wpe.weight", "position_embedding/embeddings"),
-        Row("ln_f.weight", "norm/gamma"),
-        Row("ln_f.bias", "norm/beta"),
-    ]
-    tied = config.tie_word_embeddings
-    head = Row(
-        "lm_head.weight",
-        "embedding/embeddings" if tied else "embedding/reverse_embeddings",
-        Same() if tied else Transpose(),
-        copy=tied,
+        Row(f"{p}wte.weight", "embedding/embeddings"),
+        Row(f"{p}wpe.weight", "position_embedding/embeddings"),
+        *norm_rows(f"{p}ln_f", "norm"),
+        logit_row("lm_head.weight", config.tie_word_embeddings),
     )
-    return (*(_prefixed(row) for row in rows), head)
-
-
-def _prefixed(row: Row) -> Row:
-    return Row(f"transformer.{row.tensors}", row.weights, row.operation, row.blocks)
 
 
 TINY = GPT2Config(

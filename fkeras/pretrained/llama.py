@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers
@@ -11,49 +11,18 @@ from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.masks import Causal, Window
 from fkeras.pretrained import rope
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.config import Config, count, optional_positive, positive
+from fkeras.pretrained.decoder_rows import gguf_rows, outer_rows, self_attention_rows
 from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
 from fkeras.pretrained.gguf_keys import decoder_keys
-from fkeras.pretrained.names import (
-    HeadBias,
-    Heads,
-    HeadsIn,
-    Operation,
-    Permuted,
-    Row,
-    Same,
-    Split,
-    Then,
-    Transpose,
-    in_blocks,
-)
-from fkeras.pretrained.projections import from_heads, to_heads
+from fkeras.pretrained.names import HeadsIn, Row, in_blocks
+from fkeras.pretrained.projections import from_heads, gated_mlp, to_heads
+from fkeras.pretrained.rows import dense_rows, fused_attention_rows, fused_mlp_rows
 from fkeras.saving.weights.weight_source import Stored
 
 _SLIDING = "sliding_attention"
-_GGUF_PERMUTED = ("llama", "mistral", "smollm3", "mixtral")
-_GGUF_NAMES = (
-    ("model.embed_tokens", "token_embd"),
-    ("model.norm", "output_norm"),
-    ("lm_head", "output"),
-    ("input_layernorm", "attn_norm"),
-    ("post_attention_layernorm", "ffn_norm"),
-    ("self_attn.o_proj", "attn_output"),
-    ("self_attn.q_proj", "attn_q"),
-    ("self_attn.k_proj", "attn_k"),
-    ("self_attn.v_proj", "attn_v"),
-    ("self_attn.qkv_proj", "attn_qkv"),
-    ("self_attn.q_norm", "attn_q_norm"),
-    ("self_attn.k_norm", "attn_k_norm"),
-    ("mlp.gate_up_proj", "ffn_up"),
-    ("mlp.gate_proj", "ffn_gate"),
-    ("mlp.up_proj", "ffn_up"),
-    ("mlp.down_proj", "ffn_down"),
-)
 _TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
-_size = integer(minimum=1)
-_optional_size = integer(minimum=1, optional=True)
 
 
 class LlamaConfig(Config):
@@ -102,16 +71,16 @@ class LlamaConfig(Config):
     """
 
     model_type: str = option(default="llama", convert=choice(*_TYPES), kw_only=True)
-    vocab_size: int = option(default=32000, convert=_size)
-    hidden_size: int = option(default=4096, convert=_size)
-    intermediate_size: int = option(default=11008, convert=_size)
+    vocab_size: int = option(default=32000, convert=positive)
+    hidden_size: int = option(default=4096, convert=positive)
+    intermediate_size: int = option(default=11008, convert=positive)
     num_hidden_layers: int = option(default=32, convert=count)
-    num_attention_heads: int = option(default=32, convert=_size)
-    num_key_value_heads: int | None = option(default=None, convert=_optional_size)
-    head_dim: int | None = option(default=None, convert=_optional_size)
+    num_attention_heads: int = option(default=32, convert=positive)
+    num_key_value_heads: int | None = option(default=None, convert=optional_positive)
+    head_dim: int | None = option(default=None, convert=optional_positive)
     hidden_act: str = option(default="silu", convert=choice("silu", "gelu", "relu"))
-    max_position_embeddings: int = option(default=2048, convert=_size)
-    original_max_position_embeddings: int | None = option(default=None, convert=_optional_size)
+    max_position_embeddings: int = option(default=2048, convert=positive)
+    original_max_position_embeddings: int | None = option(default=None, convert=optional_positive)
     rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
     rope_theta: float = option(default=10000.0, convert=real(above=0))
     rope_scaling: FrozenDict[Any] | None = option(default=None)
@@ -119,12 +88,12 @@ class LlamaConfig(Config):
     tie_word_embeddings: bool = option(default=False, convert=boolean)
     attention_bias: bool = option(default=False, convert=boolean)
     mlp_bias: bool = option(default=False, convert=boolean)
-    sliding_window: int | None = option(default=None, convert=_optional_size)
+    sliding_window: int | None = option(default=None, convert=optional_positive)
     use_sliding_window: bool = option(default=False, convert=boolean)
     max_window_layers: int = option(default=28, convert=integer(minimum=0))
     layer_types: tuple[str, ...] | None = option(default=None)
     no_rope_layers: tuple[int, ...] | None = option(default=None)
-    no_rope_layer_interval: int = option(default=4, convert=_size)
+    no_rope_layer_interval: int = option(default=4, convert=positive)
     pretraining_tp: int = option(default=1, convert=integer(minimum=1, maximum=1))
 
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
@@ -184,19 +153,18 @@ class LlamaConfig(Config):
         if self.num_attention_heads % self.key_heads:
             raise ValueError(
                 f"LlamaConfig: num_key_value_heads: expected a divisor of num_attention_heads="
-                f"{self.num_attention_heads}, received {self.key_heads}."
+                f"{self.num_attention_heads}, received {self.key_heads}. Correct config.json."
             )
-        for name, items in (
-            ("layer_types", (_SLIDING, "full_attention")),
-            ("no_rope_layers", (0, 1)),
+        for name, values, items in (
+            ("layer_types", self.layer_types, (_SLIDING, "full_attention")),
+            ("no_rope_layers", self.no_rope_layers, (0, 1)),
         ):
-            values = getattr(self, name)
             if values is not None and (
                 len(values) < self.num_hidden_layers or any(value not in items for value in values)
             ):
                 raise ValueError(
                     f"LlamaConfig: {name}: expected {items[0]!r} or {items[1]!r} for each of "
-                    f"{self.num_hidden_layers} blocks, received {str(values)[:80]}."
+                    f"{self.num_hidden_layers} blocks, received {str(values)[:80]}. Correct config.json."
                 )
 
     @property
@@ -252,7 +220,7 @@ C = TypeVar("C", bound=LlamaConfig)
 
 def build(config: LlamaConfig) -> Model:
     """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
-    return decoder(config, gated_mlp)
+    return decoder(config, plain_mlp)
 
 
 def decoder(
@@ -290,13 +258,9 @@ def _block(config: LlamaConfig, i: int, feed_forward: Callable[..., KerasTensor]
     return Model([x, positions], y, name=f"block_{i}")
 
 
-def gated_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
-    """Records `down(act(gate(x)) * up(x))`."""
-    size, bias = config.intermediate_size, config.mlp_bias
-    gate = layers.Dense(size, activation=config.hidden_act, use_bias=bias, name="gate")(x)
-    up = layers.Dense(size, use_bias=bias, name="up")(x)
-    y = layers.Multiply(name="gated")([gate, up])
-    return layers.Dense(config.hidden_size, use_bias=bias, name="down")(y)
+def plain_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
+    """Records the feed-forward network of a block without experts."""
+    return gated_mlp(x, config.intermediate_size, config.hidden_act, bias=config.mlp_bias)
 
 
 def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
@@ -328,67 +292,34 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
 
 def names(config: LlamaConfig) -> tuple[Row, ...]:
     """Returns the table of names of Hugging Face's checkpoints."""
-    rows = [block_row("mlp.down_proj.weight", "down/kernel", Transpose())]
+    b, bias = "model.layers.{i}.mlp.", config.mlp_bias
+    width, parts = config.intermediate_size, ("down",) if config.fused else ("gate", "up", "down")
+    rows = [row for n in parts for row in dense_rows(f"{b}{n}_proj", f"block_{{i}}/{n}", bias)]
     if config.fused:
-        halves = Split((config.intermediate_size,) * 2, then=(Transpose(), Transpose()))
-        rows.append(block_row("mlp.gate_up_proj.weight", ("gate/kernel", "up/kernel"), halves))
-    else:
-        rows.append(block_row("mlp.gate_proj.weight", "gate/kernel", Transpose()))
-        rows.append(block_row("mlp.up_proj.weight", "up/kernel", Transpose()))
-    if config.mlp_bias:
-        for name in ("gate", "up", "down"):
-            rows.append(block_row(f"mlp.{name}_proj.bias", f"{name}/bias"))
-    blocks = range(config.num_hidden_layers)
-    return (*outer_rows(config), *in_blocks(blocks, *attention_rows(config), *rows))
-
-
-def outer_rows(config: LlamaConfig) -> tuple[Row, ...]:
-    """Returns the rows outside of the blocks."""
-    tied = config.tie_word_embeddings
-    head = "embedding/embeddings" if tied else "embedding/reverse_embeddings"
+        rows += fused_mlp_rows(f"{b}gate_up_proj.", "block_{i}/", width, bias)
     return (
-        Row("model.embed_tokens.weight", "embedding/embeddings"),
-        Row("model.norm.weight", "norm/scale"),
-        Row("lm_head.weight", head, Same() if tied else Transpose(), copy=tied),
+        *outer_rows(config),
+        *in_blocks(range(config.num_hidden_layers), *block_rows(config), *rows),
     )
 
 
-def attention_rows(config: LlamaConfig) -> tuple[Row, ...]:
-    """Returns the rows of a block but for its feed-forward network."""
-    size = config.head_size
-    counts = {"query": config.num_attention_heads, "key": config.key_heads}
-    counts["value"] = config.key_heads
-    rows = [
-        block_row("input_layernorm.weight", "attention_norm/scale"),
-        block_row("post_attention_layernorm.weight", "mlp_norm/scale"),
-        block_row(
-            "self_attn.o_proj.weight", "output/kernel", HeadsIn(config.num_attention_heads, size)
-        ),
-    ]
-    if config.fused:
-        kernels = tuple(f"{name}/kernel" for name in counts)
-        parts = tuple(Heads(n, size) for n in counts.values())
-        split = Split(tuple(n * size for n in counts.values()), then=parts)
-        rows.append(block_row("self_attn.qkv_proj.weight", kernels, split))
-    for name, n in counts.items() if not config.fused else ():
-        tensor = f"self_attn.{name[0]}_proj"
-        rows.append(block_row(f"{tensor}.weight", f"{name}/kernel", Heads(n, size)))
-        if config.attention_bias:
-            rows.append(block_row(f"{tensor}.bias", f"{name}/bias", HeadBias(n, size)))
-    if config.output_bias:
-        rows.append(block_row("self_attn.o_proj.bias", "output/bias"))
-    for name in ("query", "key") if config.head_norms else ():
-        rows.append(block_row(f"self_attn.{name[0]}_norm.weight", f"{name}_norm/scale"))
-    return tuple(rows)
-
-
-def block_row(
-    tensor: str, weights: str | tuple[str, ...], operation: Operation | None = None
-) -> Row:
-    """Returns the row of a tensor and its weights, both named from within a block."""
-    names = (weights,) if isinstance(weights, str) else weights
-    paths = tuple(f"block_{{i}}/{name}" for name in names)
-    return Row(f"model.layers.{{i}}.{tensor}", paths, operation or Same())
+def block_rows(config: LlamaConfig) -> tuple[Row, ...]:
+    """Returns the rows of a block except those of its feed-forward network."""
+    b = "model.layers.{i}."
+    rows = (
+        Row(f"{b}input_layernorm.weight", "block_{i}/attention_norm/scale"),
+        Row(f"{b}post_attention_layernorm.weight", "block_{i}/mlp_norm/scale"),
+    )
+    if not config.fused:
+        return (*rows, *self_attention_rows(config))
+    n = config.num_attention_heads, config.head_size
+    bias = config.attention_bias
+    a = f"{b}self_attn."
+    return (
+        *rows,
+        *fused_attention_rows(f"{a}qkv_proj.", "block_{i}/", *n, config.key_heads, bias),
+        *dense_rows(f"{a}o_proj", "block_{i}/output", config.output_bias, HeadsIn(*n)),
+    )
 
 
 def adapted(config: C, tensors: Collection[str]) -> C:
@@ -432,32 +363,6 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
 def gguf_names(config: LlamaConfig) -> tuple[Row, ...]:
     """Returns the table of names of GGUF files."""
     return gguf_rows(config, names(config))
-
-
-def gguf_rows(
-    config: LlamaConfig, rows: Iterable[Row], more: Iterable[tuple[str, str]] = ()
-) -> tuple[Row, ...]:
-    """Returns the rows of Hugging Face's table under the names of GGUF files.
-
-    The rows of query and key are permuted in files that llama.cpp's converter for Llama wrote.
-
-    Args:
-        more: further parts of names, and what replaces them.
-    """
-    is_permuted = config.model_type in _GGUF_PERMUTED
-    counts = {"q": config.num_attention_heads, "k": config.key_heads}
-    renamed = []
-    for row in rows:
-        first, _, rest = row.tensors.partition(".layers.{i}.")
-        tensor = f"blk.{{i}}.{rest}" if rest else first
-        for old, new in (*more, *_GGUF_NAMES):
-            tensor = tensor.replace(old, new)
-        operation = row.operation
-        heads = counts.get(rest.removeprefix("self_attn.")[:1]) if "_proj." in rest else None
-        if is_permuted and heads is not None:
-            operation = Then(Permuted(heads), operation)
-        renamed.append(dataclasses.replace(row, tensors=tensor, operation=operation))
-    return tuple(renamed)
 
 
 TINY = LlamaConfig(

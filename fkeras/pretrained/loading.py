@@ -118,7 +118,7 @@ def load(
     }
     with reading(source.file, source.member):
         config, matches = _matched(source, tensors)
-        processor = source.family.processor(config)
+        processor = source.family.processor_of(config)
         model = source.family.build(config)
         weight_sources = {w: tensors[m.tensors[0]].dtype for m in matches for w in m.weights}
         model = _with_policies(model, _policies(weight_sources, policy))

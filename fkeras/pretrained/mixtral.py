@@ -10,14 +10,17 @@ from fkeras import layers
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real, several
 from fkeras.pretrained import llama
+from fkeras.pretrained.config import positive
+from fkeras.pretrained.decoder_rows import gguf_rows, outer_rows
 from fkeras.pretrained.family import Family, GGUFTable
 from fkeras.pretrained.gguf import value
 from fkeras.pretrained.gguf_keys import decoder_keys
-from fkeras.pretrained.llama import LlamaConfig, block_row
+from fkeras.pretrained.llama import LlamaConfig
 from fkeras.pretrained.names import Row, Stack, Transpose, in_blocks
+from fkeras.pretrained.projections import gated_mlp
+from fkeras.pretrained.rows import dense_rows
 from fkeras.saving.weights.weight_source import Stored
 
-_size = integer(minimum=1)
 # a table of names lists each expert of each block
 _experts = integer(minimum=1, maximum=1024)
 _blocks = several(integer(minimum=0), "numbers of blocks", least=0)
@@ -72,11 +75,11 @@ class MixtralConfig(LlamaConfig):
         default="mixtral", convert=choice("mixtral", "qwen2_moe", "qwen3_moe"), kw_only=True
     )
     num_local_experts: int = option(default=8, convert=_experts)
-    num_experts_per_tok: int = option(default=2, convert=_size)
+    num_experts_per_tok: int = option(default=2, convert=positive)
     norm_topk_prob: bool = option(default=False, convert=boolean)
-    moe_intermediate_size: int = option(default=1408, convert=_size)
-    shared_expert_intermediate_size: int = option(default=5632, convert=_size)
-    decoder_sparse_step: int = option(default=1, convert=_size)
+    moe_intermediate_size: int = option(default=1408, convert=positive)
+    shared_expert_intermediate_size: int = option(default=5632, convert=positive)
+    decoder_sparse_step: int = option(default=1, convert=positive)
     mlp_only_layers: tuple[int, ...] = option(default=(), convert=_blocks)
     output_router_logits: bool = option(default=False, convert=boolean)
     router_aux_loss_coef: float = option(default=0.001, convert=real(minimum=0))
@@ -189,7 +192,7 @@ def build(config: MixtralConfig) -> Model:
 
 def _feed_forward(config: MixtralConfig, i: int, x: KerasTensor) -> KerasTensor:
     if not config.has_experts(i):
-        return llama.gated_mlp(config, i, x)
+        return llama.plain_mlp(config, i, x)
     experts = layers.MixtureOfExperts(
         config.num_local_experts,
         config.moe_intermediate_size if config.is_qwen else config.intermediate_size,
@@ -202,10 +205,7 @@ def _feed_forward(config: MixtralConfig, i: int, x: KerasTensor) -> KerasTensor:
     if not config.has_shared_expert:
         return experts
     hidden = config.shared_expert_intermediate_size
-    gate = layers.Dense(hidden, config.hidden_act, use_bias=False, name="shared_gate")(x)
-    up = layers.Dense(hidden, use_bias=False, name="shared_up")(x)
-    gated = layers.Multiply(name="shared_gated")([gate, up])
-    shared = layers.Dense(config.hidden_size, use_bias=False, name="shared_down")(gated)
+    shared = gated_mlp(x, hidden, config.hidden_act, prefix="shared_")
     weight = layers.Dense(1, "sigmoid", use_bias=False, name="shared_weight")(x)
     shared = layers.Multiply(name="shared_weighted")([weight, shared])
     return layers.Add(name="experts_add")([experts, shared])
@@ -216,29 +216,34 @@ def names(config: MixtralConfig) -> tuple[Row, ...]:
     blocks = range(config.num_hidden_layers)
     with_experts = [i for i in blocks if config.has_experts(i)]
     without = [i for i in blocks if not config.has_experts(i)]
-    part = "mlp" if config.is_qwen else "block_sparse_moe"
+    b = "model.layers.{i}." + ("mlp." if config.is_qwen else "block_sparse_moe.")
     tensors = ("gate_proj", "up_proj", "down_proj") if config.is_qwen else ("w1", "w3", "w2")
-
-    rows = [block_row(f"{part}.gate.weight", "experts/router_kernel", Transpose())]
-    for theirs, ours in zip(tensors, _PARTS, strict=True):
-        row = block_row(
-            f"{part}.experts.{{e}}.{theirs}.weight", f"experts/{ours}_kernel", Stack(Transpose())
+    layer = "block_{i}/experts"
+    rows = [Row(f"{b}gate.weight", f"{layer}/router_kernel", Transpose())]
+    rows += [
+        Row(
+            f"{b}experts.{{e}}.{theirs}.weight",
+            f"{layer}/{ours}_kernel",
+            Stack(Transpose()),
+            experts=config.num_local_experts,
         )
-        rows.append(dataclasses.replace(row, experts=config.num_local_experts))
+        for theirs, ours in zip(tensors, _PARTS, strict=True)
+    ]
     if config.has_shared_expert:
-        weight = "shared_weight/kernel"
-        rows.append(block_row("mlp.shared_expert_gate.weight", weight, Transpose()))
-        rows += [
-            block_row(f"mlp.shared_expert.{n}_proj.weight", f"shared_{n}/kernel", Transpose())
-            for n in _PARTS
-        ]
-    plain = [block_row(f"mlp.{n}_proj.weight", f"{n}/kernel", Transpose()) for n in _PARTS]
+        rows += dense_rows(f"{b}shared_expert_gate", "block_{i}/shared_weight", bias=False)
+        rows += _mlp_rows(f"{b}shared_expert.", "block_{i}/shared_")
     return (
-        *llama.outer_rows(config),
-        *in_blocks(blocks, *llama.attention_rows(config)),
-        *in_blocks(without, *plain),
+        *outer_rows(config),
+        *in_blocks(blocks, *llama.block_rows(config)),
+        *in_blocks(without, *_mlp_rows("model.layers.{i}.mlp.", "block_{i}/")),
         *in_blocks(with_experts, *rows),
     )
+
+
+def _mlp_rows(prefix: str, layer: str) -> list[Row]:
+    return [
+        row for n in _PARTS for row in dense_rows(f"{prefix}{n}_proj", f"{layer}{n}", bias=False)
+    ]
 
 
 def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> dict[str, Any]:
@@ -273,7 +278,7 @@ def gguf_names(config: MixtralConfig) -> tuple[Row, ...]:
         else row
         for row in names(config)
     ]
-    return llama.gguf_rows(config, rows, _GGUF_NAMES)
+    return gguf_rows(config, rows, _GGUF_NAMES)
 
 
 TINY = MixtralConfig(

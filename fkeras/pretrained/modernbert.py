@@ -10,24 +10,25 @@ from typing import Any, ClassVar
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real, several
+from fkeras.engine.config.converters import boolean, choice, real, several
 from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.masks import Window
 from fkeras.pretrained.activation import activate, activation_name
-from fkeras.pretrained.bert import MODULES, POOLING, TextEncoderConfig, logit_rows, sentence
-from fkeras.pretrained.config import count
-from fkeras.pretrained.encoder_blocks import (
-    Tensor,
-    add,
-    attention,
-    dense_rows,
-    norm,
-    norm_rows,
-    output_rows,
-)
+from fkeras.pretrained.bert import TextEncoderConfig
+from fkeras.pretrained.config import count, positive
+from fkeras.pretrained.encoder_blocks import Tensor, add, attention, norm
 from fkeras.pretrained.encoder_config import with_parts
 from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import HeadBias, Heads, Row, Same, Split, Transpose, in_blocks
+from fkeras.pretrained.names import HeadsIn, Row, in_blocks
+from fkeras.pretrained.projections import gated_mlp
+from fkeras.pretrained.rows import (
+    dense_rows,
+    fused_attention_rows,
+    fused_mlp_rows,
+    logit_row,
+    norm_rows,
+)
+from fkeras.pretrained.sentences import MODULES, POOLING, sentence
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
@@ -69,11 +70,11 @@ class ModernBertConfig(TextEncoderConfig):
         [False, True, True, False]
     """
 
-    vocab_size: Integer = option(default=50368, convert=integer(minimum=1))
-    hidden_size: Integer = option(default=768, convert=integer(minimum=1))
-    intermediate_size: Integer = option(default=1152, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=50368, convert=positive)
+    hidden_size: Integer = option(default=768, convert=positive)
+    intermediate_size: Integer = option(default=1152, convert=positive)
     num_hidden_layers: Integer = option(default=22, convert=count)
-    num_attention_heads: Integer = option(default=12, convert=integer(minimum=1))
+    num_attention_heads: Integer = option(default=12, convert=positive)
     hidden_activation: str = option(default="gelu", convert=activation_name)
     norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
     norm_bias: bool = option(default=False, convert=boolean)
@@ -83,26 +84,18 @@ class ModernBertConfig(TextEncoderConfig):
     classifier_bias: bool = option(default=False, convert=boolean)
     classifier_activation: str = option(default="gelu", convert=activation_name)
     classifier_pooling: str = option(default="cls", convert=choice("cls", "mean"))
-    local_attention: Integer = option(default=128, convert=integer(minimum=1))
-    global_attn_every_n_layers: Integer = option(default=3, convert=integer(minimum=1))
+    local_attention: Integer = option(default=128, convert=positive)
+    global_attn_every_n_layers: Integer = option(default=3, convert=positive)
     layer_types: tuple[str, ...] = option(default=(), convert=_layer_types)
     global_rope_theta: Real = option(default=160000.0, convert=real(above=0))
     local_rope_theta: OptionalReal = option(default=10000.0, convert=real(above=0, optional=True))
 
     neutral: ClassVar[frozenset[str]] = TextEncoderConfig.neutral | frozenset(
         [
-            "cls_token_id",
-            "deterministic_flash_attn",
-            "embedding_dropout",
-            "initializer_cutoff_factor",
-            "layer_norm_eps",
-            "max_position_embeddings",
-            "mlp_dropout",
-            "position_embedding_type",
-            "reference_compile",
-            "repad_logits_with_grad",
-            "sparse_pred_ignore_index",
-            "sparse_prediction",
+            *("cls_token_id", "deterministic_flash_attn", "embedding_dropout"),
+            *("initializer_cutoff_factor", "layer_norm_eps", "max_position_embeddings"),
+            *("mlp_dropout", "position_embedding_type", "reference_compile"),
+            *("repad_logits_with_grad", "sparse_pred_ignore_index", "sparse_prediction"),
         ]
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
@@ -184,63 +177,44 @@ def _block(config: ModernBertConfig, i: int) -> Model:
         config.num_attention_heads,
         mask=Window(config.local_attention // 2 + 1, both_sides=True) if sliding else None,
         bias=config.attention_bias,
-        output_bias=config.attention_bias,
         rotary=layers.RotaryEmbedding(theta, name="rotary"),
     )
     x = add(x, y, "attention_add")
-    y = _norm(config, x, "mlp_norm")
-    bias = config.mlp_bias
-    gate = layers.Dense(config.intermediate_size, use_bias=bias, name="gate")(y)
-    up = layers.Dense(config.intermediate_size, use_bias=bias, name="up")(y)
-    y = activate(config.hidden_activation, gate) * up
-    y = layers.Dense(config.hidden_size, use_bias=bias, name="down")(y)
+    y = gated_mlp(
+        _norm(config, x, "mlp_norm"),
+        config.intermediate_size,
+        config.hidden_activation,
+        bias=config.mlp_bias,
+    )
     return Model(inputs, add(x, y, "mlp_add"), name=f"block_{i}")
 
 
 def names(config: ModernBertConfig) -> tuple[Row, ...]:
     """Returns the table of names of a configuration."""
-    size = config.hidden_size // config.num_attention_heads
-    n = config.num_attention_heads, size
-    width, inner = config.hidden_size, config.intermediate_size
+    n = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    inner, bias, mlp_bias = config.intermediate_size, config.attention_bias, config.mlp_bias
     blocks, center = range(config.num_hidden_layers), config.norm_bias
     b = "model.layers.{i}."
-    parts = ("block_{i}/query", "block_{i}/key", "block_{i}/value")
-    halves = ("block_{i}/gate", "block_{i}/up")
-
-    def weights(layers: tuple[str, ...], weight: str) -> tuple[str, ...]:
-        return tuple(f"{layer}/{weight}" for layer in layers)
-
-    kernels = Split((width,) * 3, then=(Heads(*n),) * 3)
-    biases = Split((width,) * 3, then=(HeadBias(*n),) * 3)
     rows = [
         Row("model.embeddings.tok_embeddings.weight", "embedding/embeddings"),
         *norm_rows("model.embeddings.norm", "embedding_norm", center),
         *in_blocks(blocks[1:], *norm_rows(f"{b}attn_norm", "block_{i}/attention_norm", center)),
         *in_blocks(
             blocks,
-            Row(f"{b}attn.Wqkv.weight", weights(parts, "kernel"), kernels),
-            *output_rows(f"{b}attn.Wo", "block_{i}/output", *n, config.attention_bias),
+            *fused_attention_rows(f"{b}attn.Wqkv.", "block_{i}/", *n, bias=bias),
+            *dense_rows(f"{b}attn.Wo", "block_{i}/output", bias, HeadsIn(*n)),
             *norm_rows(f"{b}mlp_norm", "block_{i}/mlp_norm", center),
-            Row(
-                f"{b}mlp.Wi.weight",
-                weights(halves, "kernel"),
-                Split((inner, inner), then=(Transpose(), Transpose())),
-            ),
-            *dense_rows(f"{b}mlp.Wo", "block_{i}/down", config.mlp_bias),
+            *fused_mlp_rows(f"{b}mlp.Wi.", "block_{i}/", inner, mlp_bias),
+            *dense_rows(f"{b}mlp.Wo", "block_{i}/down", mlp_bias),
         ),
         *norm_rows("model.final_norm", "norm", center),
     ]
-    if config.attention_bias:
-        rows += in_blocks(blocks, Row(f"{b}attn.Wqkv.bias", weights(parts, "bias"), biases))
-    if config.mlp_bias:
-        split = Split((inner, inner), then=(Same(), Same()))
-        rows += in_blocks(blocks, Row(f"{b}mlp.Wi.bias", weights(halves, "bias"), split))
     if {"masked", "classifier"} & {*config.parts}:
         rows += dense_rows("head.dense", "head_dense", config.classifier_bias)
         rows += norm_rows("head.norm", "head_norm", center)
     if "masked" in config.parts:
-        weight, bias = logit_rows(config, "decoder", "decoder.bias")
-        rows += [weight, bias] if config.decoder_bias else [weight]
+        rows.append(logit_row("decoder.weight", config.tie_word_embeddings))
+        rows += [Row("decoder.bias", "head_bias/bias")] if config.decoder_bias else []
     if "classifier" in config.parts:
         rows += dense_rows("classifier", "classifier")
     return tuple(rows)

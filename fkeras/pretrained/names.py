@@ -1,4 +1,4 @@
-"""The table of names of a family: tensors of a file, weights of a graph, and what lies between.
+"""The table of names of a family: tensors of a file, weights of a graph, and their conversion.
 
 A row maps templates of names, exactly and both ways: "model.layers.{i}.mlp.up_proj.weight" to
 "block_{i}/up/kernel". The operation of a row converts the arrays; `write` undoes `read` bit by bit,

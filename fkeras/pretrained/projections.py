@@ -1,9 +1,17 @@
-"""Projections to the heads of an attention, and from the heads back."""
+"""Projections of attention and of feed-forward networks, as layers with the names of all families."""
 
 from __future__ import annotations
 
+from typing import cast
+
 from fkeras import layers
 from fkeras.engine import KerasTensor
+from fkeras.pretrained.activation import activate
+
+
+def width_of(x: KerasTensor) -> int:
+    """Returns the size of the last axis."""
+    return cast("int", x.shape[-1])
 
 
 def to_heads(
@@ -47,3 +55,21 @@ def from_heads(
         axis_roles={"c": "heads"},
         name=name,
     )(x)
+
+
+def mlp(
+    x: KerasTensor, inner: int, activation: str, *, bias: bool = True, prefix: str = "mlp_"
+) -> KerasTensor:
+    """Records `out(activation(in(x)))`."""
+    y = activate(activation, layers.Dense(inner, use_bias=bias, name=f"{prefix}in")(x))
+    return layers.Dense(width_of(x), use_bias=bias, name=f"{prefix}out")(y)
+
+
+def gated_mlp(
+    x: KerasTensor, inner: int, activation: str, *, bias: bool = False, prefix: str = ""
+) -> KerasTensor:
+    """Records `down(activation(gate(x)) * up(x))`."""
+    gate = layers.Dense(inner, use_bias=bias, name=f"{prefix}gate")(x)
+    up = layers.Dense(inner, use_bias=bias, name=f"{prefix}up")(x)
+    y = layers.Multiply(name=f"{prefix}gated")([activate(activation, gate), up])
+    return layers.Dense(width_of(x), use_bias=bias, name=f"{prefix}down")(y)

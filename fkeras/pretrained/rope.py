@@ -73,14 +73,10 @@ def scaling_of(
         raise ValueError(
             f"rope_scaling: expected a type among {', '.join(_KINDS)}, received {str(kind)[:80]!r}."
         )
-    if kind == "linear":
-        options.pop(_ORIGINAL, None)
-    else:
-        options[_ORIGINAL] = original or options.get(_ORIGINAL, max_positions)
-    if (
-        kind == "dynamic"
-    ):  # as transformers: the length of the training is that of the configuration
-        options[_ORIGINAL] = max_positions
+    stated = options.pop(_ORIGINAL, max_positions)
+    # transformers computes "dynamic" with the length of the configuration
+    if kind != "linear":
+        options[_ORIGINAL] = max_positions if kind == "dynamic" else original or stated
     if kind == "yarn":
         options.setdefault("factor", max_positions / options[_ORIGINAL])
     if kind == "longrope":

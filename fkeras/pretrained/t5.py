@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from fkeras import layers
-from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
+from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real, text
 from fkeras.masks import Causal
-from fkeras.pretrained.activation import ACTIVATIONS, activate
-from fkeras.pretrained.config import Config, count
+from fkeras.pretrained.activation import ACTIVATIONS
+from fkeras.pretrained.config import Config, count, positive
+from fkeras.pretrained.encoder_blocks import attention
 from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import Heads, HeadsIn, Row, Same, Transpose, in_blocks
-from fkeras.pretrained.projections import from_heads, to_heads
-
-_size = integer(minimum=1)
+from fkeras.pretrained.names import Row, in_blocks
+from fkeras.pretrained.projections import gated_mlp, mlp
+from fkeras.pretrained.rows import attention_rows, dense_rows, logit_row
 
 
 class T5Config(Config):
@@ -47,15 +48,15 @@ class T5Config(Config):
     """
 
     model_type: str = option(default="t5", convert=choice("t5"), kw_only=True)
-    vocab_size: int = option(default=32128, convert=_size)
-    d_model: int = option(default=512, convert=_size)
-    d_kv: int = option(default=64, convert=_size)
-    d_ff: int = option(default=2048, convert=_size)
+    vocab_size: int = option(default=32128, convert=positive)
+    d_model: int = option(default=512, convert=positive)
+    d_kv: int = option(default=64, convert=positive)
+    d_ff: int = option(default=2048, convert=positive)
     num_layers: int = option(default=6, convert=count)
     num_decoder_layers: int | None = option(
         default=None, convert=integer(minimum=1, maximum=10_000, optional=True)
     )
-    num_heads: int = option(default=8, convert=_size)
+    num_heads: int = option(default=8, convert=positive)
     relative_attention_num_buckets: int = option(default=32, convert=integer(minimum=4))
     relative_attention_max_distance: int = option(
         default=128, convert=integer(minimum=1, maximum=1 << 20)
@@ -177,57 +178,29 @@ def _block(config: T5Config, i: int, decoder: bool) -> Model:
     # the bias has the sizes of the queries and of the keys
     x = Input(("t", config.d_model), name="x")
     bias = Input((config.num_heads, "t", "t"), name="bias")
+    attend = functools.partial(
+        attention, heads=config.num_heads, size=config.d_kv, bias=False, scale=1.0
+    )
     y = _norm(config, "attention_norm")(x)
     if not decoder:
         inputs = [x, bias]
-        y = _attention(config, "", y, y, None, bias)
+        y = attend(y, score_bias=bias)
     else:
         positions = Input(("t",), dtype="int32", name="positions")
         encoded = Input(("s", config.d_model), name="encoded")
         inputs = [x, bias, positions, encoded]
-        y = _attention(config, "", y, y, positions, bias)
+        y = attend(y, mask=Causal(), positions=positions, score_bias=bias)
     y = layers.Add(name="attention_add")([x, y])
     if decoder:
-        z = _attention(config, "cross_", _norm(config, "cross_norm")(y), encoded, None, None)
+        z = attend(_norm(config, "cross_norm")(y), source=encoded, prefix="cross_")
         y = layers.Add(name="cross_add")([y, z])
-    z = _feed_forward(config, _norm(config, "mlp_norm")(y))
+    feed_forward = gated_mlp if config.gated else functools.partial(mlp, bias=False)
+    z = feed_forward(_norm(config, "mlp_norm")(y), config.d_ff, config.activation)
     return Model(inputs, layers.Add(name="mlp_add")([y, z]), name=f"block_{i}")
-
-
-def _attention(
-    config: T5Config,
-    prefix: str,
-    x: KerasTensor,
-    source: KerasTensor,
-    positions: KerasTensor | None,
-    bias: KerasTensor | None,
-) -> KerasTensor:
-    def heads(x: KerasTensor, name: str) -> KerasTensor:
-        return to_heads(x, config.num_heads, config.d_kv, f"{prefix}{name}")
-
-    mask = None if positions is None else Causal()
-    query, key, value = heads(x, "query"), heads(source, "key"), heads(source, "value")
-    attention = layers.DotProductAttention(mask, scale=1.0, name=f"{prefix}attention")
-    y = attention(query, key, value, positions, bias=bias)
-    return from_heads(y, config.d_model, f"{prefix}output")
-
-
-def _feed_forward(config: T5Config, x: KerasTensor) -> KerasTensor:
-    def dense(units: int, name: str, x: KerasTensor) -> KerasTensor:
-        return layers.Dense(units, use_bias=False, name=name)(x)
-
-    if not config.gated:
-        y = activate(config.activation, dense(config.d_ff, "mlp_in", x))
-        return dense(config.d_model, "mlp_out", y)
-    gate = activate(config.activation, dense(config.d_ff, "gate", x))
-    y = layers.Multiply(name="gated")([gate, dense(config.d_ff, "up", x)])
-    return dense(config.d_model, "down", y)
 
 
 def names(config: T5Config) -> tuple[Row, ...]:
     """Returns the table of names of Hugging Face's checkpoints."""
-    tied = config.tie_word_embeddings
-    head = "embedding/embeddings" if tied else "embedding/reverse_embeddings"
     return (
         Row("shared.weight", "embedding/embeddings"),
         # files of older versions repeat the embeddings
@@ -235,46 +208,31 @@ def names(config: T5Config) -> tuple[Row, ...]:
             Row(f"{part}.embed_tokens.weight", "embedding/embeddings", copy=True)
             for part in ("encoder", "decoder")
         ),
-        Row("lm_head.weight", head, Same() if tied else Transpose(), copy=tied),
+        logit_row("lm_head.weight", config.tie_word_embeddings),
         *_stack_rows(config, "encoder", config.num_layers),
         *_stack_rows(config, "decoder", config.decoder_layers),
     )
 
 
 def _stack_rows(config: T5Config, part: str, blocks: int) -> tuple[Row, ...]:
-    heads, size = config.num_heads, config.d_kv
-    decoder = part == "decoder"
-
-    def row(tensor: str, weight: str, operation: Heads | HeadsIn | Transpose | Same) -> Row:
-        return Row(
-            f"{part}.block.{{i}}.layer.{tensor}.weight", f"{part}/block_{{i}}/{weight}", operation
-        )
-
-    def attention(tensor: str, prefix: str) -> list[Row]:
-        rows = [
-            row(f"{tensor}.{name[0]}", f"{prefix}{name}/kernel", Heads(heads, size))
-            for name in ("query", "key", "value")
-        ]
-        return [*rows, row(f"{tensor}.o", f"{prefix}output/kernel", HeadsIn(heads, size))]
-
-    last = 2 if decoder else 1
+    decoder, block = part == "decoder", f"{part}/block_{{i}}/"
+    b = f"{part}.block.{{i}}.layer."
+    mlp_tensors = f"{b}{2 if decoder else 1}."
+    heads = config.num_heads, config.d_kv, ("q", "k", "v", "o")
+    no_bias = {"bias": False, "output_bias": False}
     rows = [
-        *attention("0.SelfAttention", ""),
-        row("0.layer_norm", "attention_norm/scale", Same()),
-        row(f"{last}.layer_norm", "mlp_norm/scale", Same()),
+        *attention_rows(f"{b}0.SelfAttention.", block, *heads, **no_bias),
+        Row(f"{b}0.layer_norm.weight", f"{block}attention_norm/scale"),
+        Row(f"{mlp_tensors}layer_norm.weight", f"{block}mlp_norm/scale"),
     ]
     if decoder:
-        rows += [
-            *attention("1.EncDecAttention", "cross_"),
-            row("1.layer_norm", "cross_norm/scale", Same()),
-        ]
+        rows += attention_rows(f"{b}1.EncDecAttention.", f"{block}cross_", *heads, **no_bias)
+        rows.append(Row(f"{b}1.layer_norm.weight", f"{block}cross_norm/scale"))
     kernels = {"wi": "mlp_in", "wo": "mlp_out"}
     if config.gated:
         kernels = {"wi_0": "gate", "wi_1": "up", "wo": "down"}
-    rows += [
-        row(f"{last}.DenseReluDense.{theirs}", f"{ours}/kernel", Transpose())
-        for theirs, ours in kernels.items()
-    ]
+    for theirs, ours in kernels.items():
+        rows += dense_rows(f"{mlp_tensors}DenseReluDense.{theirs}", f"{block}{ours}", bias=False)
     relative = f"{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return (
         Row(relative, f"{part}/position_bias/embeddings"),

@@ -14,36 +14,21 @@ from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import boolean, integer, real, sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.pretrained.activation import activate, activation_name
-from fkeras.pretrained.config import Config, count
-from fkeras.pretrained.encoder_blocks import (
-    Tensor,
-    add,
-    attention,
+from fkeras.pretrained.config import count, optional_positive, positive
+from fkeras.pretrained.encoder_blocks import Tensor, add, attention, norm, pre_norm_blocks
+from fkeras.pretrained.encoder_config import EncoderConfig, with_parts
+from fkeras.pretrained.family import PREPROCESSOR, Family
+from fkeras.pretrained.images import ImageProcessor
+from fkeras.pretrained.names import Convolution, HeadsIn, Reshape, Row, in_blocks
+from fkeras.pretrained.projections import mlp
+from fkeras.pretrained.rows import (
+    attention_rows,
     dense_rows,
-    head_rows,
-    mlp,
-    norm,
+    fused_attention_rows,
+    fused_mlp_rows,
     norm_rows,
-    output_rows,
-    pre_norm_block,
     tower_rows,
 )
-from fkeras.pretrained.encoder_config import EncoderConfig, with_parts
-from fkeras.pretrained.family import Family
-from fkeras.pretrained.images import ImageProcessor
-from fkeras.pretrained.names import (
-    Convolution,
-    HeadBias,
-    Heads,
-    Reshape,
-    Row,
-    Same,
-    Split,
-    Transpose,
-    in_blocks,
-)
-
-PREPROCESSOR = "preprocessor_config.json"
 
 
 class VisionConfig(EncoderConfig):
@@ -98,13 +83,11 @@ class ViTConfig(VisionConfig):
         (4, 4)
     """
 
-    intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
+    intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="gelu", convert=activation_name)
     layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0))
     qkv_bias: bool = option(default=True, convert=boolean)
-    pooler_output_size: OptionalInteger = option(
-        default=None, convert=integer(minimum=1, optional=True)
-    )
+    pooler_output_size: OptionalInteger = option(default=None, convert=optional_positive)
     pooler_act: str = option(default="tanh", convert=activation_name)
 
     neutral: ClassVar[frozenset[str]] = frozenset(["encoder_stride"])
@@ -151,13 +134,8 @@ class Dinov2Config(VisionConfig):
 
     neutral: ClassVar[frozenset[str]] = frozenset(
         [
-            "apply_layernorm",
-            "drop_path_rate",
-            "out_features",
-            "out_indices",
-            "reshape_hidden_states",
-            "stage_names",
-            "use_mask_token",
+            *("apply_layernorm", "drop_path_rate", "out_features", "out_indices"),
+            *("reshape_hidden_states", "stage_names", "use_mask_token"),
         ]
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
@@ -173,26 +151,10 @@ class Dinov2Config(VisionConfig):
 
 
 class Dinov2RegistersConfig(Dinov2Config):
-    """Configuration of DINOv2 with registers: the fields are the keys of `config.json`.
+    """Configuration of DINOv2 with registers; further fields are those of `Dinov2Config`.
 
     Args:
-        hidden_size: width of the network.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        num_channels: channels of the images.
-        image_size: height and width of the images of the training; the positions are resized for
-            other sizes.
-        patch_size: height and width of a patch.
-        mlp_ratio: width inside the MLP, divided by `hidden_size`.
-        hidden_act: activation of the MLP.
-        layer_norm_eps: epsilon of the normalizations.
-        qkv_bias: whether query, key and value have a bias.
-        layerscale_value: first factor of the learned scales.
-        use_swiglu_ffn: whether the MLP is gated.
         num_register_tokens: number of registers after the class token.
-        parts: heads that the file holds, which the loader finds by the names of the tensors:
-            "mask_token" and "classifier".
-        num_labels: number of classes of a classifier.
 
     Example:
         >>> import fkeras as fk
@@ -226,7 +188,7 @@ class SiglipVisionConfig(VisionConfig):
         (16, 16)
     """
 
-    intermediate_size: Integer = option(default=3072, convert=integer(minimum=1))
+    intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name)
     layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0))
 
@@ -246,17 +208,15 @@ def patches(config: VisionConfig, bias: bool = True) -> tuple[Tensor, Tensor]:
 def _build_vit(config: ViTConfig) -> Model:
     images, x = patches(config)
     x = layers.PatchSequence(config.grid, 1, name="sequence")(x)
-    for i in range(config.num_hidden_layers):
-        block = pre_norm_block(
-            f"block_{i}",
-            config.hidden_size,
-            config.num_attention_heads,
-            config.intermediate_size,
-            activation=config.hidden_act,
-            epsilon=config.layer_norm_eps,
-            bias=config.qkv_bias,
-        )
-        x = block(x)
+    x = pre_norm_blocks(
+        x,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+        activation=config.hidden_act,
+        epsilon=config.layer_norm_eps,
+        bias=config.qkv_bias,
+    )
     x = norm(x, config.layer_norm_eps, "norm")
     outputs = {"hidden": x}
     if "pooler" in config.parts:
@@ -280,19 +240,17 @@ def _build_dinov2(config: Dinov2Config) -> Model:
     if registers:
         tokens = layers.LearnedTokens(registers, name="registers")(x)
         x = layers.Concatenate(axis=1, name="register_tokens")([x[:, :1], tokens, x[:, 1:]])
-    for i in range(config.num_hidden_layers):
-        block = pre_norm_block(
-            f"block_{i}",
-            config.hidden_size,
-            config.num_attention_heads,
-            config.inner,
-            activation=config.hidden_act,
-            epsilon=config.layer_norm_eps,
-            bias=config.qkv_bias,
-            gated=config.use_swiglu_ffn,
-            layer_scale=config.layerscale_value,
-        )
-        x = block(x)
+    x = pre_norm_blocks(
+        x,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.inner,
+        activation=config.hidden_act,
+        epsilon=config.layer_norm_eps,
+        bias=config.qkv_bias,
+        gated=config.use_swiglu_ffn,
+        layer_scale=config.layerscale_value,
+    )
     x = norm(x, config.layer_norm_eps, "norm")
     outputs = {"hidden": x, "pooled": x[:, 0]}
     if "classifier" in config.parts:
@@ -306,16 +264,14 @@ def build_siglip_vision(config: SiglipVisionConfig, embedding: bool = False) -> 
     """Returns the graph of SigLIP's vision tower; with `embedding` also a vector of length 1."""
     images, x = patches(config)
     x = layers.PatchSequence(config.grid, name="sequence")(x)
-    for i in range(config.num_hidden_layers):
-        block = pre_norm_block(
-            f"block_{i}",
-            config.hidden_size,
-            config.num_attention_heads,
-            config.intermediate_size,
-            activation=config.hidden_act,
-            epsilon=config.layer_norm_eps,
-        )
-        x = block(x)
+    x = pre_norm_blocks(
+        x,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+        activation=config.hidden_act,
+        epsilon=config.layer_norm_eps,
+    )
     x = norm(x, config.layer_norm_eps, "norm")
     outputs = {"hidden": x}
     if "head" in config.parts:
@@ -336,19 +292,14 @@ def _embedding_rows(config: VisionConfig, prefix: str) -> tuple[Row, ...]:
     return (
         Row(f"{prefix}cls_token", "sequence/tokens", Reshape((1, 1, width), (1, width))),
         Row(f"{prefix}position_embeddings", "sequence/embeddings", Reshape((1, *table), table)),
-        Row(f"{prefix}patch_embeddings.projection.weight", "patches/kernel", Convolution()),
-        Row(f"{prefix}patch_embeddings.projection.bias", "patches/bias"),
+        *dense_rows(f"{prefix}patch_embeddings.projection", "patches", kernel=Convolution()),
     )
 
 
 def _attention_rows(config: ViTConfig | Dinov2Config, prefix: str) -> tuple[Row, ...]:
-    n = config.head_shape
-    return (
-        *head_rows(f"{prefix}attention.query", "block_{i}/query", *n, config.qkv_bias),
-        *head_rows(f"{prefix}attention.key", "block_{i}/key", *n, config.qkv_bias),
-        *head_rows(f"{prefix}attention.value", "block_{i}/value", *n, config.qkv_bias),
-        *output_rows(f"{prefix}output.dense", "block_{i}/output", *n),
-    )
+    tensors = ("attention.query", "attention.key", "attention.value", "output.dense")
+    shape, bias = config.head_shape, config.qkv_bias
+    return attention_rows(prefix, "block_{i}/", *shape, tensors, bias=bias)
 
 
 def _vit_names(config: ViTConfig) -> tuple[Row, ...]:
@@ -376,6 +327,12 @@ def _dinov2_names(config: Dinov2Config) -> tuple[Row, ...]:
     registers, width = config.num_register_tokens, config.hidden_size
     p = "dinov2_with_registers." if isinstance(config, Dinov2RegistersConfig) else "dinov2."
     b = f"{p}encoder.layer.{{i}}."
+    if config.use_swiglu_ffn:
+        gates = fused_mlp_rows(f"{b}mlp.weights_in.", "block_{i}/", config.inner)
+        mlp_rows = (*gates, *dense_rows(f"{b}mlp.weights_out", "block_{i}/down"))
+    else:
+        names = (("fc1", "mlp_in"), ("fc2", "mlp_out"))
+        mlp_rows = [r for t, n in names for r in dense_rows(f"{b}mlp.{t}", f"block_{{i}}/{n}")]
     rows = [*_embedding_rows(config, f"{p}embeddings."), *norm_rows(f"{p}layernorm", "norm")]
     if "mask_token" in config.parts:
         shape = Reshape((1, width), (width,))
@@ -389,34 +346,12 @@ def _dinov2_names(config: Dinov2Config) -> tuple[Row, ...]:
         *_attention_rows(config, f"{b}attention."),
         Row(f"{b}layer_scale1.lambda1", "block_{i}/attention_scale/gamma"),
         *norm_rows(f"{b}norm2", "block_{i}/mlp_norm"),
-        *(
-            _gated_rows(f"{b}mlp.", config.inner)
-            if config.use_swiglu_ffn
-            else _mlp_rows(f"{b}mlp.")
-        ),
+        *mlp_rows,
         Row(f"{b}layer_scale2.lambda1", "block_{i}/mlp_scale/gamma"),
     )
     if "classifier" in config.parts:
         rows += dense_rows("classifier", "classifier")
     return tuple(rows)
-
-
-def _mlp_rows(prefix: str) -> tuple[Row, ...]:
-    return (
-        *dense_rows(f"{prefix}fc1", "block_{i}/mlp_in"),
-        *dense_rows(f"{prefix}fc2", "block_{i}/mlp_out"),
-    )
-
-
-def _gated_rows(prefix: str, inner: int) -> tuple[Row, ...]:
-    halves = ("block_{i}/gate", "block_{i}/up")
-    kernels, biases = (tuple(f"{h}/{w}" for h in halves) for w in ("kernel", "bias"))
-    split = inner, inner
-    return (
-        Row(f"{prefix}weights_in.weight", kernels, Split(split, then=(Transpose(), Transpose()))),
-        Row(f"{prefix}weights_in.bias", biases, Split(split, then=(Same(), Same()))),
-        *dense_rows(f"{prefix}weights_out", "block_{i}/down"),
-    )
 
 
 def siglip_vision_names(
@@ -430,37 +365,26 @@ def siglip_vision_names(
     """
     n, width = config.head_shape, config.hidden_size
     rows = [
-        Row(f"{p}embeddings.patch_embedding.weight", f"{graph}patches/kernel", Convolution()),
-        Row(f"{p}embeddings.patch_embedding.bias", f"{graph}patches/bias"),
+        *dense_rows(f"{p}embeddings.patch_embedding", f"{graph}patches", kernel=Convolution()),
         Row(f"{p}embeddings.position_embedding.weight", f"{graph}sequence/embeddings"),
         *in_blocks(
             range(config.num_hidden_layers),
-            *tower_rows(f"{p}encoder.layers.{{i}}.", f"{graph}block_{{i}}", *n),
+            *tower_rows(f"{p}encoder.layers.{{i}}.", f"{graph}block_{{i}}/", *n),
         ),
         *norm_rows(f"{p}post_layernorm", f"{graph}norm"),
     ]
     if "head" in config.parts:
-        parts = tuple(f"{graph}pool_{part}" for part in ("query", "key", "value"))
-        kernels, biases = (tuple(f"{part}/{w}" for part in parts) for w in ("kernel", "bias"))
-        widths = (width,) * 3
         shape = Reshape((1, 1, width), (1, width))
         h = f"{p}head."
         rows += [
             Row(f"{h}probe", f"{graph}probe/tokens", shape),
-            Row(f"{h}attention.in_proj_weight", kernels, Split(widths, then=(Heads(*n),) * 3)),
-            Row(f"{h}attention.in_proj_bias", biases, Split(widths, then=(HeadBias(*n),) * 3)),
-            *output_rows(f"{h}attention.out_proj", f"{graph}pool_output", *n),
+            *fused_attention_rows(f"{h}attention.in_proj_", f"{graph}pool_", *n),
+            *dense_rows(f"{h}attention.out_proj", f"{graph}pool_output", kernel=HeadsIn(*n)),
             *norm_rows(f"{h}layernorm", f"{graph}pool_norm"),
             *dense_rows(f"{h}mlp.fc1", f"{graph}pool_mlp_in"),
             *dense_rows(f"{h}mlp.fc2", f"{graph}pool_mlp_out"),
         ]
     return tuple(rows)
-
-
-def image_processor(config: Config) -> ImageProcessor | None:
-    """Returns the processor of the folder; None without its file."""
-    mapping = config.beside.get(PREPROCESSOR)
-    return None if mapping is None else ImageProcessor.read(mapping)
 
 
 _TINY: Mapping[str, Any] = FrozenDict(
@@ -477,7 +401,7 @@ _COMMON: Mapping[str, Any] = FrozenDict(
     {
         "adapted": with_parts,
         "files": (PREPROCESSOR,),
-        "processor": image_processor,
+        "processor": ImageProcessor.read,
     }
 )
 

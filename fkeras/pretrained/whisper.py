@@ -17,23 +17,15 @@ from fkeras.engine.config.field_types import Integer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal
 from fkeras.pretrained.activation import activation_name
-from fkeras.pretrained.config import Config, count
-from fkeras.pretrained.encoder_blocks import (
-    add,
-    attention,
-    dense_rows,
-    head_rows,
-    mlp,
-    norm,
-    norm_rows,
-    output_rows,
-    pre_norm_block,
-)
-from fkeras.pretrained.family import Family
-from fkeras.pretrained.names import Convolution, Row, Transpose, in_blocks
+from fkeras.pretrained.config import Config, count, positive
+from fkeras.pretrained.encoder_blocks import add, attention, norm, pre_norm_blocks
+from fkeras.pretrained.family import PREPROCESSOR, Family
+from fkeras.pretrained.names import Convolution, Row, in_blocks
+from fkeras.pretrained.projections import mlp
+from fkeras.pretrained.rows import attention_rows, dense_rows, logit_row, norm_rows, tower_rows
 from fkeras.pretrained.sounds import SoundProcessor
 
-_PREPROCESSOR, _GENERATION = "preprocessor_config.json", "generation_config.json"
+_GENERATION = "generation_config.json"
 _EPSILON = 1e-5
 _ids = several(integer(minimum=0), "a list of token ids", least=0, optional=True)
 
@@ -64,40 +56,29 @@ class WhisperConfig(Config):
         (1, 2)
     """
 
-    vocab_size: Integer = option(default=51865, convert=integer(minimum=1))
-    num_mel_bins: Integer = option(default=80, convert=integer(minimum=1))
-    d_model: Integer = option(default=384, convert=integer(minimum=1))
+    vocab_size: Integer = option(default=51865, convert=positive)
+    num_mel_bins: Integer = option(default=80, convert=positive)
+    d_model: Integer = option(default=384, convert=positive)
     encoder_layers: Integer = option(default=4, convert=count)
-    encoder_attention_heads: Integer = option(default=6, convert=integer(minimum=1))
-    encoder_ffn_dim: Integer = option(default=1536, convert=integer(minimum=1))
+    encoder_attention_heads: Integer = option(default=6, convert=positive)
+    encoder_ffn_dim: Integer = option(default=1536, convert=positive)
     decoder_layers: Integer = option(default=4, convert=count)
-    decoder_attention_heads: Integer = option(default=6, convert=integer(minimum=1))
-    decoder_ffn_dim: Integer = option(default=1536, convert=integer(minimum=1))
+    decoder_attention_heads: Integer = option(default=6, convert=positive)
+    decoder_ffn_dim: Integer = option(default=1536, convert=positive)
     activation_function: str = option(default="gelu", convert=activation_name)
-    max_source_positions: Integer = option(default=1500, convert=integer(minimum=1))
-    max_target_positions: Integer = option(default=448, convert=integer(minimum=1))
+    max_source_positions: Integer = option(default=1500, convert=positive)
+    max_target_positions: Integer = option(default=448, convert=positive)
     tie_word_embeddings: bool = option(default=True, convert=boolean)
     suppress_tokens: tuple[int, ...] | None = option(default=None, convert=_ids)
     begin_suppress_tokens: tuple[int, ...] | None = option(default=None, convert=_ids)
 
     neutral: ClassVar[frozenset[str]] = frozenset(
         [
-            "apply_spec_augment",
-            "classifier_proj_size",
-            "decoder_layerdrop",
-            "encoder_layerdrop",
-            "forced_decoder_ids",
-            "init_std",
-            "mask_feature_length",
-            "mask_feature_min_masks",
-            "mask_feature_prob",
-            "mask_time_length",
-            "mask_time_min_masks",
-            "mask_time_prob",
-            "median_filter_width",
-            "num_hidden_layers",
-            "scale_embedding",
-            "use_weighted_layer_sum",
+            *("apply_spec_augment", "classifier_proj_size", "decoder_layerdrop"),
+            *("encoder_layerdrop", "forced_decoder_ids", "init_std", "mask_feature_length"),
+            *("mask_feature_min_masks", "mask_feature_prob", "mask_time_length"),
+            *("mask_time_min_masks", "mask_time_prob", "median_filter_width", "num_hidden_layers"),
+            *("scale_embedding", "use_weighted_layer_sum"),
         ]
     )
 
@@ -196,19 +177,16 @@ def _encoder(config: WhisperConfig) -> Model:
         # one zero at both ends: "same" would put the zero of the stride at the end only
         x = layers.ZeroPadding1D(1, name=f"padding_{i}")(x)
         x = ops.gelu(layers.Conv1D(width, 3, stride, name=f"conv_{i}")(x), approximate=False)
-    positions = layers.LearnedTokens(config.max_source_positions, name="positions")(x)
-    x = add(x, positions, "position_add")
-    for i in range(config.encoder_layers):
-        block = pre_norm_block(
-            f"block_{i}",
-            width,
-            config.encoder_attention_heads,
-            config.encoder_ffn_dim,
-            activation=config.activation_function,
-            epsilon=_EPSILON,
-            key_bias=False,
-        )
-        x = block(x)
+    positions = layers.PositionEmbedding(config.max_source_positions, name="positions")(x)
+    x = pre_norm_blocks(
+        add(x, positions, "position_add"),
+        config.encoder_layers,
+        config.encoder_attention_heads,
+        config.encoder_ffn_dim,
+        activation=config.activation_function,
+        epsilon=_EPSILON,
+        key_bias=False,
+    )
     return Model(inputs, norm(x, _EPSILON, "norm"), name="encoder")
 
 
@@ -229,37 +207,23 @@ def _decoder(config: WhisperConfig) -> Model:
 
 
 def _decoder_block(config: WhisperConfig, i: int) -> Model:
-    width, count = config.d_model, config.decoder_attention_heads
+    width, heads = config.d_model, config.decoder_attention_heads
     x = inputs = Input((None, width), name="x")
     positions = Input((None,), dtype="int32", name="positions")
     encoded = Input((config.max_source_positions, width), name="encoded")
     y = norm(x, _EPSILON, "attention_norm")
-    y = attention(y, count, mask=Causal(), positions=positions, key_bias=False)
+    y = attention(y, heads, mask=Causal(), positions=positions, key_bias=False)
     x = add(x, y, "attention_add")
     y = norm(x, _EPSILON, "cross_norm")
-    y = attention(y, count, source=encoded, key_bias=False, prefix="cross_")
+    y = attention(y, heads, source=encoded, key_bias=False, prefix="cross_")
     x = add(x, y, "cross_add")
     y = mlp(norm(x, _EPSILON, "mlp_norm"), config.decoder_ffn_dim, config.activation_function)
     return Model([inputs, positions, encoded], add(x, y, "mlp_add"), name=f"block_{i}")
 
 
-def _attention_rows(prefix: str, layer: str, n: tuple[int, int]) -> tuple[Row, ...]:
-    return (
-        *head_rows(f"{prefix}q_proj", f"{layer}query", *n),
-        *head_rows(f"{prefix}k_proj", f"{layer}key", *n, bias=False),
-        *head_rows(f"{prefix}v_proj", f"{layer}value", *n),
-        *output_rows(f"{prefix}out_proj", f"{layer}output", *n),
-    )
-
-
-def _block_rows(prefix: str, layer: str, n: tuple[int, int]) -> tuple[Row, ...]:
-    return (
-        *norm_rows(f"{prefix}self_attn_layer_norm", f"{layer}attention_norm"),
-        *_attention_rows(f"{prefix}self_attn.", layer, n),
-        *norm_rows(f"{prefix}final_layer_norm", f"{layer}mlp_norm"),
-        *dense_rows(f"{prefix}fc1", f"{layer}mlp_in"),
-        *dense_rows(f"{prefix}fc2", f"{layer}mlp_out"),
-    )
+def _block_rows(prefix: str, layer: str, heads: tuple[int, int]) -> tuple[Row, ...]:
+    norms = ("self_attn_layer_norm", "final_layer_norm")
+    return tower_rows(prefix, layer, *heads, norms, mlp="", key_bias=False)
 
 
 def names(config: WhisperConfig) -> tuple[Row, ...]:
@@ -271,15 +235,9 @@ def names(config: WhisperConfig) -> tuple[Row, ...]:
     e, d = "model.encoder.", "model.decoder."
     block, layer = f"{d}layers.{{i}}.", "decoder/block_{i}/"
     return (
-        *(
-            row
-            for i in (1, 2)
-            for row in (
-                Row(f"{e}conv{i}.weight", f"encoder/conv_{i}/kernel", Convolution()),
-                Row(f"{e}conv{i}.bias", f"encoder/conv_{i}/bias"),
-            )
-        ),
-        Row(f"{e}embed_positions.weight", "encoder/positions/tokens"),
+        *dense_rows(f"{e}conv1", "encoder/conv_1", kernel=Convolution()),
+        *dense_rows(f"{e}conv2", "encoder/conv_2", kernel=Convolution()),
+        Row(f"{e}embed_positions.weight", "encoder/positions/position_embeddings"),
         *in_blocks(
             range(config.encoder_layers),
             *_block_rows(f"{e}layers.{{i}}.", "encoder/block_{i}/", encoder_heads),
@@ -291,18 +249,13 @@ def names(config: WhisperConfig) -> tuple[Row, ...]:
             range(config.decoder_layers),
             *_block_rows(block, layer, decoder_heads),
             *norm_rows(f"{block}encoder_attn_layer_norm", f"{layer}cross_norm"),
-            *_attention_rows(f"{block}encoder_attn.", f"{layer}cross_", decoder_heads),
+            *attention_rows(
+                f"{block}encoder_attn.", f"{layer}cross_", *decoder_heads, key_bias=False
+            ),
         ),
         *norm_rows(f"{d}layer_norm", "decoder/norm"),
-        Row("proj_out.weight", "decoder/embedding/embeddings", copy=True)
-        if config.tie_word_embeddings
-        else Row("proj_out.weight", "decoder/embedding/reverse_embeddings", Transpose()),
+        logit_row("proj_out.weight", config.tie_word_embeddings, "decoder/embedding"),
     )
-
-
-def _processor(config: WhisperConfig) -> SoundProcessor | None:
-    mapping = config.beside.get(_PREPROCESSOR)
-    return None if mapping is None else SoundProcessor.read(mapping)
 
 
 WHISPER = Family(
@@ -328,6 +281,6 @@ WHISPER = Family(
         model_type="whisper",
     ),
     prefix="model.",
-    files=(_PREPROCESSOR, _GENERATION),
-    processor=_processor,
+    files=(PREPROCESSOR, _GENERATION),
+    processor=SoundProcessor.read,
 )

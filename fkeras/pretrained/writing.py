@@ -106,9 +106,8 @@ def save(
 
         def tensor(name: str, written: dict = written) -> np.ndarray:
             match, n = sources[name]
-            if (
-                id(match) not in written
-            ):  # one row at a time: the tensors of experts follow each other
+            if id(match) not in written:
+                # the host holds one row: the tensors of experts follow each other
                 written.clear()
                 arrays = tuple(np.asarray(weights[path]) for path in match.weights)
                 written[id(match)] = match.operation.write_all(arrays)

@@ -10,7 +10,6 @@ from fkeras.generation.caches import (
     capacity_of,
     has_lengths_only,
     merged,
-    row_axes,
     take_back,
     take_rows,
 )
@@ -43,7 +42,7 @@ def test_taken_back_tokens_leave_the_state(model, state):
 
 def test_rows_are_found_by_their_size(model, state):
     reader, _ = requests.reader_of(model, None, 2, (None, None), None, None)
-    axes = row_axes(reader, state)
+    axes = reader.row_axes(state)
     assert set(jax.tree.leaves(axes)) == {0}
     twice = take_rows(state, axes, jnp.array([1, 1, 0]))
     assert twice["positions"]["length"].tolist() == [2, 2, 3]

@@ -315,7 +315,9 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("change", "error", "message"), ERRORS, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("change", "error", "message"), ERRORS, ids=lambda v: ",".join(v) if isinstance(v, dict) else ""
+)
 def test_bad_arguments_are_errors(change, error, message):
     arguments = {"model": language_models.bigram(), "state": None, "ids": [[1, 2]]} | change
     if message == "":

@@ -50,7 +50,7 @@ def test_calls_without_other_positions_are_separate(make):
         lambda x: fk.ops.roll(x, 1, axis=1, name="mix"),
         lambda x: fk.ops.softmax(x, axis=1, name="mix"),
     ],
-    ids=str,
+    ids=["convolution", "gru", "attention", "cumsum", "flip", "roll", "softmax"],
 )
 def test_calls_that_mix_positions_are_named(make):
     call = (lambda x: make(x, x)) if isinstance(make, layers.MultiHeadAttention) else make

@@ -12,7 +12,8 @@ EXEMPT = (
     "Lambda JaxLayer FlaxLayer Hashing HashedCrossing IntegerLookup StringLookup TextVectorization "
     # classes that Keras does not have
     "MixtureOfExperts RelativePositionBias "
-    "DotProductAttention Positions PositionEmbedding RotaryEmbedding SinePositionEncoding"
+    "DotProductAttention Positions PositionEmbedding RotaryEmbedding SinePositionEncoding "
+    "Bias LearnedTokens LogitScale MaskedPatches PatchSequence TokenTypes"
 ).split()
 # KerasHub, whose layers name their modules, is not installed with Keras
 HUB = "keras_hub"

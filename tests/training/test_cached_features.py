@@ -290,7 +290,9 @@ def test_frozen_layers_behind_the_cache_are_a_warning():
     assert caught[0].filename == __file__
 
 
-@pytest.mark.parametrize("data", [[(X, Y)], iter([(X, Y)]), lambda step: (X, Y)], ids=repr)
+@pytest.mark.parametrize(
+    "data", [[(X, Y)], iter([(X, Y)]), lambda step: (X, Y)], ids=["list", "iterator", "function"]
+)
 def test_sources_without_an_index_are_refused(data):
     trainer = fk.Trainer("adam", LOSS, cache_frozen=True)
     run = trainer.init(simple(), KEY)

@@ -43,7 +43,8 @@ def fixing_reshape(program: Jaxpr | ClosedJaxpr) -> tuple[tuple, tuple] | None:
     """
     for equation in program.eqns:
         if equation.primitive.name == "reshape":
-            old, new = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+            variables: tuple[Any, ...] = equation.invars[0], equation.outvars[0]
+            old, new = (variable.aval.shape for variable in variables)
             fixed = all(isinstance(dim, int) for dim in new)
             # an axis of size 0 leaves nothing to reshape
             if fixed and 0 not in new and not all(isinstance(dim, int) for dim in old):

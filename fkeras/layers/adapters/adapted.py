@@ -70,11 +70,9 @@ class Adapted(Wrapper):
     def replace(self, **fields: fk.Field) -> Self:
         """Returns a copy with other values in some fields; the layer inside stays frozen."""
         copy = super().replace(**fields)
-        return (
-            copy
-            if not copy.layer.trainable
-            else super(Adapted, copy).replace(layer=_frozen(copy.layer))
-        )
+        if not copy.layer.trainable:
+            return copy
+        return super(Adapted, copy).replace(layer=_frozen(copy.layer))
 
     @property
     def _keras_form(self) -> fk.KerasForm:  # type: ignore[override]

@@ -15,7 +15,7 @@ from fkeras.layers.quantized.base import Quantized
 
 
 class Adapter(fk.Layer):
-    """Changes the output of a frozen layer by weights of its own.
+    """Changes the output of a frozen layer by trained weights.
 
     An adapter without weights is a configuration. `transforms.adapt` gives the weights to a copy of
     the adapter for each layer. The base class of `LoRA`, `DoRA`, `IA3`, `Bottleneck` and `SoftPrompt`.
@@ -56,7 +56,7 @@ class Adapter(fk.Layer):
         """
         raise NotImplementedError
 
-    def letters(self, kernel: Kernel | None, names: str) -> Mapping[str, str]:
+    def letters(self, kernel: Kernel, names: str) -> Mapping[str, str]:
         """Returns letters of the axes of the weights, for `fk.weight(axes=...)`.
 
         Args:
@@ -67,7 +67,7 @@ class Adapter(fk.Layer):
 
     @property
     def changes_end(self) -> bool:
-        """Whether the adapter changes what follows the activation, not the product before it."""
+        """Whether the adapter changes the output after the activation, not the product before."""
         return False
 
     def before(self, layer: fk.Layer, x: Any) -> Any:

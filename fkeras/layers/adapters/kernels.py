@@ -107,6 +107,13 @@ def kernel_of(layer: Any) -> Kernel | None:
     return Kernel("kernel", shape, equation.kernel, inputs, outputs, equation)
 
 
+def own_kernel(layer: Any) -> Kernel:
+    """Returns the kernel of a layer that `Adapter.refusal` accepted."""
+    kernel = kernel_of(layer)
+    assert kernel is not None
+    return kernel
+
+
 def floats_of(layer: Any, name: str) -> jax.Array:
     """Returns a kernel as floats: of a quantized layer the values that the codes represent."""
     plain = layer._computed_layer

@@ -19,6 +19,7 @@ from fkeras.layers.adapters.kernels import (
     float_layer,
     floats_of,
     kernel_of,
+    own_kernel,
     spread,
     without_bias,
 )
@@ -104,8 +105,7 @@ class LoRA(Adapter):
         return kernel.shared + kernel.inputs, kernel.shared + kernel.outputs
 
     def expects(self, layer: fk.Layer) -> Mapping[str, tuple[int, ...]]:
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         left, right = self.axes(kernel)
         shared = "".join(n for n in left if n in right)
         own = "".join(n for n in right if n not in shared)
@@ -117,8 +117,7 @@ class LoRA(Adapter):
     def fitted(self, key: jax.Array, layer: fk.Layer) -> Self:
         return self.with_weights(key, **self.expects(layer))
 
-    def letters(self, kernel: Kernel | None, names: str) -> Mapping[str, str]:
-        assert kernel is not None
+    def letters(self, kernel: Kernel, names: str) -> Mapping[str, str]:
         left, right = self.axes(kernel)
         shared = "".join(n for n in left if n in right)
         own = "".join(n for n in right if n not in shared)
@@ -133,8 +132,7 @@ class LoRA(Adapter):
 
     def delta(self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool) -> Any:
         """Returns the term of the output; None for logits of separate weights."""
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         a, b = (w.astype(y.dtype) for w in (self.a, self.b))
         if reverse:
             if not float_layer(layer).tie_weights:
@@ -145,8 +143,7 @@ class LoRA(Adapter):
         return factored(layer, kernel, x, a, b, self.axes(kernel)) * self.scale
 
     def merged(self, layer: Any) -> dict[str, Any]:
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         delta = factored_kernel(kernel, wide(self.a), wide(self.b), self.axes(kernel))
         return {kernel.name: wide(getattr(layer, kernel.name)) + self.scale * delta}
 
@@ -191,8 +188,7 @@ class DoRA(LoRA):
         return super().refusal(layer)
 
     def expects(self, layer: fk.Layer) -> Mapping[str, tuple[int, ...]]:
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         return {**super().expects(layer), "magnitude": kernel.sizes(self._kept(kernel))}
 
     def fitted(self, key: jax.Array, layer: fk.Layer) -> Self:
@@ -202,16 +198,14 @@ class DoRA(LoRA):
         norms = fitted._norms(layer).astype(fitted.magnitude.dtype)
         return fitted.replace(magnitude=norms)
 
-    def letters(self, kernel: Kernel | None, names: str) -> Mapping[str, str]:
-        assert kernel is not None
+    def letters(self, kernel: Kernel, names: str) -> Mapping[str, str]:
         magnitude = kernel.named(self._kept(kernel), names)
         return {**super().letters(kernel, names), "magnitude": magnitude}
 
     def after(
         self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool = False
     ) -> jax.Array:
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         delta = self.delta(context, layer, x, y, reverse)
         factor = self.magnitude / jax.lax.stop_gradient(self._norms(layer))
         factor = spread(layer, kernel, factor, self._kept(kernel), y)
@@ -219,8 +213,7 @@ class DoRA(LoRA):
         return without_bias(layer, kernel, y, sign=1)
 
     def merged(self, layer: Any) -> dict[str, Any]:
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         merged = super().merged(layer)["kernel"]
         norms = np.sqrt(np.square(merged).sum(_axes(kernel), keepdims=True))
         shape = [size if n in self._kept(kernel) else 1 for n, size in _pairs(kernel)]
@@ -230,8 +223,7 @@ class DoRA(LoRA):
         return "".join(n for n in kernel.letters if n not in kernel.inputs)
 
     def _norms(self, layer: Any) -> jax.Array:
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         a, b = (w.astype("float32") for w in (self.a, self.b))
         product = factored_kernel(kernel, a, b, self.axes(kernel))
         whole = floats_of(layer, kernel.name).astype("float32") + self.scale * product

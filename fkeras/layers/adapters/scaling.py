@@ -10,7 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.layers.adapters.adapter import Adapter, wide
-from fkeras.layers.adapters.kernels import EMBEDDINGS, Kernel, float_layer, kernel_of, spread
+from fkeras.layers.adapters.kernels import (
+    EMBEDDINGS,
+    Kernel,
+    float_layer,
+    kernel_of,
+    own_kernel,
+    spread,
+)
 from fkeras.layers.common import authoring as fk
 
 
@@ -54,35 +61,32 @@ class IA3(Adapter):
 
     def refusal(self, layer: Any) -> str | None:
         config = float_layer(layer)
-        if kernel_of(layer) is None or type(config) in EMBEDDINGS:
+        kernel = kernel_of(layer)
+        if kernel is None or type(config) in EMBEDDINGS:
             return "IA3 scales the outputs or inputs of Dense, EinsumDense and convolutions"
         if getattr(config, "groups", 1) != 1 and self.scales == "inputs":
             return "the kernel of a convolution in groups has a part of the inputs only"
-        return None if self._axes(kernel_of(layer)) else f"its kernel has no {self.scales}"
+        return None if self._axes(kernel) else f"its kernel has no {self.scales}"
 
-    def _axes(self, kernel: Kernel | None) -> str:
-        assert kernel is not None
+    def _axes(self, kernel: Kernel) -> str:
         if kernel.equation is None:
             return "o" if self.scales == "outputs" else "i"
         return kernel.outputs if self.scales == "outputs" else kernel.inputs
 
     def expects(self, layer: fk.Layer) -> Mapping[str, tuple[int, ...]]:
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         return {"factors": kernel.sizes(self._axes(kernel))}
 
     def fitted(self, key: jax.Array, layer: fk.Layer) -> Self:
         return self.with_weights(key, **self.expects(layer))
 
-    def letters(self, kernel: Kernel | None, names: str) -> Mapping[str, str]:
-        assert kernel is not None
+    def letters(self, kernel: Kernel, names: str) -> Mapping[str, str]:
         return {"factors": kernel.named(self._axes(kernel), names)}
 
     def before(self, layer: fk.Layer, x: Any) -> Any:
         if self.scales == "outputs":
             return x
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.factors.dtype)
         return x * spread(layer, kernel, self.factors, self._axes(kernel), x)
@@ -92,13 +96,11 @@ class IA3(Adapter):
     ) -> jax.Array:
         if self.scales == "inputs":
             return y
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         return y * spread(layer, kernel, self.factors, self._axes(kernel), y)
 
     def merged(self, layer: Any) -> dict[str, Any]:
-        kernel = kernel_of(layer)
-        assert kernel is not None
+        kernel = own_kernel(layer)
         axes = self._axes(kernel)
         pairs = zip(kernel.letters, kernel.shape, strict=True)
         shape = [size if letter in axes else 1 for letter, size in pairs]

@@ -37,7 +37,7 @@ jax.tree_util.register_dataclass(Features, data_fields=["values", "masks"], meta
 
 @dataclasses.dataclass(frozen=True)
 class Cached:
-    """What the features of a feed were computed from.
+    """The sources of the features of a feed.
 
     Attributes:
         rows: the arrays of the feed before.
@@ -60,9 +60,9 @@ def cut_of(batch: object) -> Cut | None:
 
 def without_front(model: Any, cut: Cut | None) -> Any:
     """Returns a model with None in the place of the weights that only the front reads."""
-    return (
-        model if cut is None else replace_weights(model, dict.fromkeys(front_weights(model, cut)))
-    )
+    if cut is None:
+        return model
+    return replace_weights(model, dict.fromkeys(front_weights(model, cut)))
 
 
 def with_front(model: Any, other: Any) -> Any:

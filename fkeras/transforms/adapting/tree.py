@@ -1,4 +1,4 @@
-"""`Adapters`: the adapters of a model as a value of its own; in and out of a model."""
+"""`Adapters`: the adapters of a model as a pytree; taken out of a model and put into a model."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def _by_path(value: Field) -> Field:
 class Adapters(Layer):
     """The adapters of a model: a pytree of their weights, with their configuration.
 
-    The leaves are the weights of the adapters, so optax, `jax.grad` and `jax.vmap` take the value as
-    it is. `fk.save_weights` and `fk.load_weights` write and read its weights. `transforms.adapters`
-    takes it out of a model, `transforms.with_adapters` puts it into a model.
+    The leaves are the weights of the adapters, so optax, `jax.grad` and `jax.vmap` take the
+    value unchanged. `fk.save_weights` and `fk.load_weights` write and read the weights.
+    `transforms.adapters` takes the adapters out of a model, `transforms.with_adapters` puts them into
+    a model.
 
     Args:
         layers: the adapters by the path of the layer in the model without adapters.

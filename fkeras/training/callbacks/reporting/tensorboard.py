@@ -68,6 +68,35 @@ def _places(probes: Any) -> Any:
     return list(probes) if is_list else probes
 
 
+def _selectors(value: Any) -> Any:
+    """Returns selectors of layers unchanged: names, functions, coordinates, and lists of these."""
+    is_list = isinstance(value, list | tuple)
+    parts = value if is_list else [] if value is None else [value]
+    is_function = [callable(part) and not isinstance(part, type) for part in parts]
+    kinds = (str, int, tuple) if is_list else (str,)
+    if all(isinstance(p, kinds) or known for p, known in zip(parts, is_function, strict=True)):
+        return value
+    raise ValueError(
+        "expected the name or pattern of a layer, a function, coordinates such as ('dense', 0), a list "
+        f"of these, or None, received {describe_value(value)}. Write probes='block*'."
+    )
+
+
+def _samples(value: Any) -> Any:
+    """Returns inputs of a model unchanged: an array of samples, or a list or dictionary of arrays."""
+    if isinstance(value, Mapping) and value:
+        return {name: _samples(part) for name, part in value.items()}
+    array = getattr(value, "array", value)
+    if isinstance(array, list | tuple) and any(np.ndim(part) for part in array):
+        return type(array)(_samples(part) for part in array)
+    if value is None or (np.ndim(array) and np.asarray(array).dtype != object):
+        return value
+    raise ValueError(
+        "expected an array of inputs with a batch axis, a list or dictionary of arrays, or None, "
+        f"received {describe_value(value)}. Write samples=x[:64]."
+    )
+
+
 def _inputs(samples: object) -> Any:
     """Returns inputs from their form as a configuration."""
     if isinstance(samples, Mapping):
@@ -139,8 +168,8 @@ class TensorBoard(Callback):
     profile_batch: Any = option(default=0, convert=_profile_batch)
     embeddings_freq: Integer = option(default=0, convert=integer(minimum=0))
     embeddings_metadata: Any = option(default=None, convert=_metadata)
-    probes: Any = option(default=None, kw_only=True)
-    samples: Any = option(default=None, kw_only=True)
+    probes: Any = option(default=None, convert=_selectors, kw_only=True)
+    samples: Any = option(default=None, convert=_samples, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
