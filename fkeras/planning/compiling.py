@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib import xla_client
 
+from fkeras.engine.messages.errors import describe_value
 from fkeras.planning.request import Request
 from fkeras.training.step import sharding, step
 from fkeras.training.step.sharding_rules import batch_entry
@@ -48,10 +50,34 @@ class CompiledStep(NamedTuple):
     share: float
 
 
-def mesh_of(count: int) -> Mesh:
-    """Returns a mesh of devices along the axis "data": simulated CPUs, if there are not enough devices."""
+def mesh_of(sizes: Mapping[str, int]) -> Mesh:
+    """Returns a mesh from its sizes by axis name: of simulated CPUs, if there are not enough devices.
+
+    Raises:
+        TypeError: for anything but a dictionary of names and numbers.
+        ValueError: for no axis, for sizes below 1, and for more devices than `MOST_DEVICES`.
+    """
+    expected = 'expected mesh as sizes by axis name, such as {"data": 2, "model": 8}'
+    if not isinstance(sizes, Mapping) or not all(
+        isinstance(name, str) and isinstance(size, int) and not isinstance(size, bool)
+        for name, size in sizes.items()
+    ):
+        hint = (
+            " A mesh of devices belongs into Trainer(mesh=...)." if hasattr(sizes, "shape") else ""
+        )
+        raise TypeError(f"plan: {expected}, received {describe_value(sizes)}.{hint}")
+    count = math.prod(sizes.values())
+    if not sizes or min(sizes.values()) < 1:
+        raise ValueError(
+            f"plan: {expected}, received {dict(sizes)}. Each axis has at least 1 device."
+        )
+    if count > max(MOST_DEVICES, jax.device_count()):
+        raise ValueError(
+            f"plan: {expected}, received {dict(sizes)} with {count} devices. At most {MOST_DEVICES} "
+            "devices are simulated: use a smaller axis of the rows, and a batch that is as much smaller."
+        )
     devices = jax.devices() if count <= jax.device_count() else _simulated_devices()
-    return Mesh(np.array(devices[:count]), ("data",))
+    return Mesh(np.array(devices[:count]).reshape(*sizes.values()), tuple(sizes))
 
 
 # Cached: starting a client takes time, and the arrays of no step are ever on these devices.

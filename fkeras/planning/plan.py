@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -164,7 +165,7 @@ class Plan:
             count *= 2
             if not asked.has_open_rows and self.rows % count:
                 break
-            split = dataclasses.replace(asked.trainer, mesh=mesh_of(count), sharding=FSDP)
+            split = dataclasses.replace(asked.trainer, mesh=mesh_of({"data": count}), sharding=FSDP)
             more = asked._replace(trainer=split)
             candidates.append(_candidate(self, more, self.remat, limit))
         return Advice(limit, self.rows, tuple(candidates))
@@ -245,7 +246,14 @@ class Advice:
 
 
 @hides_internal_frames
-def plan(model: Any, batch: Any, trainer: Any, *, donate: bool = True) -> Plan:
+def plan(
+    model: Any,
+    batch: Any,
+    trainer: Any,
+    *,
+    donate: bool = True,
+    mesh: Mapping[str, int] | None = None,
+) -> Plan:
     """Computes the memory and the operations of a training step, without arrays.
 
     XLA compiles the step for the shapes of its arguments, and reports the memory; no operation runs. With
@@ -257,6 +265,9 @@ def plan(model: Any, batch: Any, trainer: Any, *, donate: bool = True) -> Plan:
         batch: the batch of `trainer.step`, as arrays or as `jax.ShapeDtypeStruct`s.
         trainer: the trainer.
         donate: whether the new run takes the memory of the old run, as in `fit` where the backend can.
+        mesh: sizes of the axes of a mesh by name, such as `{"data": 2, "model": 8}`, in place of the
+            trainer's mesh: a plan for devices that the machine does not have, of which up to 64 are
+            simulated.
 
     Returns:
         A `Plan`: bytes and FLOPs by call and in total. `print(plan)` shows a table, and notebooks
@@ -264,7 +275,8 @@ def plan(model: Any, batch: Any, trainer: Any, *, donate: bool = True) -> Plan:
 
     Raises:
         TypeError: for an argument of another type.
-        ValueError: for a batch without rows or with unknown sizes.
+        ValueError: for a batch without rows or with unknown sizes, a mesh without devices or with more
+            than 64, and weights or rows that the mesh cannot share.
         FKerasError: for a model with unknown inputs.
         RuntimeError: for a backend that reports no memory of compiled programs.
 
@@ -279,6 +291,10 @@ def plan(model: Any, batch: Any, trainer: Any, *, donate: bool = True) -> Plan:
     """
     if not isinstance(donate, bool):
         raise TypeError(f"plan: expected donate as True or False, received {donate!r}.")
+    if mesh is not None:
+        devices = mesh_of(mesh)
+        if isinstance(trainer, Trainer):
+            trainer = dataclasses.replace(trainer, mesh=devices)
     return _planned(request(model, batch, trainer), donate)
 
 

@@ -115,7 +115,10 @@ def _plan_totals(plan: Any) -> list[str]:
     if plan.whole_key_heads:
         paths, count = plan.whole_key_heads, len(plan.whole_key_heads)
         more = f", and {count - 4} more" if count > 4 else ""
-        totals.append(f"Key heads that the mesh cannot split: {', '.join(paths[:4])}{more}")
+        totals.append(
+            "Whole on every device, since the mesh cannot split their key heads: "
+            f"{', '.join(paths[:4])}{more}"
+        )
     return totals
 
 

@@ -1,5 +1,6 @@
 """Plans for meshes: bytes of one device, and the communication of XLA's partitioned program."""
 
+import dataclasses
 import re
 
 import jax
@@ -113,8 +114,50 @@ def test_devices_that_the_machine_lacks_are_simulated():
     present = jax.make_mesh((8,), ("data",))
     expected = fk.plan(model, batch, fk.Trainer("adam", LOGITS, mesh=present, sharding="fsdp"))
     assert simulated == expected and simulated.backend == "cpu"
-    assert compiling.mesh_of(2 * jax.device_count()).size == 2 * jax.device_count()
+    assert compiling.mesh_of({"data": 2 * jax.device_count()}).size == 2 * jax.device_count()
     assert plan.weights > 7 * simulated.weights
+
+
+def test_a_mesh_may_be_described_by_its_sizes():
+    model, batch = attention()
+    trainer = fk.Trainer("adam", LOGITS, sharding=ROLES)
+    mesh = jax.make_mesh((2, 4), ("data", "model"))
+    expected = fk.plan(model, batch, dataclasses.replace(trainer, mesh=mesh))
+    assert fk.plan(model, batch, trainer, mesh={"data": 2, "model": 4}) == expected
+    # more devices than the machine has, in place of the trainer's mesh
+    other = dataclasses.replace(trainer, mesh=mesh)
+    plan = fk.plan(model, batch, other, mesh={"data": 8, "model": 4})
+    assert (plan.devices, plan.backend, plan.weights) == (32, "cpu", expected.weights)
+    assert plan.activations < expected.activations
+    with pytest.raises(ValueError, match="divisible by the 64 devices"):
+        fk.plan(model, batch, trainer, mesh={"data": 64, "model": 1})
+    with pytest.raises(ValueError, match="cannot be split into 3 parts"):
+        fk.plan(model, batch, trainer, mesh={"data": 1, "model": 3})
+
+
+@pytest.mark.parametrize(
+    ("mesh", "error", "message"),
+    [
+        ((2, 4), TypeError, r"such as .*, received \(2, 4\)"),
+        ({"data": 2.0}, TypeError, "expected mesh as sizes by axis name"),
+        ({"data": True}, TypeError, "expected mesh as sizes by axis name"),
+        ({0: 2}, TypeError, "expected mesh as sizes by axis name"),
+        ({}, ValueError, "at least 1 device"),
+        ({"data": 2, "model": 0}, ValueError, "received {'data': 2, 'model': 0}"),
+        ({"data": 16, "model": 8}, ValueError, "with 128 devices. At most 64 devices"),
+    ],
+)
+def test_bad_descriptions_of_a_mesh(mesh, error, message):
+    with pytest.raises(error, match=message):
+        fk.plan(*dense(), fk.Trainer("adam", LOGITS), mesh=mesh)
+
+
+def test_a_mesh_of_devices_belongs_into_the_trainer():
+    mesh = jax.make_mesh((8,), ("data",))
+    with pytest.raises(TypeError, match=r"belongs into Trainer\(mesh=...\)"):
+        fk.plan(*dense(), fk.Trainer("adam", LOGITS), mesh=mesh)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="expected a Trainer as the third argument"):
+        fk.plan(*dense(), "adam", mesh={"data": 2})
 
 
 def test_rows_on_two_devices_need_half_of_the_operations():

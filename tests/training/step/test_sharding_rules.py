@@ -222,7 +222,9 @@ def test_key_heads_that_the_devices_cannot_share_stay_whole():
         for on in (many, few)
     ]
     assert [plan.whole_key_heads for plan in plans] == [("key/kernel",), ()]
-    assert "Key heads that the mesh cannot split: key/kernel" in str(plans[0])
+    assert "Whole on every device, since the mesh cannot split their key heads: key/kernel" in str(
+        plans[0]
+    )
     with pytest.raises(ValueError, match="query/kernel.*cannot be split into 3 parts"):
         devices = jax.sharding.Mesh(np.array(jax.devices()[:3]).reshape(1, 3), ("data", "model"))
         specs({"heads": "model"}, shapes, devices)
