@@ -17,6 +17,13 @@ from fkeras.engine import Coord
 KEY = jax.random.key(0)
 
 
+class Optional(fk.Layer):
+    """Adds an input that may be missing."""
+
+    def call(self, x, bias=None):
+        return x if bias is None else x + bias
+
+
 def numbers(shape, seed, positive=False):
     values = np.random.default_rng(seed).normal(size=shape).astype("float32")
     return np.abs(values) + 0.5 if positive else values
@@ -431,3 +438,15 @@ def test_long_tables_show_the_first_disagreement():
     assert text.splitlines()[0] == "10 of 60 values disagree, first dense_50_ib-0"
     assert "dense_50_ib-0" in "".join(text.splitlines()[2:])
     assert "more in agreement.calls" in text
+
+
+def test_optional_inputs_may_be_left_out():
+    x, bias = fk.Input((3,), name="x"), fk.Input((1,), name="bias", optional=True)
+    inner = fk.Model([x, bias], Optional(name="sum")(x, bias), name="inner")
+    model = fk.Model(x, inner(x))
+    for one, inputs in (
+        (inner, numbers((2, 3), 0)),
+        (inner, {"x": numbers((2, 3), 0)}),
+        (model, numbers((2, 3), 0)),
+    ):
+        assert transforms.agree(one, one, inputs)
