@@ -328,6 +328,13 @@ def test_bad_arguments_are_errors(change, error, message):
     assert message in str(caught.value)
 
 
+def test_a_text_longer_than_the_table_of_positions_is_an_error():
+    config = fk.pretrained.GPT2Config(vocab_size=11, n_positions=8, n_embd=8, n_layer=1, n_head=2)
+    model = fk.pretrained.build(config).build(jax.random.key(0))
+    with pytest.raises(ValueError, match="new token 6 of row 0.* longer than a table of positions"):
+        fk.generate(model, None, [[1, 2, 3]], max_new_tokens=8)
+
+
 def test_states_of_other_models_are_errors(model):
     state = model.init_state(2, 20)
     block = next(name for name in state if name != "positions")

@@ -48,6 +48,7 @@ def _check_complete(network: Network, state: Mapping[str, Any]) -> None:
 def _caches(network: Network, state: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     """Yields the path of each layer that keeps tokens, and whether `state` has its cache."""
     graph = network.graph
+    layer: Any
     for name, layer in network.layers.items():
         if getattr(layer, "graph", None) is not None:
             for path, is_held in _caches(layer, state.get(name, {})):

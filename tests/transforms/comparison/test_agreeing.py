@@ -277,6 +277,8 @@ def test_an_onnx_file_is_computed_by_onnxruntime(tmp_path):
     assert agreement and agreement.errors
     other = transforms.edit(model, {"b": lambda y: y + 1})
     assert not transforms.agree(other, tmp_path / "m.onnx", X)
+    wide = jax.tree.map(lambda a: np.asarray(a, "float64"), X)
+    assert transforms.agree((model, state), tmp_path / "m.onnx", wide)
     (tmp_path / "m.onnx").write_bytes(b"no graph")
     with pytest.raises(fk.FileError, match=r"m\.onnx"):
         transforms.agree(model, tmp_path / "m.onnx", X)
