@@ -272,7 +272,8 @@ def _result(reader: Reader, carry: Carry) -> Generated:
         row, place = np.argwhere(np.asarray(tokens) < 0)[0]
         raise ValueError(
             f"fk.generate: the scores of new token {place} of row {row} are not finite, or the samplers "
-            "forbid every token. Check the weights with fk.find_nan, and the samplers."
+            "forbid every token. Check the weights with fk.find_nan, the samplers, and that the text is "
+            "not longer than a table of positions."
         )
     state = carry.state if reader.form.cached else carry.state["model"]
     return Generated(tokens, carry.lengths, state)

@@ -236,6 +236,14 @@ def prompt_of(ids: Any, lengths: Any) -> Prompt:
         counts = [len(row) for row in ids]
         lengths = counts if lengths is None else lengths
         ids = np.array([[*row, *[0] * (max(counts) - len(row))] for row in ids] if ids else [])
+    empty = isinstance(ids, list | tuple) and [
+        i for i, row in enumerate(ids) if np.shape(row) == (0,)
+    ]
+    if empty:
+        raise ValueError(
+            f"{WHERE}: expected at least one token in each row, received no token in row {empty[0]}. "
+            "Begin with the model's token for the beginning of a text, or leave the row out."
+        )
     array = ids if isinstance(ids, jax.Array | np.ndarray) else np.asarray(ids)
     if array.ndim != 2 or not jnp.issubdtype(array.dtype, jnp.integer) or array.size == 0:
         remedy = " Add the axis of the rows: ids[None]." if array.ndim == 1 else ""
@@ -388,16 +396,35 @@ def capacity(reader: Reader, prompt: Prompt, width: int, new: int, slack: int) -
     return 1 << (width + new - 1).bit_length()
 
 
+def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> None:
+    """Raises an error for a state with other entries than those of the model."""
+    held, known, required = (
+        {jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in pairs}
+        for pairs in map(jax.tree_util.tree_leaves_with_path, (state, allowed, needed))
+    )
+    wrong = [
+        f"{what} {', '.join(sorted(names)[:3])}"
+        for what, names in (("unknown:", held - known), ("missing:", required - held))
+        if names
+    ]
+    if wrong:
+        raise ValueError(
+            f"{WHERE}: expected a state of {model._where}, received one with other entries "
+            f"({'; '.join(wrong)}). Make it with model.init_state(batch, length), or pass None."
+        )
+
+
 def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int) -> bool:
     """Returns whether a state has caches.
 
     Raises:
-        ValueError: for caches of another batch, too short for the tokens, or not used by the model.
+        ValueError: for the state of another model, and for caches of another batch, too short for the tokens, or not used by the model.
     """
     lengths = lengths_of(state)
-    if lengths is None:
-        return False
     model, batch = reader.any_model(), prompt.ids.shape[0]
+    if lengths is None:
+        _check_entries(model, state, state_specs(model), ())
+        return False
     if not reader.form.cached:
         raise ValueError(
             f"{WHERE}: received a state with caches, but {model._where} computes all tokens again. Pass "
@@ -408,6 +435,8 @@ def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int
             f"{WHERE}: expected a state of {batch} rows, as in ids, received {lengths.shape[0]}. Make it "
             f"with model.init_state({batch}, length)."
         )
+    specs = state_specs(model, batch, 8)
+    _check_entries(model, state, specs, specs)
     room = capacity_of(model, state)
     if room is not None and not is_traced((lengths, prompt.valid)):
         needed = int(np.max(np.asarray(lengths) + np.asarray(prompt.valid).sum(1))) + new + slack

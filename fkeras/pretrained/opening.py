@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -53,6 +54,11 @@ def open_source(path: str, limits: Limits) -> Source:
         FileNotFoundError: for a missing folder or file.
         FileError: for a damaged file, an unknown architecture or an unknown key.
     """
+    if not os.path.exists(path):
+        raise FileNotFoundError(
+            f"{path}: expected a folder, a safetensors file or a GGUF file, found nothing at this path. "
+            "Nothing is downloaded: pass the folder that huggingface_hub.snapshot_download(name) returns."
+        )
     return _open_gguf(path, limits) if is_gguf(path) else _open_folder(path, limits)
 
 

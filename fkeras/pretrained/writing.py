@@ -15,6 +15,8 @@ from fkeras.engine import FrozenDict, Layer, Model
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.sublayers import sublayers
+from fkeras.layers import Dropout
 from fkeras.pretrained.config import Config, thaw
 from fkeras.pretrained.families import family_of_config
 from fkeras.pretrained.folder import CONFIG, INDEX, WEIGHTS
@@ -52,7 +54,7 @@ def save(
 
     Raises:
         TypeError: where `config` is no configuration, or `model` no model.
-        ValueError: where the model has other weights than the configuration describes.
+        ValueError: where the model has other weights or layers than the configuration describes.
         OSError: if a file cannot be written.
         ProcessError: if another process could not write, has ended, or makes another call. Arrays of
             several processes are written by the first process.
@@ -74,7 +76,9 @@ def save(
             "fk.pretrained.save(folder, loaded.model, loaded.state, loaded.config)."
         )
     weights = _leaves(model)
-    _check(weights, _leaves(abstract_build(family.build(config))[0]), type(config).__name__)
+    described = abstract_build(family.build(config))[0]
+    _check(weights, _leaves(described), type(config).__name__)
+    _check_layers(model, described, type(config).__name__)
     check_donated(model, "pretrained.save", SAVE_THE_NEW)
     if is_spread(model):
         write_together(
@@ -152,6 +156,22 @@ def _check(weights: Mapping[str, Any], expected: Mapping[str, Any], config: str)
             f"pretrained.save: expected the weights of {config}, received a model that differs in "
             f"{', '.join(differing[:6])}. Pass the configuration of this model; merge adapters with "
             "transforms.merge_adapters, and dequantize weights with fk.dequantize."
+        )
+
+
+def _check_layers(model: Layer, described: Layer, config: str) -> None:
+    """Raises an error for layers without weights that readers of the folder would not compute."""
+    # dropout computes nothing in inference
+    computing = [
+        {path for path, layer in sublayers(one) if not isinstance(layer, Dropout)}
+        for one in (model, described)
+    ]
+    differing = sorted(computing[0] ^ computing[1])
+    if differing:
+        raise ValueError(
+            f"pretrained.save: expected the layers of {config}, received a model that differs in "
+            f"{', '.join(differing[:6])}. A folder holds weights and the configuration, and no edits of "
+            "the graph: write the model with fk.save_model, or remove the layer with transforms.remove."
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.export
+import jax.numpy as jnp
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path
@@ -78,7 +79,9 @@ def _open_onnx(path: str, custom_objects: Mapping[str, Any] | None) -> Any:
     def compute(inputs: Any) -> Any:
         leaves = inputs if isinstance(inputs, Mapping) else jax.tree.leaves(inputs)
         arrays = [inputs[name] for name in names] if isinstance(inputs, Mapping) else leaves
-        values = session.run(None, dict(zip(names, map(np.asarray, arrays), strict=True)))
+        # JAX's dtypes, as for a model: NumPy's integers and floats are of 64 bits
+        arrays = [np.asarray(jnp.asarray(array)) for array in arrays]
+        values = session.run(None, dict(zip(names, arrays, strict=True)))
         return values[0] if len(values) == 1 else values
 
     return compute

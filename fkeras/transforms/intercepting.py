@@ -22,6 +22,7 @@ from fkeras.engine.call.context import Context, Output
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
 from fkeras.engine.layer.layer import Layer
+from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.tree.array_list import replace_leaves
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import replace_children
@@ -113,6 +114,8 @@ def intercept(
         a takes (1, 3)
         dense takes (1, 2)
     """
+    if isinstance(layer, InputLayer):  # an input is not computed, and the graph reads its options
+        return layer
     inner = layer
     if inside(layer):
         inner = replace_children(

@@ -279,7 +279,7 @@ ERRORS = [
     (dict(ids=[1, 2]), ValueError, "integers of shape (b, t)"),
     (dict(ids=np.ones((1, 2))), ValueError, "float64 of shape (1, 2)"),
     (dict(ids=[]), ValueError, "integers of shape (b, t)"),
-    (dict(ids=[[]]), ValueError, "integers of shape (b, t)"),
+    (dict(ids=[[]]), ValueError, "no token in row 0"),
     (
         dict(ids=[[1, 11]]),
         ValueError,
@@ -300,6 +300,8 @@ ERRORS = [
     (dict(key=0), TypeError, "a typed PRNG key"),
     (dict(end_ids="</s>"), ValueError, "end_ids as an id or a sequence of ids"),
     (dict(end_ids=[-1]), ValueError, "end_ids of at least 0"),
+    (dict(ids=[[1], []]), ValueError, "no token in row 1"),
+    (dict(state={"other": np.ones(1)}), ValueError, "other entries (unknown: other)"),
     (dict(end_ids=[1.5]), ValueError, "end_ids as an id"),
     (dict(stop="."), ValueError, "needs `decode`"),
     (dict(stop=[""], decode=str), ValueError, "not empty for stop"),
@@ -329,6 +331,22 @@ def test_bad_arguments_are_errors(change, error, message):
     with pytest.raises(error) as caught:
         fk.generate(**arguments)
     assert message in str(caught.value)
+
+
+def test_a_text_longer_than_the_table_of_positions_is_an_error():
+    config = fk.pretrained.GPT2Config(vocab_size=11, n_positions=8, n_embd=8, n_layer=1, n_head=2)
+    model = fk.pretrained.build(config).build(jax.random.key(0))
+    with pytest.raises(ValueError, match="new token 6 of row 0.* longer than a table of positions"):
+        fk.generate(model, None, [[1, 2, 3]], max_new_tokens=8)
+
+
+def test_states_of_other_models_are_errors(model):
+    state = model.init_state(2, 20)
+    block = next(name for name in state if name != "positions")
+    for name, message in ((block, f"missing: {block}/"), ("positions", "unknown: ")):
+        part = {key: value for key, value in state.items() if key != name}
+        with pytest.raises(ValueError, match=rf"with other entries \({message}"):
+            fk.generate(model, part, PROMPTS, max_new_tokens=2)
 
 
 def test_bad_models_are_errors(model):

@@ -89,3 +89,14 @@ def test_wrong_arguments_are_reported(tmp_path):
     with pytest.raises(RuntimeError, match="Save the value that the function returned"):
         fk.pretrained.save(tmp_path, kept, {}, loaded.config)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_edited_graph_is_not_written(tmp_path):
+    model = fk.pretrained.build(llama.TINY).build(jax.random.key(0))
+    edited = fk.transforms.edit(model, {"block_0/mlp_add": lambda x: 2 * x})
+    with pytest.raises(ValueError, match="differs in block_0/mlp_add_edit.*save_model"):
+        fk.pretrained.save(tmp_path, edited, {}, llama.TINY)
+    assert not [*tmp_path.iterdir()]
+    with_dropout = fk.transforms.insert(model, fk.layers.Dropout(0.1), after="block_0")
+    fk.pretrained.save(tmp_path, with_dropout, {}, llama.TINY)
+    assert fk.pretrained.load(tmp_path).model == model

@@ -332,6 +332,10 @@ class Layer(Traits):
         """The most tokens of a row that the cache in `state` has room for; None without a limit."""
         return None
 
+    def _keeps_tokens(self, inputs: tuple) -> bool:
+        """Whether a call with these inputs needs a cache once other layers of a model have theirs."""
+        return False
+
     def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: Tree) -> Any:
         """The tokens of each row after a call, from a layer that counts tokens; None from others."""
         return None

@@ -15,18 +15,48 @@ from jax.core import Tracer
 
 from fkeras.engine.call.mask_rules import masks_of
 from fkeras.engine.call.network_inputs import in_order, match_masks
+from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.values import cache_size, structure
 from fkeras.engine.values.annotations import Network, Tree
 
 
 def check_capacity(network: Network, state: Mapping[str, Any], inputs: tuple, mask: Tree) -> None:
-    """Raises FKerasError if a row needs more tokens than the caches in `state` have room for."""
+    """Raises FKerasError if `state` lacks caches, or has no room for the tokens of a row."""
+    _check_complete(network, state)
     capacities = dict(_capacities(network, state))
     if not capacities:
         return
     name = min(capacities, key=lambda path: capacities[path])
     for needed in _lengths(network, state, inputs, mask):
         cache_size.check_room(f"{network._where}, cache of {name!r}", capacities[name], needed)
+
+
+def _check_complete(network: Network, state: Mapping[str, Any]) -> None:
+    """Raises FKerasError if some layers have a cache in `state` and others have none."""
+    held = dict(_caches(network, state))
+    missing = [path for path, is_held in held.items() if not is_held]
+    if missing and len(missing) < len(held):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise FKerasError(
+            f"{network._where}: expected the caches of all layers that keep tokens, received a state "
+            f"without those of {', '.join(map(repr, missing[:3]))}{more}. Make the state with "
+            "init_state(batch, length) of this model.",
+            layer=network._where,
+        )
+
+
+def _caches(network: Network, state: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yields the path of each layer that keeps tokens, and whether `state` has its cache."""
+    graph = network.graph
+    layer: Any
+    for name, layer in network.layers.items():
+        if getattr(layer, "graph", None) is not None:
+            for path, is_held in _caches(layer, state.get(name, {})):
+                yield f"{name}/{path}", is_held
+            continue
+        call = graph.calls[graph.call_number(name)]
+        if not call.is_input and layer._keeps_tokens(structure.thaw(call.args, lambda v: v)):
+            yield name, bool(state.get(name))
 
 
 def _capacities(network: Network, state: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

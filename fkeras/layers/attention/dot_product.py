@@ -283,6 +283,9 @@ class DotProductAttention(fk.Layer):
         slots = math.inf if held is None else held.shape[1]
         return None if slots >= self._ring_size else int(slots)
 
+    def _keeps_tokens(self, inputs: tuple) -> bool:
+        return len(inputs) > 3 and inputs[3] is not None
+
     def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> None:
         capacity = self._capacity(state)
         if capacity is None or len(inputs) < 4 or isinstance(inputs[3], Tracer):
@@ -303,6 +306,12 @@ class DotProductAttention(fk.Layer):
         """Returns the result of a call with a cache, and the next cache."""
         state = context.state
         self._check_state(state, key, value)
+        if self.mask is None and attention_mask is None:
+            raise fk.FKerasError(
+                f"{self._where}: expected a causal mask beside a cache, received none. A cache holds no "
+                "later tokens, and a call without a cache would attend to these: write "
+                "DotProductAttention(mask=fk.masks.Causal())."
+            )
         size = state["positions"].shape[1]
         is_ring = size >= self._ring_size
         slots = attention_cache.slots_of(positions, size, is_ring)

@@ -112,6 +112,9 @@ class Positions(fk.Layer):
         """Returns the state of rows without tokens."""
         return {name: jnp.zeros_like(entry) for name, entry in state.items()}
 
+    def _keeps_tokens(self, inputs: tuple) -> bool:
+        return True
+
     def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> Any:
         masks = mask if isinstance(mask, list | tuple) else (mask,)
         values = state.get("length"), inputs[0], masks[0]

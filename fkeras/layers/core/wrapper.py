@@ -93,6 +93,9 @@ class Wrapper(fk.Layer):
     def _capacity(self, state: Mapping[str, Any]) -> int | None:
         return self.layer._capacity(state.get("layer", {}))
 
+    def _keeps_tokens(self, inputs: tuple) -> bool:
+        return self.layer._keeps_tokens(inputs)
+
     def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> Any:
         return self.layer._lengths_after(state.get("layer", {}), inputs, mask)
 

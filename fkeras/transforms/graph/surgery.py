@@ -310,7 +310,7 @@ def remove(model: Any, place: Any, state: State | None = None) -> Any:
             raise ValueError(
                 f"{where}: expected a layer with one input and one output, received {site.path!r}, "
                 f"which {what}. Choose the tensor that takes its place: transforms.replace(model, "
-                f"{{{site.path!r}: lambda layer: lambda *inputs: inputs[0]}})."
+                f"{{{site.path!r}: lambda layer: lambda *inputs: jax.tree.leaves(inputs)[0]}})."
             )
         return structure.fill(site.call.value, site.tensors)
 

@@ -205,3 +205,15 @@ def test_a_fixed_batch():
     assert model.init_state(2, 8)["positions"]["length"].shape == (2,)
     with pytest.raises(fk.FKerasError, match="batch size 2 of the input 'ids', received 3"):
         model.init_state(3, 8)
+
+
+def test_a_state_without_some_caches():
+    state = MODEL.init_state(3, 10)
+    for name, path in (("positions", "'positions'"), ("block_1", "'block_1/attention'")):
+        part = {key: value for key, value in state.items() if key != name}
+        with pytest.raises(
+            fk.FKerasError, match=f"caches of all layers .* without those of {path}"
+        ):
+            MODEL.apply(IDS, state=part)
+        with pytest.raises(fk.FKerasError, match="caches of all layers"):
+            jax.jit(lambda part: MODEL.apply(IDS, state=part))(part)

@@ -357,6 +357,8 @@ def test_a_cache_needs_shapes_and_positions():
     state = layer.init_state(2, 8, X, X, X, P)
     with pytest.raises(fk.FKerasError, match="expected positions beside a cache"):
         layer.apply(X, X, X, state=state)
+    with pytest.raises(fk.FKerasError, match="expected a causal mask beside a cache"):
+        layers.DotProductAttention().apply(X, X, X, P, state=state)
     with pytest.raises(fk.FKerasError, match="entries keys, positions, values, received keys"):
         layer.apply(X, X, X, P, state={"keys": X})
     codes = layer.replace(cache="int8").init_state(2, 8, X, X, X, P)

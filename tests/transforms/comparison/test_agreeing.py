@@ -17,6 +17,13 @@ from fkeras.engine import Coord
 KEY = jax.random.key(0)
 
 
+class Optional(fk.Layer):
+    """Adds an input that may be missing."""
+
+    def call(self, x, bias=None):
+        return x if bias is None else x + bias
+
+
 def numbers(shape, seed, positive=False):
     values = np.random.default_rng(seed).normal(size=shape).astype("float32")
     return np.abs(values) + 0.5 if positive else values
@@ -270,6 +277,8 @@ def test_an_onnx_file_is_computed_by_onnxruntime(tmp_path):
     assert agreement and agreement.errors
     other = transforms.edit(model, {"b": lambda y: y + 1})
     assert not transforms.agree(other, tmp_path / "m.onnx", X)
+    wide = jax.tree.map(lambda a: np.asarray(a, "float64"), X)
+    assert transforms.agree((model, state), tmp_path / "m.onnx", wide)
     (tmp_path / "m.onnx").write_bytes(b"no graph")
     with pytest.raises(fk.FileError, match=r"m\.onnx"):
         transforms.agree(model, tmp_path / "m.onnx", X)
@@ -431,3 +440,15 @@ def test_long_tables_show_the_first_disagreement():
     assert text.splitlines()[0] == "10 of 60 values disagree, first dense_50_ib-0"
     assert "dense_50_ib-0" in "".join(text.splitlines()[2:])
     assert "more in agreement.calls" in text
+
+
+def test_optional_inputs_may_be_left_out():
+    x, bias = fk.Input((3,), name="x"), fk.Input((1,), name="bias", optional=True)
+    inner = fk.Model([x, bias], Optional(name="sum")(x, bias), name="inner")
+    model = fk.Model(x, inner(x))
+    for one, inputs in (
+        (inner, numbers((2, 3), 0)),
+        (inner, {"x": numbers((2, 3), 0)}),
+        (model, numbers((2, 3), 0)),
+    ):
+        assert transforms.agree(one, one, inputs)
