@@ -72,7 +72,7 @@ def load(
     ignore: Sequence[str] | str = (),
     limits: Limits | None = None,
 ) -> Loaded:
-    """Returns a model that was trained elsewhere, from a folder in Hugging Face's format.
+    """Returns a model that was trained elsewhere, from a folder of Hugging Face or a GGUF file.
 
     The folder has `config.json`, and `model.safetensors` or several files with an index. The names,
     shapes and number of the tensors must be those of the architecture; otherwise nothing is loaded,
@@ -80,7 +80,7 @@ def load(
     untrusted, as those of `fk.load_model`.
 
     Args:
-        path: the folder, or the safetensors file in the folder.
+        path: the folder, the safetensors file in the folder, or a GGUF file.
         dtype: dtype or dtype policy of all layers, such as "float32" or "mixed_bfloat16". By default
             the model has the dtype of the file.
         mesh: devices to load to, as in `fk.Trainer`.
