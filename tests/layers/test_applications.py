@@ -7,6 +7,7 @@ import pytest
 
 import fkeras as fk
 from tests.support.keras_oracle import keras, keras_rules
+from tests.support.quick_cases import quick_cases
 from tools.stress import applications
 
 SMALLEST = {
@@ -18,7 +19,7 @@ SMALLEST = {
 }
 
 
-@pytest.mark.parametrize("name", SMALLEST)
+@pytest.mark.parametrize("name", quick_cases(SMALLEST, "MobileNetV2"))
 def test_the_smallest_models_round_trip(name, tmp_path):
     with keras_rules():
         errors = applications.check(name, tmp_path, **SMALLEST[name])

@@ -5,6 +5,9 @@ import pytest
 
 from tests.support.processes import run_processes
 
+# several processes start and compile; by default tests of calls, files and groups run
+pytestmark = pytest.mark.exhaustive
+
 CASES = "tests.training.processes.cases.fitting"
 
 
