@@ -138,4 +138,7 @@ def test_pictures_have_a_text():
 
 def test_no_variable_of_a_page_is_left():
     for path in SITE.rglob("*.html"):
-        assert "{{" not in path.read_text().partition("<article")[2], path
+        article = path.read_text().partition("<article")[2]
+        # programs contain templates of chats
+        text = re.sub(r"<pre>.*?</pre>", "", article, flags=re.S)
+        assert "{{" not in text, path
