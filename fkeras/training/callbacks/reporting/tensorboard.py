@@ -86,7 +86,7 @@ def _samples(value: Any) -> Any:
     """Returns inputs of a model unchanged: an array of samples, or a list or dictionary of arrays."""
     if isinstance(value, Mapping) and value:
         return {name: _samples(part) for name, part in value.items()}
-    array = getattr(value, "array", value)
+    array: Any = getattr(value, "array", value)
     if isinstance(array, list | tuple) and any(np.ndim(part) for part in array):
         return type(array)(_samples(part) for part in array)
     if value is None or (np.ndim(array) and np.asarray(array).dtype != object):
