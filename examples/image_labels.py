@@ -23,15 +23,15 @@ loaded = fk.pretrained.load(arguments.folder, dtype="float32")
 assert loaded.tokenizer, "the folder has no tokenizer.json"
 
 y, x = np.mgrid[:48, :64]
-image = np.uint8(np.stack([4 * x, 5 * y, 0 * x + 200], axis=-1))
+image = np.stack([4 * x, 5 * y, 0 * x + 200], axis=-1).astype("uint8")
 if arguments.image:
     image = fk.utils.img_to_array(fk.utils.load_img(arguments.image)).astype("uint8")
 
 labels = ["cat", "dog", "bird", "house", "river"]
 # the first end token of a text counts: rows may be filled up with the end token
-ids = [loaded.tokenizer.encode(f"a {label}") for label in labels]
-length = max(map(len, ids))
-ids = np.array([row + row[-1:] * (length - len(row)) for row in ids], "int32")
+rows = [loaded.tokenizer.encode(f"a {label}") for label in labels]
+length = max(map(len, rows))
+ids = np.array([row + row[-1:] * (length - len(row)) for row in rows], "int32")
 
 outputs = loaded.model([loaded.processor(image), ids])
 print("features:", outputs["image"].shape[-1], "numbers, for search and as input of a classifier")

@@ -490,9 +490,9 @@ print(more.lengths, generated.state)
 
 # -- texts -------------------------------------------------------------------------------------
 
-words = '{"type": "WordLevel", "vocab": {"?": 0, "a": 1}, "unk_token": "?"}'
+vocabulary = '{"type": "WordLevel", "vocab": {"?": 0, "a": 1}, "unk_token": "?"}'
 tokenizer = fk.pretrained.Tokenizer(
-    {"tokenizer.json": f'{{"model": {words}}}', "chat_template.jinja": "a"}
+    {"tokenizer.json": f'{{"model": {vocabulary}}}', "chat_template.jinja": "a"}
 )
 assert_type(fk.pretrained.Tokenizer.read("no/folder"), fk.pretrained.Tokenizer | None)
 assert_type(tokenizer.encode("a", special_tokens=False), list[int])
@@ -509,5 +509,7 @@ assert_type(piece, str)
 lookup = fk.pretrained.TokenLookup(tokenizer, output_sequence_length=4)
 assert_type(lookup(fk.Input((), dtype="string")), fk.KerasTensor)
 sequence = fk.Input((None, 8))
-encoded = layers.TransformerEncoder(intermediate_dim=16, num_heads=2)(sequence)
-assert_type(layers.TransformerDecoder(16, 2, activation="gelu")(sequence, encoded), fk.KerasTensor)
+encoded_sequence = layers.TransformerEncoder(intermediate_dim=16, num_heads=2)(sequence)
+assert_type(
+    layers.TransformerDecoder(16, 2, activation="gelu")(sequence, encoded_sequence), fk.KerasTensor
+)
