@@ -17,11 +17,11 @@ from fkeras.engine import DTypePolicy, FKerasError, Layer, Model, Network, repla
 from fkeras.engine.config.policy import get_policy
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.pretrained.config import Config
-from fkeras.pretrained.layout import Layout
-from fkeras.pretrained.names import Match
 from fkeras.pretrained.opening import Source, open_source
-from fkeras.pretrained.tokenizer import Tokenizer
+from fkeras.pretrained.tables.config import Config
+from fkeras.pretrained.tables.layout import Layout
+from fkeras.pretrained.tables.names import Match
+from fkeras.pretrained.texts.tokenizer import Tokenizer
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.filling import abstract_build

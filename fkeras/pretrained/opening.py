@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from fkeras.pretrained.config import Config
-from fkeras.pretrained.families import family_of, family_of_gguf
-from fkeras.pretrained.family import Family
-from fkeras.pretrained.folder import CONFIG, read_beside, read_folder
-from fkeras.pretrained.gguf import is_gguf, read_gguf
-from fkeras.pretrained.layout import Layout
-from fkeras.pretrained.names import Row
-from fkeras.pretrained.tokenizer import Tokenizer
+from fkeras.pretrained.families.table import family_of, family_of_gguf
+from fkeras.pretrained.files.folder import CONFIG, read_beside, read_folder
+from fkeras.pretrained.files.gguf import is_gguf, read_gguf
+from fkeras.pretrained.tables.config import Config
+from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.layout import Layout
+from fkeras.pretrained.tables.names import Row
+from fkeras.pretrained.texts.tokenizer import Tokenizer
 from fkeras.saving.containers.errors import reading
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.weight_source import Stored

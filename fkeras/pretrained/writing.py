@@ -17,12 +17,12 @@ from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.layers import Dropout
-from fkeras.pretrained.config import Config, thaw
-from fkeras.pretrained.families import family_of_config
-from fkeras.pretrained.folder import CONFIG, INDEX, WEIGHTS
-from fkeras.pretrained.layout import FileLayout, Layout
-from fkeras.pretrained.names import Match
-from fkeras.pretrained.tokenizer import Tokenizer
+from fkeras.pretrained.families.table import family_of_config
+from fkeras.pretrained.files.folder import CONFIG, INDEX, WEIGHTS
+from fkeras.pretrained.tables.config import Config, thaw
+from fkeras.pretrained.tables.layout import FileLayout, Layout
+from fkeras.pretrained.tables.names import Match
+from fkeras.pretrained.texts.tokenizer import Tokenizer
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.safetensors import dtype_name, in_order, write_stream
 from fkeras.training.processes.gathering import is_spread
@@ -148,7 +148,7 @@ def _check(weights: Mapping[str, Any], expected: Mapping[str, Any], config: str)
     differing = sorted(weights.keys() ^ expected.keys())
     differing += [
         f"{name} {expected[name].shape} (model: {weights[name].shape})"
-        for name in expected.keys() & weights.keys()
+        for name in sorted(expected.keys() & weights.keys())
         if expected[name].shape != weights[name].shape
     ]
     if differing:

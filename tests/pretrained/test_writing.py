@@ -9,8 +9,8 @@ import pytest
 import safetensors
 
 import fkeras as fk
-from fkeras.pretrained import llama
-from fkeras.pretrained.layout import FileLayout, Layout
+from fkeras.pretrained.families import llama
+from fkeras.pretrained.tables.layout import FileLayout, Layout
 from tests.pretrained import checks
 
 

@@ -1,0 +1,1 @@
+"""Adapters in the files of PEFT and KerasHub."""

@@ -1,0 +1,1 @@
+"""Parts of graphs that several families share."""

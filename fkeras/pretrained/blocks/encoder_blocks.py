@@ -1,0 +1,115 @@
+"""Blocks with layer normalization: those of encoders, vision towers and GPT-2."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from fkeras import layers
+from fkeras.engine import Input, KerasTensor, Model
+from fkeras.layers.applications import LayerScale
+from fkeras.masks import Mask
+from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, mlp, to_heads, width_of
+
+Tensor: TypeAlias = KerasTensor
+
+
+def norm(x: Tensor, epsilon: float, name: str, center: bool = True) -> Tensor:
+    """Records a layer normalization; without `center` it has no bias."""
+    return layers.LayerNormalization(epsilon=epsilon, center=center, name=name)(x)
+
+
+def attention(
+    x: Tensor,
+    heads: int,
+    size: int | None = None,
+    *,
+    source: Tensor | None = None,
+    mask: Mask | None = None,
+    positions: Tensor | None = None,
+    bias: bool = True,
+    key_bias: bool | None = None,
+    output_bias: bool | None = None,
+    rotary: layers.RotaryEmbedding | None = None,
+    scale: float | None = None,
+    score_bias: Tensor | None = None,
+    prefix: str = "",
+) -> Tensor:
+    """Records attention whose query, key and value have the same number of heads.
+
+    Args:
+        size: size of a head; None for the width of `x` divided by `heads`.
+        source: tensor of keys and values; None for self-attention.
+        positions: positions of the tokens, for a cache.
+        bias: whether query, key and value have biases.
+        key_bias: whether the key has a bias; None for `bias`.
+        output_bias: whether the output has a bias; None for `bias`.
+        rotary: turns query and key by their positions.
+        scale: factor of the scores; None for `size**-0.5`.
+        score_bias: added to the scores.
+        prefix: first part of the names, such as "cross_".
+
+    Raises:
+        ValueError: for a width that the heads do not divide.
+    """
+    width = width_of(x)
+    if size is None:
+        size, rest = divmod(width, heads)
+        if rest:
+            raise ValueError(
+                f"expected a width that is a multiple of the number of heads, received {width} and {heads} "
+                "heads. Correct config.json."
+            )
+    source = x if source is None else source
+    key_bias = bias if key_bias is None else key_bias
+    query = to_heads(x, heads, size, f"{prefix}query", bias=bias)
+    key = to_heads(source, heads, size, f"{prefix}key", bias=key_bias)
+    value = to_heads(source, heads, size, f"{prefix}value", bias=bias)
+    if rotary is not None:
+        query, key = rotary([query, key])
+    attend = layers.DotProductAttention(mask, scale=scale, name=f"{prefix}attention")
+    y = attend(query, key, value, positions, bias=score_bias)
+    output_bias = bias if output_bias is None else output_bias
+    return from_heads(y, width, f"{prefix}output", bias=output_bias)
+
+
+def add(x: Tensor, y: Tensor, name: str) -> Tensor:
+    """Records the sum of a residual connection."""
+    return layers.Add(name=name)([x, y])
+
+
+def pre_norm_blocks(
+    x: Tensor,
+    blocks: int,
+    heads: int,
+    inner: int,
+    *,
+    activation: str,
+    epsilon: float,
+    mask: Mask | None = None,
+    bias: bool = True,
+    key_bias: bool | None = None,
+    gated: bool = False,
+    layer_scale: float | None = None,
+) -> Tensor:
+    """Records blocks, named "block_0" and so on, that normalize the inputs of attention and MLP.
+
+    Args:
+        blocks: number of blocks.
+        inner: width inside the MLP.
+        gated: whether the MLP is `down(silu(gate(x)) * up(x))`.
+        layer_scale: first factor of learned scales after attention and MLP; None for no scales.
+    """
+    width = width_of(x)
+
+    def scaled(y: Tensor, part: str) -> Tensor:
+        return y if layer_scale is None else LayerScale(layer_scale, width, name=part)(y)
+
+    for i in range(blocks):
+        inputs = Input((None, width), name="x")
+        y = norm(inputs, epsilon, "attention_norm")
+        y = attention(y, heads, mask=mask, bias=bias, key_bias=key_bias, output_bias=True)
+        z = add(inputs, scaled(y, "attention_scale"), "attention_add")
+        y = norm(z, epsilon, "mlp_norm")
+        y = gated_mlp(y, inner, "silu", bias=True) if gated else mlp(y, inner, activation)
+        x = Model(inputs, add(z, scaled(y, "mlp_scale"), "mlp_add"), name=f"block_{i}")(x)
+    return x

@@ -1,0 +1,68 @@
+"""Folders of sentence-transformers: the pooling of the tokens to the vector of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras import layers, ops
+from fkeras.pretrained.blocks.encoder_blocks import Tensor
+from fkeras.pretrained.tables.config import Config
+
+POOLING = "1_Pooling/config.json"
+MODULES = "modules.json"
+# modes of pooling that are computed, in the order of their vectors
+_MODES = ("cls_token", "max_tokens", "mean_tokens")
+
+
+def _modes(pooling: Mapping[str, Any]) -> list[str]:
+    """Returns the modes of a `1_Pooling/config.json` of any version."""
+    modes = [
+        key.removeprefix("pooling_mode_")
+        for key, value in pooling.items()
+        if key.startswith("pooling_mode_") and value
+    ]
+    # version 5 of sentence-transformers writes names
+    given = pooling.get("pooling_mode", ())
+    names = (given,) if isinstance(given, str) else given
+    return modes + [
+        next((m for m in _MODES if m.startswith(f"{name}_")), str(name)) for name in names
+    ]
+
+
+def sentence(config: Config, x: Tensor, ids: Tensor) -> Tensor:
+    """Records the pooling of a folder of sentence-transformers, and the normalization.
+
+    Raises:
+        ValueError: for modes and modules that are not implemented.
+    """
+    modes = _modes(config.beside[POOLING])
+    unknown = [mode for mode in modes if mode not in _MODES]
+    if unknown or not modes:
+        raise ValueError(
+            f"{POOLING}: expected the pooling modes {', '.join(_MODES)}, received "
+            f"{', '.join(modes) or 'none'}. Remove the file to use the hidden states."
+        )
+    vectors = []
+    for mode in _MODES:
+        if mode not in modes:
+            continue
+        if mode == "mean_tokens":
+            vectors.append(layers.GlobalAveragePooling1D(name="mean")(x))
+        elif mode == "max_tokens":
+            positions = ops.unmask(layers.Positions(name="pooled_positions")(ids))
+            valid = ops.expand_dims(positions >= 0, -1)
+            vectors.append(ops.max(ops.where(valid, ops.unmask(x), -1e9), axis=1))
+        else:
+            vectors.append(ops.unmask(x)[:, 0])
+    y = vectors[0] if len(vectors) == 1 else layers.Concatenate(name="pooling")(vectors)
+    kinds = [str(module["type"]).rpartition(".")[2] for module in config.beside.get(MODULES, ())]
+    other = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
+    if other:
+        raise ValueError(
+            f"{MODULES}: expected the modules Transformer, Pooling and Normalize, received "
+            f"{other[0]}. Remove 1_Pooling/config.json to use the hidden states."
+        )
+    if "Normalize" in kinds:
+        y = layers.UnitNormalization(name="normalize")(y)
+    return y

@@ -1,0 +1,361 @@
+"""BERT, RoBERTa and DistilBERT: encoders of text, with the heads that their files hold.
+
+The models return a dictionary: "hidden" (b, t, d), and "pooled", "logits", "next_sentence" or
+"classes" where the file has their weights. In a folder of sentence-transformers "sentence" is the
+vector of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from fkeras import layers, ops
+from fkeras.engine import FrozenDict, Input, Model, option
+from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.field_types import Integer, Real
+from fkeras.pretrained.blocks.activation import activate, activation_name
+from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm
+from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
+from fkeras.pretrained.blocks.projections import mlp
+from fkeras.pretrained.blocks.sentences import MODULES, POOLING, sentence
+from fkeras.pretrained.tables.config import count, positive
+from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.names import Row, in_blocks
+from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row, norm_rows
+
+
+class TextEncoderConfig(EncoderConfig):
+    """Fields of BERT and its relatives."""
+
+    tie_word_embeddings: bool = option(default=True, convert=boolean, kw_only=True)
+
+    neutral: ClassVar[frozenset[str]] = frozenset(
+        ["qa_dropout", "seq_classif_dropout", "sinusoidal_pos_embds"]
+    )
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {
+            "pooler": (".pooler.dense.weight",),
+            "masked": ("predictions.bias", "lm_head.bias", "vocab_projector.bias"),
+            "next_sentence": ("cls.seq_relationship.weight",),
+            "classifier": ("classifier.weight", "classifier.out_proj.weight"),
+            "gamma": ("embeddings.LayerNorm.gamma",),
+        }
+    )
+
+
+class BertConfig(TextEncoderConfig):
+    """Configuration of BERT: the fields are the keys of `config.json`.
+
+    Args:
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        intermediate_size: width inside the MLP.
+        hidden_act: activation of the MLP.
+        max_position_embeddings: largest number of tokens.
+        type_vocab_size: number of types of tokens.
+        layer_norm_eps: epsilon of the normalizations.
+        position_embedding_type: only "absolute" is supported.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "pooler",
+            "masked" (logits of tokens), "next_sentence", "classifier"; and "gamma" for old names of
+            normalizations.
+        num_labels: number of classes of a classifier.
+        tie_word_embeddings: whether the logits of tokens use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.BertConfig(hidden_size=128).num_attention_heads
+        12
+    """
+
+    vocab_size: Integer = option(default=30522, convert=positive)
+    hidden_size: Integer = option(default=768, convert=positive)
+    num_hidden_layers: Integer = option(default=12, convert=count)
+    num_attention_heads: Integer = option(default=12, convert=positive)
+    intermediate_size: Integer = option(default=3072, convert=positive)
+    hidden_act: str = option(default="gelu", convert=activation_name)
+    max_position_embeddings: Integer = option(default=512, convert=positive)
+    type_vocab_size: Integer = option(default=2, convert=positive)
+    layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0))
+    position_embedding_type: str = option(default="absolute", convert=choice("absolute"))
+
+    @property
+    def first_position(self) -> int:
+        """Row of the position table for the first token."""
+        return 0
+
+
+class RobertaConfig(BertConfig):
+    """Configuration of RoBERTa and XLM-RoBERTa; further fields are those of `BertConfig`.
+
+    Args:
+        pad_token_id: id of padding; the positions of a text begin after this number.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.RobertaConfig().first_position
+        2
+    """
+
+    pad_token_id: Integer = option(default=1, convert=integer(minimum=0), kw_only=True)
+
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
+        {"roberta": FrozenDict({"vocab_size": 50265})}
+    )
+
+    @property
+    def first_position(self) -> int:
+        return self.pad_token_id + 1
+
+
+class DistilBertConfig(TextEncoderConfig):
+    """Configuration of DistilBERT: the fields are the keys of `config.json`.
+
+    Args:
+        vocab_size: number of token ids.
+        dim: width of the network.
+        n_layers: number of blocks.
+        n_heads: number of heads.
+        hidden_dim: width inside the MLP.
+        activation: activation of the MLP.
+        max_position_embeddings: largest number of tokens.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "masked"
+            (logits of tokens) and "classifier".
+        num_labels: number of classes of a classifier.
+        tie_word_embeddings: whether the logits of tokens use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.DistilBertConfig(dim=128).hidden_size
+        128
+    """
+
+    vocab_size: Integer = option(default=30522, convert=positive)
+    dim: Integer = option(default=768, convert=positive)
+    n_layers: Integer = option(default=6, convert=count)
+    n_heads: Integer = option(default=12, convert=positive)
+    hidden_dim: Integer = option(default=3072, convert=positive)
+    activation: str = option(default="gelu", convert=activation_name)
+    max_position_embeddings: Integer = option(default=512, convert=positive)
+
+    hidden_size = property(lambda self: self.dim)
+    num_hidden_layers = property(lambda self: self.n_layers)
+    num_attention_heads = property(lambda self: self.n_heads)
+    intermediate_size = property(lambda self: self.hidden_dim)
+    hidden_act = property(lambda self: self.activation)
+    layer_norm_eps: ClassVar[float] = 1e-12
+    type_vocab_size: ClassVar[int] = 0
+    first_position: ClassVar[int] = 0
+
+
+def build(config: BertConfig | DistilBertConfig) -> Model:
+    """Returns the graph of a configuration."""
+    ids = Input((None,), dtype="int32", name="ids")
+    inputs = [ids]
+    positions = layers.Positions(name="positions")(ids)
+    shifted = ops.maximum(positions + config.first_position, 0)
+    width, epsilon = config.hidden_size, config.layer_norm_eps
+    embedding = layers.ReversibleEmbedding(
+        config.vocab_size,
+        width,
+        tie_weights="masked" not in config.parts or config.tie_word_embeddings,
+        name="embedding",
+    )
+    table = layers.Embedding(config.max_position_embeddings, width, name="position_embedding")
+    parts = [embedding(ids), table(shifted)]
+    if config.type_vocab_size:
+        if config.type_vocab_size > 1:
+            inputs.append(Input((None,), dtype="int32", name="types", optional=True))
+        types = layers.TokenTypes(name="types_or_zero")(*inputs)
+        parts.append(layers.Embedding(config.type_vocab_size, width, name="type_embedding")(types))
+    x = norm(layers.Add(name="embedding_add")(parts), epsilon, "embedding_norm")
+    for i in range(config.num_hidden_layers):
+        x = _block(config, i)(x)
+    return Model(inputs, _outputs(config, x, ids, embedding), name=config.model_type or "bert")
+
+
+def _block(config: BertConfig | DistilBertConfig, i: int) -> Model:
+    inputs = Input((None, config.hidden_size), name="x")
+    y = attention(inputs, config.num_attention_heads)
+    x = norm(add(inputs, y, "attention_add"), config.layer_norm_eps, "attention_norm")
+    y = mlp(x, config.intermediate_size, config.hidden_act)
+    x = norm(add(x, y, "mlp_add"), config.layer_norm_eps, "mlp_norm")
+    return Model(inputs, x, name=f"block_{i}")
+
+
+def _outputs(
+    config: BertConfig | DistilBertConfig,
+    x: Tensor,
+    ids: Tensor,
+    embedding: layers.ReversibleEmbedding,
+) -> dict[str, Tensor]:
+    outputs = {"hidden": x}
+    first = ops.unmask(x)[:, 0]
+    width = config.hidden_size
+    if "pooler" in config.parts:
+        outputs["pooled"] = layers.Dense(width, "tanh", name="pooler")(first)
+    if "masked" in config.parts:
+        y = layers.Dense(width, name="head_dense")(x)
+        roberta = isinstance(config, RobertaConfig)
+        y = activate("gelu" if roberta else config.hidden_act, y)
+        # the heads of RoBERTa and DistilBERT have the epsilon of their configuration, too
+        y = norm(y, config.layer_norm_eps, "head_norm")
+        outputs["logits"] = layers.Bias(name="head_bias")(embedding(y, reverse=True))
+    if "next_sentence" in config.parts:
+        outputs["next_sentence"] = layers.Dense(2, name="next_sentence")(outputs["pooled"])
+    if "classifier" in config.parts:
+        if "pooler" in config.parts:
+            y = outputs["pooled"]
+        else:
+            activation = "relu" if isinstance(config, DistilBertConfig) else "tanh"
+            y = layers.Dense(width, activation, name="classifier_dense")(first)
+        outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(y)
+    if POOLING in config.beside:
+        outputs["sentence"] = sentence(config, x, ids)
+    return outputs
+
+
+def _bert_names(config: BertConfig) -> tuple[Row, ...]:
+    weight, bias = ("gamma", "beta") if "gamma" in config.parts else ("weight", "bias")
+
+    def norms(tensor: str, layer: str) -> tuple[Row, ...]:
+        return (
+            Row(f"{tensor}.{weight}", f"{layer}/gamma"),
+            Row(f"{tensor}.{bias}", f"{layer}/beta"),
+        )
+
+    roberta = isinstance(config, RobertaConfig)
+    p = "roberta." if roberta else "bert."
+    b = f"{p}encoder.layer.{{i}}."
+    n = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    rows = [
+        Row(f"{p}embeddings.word_embeddings.weight", "embedding/embeddings"),
+        Row(f"{p}embeddings.position_embeddings.weight", "position_embedding/embeddings"),
+        Row(f"{p}embeddings.token_type_embeddings.weight", "type_embedding/embeddings"),
+        *norms(f"{p}embeddings.LayerNorm", "embedding_norm"),
+        *in_blocks(
+            range(config.num_hidden_layers),
+            *attention_rows(
+                f"{b}attention.",
+                "block_{i}/",
+                *n,
+                ("self.query", "self.key", "self.value", "output.dense"),
+            ),
+            *norms(f"{b}attention.output.LayerNorm", "block_{i}/attention_norm"),
+            *dense_rows(f"{b}intermediate.dense", "block_{i}/mlp_in"),
+            *dense_rows(f"{b}output.dense", "block_{i}/mlp_out"),
+            *norms(f"{b}output.LayerNorm", "block_{i}/mlp_norm"),
+        ),
+    ]
+    if "pooler" in config.parts:
+        rows += dense_rows(f"{p}pooler.dense", "pooler")
+    if "masked" in config.parts:
+        head = "lm_head." if roberta else "cls.predictions."
+        transform = head if roberta else f"{head}transform."
+        rows += dense_rows(f"{transform}dense", "head_dense")
+        rows += norms(f"{transform}{'layer_norm' if roberta else 'LayerNorm'}", "head_norm")
+        rows += [
+            logit_row(f"{head}decoder.weight", config.tie_word_embeddings),
+            Row(f"{head}bias", "head_bias/bias"),
+            Row(f"{head}decoder.bias", "head_bias/bias", copy=True),
+        ]
+    if "next_sentence" in config.parts:
+        rows += dense_rows("cls.seq_relationship", "next_sentence")
+    if "classifier" in config.parts and not roberta:
+        rows += dense_rows("classifier", "classifier")
+    if "classifier" in config.parts and roberta:
+        rows += dense_rows("classifier.dense", "classifier_dense")
+        rows += dense_rows("classifier.out_proj", "classifier")
+    return tuple(rows)
+
+
+def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
+    p, b = "distilbert.", "distilbert.transformer.layer.{i}."
+    n = config.n_heads, config.dim // config.n_heads
+    rows = [
+        Row(f"{p}embeddings.word_embeddings.weight", "embedding/embeddings"),
+        Row(f"{p}embeddings.position_embeddings.weight", "position_embedding/embeddings"),
+        *norm_rows(f"{p}embeddings.LayerNorm", "embedding_norm"),
+        *in_blocks(
+            range(config.n_layers),
+            *attention_rows(
+                f"{b}attention.", "block_{i}/", *n, ("q_lin", "k_lin", "v_lin", "out_lin")
+            ),
+            *norm_rows(f"{b}sa_layer_norm", "block_{i}/attention_norm"),
+            *dense_rows(f"{b}ffn.lin1", "block_{i}/mlp_in"),
+            *dense_rows(f"{b}ffn.lin2", "block_{i}/mlp_out"),
+            *norm_rows(f"{b}output_layer_norm", "block_{i}/mlp_norm"),
+        ),
+    ]
+    if "masked" in config.parts:
+        rows += dense_rows("vocab_transform", "head_dense")
+        rows += norm_rows("vocab_layer_norm", "head_norm")
+        rows.append(logit_row("vocab_projector.weight", config.tie_word_embeddings))
+        rows.append(Row("vocab_projector.bias", "head_bias/bias"))
+    if "classifier" in config.parts:
+        rows += dense_rows("pre_classifier", "classifier_dense")
+        rows += dense_rows("classifier", "classifier")
+    return tuple(rows)
+
+
+_USUAL = ("Model", "ForMaskedLM", "ForSequenceClassification")
+_SIZES: Mapping[str, Any] = FrozenDict({"vocab_size": 67, "max_position_embeddings": 29})
+_TINY: Mapping[str, Any] = FrozenDict(
+    {
+        **_SIZES,
+        "hidden_size": 24,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "intermediate_size": 40,
+        "hidden_act": "gelu_new",
+        "layer_norm_eps": 3e-3,
+    }
+)
+_COMMON: Mapping[str, Any] = FrozenDict(
+    {
+        "build": build,
+        "ignored": ("*.position_ids",),
+        "adapted": with_parts,
+        "files": (POOLING, MODULES),
+    }
+)
+
+BERT = Family(
+    classes={"bert": tuple(f"Bert{end}" for end in (*_USUAL, "ForPreTraining"))},
+    config=BertConfig,
+    names=_bert_names,
+    tiny=BertConfig(**_TINY, type_vocab_size=3, parts=("pooler",), model_type="bert"),
+    prefix="bert.",
+    **_COMMON,
+)
+ROBERTA = Family(
+    classes={
+        "roberta": tuple(f"Roberta{end}" for end in _USUAL),
+        "xlm-roberta": tuple(f"XLMRoberta{end}" for end in _USUAL),
+        "camembert": tuple(f"Camembert{end}" for end in _USUAL),
+    },
+    config=RobertaConfig,
+    names=_bert_names,
+    tiny=RobertaConfig(**_TINY, type_vocab_size=1, parts=("masked",), model_type="roberta"),
+    prefix="roberta.",
+    **_COMMON,
+)
+DISTILBERT = Family(
+    classes={"distilbert": tuple(f"DistilBert{end}" for end in _USUAL)},
+    config=DistilBertConfig,
+    names=_distilbert_names,
+    tiny=DistilBertConfig(
+        **_SIZES,
+        dim=24,
+        n_layers=2,
+        n_heads=3,
+        hidden_dim=40,
+        activation="relu",
+        parts=("masked",),
+        model_type="distilbert",
+    ),
+    prefix="distilbert.",
+    **_COMMON,
+)

@@ -1,0 +1,394 @@
+"""CLIP and SigLIP: a tower for images and a tower for texts, whose vectors are compared.
+
+The model takes images (b, h, w, c) and ids (n, t), and returns a dictionary: "image" and "text", vectors
+of length 1, and "logits" (b, n). The towers are the models `model.layers["vision"]` and
+`model.layers["text"]`, which return "hidden", "pooled" and "embedding".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from fkeras import layers, ops
+from fkeras.engine import FrozenDict, Input, Model, option
+from fkeras.engine.config.converters import integer, real, sizes
+from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
+from fkeras.masks import Causal, Mask
+from fkeras.pretrained.blocks.activation import activation_name
+from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, norm, pre_norm_blocks
+from fkeras.pretrained.families.vit import (
+    SiglipVisionConfig,
+    VisionConfig,
+    build_siglip_vision,
+    patches,
+    siglip_vision_names,
+)
+from fkeras.pretrained.features.images import ImageProcessor
+from fkeras.pretrained.tables.config import Config, count, optional_positive, positive
+from fkeras.pretrained.tables.family import PREPROCESSOR, Family
+from fkeras.pretrained.tables.names import Convolution, Reshape, Row, in_blocks
+from fkeras.pretrained.tables.rows import dense_rows, norm_rows, tower_rows
+
+C = TypeVar("C", bound=Config)
+
+
+class ClipTextConfig(Config):
+    """Configuration of CLIP's text tower, the key `text_config`.
+
+    Args:
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        intermediate_size: width inside the MLP.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        max_position_embeddings: largest number of tokens.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        eos_token_id: id of the token whose vector is the text's; 2, in old files, means the largest
+            id of the text.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.ClipTextConfig().hidden_act
+        'quick_gelu'
+    """
+
+    vocab_size: Integer = option(default=49408, convert=positive)
+    hidden_size: Integer = option(default=512, convert=positive)
+    intermediate_size: Integer = option(default=2048, convert=positive)
+    num_hidden_layers: Integer = option(default=12, convert=count)
+    num_attention_heads: Integer = option(default=8, convert=positive)
+    max_position_embeddings: Integer = option(default=77, convert=positive)
+    hidden_act: str = option(default="quick_gelu", convert=activation_name)
+    layer_norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
+    eos_token_id: Integer = option(default=49407, convert=integer(minimum=0))
+
+    neutral: ClassVar[frozenset[str]] = frozenset(["projection_dim"])
+
+
+class SiglipTextConfig(ClipTextConfig):
+    """Configuration of SigLIP's text tower; further fields are those of `ClipTextConfig`.
+
+    Args:
+        eos_token_id: no effect: the last token gives the vector of a text.
+        projection_size: size of a text's vector; None for `hidden_size`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.SiglipTextConfig().max_position_embeddings
+        64
+    """
+
+    vocab_size: Integer = option(default=32000, convert=positive)
+    hidden_size: Integer = option(default=768, convert=positive)
+    intermediate_size: Integer = option(default=3072, convert=positive)
+    num_attention_heads: Integer = option(default=12, convert=positive)
+    max_position_embeddings: Integer = option(default=64, convert=positive)
+    hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name)
+    layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0))
+    projection_size: OptionalInteger = option(default=None, convert=optional_positive)
+
+
+class ClipVisionConfig(VisionConfig):
+    """Configuration of CLIP's vision tower, the key `vision_config`.
+
+    Args:
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        num_channels: channels of the images.
+        image_size: height and width of the images of the training; the positions are resized for
+            other sizes.
+        patch_size: height and width of a patch.
+        intermediate_size: width inside the MLP.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        parts: no effect.
+        num_labels: no effect.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.ClipVisionConfig().grid
+        (7, 7)
+    """
+
+    intermediate_size: Integer = option(default=3072, convert=positive)
+    hidden_act: str = option(default="quick_gelu", convert=activation_name)
+    layer_norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
+    patch_size: Sizes = option(default=32, convert=sizes(2), kw_only=True)
+
+    neutral: ClassVar[frozenset[str]] = frozenset(["projection_dim"])
+
+
+def _tower(cls: type[C]) -> Callable[[Any], C]:
+    """Returns the conversion of a field: a mapping of `config.json`, or a configuration."""
+
+    def convert(value: Any) -> C:
+        if isinstance(value, cls):
+            return value
+        if value is not None and not isinstance(value, Mapping):
+            raise ValueError(
+                f"expected a {cls.__name__} or a mapping, received {type(value).__name__}. Correct the "
+                "key in config.json."
+            )
+        return cls.read(value or {})
+
+    return convert
+
+
+class _TwoTowers(Config):
+    neutral: ClassVar[frozenset[str]] = frozenset(["logit_scale_init_value"])
+
+    @classmethod
+    def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        fields = dict(mapping)
+        for key in ("text_config", "vision_config"):
+            # old files repeat a tower under this key, which precedes the other
+            repeated = fields.pop(f"{key}_dict", None)
+            fields[key] = repeated or fields.get(key)
+        return fields
+
+    def write(self) -> dict[str, Any]:
+        mapping = super().write()
+        for key, value in mapping.items():
+            if isinstance(value, Config):
+                mapping[key] = value.write()
+        return mapping
+
+
+class ClipConfig(_TwoTowers):
+    """Configuration of CLIP: the fields are the keys of `config.json`.
+
+    Args:
+        text_config: configuration of the text tower.
+        vision_config: configuration of the vision tower.
+        projection_dim: size of the vectors that are compared.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.ClipConfig().text_config.hidden_size
+        512
+    """
+
+    text_config: ClipTextConfig = option(default=None, convert=_tower(ClipTextConfig))
+    vision_config: ClipVisionConfig = option(default=None, convert=_tower(ClipVisionConfig))
+    projection_dim: Integer = option(default=512, convert=positive)
+
+
+class SiglipConfig(_TwoTowers):
+    """Configuration of SigLIP: the fields are the keys of `config.json`.
+
+    Args:
+        text_config: configuration of the text tower.
+        vision_config: configuration of the vision tower.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.SiglipConfig().vision_config.grid
+        (14, 14)
+    """
+
+    text_config: SiglipTextConfig = option(default=None, convert=_tower(SiglipTextConfig))
+    vision_config: SiglipVisionConfig = option(default=None, convert=_tower(SiglipVisionConfig))
+
+
+def _text(config: ClipTextConfig, ids: Tensor, mask: Mask | None) -> Tensor:
+    """Records the hidden states of texts."""
+    width = config.hidden_size
+    positions = ops.maximum(layers.Positions(name="positions")(ids), 0)
+    embedding = layers.Embedding(config.vocab_size, width, name="embedding")
+    table = layers.Embedding(config.max_position_embeddings, width, name="position_embedding")
+    x = add(embedding(ids), table(positions), "embedding_add")
+    x = _blocks(config, x, mask)
+    return norm(x, config.layer_norm_eps, "norm")
+
+
+def _blocks(
+    config: ClipTextConfig | ClipVisionConfig, x: Tensor, mask: Mask | None = None
+) -> Tensor:
+    return pre_norm_blocks(
+        x,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+        activation=config.hidden_act,
+        epsilon=config.layer_norm_eps,
+        mask=mask,
+    )
+
+
+def _projected(x: Tensor, size: int) -> Tensor:
+    y = layers.Dense(size, use_bias=False, name="projection")(x)
+    return layers.UnitNormalization(name="normalize")(y)
+
+
+def _clip_text(config: ClipConfig) -> Model:
+    ids = Input((None,), dtype="int32", name="ids")
+    x = _text(config.text_config, ids, Causal())
+    end = config.text_config.eos_token_id
+    plain = ops.unmask(ids)
+    # the first token with the id of the end, which may also be the padding
+    scores = plain if end == 2 else ops.cast(ops.equal(plain, end), "int32")
+    last = ops.reshape(ops.argmax(scores, axis=-1), (-1, 1, 1))
+    pooled = ops.take_along_axis(ops.unmask(x), last, axis=1)[:, 0]
+    embedding = _projected(pooled, config.projection_dim)
+    return Model(ids, {"hidden": x, "pooled": pooled, "embedding": embedding}, name="text")
+
+
+def _clip_vision(config: ClipConfig) -> Model:
+    vision = config.vision_config
+    images, x = patches(vision, bias=False)
+    x = layers.PatchSequence(vision.grid, 1, name="sequence")(x)
+    x = _blocks(vision, norm(x, vision.layer_norm_eps, "pre_norm"))
+    pooled = norm(x[:, 0], vision.layer_norm_eps, "norm")
+    embedding = _projected(pooled, config.projection_dim)
+    return Model(images, {"hidden": x, "pooled": pooled, "embedding": embedding}, name="vision")
+
+
+def _siglip_text(config: SiglipTextConfig) -> Model:
+    # texts are padded to this length, and the padding takes part: no mask
+    ids = Input((config.max_position_embeddings,), dtype="int32", name="ids")
+    x = _text(config, ops.unmask(ids), None)
+    size = config.projection_size or config.hidden_size
+    pooled = layers.Dense(size, name="head")(x[:, -1])
+    embedding = layers.UnitNormalization(name="normalize")(pooled)
+    return Model(ids, {"hidden": x, "pooled": pooled, "embedding": embedding}, name="text")
+
+
+def _joined(
+    config: ClipConfig | SiglipConfig, vision: Model, text: Model, length: int | None, bias: bool
+) -> Model:
+    """Returns the model of two towers; `length` is that of all texts."""
+    images = Input((None, None, config.vision_config.num_channels), name="images")
+    ids = Input((length,), dtype="int32", name="ids")
+    image, words = vision(images)["embedding"], text(ids)["embedding"]
+    similarities = ops.matmul(image, ops.transpose(words))
+    logits = layers.LogitScale(bias, name="logit_scale")(similarities)
+    outputs = {"image": image, "text": words, "logits": logits}
+    return Model([images, ids], outputs, name="siglip" if bias else "clip")
+
+
+def _build_clip(config: ClipConfig) -> Model:
+    return _joined(config, _clip_vision(config), _clip_text(config), None, bias=False)
+
+
+def _build_siglip(config: SiglipConfig) -> Model:
+    vision = build_siglip_vision(_with_head(config.vision_config), embedding=True)
+    length = config.text_config.max_position_embeddings
+    return _joined(config, vision, _siglip_text(config.text_config), length, bias=True)
+
+
+def _with_head(config: SiglipVisionConfig) -> SiglipVisionConfig:
+    return dataclasses.replace(config, parts=("head",))
+
+
+def _text_rows(config: ClipTextConfig) -> tuple[Row, ...]:
+    p = "text_model."
+    n = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    return (
+        Row(f"{p}embeddings.token_embedding.weight", "text/embedding/embeddings"),
+        Row(f"{p}embeddings.position_embedding.weight", "text/position_embedding/embeddings"),
+        *in_blocks(
+            range(config.num_hidden_layers),
+            *tower_rows(f"{p}encoder.layers.{{i}}.", "text/block_{i}/", *n),
+        ),
+        *norm_rows(f"{p}final_layer_norm", "text/norm"),
+    )
+
+
+def _clip_names(config: ClipConfig) -> tuple[Row, ...]:
+    vision, p = config.vision_config, "vision_model."
+    width = vision.hidden_size
+    return (
+        *_text_rows(config.text_config),
+        *dense_rows("text_projection", "text/projection", bias=False),
+        Row(
+            f"{p}embeddings.class_embedding",
+            "vision/sequence/tokens",
+            Reshape((width,), (1, width)),
+        ),
+        *dense_rows(f"{p}embeddings.patch_embedding", "vision/patches", False, Convolution()),
+        Row(f"{p}embeddings.position_embedding.weight", "vision/sequence/embeddings"),
+        *norm_rows(f"{p}pre_layrnorm", "vision/pre_norm"),
+        *in_blocks(
+            range(vision.num_hidden_layers),
+            *tower_rows(f"{p}encoder.layers.{{i}}.", "vision/block_{i}/", *vision.head_shape),
+        ),
+        *norm_rows(f"{p}post_layernorm", "vision/norm"),
+        *dense_rows("visual_projection", "vision/projection", bias=False),
+        Row("logit_scale", "logit_scale/log_scale"),
+    )
+
+
+def _siglip_names(config: SiglipConfig) -> tuple[Row, ...]:
+    vision = _with_head(config.vision_config)
+    return (
+        *_text_rows(config.text_config),
+        *dense_rows("text_model.head", "text/head"),
+        *siglip_vision_names(vision, graph="vision/"),
+        Row("logit_scale", "logit_scale/log_scale", Reshape((1,), ())),
+        Row("logit_bias", "logit_scale/bias", Reshape((1,), ())),
+    )
+
+
+_SMALL: Mapping[str, Any] = FrozenDict(
+    {
+        "num_hidden_layers": 2,
+        "layer_norm_eps": 3e-3,
+    }
+)
+_TEXT: Mapping[str, Any] = FrozenDict(
+    {
+        **_SMALL,
+        "vocab_size": 67,
+        "hidden_size": 16,
+        "intermediate_size": 28,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 15,
+    }
+)
+_VISION: Mapping[str, Any] = FrozenDict(
+    {
+        **_SMALL,
+        "hidden_size": 24,
+        "intermediate_size": 44,
+        "num_attention_heads": 3,
+        "image_size": 20,
+        "patch_size": 5,
+    }
+)
+_COMMON: Mapping[str, Any] = FrozenDict(
+    {
+        "ignored": ("*.position_ids",),
+        "files": (PREPROCESSOR,),
+        "processor": ImageProcessor.read,
+    }
+)
+
+CLIP = Family(
+    classes={"clip": ("CLIPModel",)},
+    config=ClipConfig,
+    build=_build_clip,
+    names=_clip_names,
+    tiny=ClipConfig(
+        text_config=ClipTextConfig(**_TEXT, eos_token_id=66),
+        vision_config=ClipVisionConfig(**_VISION),
+        projection_dim=14,
+        model_type="clip",
+    ),
+    **_COMMON,
+)
+SIGLIP = Family(
+    classes={"siglip": ("SiglipModel",)},
+    config=SiglipConfig,
+    build=_build_siglip,
+    names=_siglip_names,
+    tiny=SiglipConfig(
+        text_config=SiglipTextConfig(**_TEXT, hidden_act="gelu", projection_size=24),
+        vision_config=SiglipVisionConfig(**_VISION, hidden_act="gelu"),
+        model_type="siglip",
+    ),
+    **_COMMON,
+)

@@ -1,0 +1,324 @@
+"""Gemma 2 and 3: norms around each part, windows in most blocks, a scale that is stored without its 1."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from fkeras import layers
+from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
+from fkeras.engine.config.converters import boolean, choice, real
+from fkeras.masks import Causal, Window
+from fkeras.pretrained.blocks import rope
+from fkeras.pretrained.blocks.activation import activation_name
+from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
+from fkeras.pretrained.files.gguf import value
+from fkeras.pretrained.files.gguf_keys import decoder_keys
+from fkeras.pretrained.tables.config import Config, count, positive
+from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows, self_attention_rows
+from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.names import Add, Row, in_blocks
+from fkeras.pretrained.tables.rows import dense_rows
+from fkeras.saving.weights.weight_source import Stored
+
+_SLIDING, _FULL = "sliding_attention", "full_attention"
+# the norm before a part and the norm after it, by the names in the graph
+_NORMS = FrozenDict(
+    {
+        "attention_norm": "input_layernorm",
+        "attention_post_norm": "post_attention_layernorm",
+        "mlp_norm": "pre_feedforward_layernorm",
+        "mlp_post_norm": "post_feedforward_layernorm",
+    }
+)
+_GGUF_NAMES = (
+    ("post_attention_layernorm", "post_attention_norm"),
+    ("pre_feedforward_layernorm", "ffn_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"),
+)
+# numbers that a file may leave out, and the number of blocks of the models of 27 billion weights
+_GGUF_CAPS = FrozenDict(
+    {
+        "gemma2": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+        "gemma3": {"attn_logit_softcapping": None, "final_logit_softcapping": None},
+    }
+)
+_GGUF_LARGEST = FrozenDict({"gemma2": 46, "gemma3": 62})
+
+
+class GemmaConfig(Config):
+    """Configuration of Gemma 2 and of the text models of Gemma 3.
+
+    The fields are the keys of `config.json`; the defaults are those of Gemma 3, and Gemma 2 has its own
+    where `config.json` leaves a key out.
+
+    Args:
+        model_type: "gemma2" or "gemma3_text"; keyword only.
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        intermediate_size: width inside the MLP.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of query heads.
+        num_key_value_heads: number of key and value heads.
+        head_dim: size of a head.
+        hidden_activation: activation of the MLP's gate.
+        max_position_embeddings: longest text, for scalings of the positions.
+        rms_norm_eps: epsilon of the normalizations.
+        rope_theta: base of the rotary positions, in Gemma 3 of the blocks without window.
+        rope_local_base_freq: base of the rotary positions in the blocks of Gemma 3 with a window.
+        rope_scaling: kind "rope_type" and numbers of a scaling, in Gemma 3 of the blocks without window;
+            None for none.
+        attention_bias: whether the projections of the attention have biases.
+        query_pre_attn_scalar: scores are divided by the root of this number.
+        sliding_window: number of tokens that a token sees in blocks with a window.
+        sliding_window_pattern: every such block has no window, where `layer_types` is None.
+        layer_types: "full_attention" or "sliding_attention" for each block; None by the pattern.
+        attn_logit_softcapping: bound of the scores; None for none.
+        final_logit_softcapping: bound of the logits; None for none.
+        tie_word_embeddings: whether the logits use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.GemmaConfig(num_hidden_layers=3, sliding_window_pattern=2)
+        >>> [config.window(i) for i in range(3)]
+        [4096, None, 4096]
+    """
+
+    model_type: str = option(
+        default="gemma3_text", convert=choice("gemma2", "gemma3_text"), kw_only=True
+    )
+    vocab_size: int = option(default=262208, convert=positive)
+    hidden_size: int = option(default=2304, convert=positive)
+    intermediate_size: int = option(default=9216, convert=positive)
+    num_hidden_layers: int = option(default=26, convert=count)
+    num_attention_heads: int = option(default=8, convert=positive)
+    num_key_value_heads: int = option(default=4, convert=positive)
+    head_dim: int = option(default=256, convert=positive)
+    hidden_activation: str = option(default="gelu_pytorch_tanh", convert=activation_name)
+    max_position_embeddings: int = option(default=131072, convert=positive)
+    rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
+    rope_theta: float = option(default=1e6, convert=real(above=0))
+    rope_local_base_freq: float = option(default=10000.0, convert=real(above=0))
+    rope_scaling: FrozenDict[Any] | None = option(default=None)
+    attention_bias: bool = option(default=False, convert=boolean)
+    query_pre_attn_scalar: float = option(default=256, convert=real(above=0))
+    sliding_window: int = option(default=4096, convert=positive)
+    sliding_window_pattern: int = option(default=6, convert=positive)
+    layer_types: tuple[str, ...] | None = option(default=None)
+    attn_logit_softcapping: float | None = option(
+        default=None, convert=real(above=0, optional=True)
+    )
+    final_logit_softcapping: float | None = option(
+        default=None, convert=real(above=0, optional=True)
+    )
+    tie_word_embeddings: bool = option(default=True, convert=boolean)
+
+    aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"rope_parameters": ("rope_theta", "rope_local_base_freq", "rope_scaling")}
+    )
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
+        {
+            "gemma2": {
+                "vocab_size": 256000,
+                "max_position_embeddings": 8192,
+                "rope_theta": 10000.0,
+                "sliding_window_pattern": 2,
+                "attn_logit_softcapping": 50.0,
+                "final_logit_softcapping": 30.0,
+            }
+        }
+    )
+    # Gemma computes with `hidden_activation`, whatever `hidden_act` says
+    neutral = frozenset({"hidden_act", "cache_implementation"})
+
+    @classmethod
+    def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        parameters, local = mapping.get("rope_parameters"), {}
+        if isinstance(parameters, Mapping) and _FULL in parameters:
+            local = dict(parameters.get(_SLIDING) or {})
+            mapping = {**mapping, "rope_parameters": parameters[_FULL]}
+        if local.get("rope_type", "default") != "default":
+            raise ValueError(
+                f"GemmaConfig: rope_parameters: expected the rope_type 'default' for {_SLIDING}, received "
+                f"{str(local['rope_type'])[:80]!r}. Blocks with a window have no scaling."
+            )
+        result = rope.flat(mapping)
+        if "rope_theta" in local:
+            result["rope_local_base_freq"] = local["rope_theta"]
+        return result
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError(
+                "GemmaConfig: num_key_value_heads: expected a divisor of num_attention_heads="
+                f"{self.num_attention_heads}, received {self.num_key_value_heads}."
+            )
+        types = self.layer_types
+        if types is not None and (
+            len(types) != self.num_hidden_layers or any(t not in (_SLIDING, _FULL) for t in types)
+        ):
+            raise ValueError(
+                f"GemmaConfig: layer_types: expected {_SLIDING!r} or {_FULL!r} for each of "
+                f"{self.num_hidden_layers} blocks, received {str(types)[:80]}."
+            )
+
+    @property
+    def key_heads(self) -> int:
+        """Number of key and value heads."""
+        return self.num_key_value_heads
+
+    @property
+    def head_size(self) -> int:
+        """Size of a head."""
+        return self.head_dim
+
+    @property
+    def output_bias(self) -> bool:
+        """Whether the projection after the attention has a bias."""
+        return self.attention_bias
+
+    @property
+    def head_norms(self) -> bool:
+        """Whether queries and keys are normalized."""
+        return self.model_type != "gemma2"
+
+    def window(self, block: int) -> int | None:
+        """The window of a block, or None."""
+        if self.layer_types is not None:
+            is_sliding = self.layer_types[block] == _SLIDING
+        else:
+            is_sliding = (block + 1) % self.sliding_window_pattern != 0
+        return self.sliding_window if is_sliding else None
+
+    def rotary(self, block: int) -> layers.RotaryEmbedding:
+        """The rotary positions of a block."""
+        if self.head_norms and self.window(block) is not None:
+            return layers.RotaryEmbedding(self.rope_local_base_freq, name="rotary")
+        scaling = rope.scaling_of(self.rope_scaling, self.max_position_embeddings)
+        return layers.RotaryEmbedding(self.rope_theta, scaling=scaling, name="rotary")
+
+
+def build(config: GemmaConfig) -> Model:
+    """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
+    ids = Input((None,), dtype="int32", name="ids")
+    segments = Input((None,), dtype="int32", name="segments", optional=True)
+    positions = layers.Positions(name="positions")(ids, segments)
+    embedding = layers.ReversibleEmbedding(
+        config.vocab_size,
+        config.hidden_size,
+        tie_weights=config.tie_word_embeddings,
+        logit_soft_cap=config.final_logit_softcapping,
+        name="embedding",
+    )
+    # the factor is rounded to the compute dtype, as in the training
+    x = layers.Rescaling(config.hidden_size**0.5, name="embedding_scale")(embedding(ids))
+    for i in range(config.num_hidden_layers):
+        x = _block(config, i)([x, positions])
+    return Model(
+        [ids, segments], embedding(_norm(config, "norm")(x), reverse=True), name=config.model_type
+    )
+
+
+def _norm(config: GemmaConfig, name: str) -> layers.RMSNormalization:
+    return layers.RMSNormalization(epsilon=config.rms_norm_eps, scale_offset=1.0, name=name)
+
+
+def _block(config: GemmaConfig, i: int) -> Model:
+    x = Input((None, config.hidden_size), name="x")
+    positions = Input((None,), dtype="int32", name="positions")
+    y = _attention(config, i, _norm(config, "attention_norm")(x), positions)
+    y = layers.Add(name="attention_add")([x, _norm(config, "attention_post_norm")(y)])
+    z = _norm(config, "mlp_norm")(y)
+    z = gated_mlp(z, config.intermediate_size, config.hidden_activation)
+    z = layers.Add(name="mlp_add")([y, _norm(config, "mlp_post_norm")(z)])
+    return Model([x, positions], z, name=f"block_{i}")
+
+
+def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
+    size, bias, shared = config.head_dim, config.attention_bias, config.num_key_value_heads
+    query = to_heads(x, config.num_attention_heads, size, "query", bias=bias)
+    key, value = (
+        to_heads(x, shared, size, name, bias=bias, role="kv_heads") for name in ("key", "value")
+    )
+    if config.head_norms:
+        query, key = _norm(config, "query_norm")(query), _norm(config, "key_norm")(key)
+    query, key = config.rotary(i)([query, key], positions)
+    window = config.window(i)
+    attention = layers.DotProductAttention(
+        Causal() if window is None else Causal() & Window(window),
+        scale=config.query_pre_attn_scalar**-0.5,
+        soft_cap=config.attn_logit_softcapping,
+        name="attention",
+    )
+    return from_heads(attention(query, key, value, positions), config.hidden_size, bias=bias)
+
+
+def names(config: GemmaConfig) -> tuple[Row, ...]:
+    """Returns the table of names of Hugging Face's checkpoints."""
+    b = "model.layers.{i}."
+    rows = [
+        Row(f"{b}{theirs}.weight", f"block_{{i}}/{ours}/scale") for ours, theirs in _NORMS.items()
+    ]
+    for name in ("gate", "up", "down"):
+        rows += dense_rows(f"{b}mlp.{name}_proj", f"block_{{i}}/{name}", bias=False)
+    blocks = range(config.num_hidden_layers)
+    return (*outer_rows(config), *in_blocks(blocks, *self_attention_rows(config), *rows))
+
+
+def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> dict[str, Any]:
+    """Returns the keys of `config.json` for a GGUF file.
+
+    Raises:
+        ValueError: for missing keys, and values of another type.
+    """
+    mapping = decoder_keys(metadata, tensors)
+    name = str(metadata["general.architecture"])
+    for key, cap in _GGUF_CAPS[name].items():
+        mapping[key] = value(metadata, f"{name}.{key}", float, cap)
+    # files have no key for the scale, which depends on the size of a head but for the largest models
+    is_largest = mapping["num_hidden_layers"] == _GGUF_LARGEST[name]
+    width = mapping.get("hidden_size", 0) // mapping["num_attention_heads"]
+    mapping["query_pre_attn_scalar"] = width if is_largest else mapping.get("head_dim", 256)
+    mapping["attention_bias"] = "blk.0.attn_q.bias" in tensors
+    return {"model_type": "gemma2" if name == "gemma2" else "gemma3_text", **mapping}
+
+
+def gguf_names(config: GemmaConfig) -> tuple[Row, ...]:
+    """Returns the table of names of GGUF files, whose norms hold 1 more than the graph."""
+    rows = gguf_rows(config, names(config), _GGUF_NAMES)
+    return tuple(
+        dataclasses.replace(row, operation=Add(1.0)) if "norm" in row.tensors else row
+        for row in rows
+    )
+
+
+TINY = GemmaConfig(
+    model_type="gemma3_text",
+    vocab_size=67,
+    hidden_size=20,
+    intermediate_size=28,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=6,
+    rms_norm_eps=1e-3,
+    rope_theta=2000.0,
+    rope_local_base_freq=50.0,
+    rope_scaling=FrozenDict({"rope_type": "linear", "factor": 4.0}),
+    query_pre_attn_scalar=10,
+    sliding_window=5,
+    sliding_window_pattern=3,
+)
+
+FAMILY = Family(
+    classes=FrozenDict({"gemma2": ("Gemma2ForCausalLM",), "gemma3_text": ("Gemma3ForCausalLM",)}),
+    config=GemmaConfig,
+    build=build,
+    names=names,
+    tiny=TINY,
+    prefix="model.",
+    ignored=("*.rotary_emb.inv_freq",),
+    gguf=GGUFTable(("gemma2", "gemma3"), gguf_mapping, gguf_names),
+)

@@ -1,0 +1,164 @@
+"""GPT-2: learned positions, layer normalization before each part, one tensor for query, key and value."""
+
+from __future__ import annotations
+
+from fkeras import layers, ops
+from fkeras.engine import FrozenDict, Input, Model, option
+from fkeras.engine.config.converters import boolean, choice, real
+from fkeras.masks import Causal
+from fkeras.pretrained.blocks.activation import activation_name
+from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm
+from fkeras.pretrained.blocks.projections import mlp
+from fkeras.pretrained.tables.config import Config, count, optional_positive, positive
+from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.names import HeadBias, Reshape, Row, Same, Split, in_blocks
+from fkeras.pretrained.tables.rows import dense_rows, logit_row, norm_rows
+
+
+class GPT2Config(Config):
+    """Configuration of GPT-2; the fields are the keys of `config.json`.
+
+    Args:
+        vocab_size: number of token ids.
+        n_positions: number of positions; a text with more tokens gives NaN.
+        n_embd: width of the network.
+        n_layer: number of blocks.
+        n_head: number of heads.
+        n_inner: width inside the MLP; None for `4 * n_embd`.
+        activation_function: activation of the MLP.
+        layer_norm_epsilon: epsilon of the normalizations.
+        scale_attn_weights: whether scores are divided by the root of the size of a head.
+        scale_attn_by_inverse_layer_idx: whether scores are also divided by the number of the block,
+            counted from 1.
+        tie_word_embeddings: whether the logits use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.GPT2Config(n_embd=64, n_layer=2, n_head=4)
+        >>> fk.pretrained.build(config).name, config.scale(0)
+        ('gpt2', 0.25)
+    """
+
+    model_type: str = option(default="gpt2", convert=choice("gpt2"), kw_only=True)
+    vocab_size: int = option(default=50257, convert=positive)
+    n_positions: int = option(default=1024, convert=positive)
+    n_embd: int = option(default=768, convert=positive)
+    n_layer: int = option(default=12, convert=count)
+    n_head: int = option(default=12, convert=positive)
+    n_inner: int | None = option(default=None, convert=optional_positive)
+    activation_function: str = option(default="gelu_new", convert=activation_name)
+    layer_norm_epsilon: float = option(default=1e-5, convert=real(above=0))
+    scale_attn_weights: bool = option(default=True, convert=boolean)
+    scale_attn_by_inverse_layer_idx: bool = option(default=False, convert=boolean)
+    tie_word_embeddings: bool = option(default=True, convert=boolean)
+
+    # a head of another class, and the precision of scores; `n_ctx` repeats `n_positions`
+    neutral = frozenset(
+        [
+            *("n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj"),
+            *("summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
+        ]
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_embd % self.n_head:
+            raise ValueError(
+                f"GPT2Config: n_head: expected a divisor of n_embd={self.n_embd}, received "
+                f"{self.n_head}."
+            )
+
+    @property
+    def head_size(self) -> int:
+        """Size of a head."""
+        return self.n_embd // self.n_head
+
+    def scale(self, block: int) -> float:
+        """Factor of the scores of a block."""
+        scale = self.head_size**-0.5 if self.scale_attn_weights else 1.0
+        return scale / (block + 1) if self.scale_attn_by_inverse_layer_idx else scale
+
+
+def build(config: GPT2Config) -> Model:
+    """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
+    ids = Input((None,), dtype="int32", name="ids")
+    segments = Input((None,), dtype="int32", name="segments", optional=True)
+    positions = layers.Positions(name="positions")(ids, segments)
+    embedding = layers.ReversibleEmbedding(
+        config.vocab_size, config.n_embd, tie_weights=config.tie_word_embeddings, name="embedding"
+    )
+    # padding has the position -1
+    learned = layers.Embedding(config.n_positions, config.n_embd, name="position_embedding")
+    x = layers.Add(name="embedding_add")([embedding(ids), learned(ops.maximum(positions, 0))])
+    for i in range(config.n_layer):
+        x = _block(config, i)([x, positions])
+    x = norm(x, config.layer_norm_epsilon, "norm")
+    return Model([ids, segments], embedding(x, reverse=True), name="gpt2")
+
+
+def _block(config: GPT2Config, i: int) -> Model:
+    x = Input((None, config.n_embd), name="x")
+    positions = Input((None,), dtype="int32", name="positions")
+    epsilon = config.layer_norm_epsilon
+    y = attention(
+        norm(x, epsilon, "attention_norm"),
+        config.n_head,
+        mask=Causal(),
+        positions=positions,
+        scale=config.scale(i),
+    )
+    y = add(x, y, "attention_add")
+    inner = config.n_inner or 4 * config.n_embd
+    z = mlp(norm(y, epsilon, "mlp_norm"), inner, config.activation_function)
+    return Model([x, positions], add(y, z, "mlp_add"), name=f"block_{i}")
+
+
+def names(config: GPT2Config) -> tuple[Row, ...]:
+    """Returns the table of names of Hugging Face's checkpoints: kernels are (in, out) as in the graph."""
+    width, heads, size = config.n_embd, config.n_head, config.head_size
+    square, thirds = (width, width), (width,) * 3
+    kernels = Split(thirds, axis=1, then=(Reshape(square, (width, heads, size)),) * 3)
+    biases = Split(thirds, then=(HeadBias(heads, size),) * 3)
+    p, b, block = "transformer.", "transformer.h.{i}.", "block_{i}/"
+    parts = tuple(f"{block}{part}" for part in ("query", "key", "value"))
+    output = Reshape(square, (heads, size, width))
+    return (
+        *in_blocks(
+            range(config.n_layer),
+            *norm_rows(f"{b}ln_1", f"{block}attention_norm"),
+            *norm_rows(f"{b}ln_2", f"{block}mlp_norm"),
+            *dense_rows(f"{b}mlp.c_fc", f"{block}mlp_in", kernel=Same()),
+            *dense_rows(f"{b}mlp.c_proj", f"{block}mlp_out", kernel=Same()),
+            Row(f"{b}attn.c_attn.weight", tuple(f"{part}/kernel" for part in parts), kernels),
+            Row(f"{b}attn.c_attn.bias", tuple(f"{part}/bias" for part in parts), biases),
+            *dense_rows(f"{b}attn.c_proj", f"{block}output", kernel=output),
+        ),
+        Row(f"{p}wte.weight", "embedding/embeddings"),
+        Row(f"{p}wpe.weight", "position_embedding/embeddings"),
+        *norm_rows(f"{p}ln_f", "norm"),
+        logit_row("lm_head.weight", config.tie_word_embeddings),
+    )
+
+
+TINY = GPT2Config(
+    model_type="gpt2",
+    vocab_size=67,
+    n_positions=29,
+    n_embd=24,
+    n_layer=3,
+    n_head=4,
+    n_inner=40,
+    layer_norm_epsilon=1e-3,
+    scale_attn_by_inverse_layer_idx=True,
+)
+
+FAMILY = Family(
+    classes=FrozenDict({"gpt2": ("GPT2LMHeadModel",)}),
+    config=GPT2Config,
+    build=build,
+    names=names,
+    tiny=TINY,
+    prefix="transformer.",
+    # causal masks as tensors, in files of older versions
+    ignored=("*h.*.attn.bias", "*h.*.attn.masked_bias"),
+)

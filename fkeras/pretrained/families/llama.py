@@ -1,0 +1,416 @@
+"""Llama and the architectures that differ from it in a few fields: Mistral, SmolLM 2 and 3, Qwen 2 and 3, Phi 3."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from fkeras import layers
+from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
+from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.masks import Causal, Window
+from fkeras.pretrained.blocks import rope
+from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
+from fkeras.pretrained.files.gguf import value
+from fkeras.pretrained.files.gguf_keys import decoder_keys
+from fkeras.pretrained.tables.config import Config, count, optional_positive, positive
+from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows, self_attention_rows
+from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.names import HeadsIn, Row, in_blocks
+from fkeras.pretrained.tables.rows import dense_rows, fused_attention_rows, fused_mlp_rows
+from fkeras.saving.weights.weight_source import Stored
+
+_SLIDING = "sliding_attention"
+_TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
+
+
+class LlamaConfig(Config):
+    """Configuration of Llama, Mistral, SmolLM 2 and 3, Qwen 2 and 3, and Phi 3.
+
+    The fields are the keys of `config.json`; the defaults are those of Llama, and other architectures
+    have their own where `config.json` leaves a key out.
+
+    Args:
+        model_type: the architecture; keyword only.
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        intermediate_size: width inside the MLP.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of query heads.
+        num_key_value_heads: number of key and value heads; None for that of the query heads.
+        head_dim: size of a head; None for `hidden_size / num_attention_heads`.
+        hidden_act: activation of the MLP's gate.
+        max_position_embeddings: longest text, for scalings of the positions.
+        original_max_position_embeddings: longest text of the training, of Phi 3.
+        rms_norm_eps: epsilon of the normalizations.
+        rope_theta: base of the rotary positions.
+        rope_scaling: kind "rope_type" and numbers of a scaling; None for none.
+        partial_rotary_factor: share of the channels of a head that turn.
+        tie_word_embeddings: whether the logits use the embeddings.
+        attention_bias: whether query, key and value have a bias, and except in Qwen 2 the output.
+        mlp_bias: whether the projections of the MLP have a bias.
+        sliding_window: number of tokens that a token sees in blocks with a window.
+        use_sliding_window: whether Qwen and SmolLM 3 use the window.
+        max_window_layers: first block of Qwen with a window.
+        layer_types: "full_attention" or "sliding_attention" for each block; None by the keys before.
+        no_rope_layers: of SmolLM 3: 1 for each block with rotary positions, 0 for others; None by
+            the interval.
+        no_rope_layer_interval: of SmolLM 3: every such block has no rotary positions.
+        pretraining_tp: only 1 is supported.
+
+    Raises:
+        ValueError: for numbers out of range, key heads that do not divide the heads, and lists that
+            are shorter than the number of blocks.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4, num_key_value_heads=2)
+        >>> config.head_size, fk.pretrained.build(config).layers["block_0"].layers["query"].output_shape
+        (8, (None, 4, 8))
+    """
+
+    model_type: str = option(default="llama", convert=choice(*_TYPES), kw_only=True)
+    vocab_size: int = option(default=32000, convert=positive)
+    hidden_size: int = option(default=4096, convert=positive)
+    intermediate_size: int = option(default=11008, convert=positive)
+    num_hidden_layers: int = option(default=32, convert=count)
+    num_attention_heads: int = option(default=32, convert=positive)
+    num_key_value_heads: int | None = option(default=None, convert=optional_positive)
+    head_dim: int | None = option(default=None, convert=optional_positive)
+    hidden_act: str = option(default="silu", convert=choice("silu", "gelu", "relu"))
+    max_position_embeddings: int = option(default=2048, convert=positive)
+    original_max_position_embeddings: int | None = option(default=None, convert=optional_positive)
+    rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
+    rope_theta: float = option(default=10000.0, convert=real(above=0))
+    rope_scaling: FrozenDict[Any] | None = option(default=None)
+    partial_rotary_factor: float = option(default=1.0, convert=real(above=0, maximum=1))
+    tie_word_embeddings: bool = option(default=False, convert=boolean)
+    attention_bias: bool = option(default=False, convert=boolean)
+    mlp_bias: bool = option(default=False, convert=boolean)
+    sliding_window: int | None = option(default=None, convert=optional_positive)
+    use_sliding_window: bool = option(default=False, convert=boolean)
+    max_window_layers: int = option(default=28, convert=integer(minimum=0))
+    layer_types: tuple[str, ...] | None = option(default=None)
+    no_rope_layers: tuple[int, ...] | None = option(default=None)
+    no_rope_layer_interval: int = option(default=4, convert=positive)
+    pretraining_tp: int = option(default=1, convert=integer(minimum=1, maximum=1))
+
+    aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"rope_parameters": ("rope_theta", "rope_scaling", "partial_rotary_factor")}
+    )
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
+        {
+            "mistral": {
+                "intermediate_size": 14336,
+                "num_key_value_heads": 8,
+                "max_position_embeddings": 131072,
+                "sliding_window": 4096,
+            },
+            "qwen2": {
+                "vocab_size": 151936,
+                "intermediate_size": 22016,
+                "num_key_value_heads": 32,
+                "max_position_embeddings": 32768,
+                "attention_bias": True,
+                "sliding_window": 4096,
+            },
+            "qwen3": {
+                "vocab_size": 151936,
+                "intermediate_size": 22016,
+                "num_key_value_heads": 32,
+                "head_dim": 128,
+                "max_position_embeddings": 32768,
+                "sliding_window": 4096,
+            },
+            "smollm3": {
+                "vocab_size": 128256,
+                "hidden_size": 2048,
+                "num_hidden_layers": 36,
+                "num_attention_heads": 16,
+                "num_key_value_heads": 4,
+                "max_position_embeddings": 32768,
+                "rope_theta": 2000000.0,
+                "tie_word_embeddings": True,
+            },
+            "phi3": {
+                "vocab_size": 32064,
+                "hidden_size": 3072,
+                "intermediate_size": 8192,
+                "max_position_embeddings": 4096,
+                "original_max_position_embeddings": 4096,
+                "rms_norm_eps": 1e-5,
+            },
+        }
+    )
+
+    @classmethod
+    def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        return rope.flat(mapping)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_attention_heads % self.key_heads:
+            raise ValueError(
+                f"LlamaConfig: num_key_value_heads: expected a divisor of num_attention_heads="
+                f"{self.num_attention_heads}, received {self.key_heads}. Correct config.json."
+            )
+        for name, values, items in (
+            ("layer_types", self.layer_types, (_SLIDING, "full_attention")),
+            ("no_rope_layers", self.no_rope_layers, (0, 1)),
+        ):
+            if values is not None and (
+                len(values) < self.num_hidden_layers or any(value not in items for value in values)
+            ):
+                raise ValueError(
+                    f"LlamaConfig: {name}: expected {items[0]!r} or {items[1]!r} for each of "
+                    f"{self.num_hidden_layers} blocks, received {str(values)[:80]}. Correct config.json."
+                )
+
+    @property
+    def key_heads(self) -> int:
+        """Number of key and value heads."""
+        return self.num_key_value_heads or self.num_attention_heads
+
+    @property
+    def head_size(self) -> int:
+        """Size of a head."""
+        return self.head_dim or self.hidden_size // self.num_attention_heads
+
+    @property
+    def output_bias(self) -> bool:
+        """Whether the projection after the attention has a bias."""
+        return self.attention_bias and self.model_type != "qwen2"
+
+    @property
+    def head_norms(self) -> bool:
+        """Whether each head of query and key is normalized."""
+        return self.model_type == "qwen3"
+
+    @property
+    def fused(self) -> bool:
+        """Whether one tensor holds query, key and value, and one tensor gate and up."""
+        return self.model_type == "phi3"
+
+    def turns(self, block: int) -> bool:
+        """Whether a block has rotary positions."""
+        if self.model_type != "smollm3":
+            return True
+        if self.no_rope_layers is not None:
+            return bool(self.no_rope_layers[block])
+        return (block + 1) % self.no_rope_layer_interval != 0
+
+    def window(self, block: int) -> int | None:
+        """The window of a block, or None."""
+        if self.model_type in ("llama", "mistral", "phi3"):
+            return self.sliding_window if self.model_type != "llama" else None
+        if not self.use_sliding_window:
+            return None
+        if self.layer_types is not None:
+            is_sliding = self.layer_types[block] == _SLIDING
+        elif self.model_type == "smollm3":
+            is_sliding = not self.turns(block)
+        else:
+            is_sliding = block >= self.max_window_layers
+        return self.sliding_window if is_sliding else None
+
+
+C = TypeVar("C", bound=LlamaConfig)
+
+
+def build(config: LlamaConfig) -> Model:
+    """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
+    return decoder(config, plain_mlp)
+
+
+def decoder(
+    config: LlamaConfig, feed_forward: Callable[[Any, int, KerasTensor], KerasTensor]
+) -> Model:
+    """Returns the graph of a decoder of blocks of attention and a feed-forward network.
+
+    Args:
+        feed_forward: records the network after the attention, for configuration, number of the block
+            and normalized tensor.
+    """
+    ids = Input((None,), dtype="int32", name="ids")
+    segments = Input((None,), dtype="int32", name="segments", optional=True)
+    positions = layers.Positions(name="positions")(ids, segments)
+    embedding = layers.ReversibleEmbedding(
+        config.vocab_size,
+        config.hidden_size,
+        tie_weights=config.tie_word_embeddings,
+        name="embedding",
+    )
+    x = embedding(ids)
+    for i in range(config.num_hidden_layers):
+        x = _block(config, i, feed_forward)([x, positions])
+    x = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="norm")(x)
+    return Model([ids, segments], embedding(x, reverse=True), name=config.model_type)
+
+
+def _block(config: LlamaConfig, i: int, feed_forward: Callable[..., KerasTensor]) -> Model:
+    x = Input((None, config.hidden_size), name="x")
+    positions = Input((None,), dtype="int32", name="positions")
+    y = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="attention_norm")(x)
+    y = layers.Add(name="attention_add")([x, _attention(config, i, y, positions)])
+    z = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="mlp_norm")(y)
+    y = layers.Add(name="mlp_add")([y, feed_forward(config, i, z)])
+    return Model([x, positions], y, name=f"block_{i}")
+
+
+def plain_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
+    """Records the feed-forward network of a block without experts."""
+    return gated_mlp(x, config.intermediate_size, config.hidden_act, bias=config.mlp_bias)
+
+
+def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
+    size, bias = config.head_size, config.attention_bias
+    query = to_heads(x, config.num_attention_heads, size, "query", bias=bias)
+    key, value = (
+        to_heads(x, config.key_heads, size, name, bias=bias, role="kv_heads")
+        for name in ("key", "value")
+    )
+    if config.head_norms:
+        query = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="query_norm")(query)
+        key = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="key_norm")(key)
+    if config.turns(i):
+        query, key = layers.RotaryEmbedding(
+            max_wavelength=config.rope_theta,
+            partial=config.partial_rotary_factor,
+            scaling=rope.scaling_of(
+                config.rope_scaling,
+                config.max_position_embeddings,
+                config.original_max_position_embeddings,
+            ),
+            name="rotary",
+        )([query, key], positions)
+    window = config.window(i)
+    mask = Causal() if window is None else Causal() & Window(window)
+    y = layers.DotProductAttention(mask, name="attention")(query, key, value, positions)
+    return from_heads(y, config.hidden_size, bias=config.output_bias)
+
+
+def names(config: LlamaConfig) -> tuple[Row, ...]:
+    """Returns the table of names of Hugging Face's checkpoints."""
+    b, bias = "model.layers.{i}.mlp.", config.mlp_bias
+    width, parts = config.intermediate_size, ("down",) if config.fused else ("gate", "up", "down")
+    rows = [row for n in parts for row in dense_rows(f"{b}{n}_proj", f"block_{{i}}/{n}", bias)]
+    if config.fused:
+        rows += fused_mlp_rows(f"{b}gate_up_proj.", "block_{i}/", width, bias)
+    return (
+        *outer_rows(config),
+        *in_blocks(range(config.num_hidden_layers), *block_rows(config), *rows),
+    )
+
+
+def block_rows(config: LlamaConfig) -> tuple[Row, ...]:
+    """Returns the rows of a block except those of its feed-forward network."""
+    b = "model.layers.{i}."
+    rows = (
+        Row(f"{b}input_layernorm.weight", "block_{i}/attention_norm/scale"),
+        Row(f"{b}post_attention_layernorm.weight", "block_{i}/mlp_norm/scale"),
+    )
+    if not config.fused:
+        return (*rows, *self_attention_rows(config))
+    n = config.num_attention_heads, config.head_size
+    bias = config.attention_bias
+    a = f"{b}self_attn."
+    return (
+        *rows,
+        *fused_attention_rows(f"{a}qkv_proj.", "block_{i}/", *n, config.key_heads, bias),
+        *dense_rows(f"{a}o_proj", "block_{i}/output", config.output_bias, HeadsIn(*n)),
+    )
+
+
+def adapted(config: C, tensors: Collection[str]) -> C:
+    """Returns the configuration with the biases that the file holds.
+
+    Raises:
+        ValueError: for a file without head, where the configuration does not tie the embeddings.
+    """
+    if "lm_head.weight" not in tensors and not config.tie_word_embeddings:
+        raise ValueError(
+            "this checkpoint has no causal head: lm_head.weight is missing, and tie_word_embeddings is "
+            "false. Set tie_word_embeddings to true in config.json if the embeddings are the head."
+        )
+    return dataclasses.replace(
+        config,
+        attention_bias="model.layers.0.self_attn.q_proj.bias" in tensors,
+        mlp_bias="model.layers.0.mlp.down_proj.bias" in tensors,
+    )
+
+
+def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> dict[str, Any]:
+    """Returns the keys of `config.json` for a GGUF file.
+
+    Raises:
+        ValueError: for missing keys, and values of another type.
+    """
+    mapping = decoder_keys(metadata, tensors)
+    model_type = str(metadata["general.architecture"])
+    if model_type == "llama" and "sliding_window" in mapping:
+        model_type = "mistral"  # llama.cpp has one name for both
+    elif model_type.startswith("qwen") and "sliding_window" in mapping:
+        mapping |= {"use_sliding_window": True, "max_window_layers": 0}
+    if model_type == "phi3":
+        original = value(metadata, "phi3.rope.scaling.original_context_length", int)
+        mapping["original_max_position_embeddings"] = original or mapping["max_position_embeddings"]
+    mapping["attention_bias"] = "blk.0.attn_q.bias" in tensors
+    mapping["mlp_bias"] = "blk.0.ffn_down.bias" in tensors
+    return {"model_type": model_type, **mapping}
+
+
+def gguf_names(config: LlamaConfig) -> tuple[Row, ...]:
+    """Returns the table of names of GGUF files."""
+    return gguf_rows(config, names(config))
+
+
+TINY = LlamaConfig(
+    vocab_size=67,
+    hidden_size=24,
+    intermediate_size=40,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=10,
+    max_position_embeddings=64,
+    rms_norm_eps=1e-4,
+    rope_theta=500.0,
+    rope_scaling=FrozenDict(
+        {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        }
+    ),
+    attention_bias=True,
+    mlp_bias=True,
+)
+
+FAMILY = Family(
+    classes=FrozenDict(
+        {
+            "llama": ("LlamaForCausalLM",),
+            "mistral": ("MistralForCausalLM",),
+            "smollm3": ("SmolLM3ForCausalLM",),
+            "qwen2": ("Qwen2ForCausalLM",),
+            "qwen3": ("Qwen3ForCausalLM",),
+            "phi3": ("Phi3ForCausalLM",),
+        }
+    ),
+    config=LlamaConfig,
+    build=build,
+    names=names,
+    tiny=TINY,
+    prefix="model.",
+    ignored=("*.rotary_emb.inv_freq",),
+    adapted=adapted,
+    gguf=GGUFTable(
+        architectures=("llama", "smollm3", "qwen2", "qwen3", "phi3"),
+        mapping=gguf_mapping,
+        names=gguf_names,
+        ignored=("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"),
+    ),
+)

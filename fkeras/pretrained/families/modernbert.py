@@ -1,0 +1,253 @@
+"""ModernBERT: an encoder of text with rotary positions, and windows in most blocks.
+
+The model returns a dictionary as BERT does: "hidden", and "logits", "classes" or "sentence".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from fkeras import layers, ops
+from fkeras.engine import FrozenDict, Input, Model, option
+from fkeras.engine.config.converters import boolean, choice, real, several
+from fkeras.engine.config.field_types import Integer, OptionalReal, Real
+from fkeras.masks import Window
+from fkeras.pretrained.blocks.activation import activate, activation_name
+from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm
+from fkeras.pretrained.blocks.encoder_config import with_parts
+from fkeras.pretrained.blocks.projections import gated_mlp
+from fkeras.pretrained.blocks.sentences import MODULES, POOLING, sentence
+from fkeras.pretrained.families.bert import TextEncoderConfig
+from fkeras.pretrained.tables.config import count, positive
+from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.names import HeadsIn, Row, in_blocks
+from fkeras.pretrained.tables.rows import (
+    dense_rows,
+    fused_attention_rows,
+    fused_mlp_rows,
+    logit_row,
+    norm_rows,
+)
+
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+
+_layer_types = several(choice(_FULL, _SLIDING), f"a list of {_FULL!r} and {_SLIDING!r}", least=0)
+
+
+class ModernBertConfig(TextEncoderConfig):
+    """Configuration of ModernBERT: the fields are the keys of `config.json`.
+
+    Args:
+        vocab_size: number of token ids.
+        hidden_size: width of the network.
+        intermediate_size: width inside the MLP.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        hidden_activation: activation of the MLP's gate.
+        norm_eps: epsilon of the normalizations.
+        norm_bias: whether the normalizations have a bias.
+        attention_bias: whether the projections of attention have a bias.
+        mlp_bias: whether the projections of the MLP have a bias.
+        decoder_bias: whether the logits of tokens have a bias.
+        classifier_bias: whether the dense layer of the heads has a bias.
+        classifier_activation: activation of the heads.
+        classifier_pooling: "cls" to classify the first token, "mean" for the mean of all.
+        layer_types: "full_attention" or "sliding_attention" for each block; empty for the pattern of
+            `global_attn_every_n_layers`.
+        local_attention: number of tokens that a window spans.
+        global_rope_theta: base of the rotary frequencies of full attention.
+        local_rope_theta: base in windows; None for `global_rope_theta`.
+        global_attn_every_n_layers: every such block has full attention.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "masked"
+            (logits of tokens) and "classifier".
+        num_labels: number of classes of a classifier.
+        tie_word_embeddings: whether the logits of tokens use the embeddings.
+
+    Example:
+        >>> import fkeras as fk
+        >>> [fk.pretrained.ModernBertConfig().slides(i) for i in range(4)]
+        [False, True, True, False]
+    """
+
+    vocab_size: Integer = option(default=50368, convert=positive)
+    hidden_size: Integer = option(default=768, convert=positive)
+    intermediate_size: Integer = option(default=1152, convert=positive)
+    num_hidden_layers: Integer = option(default=22, convert=count)
+    num_attention_heads: Integer = option(default=12, convert=positive)
+    hidden_activation: str = option(default="gelu", convert=activation_name)
+    norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
+    norm_bias: bool = option(default=False, convert=boolean)
+    attention_bias: bool = option(default=False, convert=boolean)
+    mlp_bias: bool = option(default=False, convert=boolean)
+    decoder_bias: bool = option(default=True, convert=boolean)
+    classifier_bias: bool = option(default=False, convert=boolean)
+    classifier_activation: str = option(default="gelu", convert=activation_name)
+    classifier_pooling: str = option(default="cls", convert=choice("cls", "mean"))
+    local_attention: Integer = option(default=128, convert=positive)
+    global_attn_every_n_layers: Integer = option(default=3, convert=positive)
+    layer_types: tuple[str, ...] = option(default=(), convert=_layer_types)
+    global_rope_theta: Real = option(default=160000.0, convert=real(above=0))
+    local_rope_theta: OptionalReal = option(default=10000.0, convert=real(above=0, optional=True))
+
+    neutral: ClassVar[frozenset[str]] = TextEncoderConfig.neutral | frozenset(
+        [
+            *("cls_token_id", "deterministic_flash_attn", "embedding_dropout"),
+            *("initializer_cutoff_factor", "layer_norm_eps", "max_position_embeddings"),
+            *("mlp_dropout", "position_embedding_type", "reference_compile"),
+            *("repad_logits_with_grad", "sparse_pred_ignore_index", "sparse_prediction"),
+        ]
+    )
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"masked": ("decoder.bias", "decoder.weight"), "classifier": ("classifier.weight",)}
+    )
+    aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"rope_parameters": ("global_rope_theta", "local_rope_theta")}
+    )
+
+    @classmethod
+    def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        fields = dict(super().canonical(mapping))
+        parameters = fields.get("rope_parameters") or {}
+        for kind, key in ((_FULL, "global_rope_theta"), (_SLIDING, "local_rope_theta")):
+            given = parameters.get(kind) or {}
+            if given.get("rope_type", "default") != "default":
+                raise ValueError(
+                    f"rope_parameters: expected the rope_type 'default', received "
+                    f"{str(given['rope_type'])[:80]!r}. ModernBERT has no scaled positions here."
+                )
+            if "rope_theta" in given:
+                fields[key] = given["rope_theta"]
+        fields["layer_types"] = fields.get("layer_types") or ()
+        return fields
+
+    def slides(self, i: int) -> bool:
+        """Returns whether block `i` has a window."""
+        if not self.layer_types:
+            return i % self.global_attn_every_n_layers != 0
+        if len(self.layer_types) != self.num_hidden_layers:
+            raise ValueError(
+                f"layer_types: expected one type for each of {self.num_hidden_layers} blocks, received "
+                f"{len(self.layer_types)}. Correct config.json."
+            )
+        return self.layer_types[i] == _SLIDING
+
+
+def build(config: ModernBertConfig) -> Model:
+    """Returns the graph of a configuration."""
+    ids = Input((None,), dtype="int32", name="ids")
+    tied = "masked" not in config.parts or config.tie_word_embeddings
+    embedding = layers.ReversibleEmbedding(
+        config.vocab_size, config.hidden_size, tie_weights=tied, name="embedding"
+    )
+    x = _norm(config, embedding(ids), "embedding_norm")
+    for i in range(config.num_hidden_layers):
+        x = _block(config, i)(x)
+    x = _norm(config, x, "norm")
+    outputs = {"hidden": x}
+    if "masked" in config.parts:
+        y = embedding(_head(config, x), reverse=True)
+        outputs["logits"] = layers.Bias(name="head_bias")(y) if config.decoder_bias else y
+    if "classifier" in config.parts:
+        mean = config.classifier_pooling == "mean"
+        y = layers.GlobalAveragePooling1D(name="mean")(x) if mean else ops.unmask(x)[:, 0]
+        outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(_head(config, y))
+    if POOLING in config.beside:
+        outputs["sentence"] = sentence(config, x, ids)
+    return Model(ids, outputs, name="modernbert")
+
+
+def _norm(config: ModernBertConfig, x: Tensor, name: str) -> Tensor:
+    return norm(x, config.norm_eps, name, center=config.norm_bias)
+
+
+def _head(config: ModernBertConfig, x: Tensor) -> Tensor:
+    head = layers.Dense(config.hidden_size, use_bias=config.classifier_bias, name="head_dense")
+    return _norm(config, activate(config.classifier_activation, head(x)), "head_norm")
+
+
+def _block(config: ModernBertConfig, i: int) -> Model:
+    x = inputs = Input((None, config.hidden_size), name="x")
+    sliding = config.slides(i)
+    theta = config.local_rope_theta if sliding else None
+    theta = config.global_rope_theta if theta is None else theta
+    y = attention(
+        # the embeddings are normalized already
+        x if i == 0 else _norm(config, x, "attention_norm"),
+        config.num_attention_heads,
+        mask=Window(config.local_attention // 2 + 1, both_sides=True) if sliding else None,
+        bias=config.attention_bias,
+        rotary=layers.RotaryEmbedding(theta, name="rotary"),
+    )
+    x = add(x, y, "attention_add")
+    y = gated_mlp(
+        _norm(config, x, "mlp_norm"),
+        config.intermediate_size,
+        config.hidden_activation,
+        bias=config.mlp_bias,
+    )
+    return Model(inputs, add(x, y, "mlp_add"), name=f"block_{i}")
+
+
+def names(config: ModernBertConfig) -> tuple[Row, ...]:
+    """Returns the table of names of a configuration."""
+    n = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    inner, bias, mlp_bias = config.intermediate_size, config.attention_bias, config.mlp_bias
+    blocks, center = range(config.num_hidden_layers), config.norm_bias
+    b = "model.layers.{i}."
+    rows = [
+        Row("model.embeddings.tok_embeddings.weight", "embedding/embeddings"),
+        *norm_rows("model.embeddings.norm", "embedding_norm", center),
+        *in_blocks(blocks[1:], *norm_rows(f"{b}attn_norm", "block_{i}/attention_norm", center)),
+        *in_blocks(
+            blocks,
+            *fused_attention_rows(f"{b}attn.Wqkv.", "block_{i}/", *n, bias=bias),
+            *dense_rows(f"{b}attn.Wo", "block_{i}/output", bias, HeadsIn(*n)),
+            *norm_rows(f"{b}mlp_norm", "block_{i}/mlp_norm", center),
+            *fused_mlp_rows(f"{b}mlp.Wi.", "block_{i}/", inner, mlp_bias),
+            *dense_rows(f"{b}mlp.Wo", "block_{i}/down", mlp_bias),
+        ),
+        *norm_rows("model.final_norm", "norm", center),
+    ]
+    if {"masked", "classifier"} & {*config.parts}:
+        rows += dense_rows("head.dense", "head_dense", config.classifier_bias)
+        rows += norm_rows("head.norm", "head_norm", center)
+    if "masked" in config.parts:
+        rows.append(logit_row("decoder.weight", config.tie_word_embeddings))
+        rows += [Row("decoder.bias", "head_bias/bias")] if config.decoder_bias else []
+    if "classifier" in config.parts:
+        rows += dense_rows("classifier", "classifier")
+    return tuple(rows)
+
+
+MODERNBERT = Family(
+    classes={
+        "modernbert": tuple(
+            f"ModernBert{end}" for end in ("ForMaskedLM", "Model", "ForSequenceClassification")
+        )
+    },
+    config=ModernBertConfig,
+    build=build,
+    names=names,
+    tiny=ModernBertConfig(
+        vocab_size=67,
+        hidden_size=24,
+        intermediate_size=28,
+        num_hidden_layers=5,
+        num_attention_heads=3,
+        hidden_activation="gelu_new",
+        norm_eps=3e-3,
+        norm_bias=True,
+        attention_bias=True,
+        mlp_bias=True,
+        local_attention=6,
+        global_attn_every_n_layers=2,
+        global_rope_theta=500.0,
+        local_rope_theta=30.0,
+        parts=("masked",),
+        model_type="modernbert",
+    ),
+    prefix="model.",
+    adapted=with_parts,
+    files=(POOLING, MODULES),
+)

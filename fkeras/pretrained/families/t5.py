@@ -1,0 +1,283 @@
+"""T5, version 1.1 and Flan: encoder and decoder with biases of relative positions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fkeras import layers
+from fkeras.engine import FrozenDict, Input, Model, option
+from fkeras.engine.config.converters import boolean, choice, integer, real, text
+from fkeras.masks import Causal
+from fkeras.pretrained.blocks.activation import ACTIVATIONS
+from fkeras.pretrained.blocks.encoder_blocks import attention
+from fkeras.pretrained.blocks.projections import gated_mlp, mlp
+from fkeras.pretrained.tables.config import Config, count, positive
+from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.names import Row, in_blocks
+from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row
+
+
+class T5Config(Config):
+    """Configuration of T5, T5 version 1.1 and Flan; the fields are the keys of `config.json`.
+
+    Args:
+        vocab_size: number of token ids.
+        d_model: width of the network.
+        d_kv: size of a head.
+        d_ff: width inside the MLP.
+        num_layers: number of blocks of the encoder.
+        num_decoder_layers: number of blocks of the decoder; None for `num_layers`.
+        num_heads: number of heads.
+        relative_attention_num_buckets: number of biases of each head.
+        relative_attention_max_distance: distance from which on all share the last bias.
+        layer_norm_epsilon: epsilon of the normalizations.
+        feed_forward_proj: activation of the MLP, such as "relu"; "gated-gelu" multiplies the tanh form
+            of GELU with a second projection.
+        tie_word_embeddings: whether the logits use the embeddings.
+        scale_decoder_outputs: whether the decoder's output is multiplied by `d_model**-0.5` before the
+            logits; None for `tie_word_embeddings`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> config = fk.pretrained.T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+        >>> config.activation, config.scales_outputs
+        ('gelu_new', False)
+    """
+
+    model_type: str = option(default="t5", convert=choice("t5"), kw_only=True)
+    vocab_size: int = option(default=32128, convert=positive)
+    d_model: int = option(default=512, convert=positive)
+    d_kv: int = option(default=64, convert=positive)
+    d_ff: int = option(default=2048, convert=positive)
+    num_layers: int = option(default=6, convert=count)
+    num_decoder_layers: int | None = option(
+        default=None, convert=integer(minimum=1, maximum=10_000, optional=True)
+    )
+    num_heads: int = option(default=8, convert=positive)
+    relative_attention_num_buckets: int = option(default=32, convert=integer(minimum=4))
+    relative_attention_max_distance: int = option(
+        default=128, convert=integer(minimum=1, maximum=1 << 20)
+    )
+    layer_norm_epsilon: float = option(default=1e-6, convert=real(above=0))
+    feed_forward_proj: str = option(default="relu", convert=text())
+    tie_word_embeddings: bool = option(default=True, convert=boolean)
+    scale_decoder_outputs: bool | None = option(default=None)
+
+    # parts of `feed_forward_proj`, the length of the training's texts, the dropout of a classifier
+    neutral = frozenset(
+        ["dense_act_fn", "is_gated_act", "n_positions", "output_past", "classifier_dropout"]
+    )
+
+    @classmethod
+    def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        # transformers 5 writes that the embeddings are tied for all models, and does not scale the
+        # outputs of those with a head of their own
+        if mapping.get("scale_decoder_outputs") is False:
+            return {**mapping, "tie_word_embeddings": False}
+        return mapping
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        gated, _, name = self.feed_forward_proj.rpartition("-")
+        if gated not in ("", "gated") or name not in ACTIVATIONS:
+            raise ValueError(
+                "T5Config: feed_forward_proj: expected an activation such as 'relu', or 'gated-gelu', "
+                f"received {self.feed_forward_proj[:80]!r}."
+            )
+        buckets, distance = (
+            self.relative_attention_num_buckets,
+            self.relative_attention_max_distance,
+        )
+        if buckets % 2 or distance <= buckets // 2:
+            raise ValueError(
+                "T5Config: relative_attention_num_buckets: expected an even number whose half is less than "
+                f"relative_attention_max_distance={distance}, received {buckets}."
+            )
+        if self.scale_decoder_outputs not in (None, True, False):
+            raise ValueError(
+                "T5Config: scale_decoder_outputs: expected true, false or null, received "
+                f"{str(self.scale_decoder_outputs)[:80]!r}."
+            )
+
+    @property
+    def gated(self) -> bool:
+        """Whether the MLP multiplies two projections."""
+        return self.feed_forward_proj.startswith("gated-")
+
+    @property
+    def activation(self) -> str:
+        """Activation of the MLP: "gated-gelu" means the tanh form."""
+        if self.feed_forward_proj == "gated-gelu":
+            return "gelu_new"
+        return self.feed_forward_proj.removeprefix("gated-")
+
+    @property
+    def decoder_layers(self) -> int:
+        """Number of blocks of the decoder."""
+        return self.num_decoder_layers or self.num_layers
+
+    @property
+    def scales_outputs(self) -> bool:
+        """Whether the decoder's output is scaled before the logits."""
+        given = self.scale_decoder_outputs
+        return self.tie_word_embeddings if given is None else given
+
+
+def build(config: T5Config) -> Model:
+    """Returns the graph: ids (b, s) and decoder ids (b, t) to logits (b, t, v).
+
+    The models "encoder" and "decoder" inside receive vectors of one embedding. The decoder's ids begin
+    with the id of padding.
+    """
+    ids = Input((None,), dtype="int32", name="ids")
+    decoder_ids = Input((None,), dtype="int32", name="decoder_ids")
+    embedding = layers.ReversibleEmbedding(
+        config.vocab_size, config.d_model, tie_weights=config.tie_word_embeddings, name="embedding"
+    )
+    encoder_positions = layers.Positions(name="encoder_positions")(ids)
+    encoded = _stack(config, decoder=False)([embedding(ids), encoder_positions])
+    positions = layers.Positions(name="positions")(decoder_ids)
+    x = _stack(config, decoder=True)([embedding(decoder_ids), positions, encoded])
+    if config.scales_outputs:
+        x = layers.Rescaling(config.d_model**-0.5, name="output_scale")(x)
+    return Model([ids, decoder_ids], embedding(x, reverse=True), name="t5")
+
+
+def _norm(config: T5Config, name: str) -> layers.RMSNormalization:
+    return layers.RMSNormalization(epsilon=config.layer_norm_epsilon, name=name)
+
+
+def _stack(config: T5Config, decoder: bool) -> Model:
+    x = Input((None, config.d_model), name="x")
+    positions = Input((None,), dtype="int32", name="positions")
+    relative = layers.RelativePositionBias(
+        config.num_heads,
+        config.relative_attention_num_buckets,
+        config.relative_attention_max_distance,
+        bidirectional=not decoder,
+        name="position_bias",
+    )
+    if not decoder:
+        # positions of the keys by name: the encoder has no cache
+        inputs, y, bias = [x, positions], x, relative(positions, positions)
+        for i in range(config.num_layers):
+            y = _block(config, i, decoder)([y, bias])
+    else:
+        encoded = Input((None, config.d_model), name="encoded")
+        inputs, y, bias = [x, positions, encoded], x, relative(positions)
+        for i in range(config.decoder_layers):
+            y = _block(config, i, decoder)([y, bias, positions, encoded])
+    name = "decoder" if decoder else "encoder"
+    return Model(inputs, _norm(config, "norm")(y), name=name)
+
+
+def _block(config: T5Config, i: int, decoder: bool) -> Model:
+    # the bias has the sizes of the queries and of the keys
+    x = Input(("t", config.d_model), name="x")
+    bias = Input((config.num_heads, "t", "t"), name="bias")
+    attend = functools.partial(
+        attention, heads=config.num_heads, size=config.d_kv, bias=False, scale=1.0
+    )
+    y = _norm(config, "attention_norm")(x)
+    if not decoder:
+        inputs = [x, bias]
+        y = attend(y, score_bias=bias)
+    else:
+        positions = Input(("t",), dtype="int32", name="positions")
+        encoded = Input(("s", config.d_model), name="encoded")
+        inputs = [x, bias, positions, encoded]
+        y = attend(y, mask=Causal(), positions=positions, score_bias=bias)
+    y = layers.Add(name="attention_add")([x, y])
+    if decoder:
+        z = attend(_norm(config, "cross_norm")(y), source=encoded, prefix="cross_")
+        y = layers.Add(name="cross_add")([y, z])
+    feed_forward = gated_mlp if config.gated else functools.partial(mlp, bias=False)
+    z = feed_forward(_norm(config, "mlp_norm")(y), config.d_ff, config.activation)
+    return Model(inputs, layers.Add(name="mlp_add")([y, z]), name=f"block_{i}")
+
+
+def names(config: T5Config) -> tuple[Row, ...]:
+    """Returns the table of names of Hugging Face's checkpoints."""
+    return (
+        Row("shared.weight", "embedding/embeddings"),
+        # files of older versions repeat the embeddings
+        *(
+            Row(f"{part}.embed_tokens.weight", "embedding/embeddings", copy=True)
+            for part in ("encoder", "decoder")
+        ),
+        logit_row("lm_head.weight", config.tie_word_embeddings),
+        *_stack_rows(config, "encoder", config.num_layers),
+        *_stack_rows(config, "decoder", config.decoder_layers),
+    )
+
+
+def _stack_rows(config: T5Config, part: str, blocks: int) -> tuple[Row, ...]:
+    decoder, block = part == "decoder", f"{part}/block_{{i}}/"
+    b = f"{part}.block.{{i}}.layer."
+    mlp_tensors = f"{b}{2 if decoder else 1}."
+    heads = config.num_heads, config.d_kv, ("q", "k", "v", "o")
+    no_bias = {"bias": False, "output_bias": False}
+    rows = [
+        *attention_rows(f"{b}0.SelfAttention.", block, *heads, **no_bias),
+        Row(f"{b}0.layer_norm.weight", f"{block}attention_norm/scale"),
+        Row(f"{mlp_tensors}layer_norm.weight", f"{block}mlp_norm/scale"),
+    ]
+    if decoder:
+        rows += attention_rows(f"{b}1.EncDecAttention.", f"{block}cross_", *heads, **no_bias)
+        rows.append(Row(f"{b}1.layer_norm.weight", f"{block}cross_norm/scale"))
+    kernels = {"wi": "mlp_in", "wo": "mlp_out"}
+    if config.gated:
+        kernels = {"wi_0": "gate", "wi_1": "up", "wo": "down"}
+    for theirs, ours in kernels.items():
+        rows += dense_rows(f"{mlp_tensors}DenseReluDense.{theirs}", f"{block}{ours}", bias=False)
+    relative = f"{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    return (
+        Row(relative, f"{part}/position_bias/embeddings"),
+        Row(f"{part}.final_layer_norm.weight", f"{part}/norm/scale"),
+        *in_blocks(range(blocks), *rows),
+    )
+
+
+def adapted(config: T5Config, tensors: Collection[str]) -> T5Config:
+    """Returns the configuration with tied embeddings if transformers 5 wrote a file without head.
+
+    Raises:
+        ValueError: for a file without head, where the configuration does not tie the embeddings.
+    """
+    if "lm_head.weight" in tensors or config.tie_word_embeddings:
+        return config
+    if config.scale_decoder_outputs is None:
+        raise ValueError(
+            "this checkpoint has no head: lm_head.weight is missing, and tie_word_embeddings is false. "
+            "Set tie_word_embeddings to true in config.json if the embeddings are the head."
+        )
+    return dataclasses.replace(config, tie_word_embeddings=True)
+
+
+TINY = T5Config(
+    model_type="t5",
+    vocab_size=67,
+    d_model=20,
+    d_kv=6,
+    d_ff=28,
+    num_layers=3,
+    num_decoder_layers=2,
+    num_heads=4,
+    relative_attention_num_buckets=8,
+    relative_attention_max_distance=12,
+    layer_norm_epsilon=1e-3,
+)
+
+FAMILY = Family(
+    classes=FrozenDict({"t5": ("T5ForConditionalGeneration",)}),
+    config=T5Config,
+    build=build,
+    names=names,
+    tiny=TINY,
+    # no position bias in cross-attention: a tensor of old files that no model reads
+    ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+    adapted=adapted,
+)

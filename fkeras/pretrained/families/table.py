@@ -1,0 +1,121 @@
+"""The table of families."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine import Model, suggest
+from fkeras.pretrained.families import (
+    bert,
+    clip,
+    gemma,
+    gpt2,
+    llama,
+    mixtral,
+    modernbert,
+    t5,
+    vit,
+    whisper,
+)
+from fkeras.pretrained.tables.config import Config
+from fkeras.pretrained.tables.family import Family
+
+FAMILIES: tuple[Family, ...] = (
+    llama.FAMILY,
+    gemma.FAMILY,
+    gpt2.FAMILY,
+    mixtral.FAMILY,
+    t5.FAMILY,
+    bert.BERT,
+    bert.ROBERTA,
+    bert.DISTILBERT,
+    modernbert.MODERNBERT,
+    vit.VIT,
+    vit.DINOV2,
+    vit.DINOV2_REGISTERS,
+    vit.SIGLIP_VISION,
+    clip.CLIP,
+    clip.SIGLIP,
+    whisper.WHISPER,
+)
+
+
+def build(config: Config) -> Model:
+    """Returns the graph of a configuration, without weights.
+
+    Args:
+        config: the configuration of a family, such as `loaded.config` or one of your own.
+
+    Raises:
+        TypeError: for another value.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4)
+        >>> model = fk.pretrained.build(config).build(jax.random.key(0))
+        >>> model(jax.numpy.array([[1, 2, 3]])).shape
+        (1, 3, 100)
+    """
+    return family_of_config(config).build(config)
+
+
+def family_of(mapping: Mapping[str, Any]) -> Family:
+    """Returns the family of a `config.json`.
+
+    Raises:
+        ValueError: for a missing or unknown `model_type`, and for a class with another head.
+    """
+    model_type = mapping.get("model_type")
+    types = {name: family for family in FAMILIES for name in family.classes}
+    if not isinstance(model_type, str) or model_type not in types:
+        raise ValueError(
+            f"expected a model_type among {', '.join(sorted(types))}, received "
+            f"{str(model_type)[:80]!r}.{suggest(str(model_type), types)} Other architectures are not "
+            "supported."
+        )
+    family = types[model_type]
+    classes = mapping.get("architectures")
+    for name in classes if isinstance(classes, list | tuple) else ():
+        if name not in family.classes[model_type]:
+            raise ValueError(
+                f"expected a model of class {' or '.join(family.classes[model_type])}, received "
+                f"{str(name)[:80]!r}, which has another head. Load a checkpoint of such a class."
+            )
+    return family
+
+
+def family_of_gguf(metadata: Mapping[str, Any]) -> Family:
+    """Returns the family of a GGUF file.
+
+    Raises:
+        ValueError: for a missing or unknown architecture.
+    """
+    architecture = metadata.get("general.architecture")
+    if architecture == "llama" and metadata.get("llama.expert_count"):
+        architecture = "mixtral"  # llama.cpp has one name for both
+    tables = {
+        name: family for family in FAMILIES if family.gguf for name in family.gguf.architectures
+    }
+    if not isinstance(architecture, str) or architecture not in tables:
+        raise ValueError(
+            f"expected a general.architecture among {', '.join(sorted(tables))}, received "
+            f"{str(architecture)[:80]!r}.{suggest(str(architecture), tables)} Other architectures are "
+            "not supported."
+        )
+    return tables[architecture]
+
+
+def family_of_config(config: Config) -> Family:
+    """Returns the family of a configuration.
+
+    Raises:
+        TypeError: for another value.
+    """
+    for family in FAMILIES:
+        if type(config) is family.config:
+            return family
+    raise TypeError(
+        f"expected the configuration of a pretrained model, such as loaded.config, received "
+        f"{type(config).__name__}."
+    )

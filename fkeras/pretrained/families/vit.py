@@ -1,0 +1,478 @@
+"""Vision transformers: ViT, DINOv2 (with and without registers) and the vision tower of SigLIP.
+
+Images have the channels last, (b, h, w, c). The models return a dictionary: "hidden" (b, t, d), and
+"pooled" and "classes" where the file has their weights; for DINOv2 "pooled" is the class token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+from fkeras import layers, ops
+from fkeras.engine import FrozenDict, Input, Model, option
+from fkeras.engine.config.converters import boolean, integer, real, sizes
+from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
+from fkeras.pretrained.blocks.activation import activate, activation_name
+from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm, pre_norm_blocks
+from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
+from fkeras.pretrained.blocks.projections import mlp
+from fkeras.pretrained.features.images import ImageProcessor
+from fkeras.pretrained.tables.config import count, optional_positive, positive
+from fkeras.pretrained.tables.family import PREPROCESSOR, Family
+from fkeras.pretrained.tables.names import Convolution, HeadsIn, Reshape, Row, in_blocks
+from fkeras.pretrained.tables.rows import (
+    attention_rows,
+    dense_rows,
+    fused_attention_rows,
+    fused_mlp_rows,
+    norm_rows,
+    tower_rows,
+)
+
+
+class VisionConfig(EncoderConfig):
+    """Fields that vision transformers share."""
+
+    hidden_size: Integer = option(default=768, convert=integer(minimum=1), kw_only=True)
+    num_hidden_layers: Integer = option(default=12, convert=count, kw_only=True)
+    num_attention_heads: Integer = option(default=12, convert=integer(minimum=1), kw_only=True)
+    num_channels: Integer = option(default=3, convert=integer(minimum=1), kw_only=True)
+    image_size: Sizes = option(default=224, convert=sizes(2), kw_only=True)
+    patch_size: Sizes = option(default=16, convert=sizes(2), kw_only=True)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        image, patch = (
+            cast(tuple[int, int], self.image_size),
+            cast(tuple[int, int], self.patch_size),
+        )
+        return image[0] // patch[0], image[1] // patch[1]
+
+    @property
+    def head_shape(self) -> tuple[int, int]:
+        """Number and size of the heads."""
+        return self.num_attention_heads, self.hidden_size // self.num_attention_heads
+
+
+class ViTConfig(VisionConfig):
+    """Configuration of ViT: the fields are the keys of `config.json`.
+
+    Args:
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        num_channels: channels of the images.
+        image_size: height and width of the images of the training; the positions are resized for
+            other sizes.
+        patch_size: height and width of a patch.
+        intermediate_size: width inside the MLP.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        qkv_bias: whether query, key and value have a bias.
+        pooler_output_size: size of the pooled vector; None for `hidden_size`.
+        pooler_act: activation of the pooled vector.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "pooler"
+            and "classifier".
+        num_labels: number of classes of a classifier.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.ViTConfig(image_size=64).grid
+        (4, 4)
+    """
+
+    intermediate_size: Integer = option(default=3072, convert=positive)
+    hidden_act: str = option(default="gelu", convert=activation_name)
+    layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0))
+    qkv_bias: bool = option(default=True, convert=boolean)
+    pooler_output_size: OptionalInteger = option(default=None, convert=optional_positive)
+    pooler_act: str = option(default="tanh", convert=activation_name)
+
+    neutral: ClassVar[frozenset[str]] = frozenset(["encoder_stride"])
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"pooler": ("pooler.dense.weight",), "classifier": ("classifier.weight",)}
+    )
+
+
+class Dinov2Config(VisionConfig):
+    """Configuration of DINOv2: the fields are the keys of `config.json`.
+
+    Args:
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        num_channels: channels of the images.
+        image_size: height and width of the images of the training; the positions are resized for
+            other sizes.
+        patch_size: height and width of a patch.
+        mlp_ratio: width inside the MLP, divided by `hidden_size`.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        qkv_bias: whether query, key and value have a bias.
+        layerscale_value: first factor of the learned scales.
+        use_swiglu_ffn: whether the MLP is gated.
+        num_register_tokens: number of registers after the class token.
+        parts: heads that the file holds, which the loader finds by the names of the tensors:
+            "mask_token" and "classifier".
+        num_labels: number of classes of a classifier.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.Dinov2Config(mlp_ratio=4, use_swiglu_ffn=True).inner
+        2048
+    """
+
+    mlp_ratio: Real = option(default=4, convert=real(above=0))
+    hidden_act: str = option(default="gelu", convert=activation_name)
+    layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0))
+    qkv_bias: bool = option(default=True, convert=boolean)
+    layerscale_value: Real = option(default=1.0, convert=real())
+    use_swiglu_ffn: bool = option(default=False, convert=boolean)
+    num_register_tokens: Integer = option(default=0, convert=integer(minimum=0))
+
+    neutral: ClassVar[frozenset[str]] = frozenset(
+        [
+            *("apply_layernorm", "drop_path_rate", "out_features", "out_indices"),
+            *("reshape_hidden_states", "stage_names", "use_mask_token"),
+        ]
+    )
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"mask_token": ("embeddings.mask_token",), "classifier": ("classifier.weight",)}
+    )
+
+    @property
+    def inner(self) -> int:
+        """Width inside the MLP."""
+        width = int(self.hidden_size * self.mlp_ratio)
+        # two thirds, rounded up to a multiple of 8: a gated MLP has three matrices instead of two
+        return (int(width * 2 / 3) + 7) // 8 * 8 if self.use_swiglu_ffn else width
+
+
+class Dinov2RegistersConfig(Dinov2Config):
+    """Configuration of DINOv2 with registers; further fields are those of `Dinov2Config`.
+
+    Args:
+        num_register_tokens: number of registers after the class token.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.Dinov2RegistersConfig().num_register_tokens
+        4
+    """
+
+    num_register_tokens: Integer = option(default=4, convert=integer(minimum=0))
+
+
+class SiglipVisionConfig(VisionConfig):
+    """Configuration of SigLIP's vision tower: the fields are the keys of `config.json`.
+
+    Args:
+        hidden_size: width of the network.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of heads.
+        num_channels: channels of the images.
+        image_size: height and width of the images of the training; the positions are resized for
+            other sizes.
+        patch_size: height and width of a patch.
+        intermediate_size: width inside the MLP.
+        hidden_act: activation of the MLP.
+        layer_norm_eps: epsilon of the normalizations.
+        parts: heads that the file holds, which the loader finds by the names of the tensors: "head".
+        num_labels: number of classes of a classifier.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.SiglipVisionConfig(patch_size=14).grid
+        (16, 16)
+    """
+
+    intermediate_size: Integer = option(default=3072, convert=positive)
+    hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name)
+    layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0))
+
+    neutral: ClassVar[frozenset[str]] = frozenset(["vision_use_head"])
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({"head": ("head.probe",)})
+
+
+def patches(config: VisionConfig, bias: bool = True) -> tuple[Tensor, Tensor]:
+    """Records the images, and their projected patches (b, h, w, d)."""
+    images = Input((None, None, config.num_channels), name="images")
+    project = layers.Conv2D(
+        config.hidden_size, config.patch_size, config.patch_size, use_bias=bias, name="patches"
+    )
+    return images, project(images)
+
+
+def _build_vit(config: ViTConfig) -> Model:
+    images, x = patches(config)
+    x = layers.PatchSequence(config.grid, 1, name="sequence")(x)
+    x = pre_norm_blocks(
+        x,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+        activation=config.hidden_act,
+        epsilon=config.layer_norm_eps,
+        bias=config.qkv_bias,
+    )
+    x = norm(x, config.layer_norm_eps, "norm")
+    outputs = {"hidden": x}
+    if "pooler" in config.parts:
+        size = config.pooler_output_size or config.hidden_size
+        y = layers.Dense(size, name="pooler")(x[:, 0])
+        outputs["pooled"] = activate(config.pooler_act, y)
+    if "classifier" in config.parts:
+        outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(x[:, 0])
+    return Model(images, outputs, name="vit")
+
+
+def _build_dinov2(config: Dinov2Config) -> Model:
+    registers = config.num_register_tokens
+    images, x = patches(config)
+    if "mask_token" in config.parts:
+        # keeps the token for training with masked images, and for the file: no patch is masked here
+        x = layers.MaskedPatches(name="mask_token")(x)
+    # transformers resizes the positions of the model with registers with antialiasing
+    antialias = isinstance(config, Dinov2RegistersConfig)
+    x = layers.PatchSequence(config.grid, 1, antialias, name="sequence")(x)
+    if registers:
+        tokens = layers.LearnedTokens(registers, name="registers")(x)
+        x = layers.Concatenate(axis=1, name="register_tokens")([x[:, :1], tokens, x[:, 1:]])
+    x = pre_norm_blocks(
+        x,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.inner,
+        activation=config.hidden_act,
+        epsilon=config.layer_norm_eps,
+        bias=config.qkv_bias,
+        gated=config.use_swiglu_ffn,
+        layer_scale=config.layerscale_value,
+    )
+    x = norm(x, config.layer_norm_eps, "norm")
+    outputs = {"hidden": x, "pooled": x[:, 0]}
+    if "classifier" in config.parts:
+        mean = ops.mean(x[:, 1 + registers :], axis=1)
+        y = layers.Concatenate(name="features")([outputs["pooled"], mean])
+        outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(y)
+    return Model(images, outputs, name="dinov2")
+
+
+def build_siglip_vision(config: SiglipVisionConfig, embedding: bool = False) -> Model:
+    """Returns the graph of SigLIP's vision tower; with `embedding` also a vector of length 1."""
+    images, x = patches(config)
+    x = layers.PatchSequence(config.grid, name="sequence")(x)
+    x = pre_norm_blocks(
+        x,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+        activation=config.hidden_act,
+        epsilon=config.layer_norm_eps,
+    )
+    x = norm(x, config.layer_norm_eps, "norm")
+    outputs = {"hidden": x}
+    if "head" in config.parts:
+        probe = layers.LearnedTokens(1, name="probe")(x)
+        y = attention(probe, config.num_attention_heads, source=x, prefix="pool_")
+        z = norm(y, config.layer_norm_eps, "pool_norm")
+        z = mlp(z, config.intermediate_size, config.hidden_act, prefix="pool_mlp_")
+        outputs["pooled"] = add(y, z, "pool_add")[:, 0]
+    if embedding:
+        outputs["embedding"] = layers.UnitNormalization(name="normalize")(outputs["pooled"])
+    return Model(images, outputs, name="vision")
+
+
+def _embedding_rows(config: VisionConfig, prefix: str) -> tuple[Row, ...]:
+    rows, columns = config.grid
+    width = config.hidden_size
+    table = 1 + rows * columns, width
+    return (
+        Row(f"{prefix}cls_token", "sequence/tokens", Reshape((1, 1, width), (1, width))),
+        Row(f"{prefix}position_embeddings", "sequence/embeddings", Reshape((1, *table), table)),
+        *dense_rows(f"{prefix}patch_embeddings.projection", "patches", kernel=Convolution()),
+    )
+
+
+def _attention_rows(config: ViTConfig | Dinov2Config, prefix: str) -> tuple[Row, ...]:
+    tensors = ("attention.query", "attention.key", "attention.value", "output.dense")
+    shape, bias = config.head_shape, config.qkv_bias
+    return attention_rows(prefix, "block_{i}/", *shape, tensors, bias=bias)
+
+
+def _vit_names(config: ViTConfig) -> tuple[Row, ...]:
+    b = "vit.encoder.layer.{i}."
+    rows = [
+        *_embedding_rows(config, "vit.embeddings."),
+        *in_blocks(
+            range(config.num_hidden_layers),
+            *norm_rows(f"{b}layernorm_before", "block_{i}/attention_norm"),
+            *_attention_rows(config, f"{b}attention."),
+            *norm_rows(f"{b}layernorm_after", "block_{i}/mlp_norm"),
+            *dense_rows(f"{b}intermediate.dense", "block_{i}/mlp_in"),
+            *dense_rows(f"{b}output.dense", "block_{i}/mlp_out"),
+        ),
+        *norm_rows("vit.layernorm", "norm"),
+    ]
+    if "pooler" in config.parts:
+        rows += dense_rows("vit.pooler.dense", "pooler")
+    if "classifier" in config.parts:
+        rows += dense_rows("classifier", "classifier")
+    return tuple(rows)
+
+
+def _dinov2_names(config: Dinov2Config) -> tuple[Row, ...]:
+    registers, width = config.num_register_tokens, config.hidden_size
+    p = "dinov2_with_registers." if isinstance(config, Dinov2RegistersConfig) else "dinov2."
+    b = f"{p}encoder.layer.{{i}}."
+    if config.use_swiglu_ffn:
+        gates = fused_mlp_rows(f"{b}mlp.weights_in.", "block_{i}/", config.inner)
+        mlp_rows = (*gates, *dense_rows(f"{b}mlp.weights_out", "block_{i}/down"))
+    else:
+        names = (("fc1", "mlp_in"), ("fc2", "mlp_out"))
+        mlp_rows = [r for t, n in names for r in dense_rows(f"{b}mlp.{t}", f"block_{{i}}/{n}")]
+    rows = [*_embedding_rows(config, f"{p}embeddings."), *norm_rows(f"{p}layernorm", "norm")]
+    if "mask_token" in config.parts:
+        shape = Reshape((1, width), (width,))
+        rows.append(Row(f"{p}embeddings.mask_token", "mask_token/token", shape))
+    if registers:
+        shape = Reshape((1, registers, width), (registers, width))
+        rows.append(Row(f"{p}embeddings.register_tokens", "registers/tokens", shape))
+    rows += in_blocks(
+        range(config.num_hidden_layers),
+        *norm_rows(f"{b}norm1", "block_{i}/attention_norm"),
+        *_attention_rows(config, f"{b}attention."),
+        Row(f"{b}layer_scale1.lambda1", "block_{i}/attention_scale/gamma"),
+        *norm_rows(f"{b}norm2", "block_{i}/mlp_norm"),
+        *mlp_rows,
+        Row(f"{b}layer_scale2.lambda1", "block_{i}/mlp_scale/gamma"),
+    )
+    if "classifier" in config.parts:
+        rows += dense_rows("classifier", "classifier")
+    return tuple(rows)
+
+
+def siglip_vision_names(
+    config: SiglipVisionConfig, p: str = "vision_model.", graph: str = ""
+) -> tuple[Row, ...]:
+    """Returns the table of names of SigLIP's vision tower.
+
+    Args:
+        p: first part of the names in the file.
+        graph: first part of the paths in the graph.
+    """
+    n, width = config.head_shape, config.hidden_size
+    rows = [
+        *dense_rows(f"{p}embeddings.patch_embedding", f"{graph}patches", kernel=Convolution()),
+        Row(f"{p}embeddings.position_embedding.weight", f"{graph}sequence/embeddings"),
+        *in_blocks(
+            range(config.num_hidden_layers),
+            *tower_rows(f"{p}encoder.layers.{{i}}.", f"{graph}block_{{i}}/", *n),
+        ),
+        *norm_rows(f"{p}post_layernorm", f"{graph}norm"),
+    ]
+    if "head" in config.parts:
+        shape = Reshape((1, 1, width), (1, width))
+        h = f"{p}head."
+        rows += [
+            Row(f"{h}probe", f"{graph}probe/tokens", shape),
+            *fused_attention_rows(f"{h}attention.in_proj_", f"{graph}pool_", *n),
+            *dense_rows(f"{h}attention.out_proj", f"{graph}pool_output", kernel=HeadsIn(*n)),
+            *norm_rows(f"{h}layernorm", f"{graph}pool_norm"),
+            *dense_rows(f"{h}mlp.fc1", f"{graph}pool_mlp_in"),
+            *dense_rows(f"{h}mlp.fc2", f"{graph}pool_mlp_out"),
+        ]
+    return tuple(rows)
+
+
+_TINY: Mapping[str, Any] = FrozenDict(
+    {
+        "hidden_size": 24,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "layer_norm_eps": 3e-3,
+        "image_size": 20,
+        "patch_size": 5,
+    }
+)
+_COMMON: Mapping[str, Any] = FrozenDict(
+    {
+        "adapted": with_parts,
+        "files": (PREPROCESSOR,),
+        "processor": ImageProcessor.read,
+    }
+)
+
+VIT = Family(
+    classes={"vit": ("ViTModel", "ViTForImageClassification")},
+    config=ViTConfig,
+    build=_build_vit,
+    names=_vit_names,
+    tiny=ViTConfig(
+        **_TINY,
+        intermediate_size=40,
+        hidden_act="gelu_new",
+        qkv_bias=False,
+        pooler_output_size=18,
+        pooler_act="relu",
+        parts=("pooler",),
+        model_type="vit",
+    ),
+    prefix="vit.",
+    **_COMMON,
+)
+DINOV2 = Family(
+    classes={"dinov2": ("Dinov2Model", "Dinov2ForImageClassification")},
+    config=Dinov2Config,
+    build=_build_dinov2,
+    names=_dinov2_names,
+    tiny=Dinov2Config(
+        **_TINY,
+        mlp_ratio=2,
+        use_swiglu_ffn=True,
+        layerscale_value=0.7,
+        parts=("mask_token",),
+        model_type="dinov2",
+    ),
+    prefix="dinov2.",
+    **_COMMON,
+)
+DINOV2_REGISTERS = Family(
+    classes={
+        "dinov2_with_registers": (
+            "Dinov2WithRegistersModel",
+            "Dinov2WithRegistersForImageClassification",
+        )
+    },
+    config=Dinov2RegistersConfig,
+    build=_build_dinov2,
+    names=_dinov2_names,
+    tiny=Dinov2RegistersConfig(
+        **_TINY,
+        mlp_ratio=3,
+        hidden_act="gelu_new",
+        num_register_tokens=3,
+        qkv_bias=False,
+        parts=("mask_token",),
+        model_type="dinov2_with_registers",
+    ),
+    prefix="dinov2_with_registers.",
+    **_COMMON,
+)
+SIGLIP_VISION = Family(
+    classes={"siglip_vision_model": ("SiglipVisionModel",)},
+    config=SiglipVisionConfig,
+    build=build_siglip_vision,
+    names=siglip_vision_names,
+    tiny=SiglipVisionConfig(
+        **_TINY,
+        intermediate_size=40,
+        hidden_act="gelu",
+        parts=("head",),
+        model_type="siglip_vision_model",
+    ),
+    prefix="vision_model.",
+    **_COMMON,
+)

@@ -1,0 +1,1 @@
+"""Inputs of models from images and sounds."""

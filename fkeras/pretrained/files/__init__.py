@@ -1,0 +1,1 @@
+"""Folders of checkpoints and GGUF files."""

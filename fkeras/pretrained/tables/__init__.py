@@ -1,0 +1,1 @@
+"""Configurations, and tables of the names of tensors."""

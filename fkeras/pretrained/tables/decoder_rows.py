@@ -1,0 +1,105 @@
+"""Rows of tables of names that Llama, Gemma and their relatives share, and their names in GGUF files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Protocol
+
+from fkeras.pretrained.tables.names import Permuted, Row, Then
+from fkeras.pretrained.tables.rows import attention_rows, logit_row
+
+_GGUF_PERMUTED = ("llama", "mistral", "smollm3", "mixtral")
+_GGUF_NAMES = (
+    ("model.embed_tokens", "token_embd"),
+    ("model.norm", "output_norm"),
+    ("lm_head", "output"),
+    ("input_layernorm", "attn_norm"),
+    ("post_attention_layernorm", "ffn_norm"),
+    ("self_attn.o_proj", "attn_output"),
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.qkv_proj", "attn_qkv"),
+    ("self_attn.q_norm", "attn_q_norm"),
+    ("self_attn.k_norm", "attn_k_norm"),
+    ("mlp.gate_up_proj", "ffn_up"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+)
+
+
+class DecoderConfig(Protocol):
+    """The properties of a configuration that determine the rows."""
+
+    @property
+    def model_type(self) -> str: ...
+    @property
+    def num_attention_heads(self) -> int: ...
+    @property
+    def key_heads(self) -> int: ...
+    @property
+    def head_size(self) -> int: ...
+    @property
+    def attention_bias(self) -> bool: ...
+    @property
+    def output_bias(self) -> bool: ...
+    @property
+    def head_norms(self) -> bool: ...
+    @property
+    def tie_word_embeddings(self) -> bool: ...
+
+
+def outer_rows(config: DecoderConfig) -> tuple[Row, ...]:
+    """Returns the rows outside of the blocks."""
+    return (
+        Row("model.embed_tokens.weight", "embedding/embeddings"),
+        Row("model.norm.weight", "norm/scale"),
+        logit_row("lm_head.weight", config.tie_word_embeddings),
+    )
+
+
+def self_attention_rows(config: DecoderConfig) -> tuple[Row, ...]:
+    """Returns the rows of an attention with separate projections, and of the norms of its heads."""
+    prefix, layer = "model.layers.{i}.self_attn.", "block_{i}/"
+    norms = ("query", "key") if config.head_norms else ()
+    return (
+        *attention_rows(
+            prefix,
+            layer,
+            config.num_attention_heads,
+            config.head_size,
+            ("q_proj", "k_proj", "v_proj", "o_proj"),
+            key_heads=config.key_heads,
+            bias=config.attention_bias,
+            output_bias=config.output_bias,
+        ),
+        *(Row(f"{prefix}{n[0]}_norm.weight", f"{layer}{n}_norm/scale") for n in norms),
+    )
+
+
+def gguf_rows(
+    config: DecoderConfig, rows: Iterable[Row], more: Iterable[tuple[str, str]] = ()
+) -> tuple[Row, ...]:
+    """Returns the rows of Hugging Face's table under the names of GGUF files.
+
+    The rows of query and key are permuted in files that llama.cpp's converter for Llama wrote.
+
+    Args:
+        more: further parts of names, and their form in GGUF files.
+    """
+    is_permuted = config.model_type in _GGUF_PERMUTED
+    counts = {"q": config.num_attention_heads, "k": config.key_heads}
+    renamed = []
+    for row in rows:
+        first, _, rest = row.tensors.partition(".layers.{i}.")
+        tensor = f"blk.{{i}}.{rest}" if rest else first
+        for old, new in (*more, *_GGUF_NAMES):
+            tensor = tensor.replace(old, new)
+        operation = row.operation
+        heads = counts.get(rest.removeprefix("self_attn.")[:1]) if "_proj." in rest else None
+        if is_permuted and heads is not None:
+            operation = Then(Permuted(heads), operation)
+        renamed.append(dataclasses.replace(row, tensors=tensor, operation=operation))
+    return tuple(renamed)

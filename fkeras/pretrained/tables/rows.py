@@ -1,0 +1,148 @@
+"""Rows of tables of names: the layers that many families have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fkeras.pretrained.tables.names import (
+    HeadBias,
+    Heads,
+    HeadsIn,
+    Operation,
+    Row,
+    Same,
+    Split,
+    Transpose,
+)
+
+_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+
+
+def dense_rows(
+    tensor: str,
+    layer: str,
+    bias: bool = True,
+    kernel: Operation = Transpose(),
+    bias_operation: Operation = Same(),
+) -> tuple[Row, ...]:
+    """Returns the rows of a layer with a kernel, and with a bias where `bias` is set."""
+    rows = (Row(f"{tensor}.weight", f"{layer}/kernel", kernel),)
+    return (*rows, Row(f"{tensor}.bias", f"{layer}/bias", bias_operation)) if bias else rows
+
+
+def norm_rows(tensor: str, layer: str, bias: bool = True) -> tuple[Row, ...]:
+    """Returns the rows of a layer normalization."""
+    rows = (Row(f"{tensor}.weight", f"{layer}/gamma"),)
+    return (*rows, Row(f"{tensor}.bias", f"{layer}/beta")) if bias else rows
+
+
+def attention_rows(
+    prefix: str,
+    layer: str,
+    heads: int,
+    size: int,
+    tensors: Sequence[str] = _PROJECTIONS,
+    *,
+    key_heads: int | None = None,
+    bias: bool = True,
+    key_bias: bool | None = None,
+    output_bias: bool = True,
+) -> tuple[Row, ...]:
+    """Returns the rows of an attention whose four projections are separate tensors.
+
+    Args:
+        prefix: first part of the names in the file.
+        layer: first part of the paths in the graph, such as "block_{i}/".
+        size: size of a head.
+        tensors: names in the file of query, key, value and output.
+        key_heads: number of heads of key and value; None for `heads`.
+        key_bias: whether the key has a bias; None for `bias`.
+    """
+    *inner, output = tensors
+    counts = (heads, key_heads or heads, key_heads or heads)
+    biases = (bias, bias if key_bias is None else key_bias, bias)
+    rows = [
+        row
+        for tensor, part, n, b in zip(inner, ("query", "key", "value"), counts, biases, strict=True)
+        for row in dense_rows(
+            f"{prefix}{tensor}", layer + part, b, Heads(n, size), HeadBias(n, size)
+        )
+    ]
+    last = dense_rows(f"{prefix}{output}", f"{layer}output", output_bias, HeadsIn(heads, size))
+    return (*rows, *last)
+
+
+def fused_attention_rows(
+    tensor: str, layer: str, heads: int, size: int, key_heads: int | None = None, bias: bool = True
+) -> tuple[Row, ...]:
+    """Returns the rows of query, key and value in one tensor.
+
+    Args:
+        tensor: the name in the file up to "weight" and "bias".
+        layer: first part of the paths in the graph.
+    """
+    counts = (heads, key_heads or heads, key_heads or heads)
+    return _fused_rows(
+        tensor,
+        [f"{layer}{part}" for part in ("query", "key", "value")],
+        tuple(n * size for n in counts),
+        tuple(Heads(n, size) for n in counts),
+        tuple(HeadBias(n, size) for n in counts),
+        bias,
+    )
+
+
+def fused_mlp_rows(tensor: str, layer: str, width: int, bias: bool = True) -> tuple[Row, ...]:
+    """Returns the rows of the projections "gate" and "up" in one tensor."""
+    paths = [f"{layer}gate", f"{layer}up"]
+    return _fused_rows(tensor, paths, (width,) * 2, (Transpose(),) * 2, (Same(),) * 2, bias)
+
+
+def _fused_rows(
+    tensor: str,
+    paths: Sequence[str],
+    sizes: tuple[int, ...],
+    kernels: tuple[Operation, ...],
+    biases: tuple[Operation, ...],
+    bias: bool,
+) -> tuple[Row, ...]:
+    weights = (("weight", "kernel", kernels), ("bias", "bias", biases))
+    return tuple(
+        Row(f"{tensor}{theirs}", tuple(f"{path}/{ours}" for path in paths), Split(sizes, then=then))
+        for theirs, ours, then in weights[: 1 + bias]
+    )
+
+
+def logit_row(tensor: str, tied: bool, layer: str = "embedding") -> Row:
+    """Returns the row of the kernel of logits, which repeats the embeddings where they are tied."""
+    if tied:
+        return Row(tensor, f"{layer}/embeddings", copy=True)
+    return Row(tensor, f"{layer}/reverse_embeddings", Transpose())
+
+
+def tower_rows(
+    prefix: str,
+    layer: str,
+    heads: int,
+    size: int,
+    norms: tuple[str, str] = ("layer_norm1", "layer_norm2"),
+    mlp: str = "mlp.",
+    key_bias: bool = True,
+) -> tuple[Row, ...]:
+    """Returns the rows of a block of CLIP, SigLIP and Whisper.
+
+    Args:
+        prefix: first part of the names in the file.
+        layer: first part of the paths in the graph.
+        size: size of a head.
+        norms: names in the file of the normalizations before attention and MLP.
+        mlp: first part of the names in the file of the MLP.
+        key_bias: whether the key has a bias.
+    """
+    return (
+        *norm_rows(f"{prefix}{norms[0]}", f"{layer}attention_norm"),
+        *attention_rows(f"{prefix}self_attn.", layer, heads, size, key_bias=key_bias),
+        *norm_rows(f"{prefix}{norms[1]}", f"{layer}mlp_norm"),
+        *dense_rows(f"{prefix}{mlp}fc1", f"{layer}mlp_in"),
+        *dense_rows(f"{prefix}{mlp}fc2", f"{layer}mlp_out"),
+    )

@@ -1,0 +1,576 @@
+"""`Tokenizer`: texts to ids and back, by the files of a checkpoint.
+
+The package `tokenizers` computes the ids. A `Tokenizer` is a value: the texts of its files. A tokenizer
+that is read and written gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fkeras.atomic_files.atomic import as_path, replacing
+from fkeras.engine.config.config_checks import entry
+from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.values.annotations import Leaf
+from fkeras.engine.values.frozen import FrozenDict
+from fkeras.pretrained.texts.chat import render
+from fkeras.pretrained.texts.fast_tokenizer import guarded, open_tokenizer
+from fkeras.pretrained.texts.gguf_tokenizer import tokenizer_files
+from fkeras.pretrained.texts.marks import Marked, free_marks, split_tokens
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.limits import Limits, check_limit
+from fkeras.saving.containers.strict_json import parse
+
+_MODEL, _CONFIG, _SPECIAL = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
+_TEMPLATE, _GENERATION = "chat_template.jinja", "generation_config.json"
+_FILES = (_MODEL, _CONFIG, _SPECIAL, _TEMPLATE, _GENERATION)
+
+
+class Answers(NamedTuple):
+    """The ids of a conversation, and which of them a model should learn to write.
+
+    Attributes:
+        ids: the ids of the whole conversation.
+        mask: for each id, whether it belongs to an answer of the assistant.
+
+    Example:
+        >>> answers = Answers([5, 7], [False, True])
+        >>> [i for i, learned in zip(answers.ids, answers.mask) if learned]
+        [7]
+    """
+
+    ids: list[int]
+    mask: list[bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenizer:
+    """Converts texts to ids and ids to texts, by the files of a checkpoint.
+
+    Two tokenizers are equal if their files are equal.
+
+    Args:
+        files: the texts of the files by name: "tokenizer.json", and optionally
+            "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja" and
+            "generation_config.json".
+
+    Raises:
+        FileError: for files that describe no tokenizer.
+        ImportError: in a call without the package tokenizers.
+
+    Example:
+        >>> model = '{"type": "WordLevel", "vocab": {"a": 0, "b": 1, "?": 2}, "unk_token": "?"}'
+        >>> split = '{"type": "Whitespace"}'
+        >>> tokenizer = Tokenizer(
+        ...     {"tokenizer.json": f'{{"model": {model}, "pre_tokenizer": {split}}}'}
+        ... )
+        >>> tokenizer.encode("b a c"), tokenizer.decode([1, 0])
+        ([1, 0, 2], 'b a')
+    """
+
+    files: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for name, text in self.files.items():
+            if name not in _FILES or not isinstance(text, str):
+                raise ValueError(
+                    f"Tokenizer: expected the texts of the files {', '.join(_FILES)}, received "
+                    f"{name!r}: {describe_value(text)}.{suggest(name, _FILES)} Read a folder with "
+                    "Tokenizer.read(folder)."
+                )
+        if _MODEL not in self.files:
+            raise ValueError(
+                f"Tokenizer: expected the text of {_MODEL}, received only "
+                f"{', '.join(self.files) or 'no file'}. Read a folder with Tokenizer.read(folder)."
+            )
+        object.__setattr__(self, "files", FrozenDict(self.files))
+        # errors of the files are errors of the constructor; without the package tokenizers a model can
+        # still be loaded, and the first use of the tokenizer names the package
+        with contextlib.suppress(ImportError):
+            _ = self._fast, self.end_ids
+
+    @classmethod
+    def read(
+        cls, folder: str | os.PathLike[str], *, limits: Limits | None = None
+    ) -> Tokenizer | None:
+        """Reads the tokenizer of a folder; None if the folder has no `tokenizer.json`.
+
+        Args:
+            folder: a folder in the layout of Hugging Face.
+            limits: resource limits; `config_bytes` limits each file.
+
+        Raises:
+            FileError: for a damaged file, and for a file above the limit.
+
+        Example:
+            >>> Tokenizer.read("no/such/folder") is None
+            True
+        """
+        path = as_path(folder)
+        limits, files = limits or Limits(), {}
+        for name in _FILES:
+            place = os.path.join(path, name)
+            if not os.path.isfile(place):
+                continue
+            with open(place, "rb") as file:
+                data = file.read(limits.config_bytes + 1)
+            check_limit(limits, "config_bytes", len(data), "bytes of text", file=place)
+            try:
+                files[name] = data.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise FileError(
+                    f"expected UTF-8, received other bytes at {error.start}. The file is damaged.",
+                    file=place,
+                ) from error
+        if _MODEL not in files:
+            return None
+        try:
+            return cls(files)
+        except FileError as error:
+            member = os.path.join(path, error.member or _MODEL)
+            raise FileError(error.problem, file=member, key=error.key) from error.__cause__
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer | None:
+        """Makes the tokenizer of a GGUF file; None if the file has none.
+
+        Args:
+            metadata: the values of the file by key, such as "tokenizer.ggml.tokens".
+
+        Raises:
+            FileError: for a missing or misshapen key, and an unknown kind of tokenizer.
+
+        Example:
+            >>> Tokenizer.from_gguf({"general.architecture": "llama"}) is None
+            True
+        """
+        files = tokenizer_files(metadata)
+        return None if files is None else cls(files)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the files, for the configuration of a layer that holds the tokenizer."""
+        return {"files": dict(self.files)}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Tokenizer:
+        """Returns the tokenizer of a configuration.
+
+        Args:
+            config: the dictionary that `get_config` returned.
+            custom_objects: has no effect: a tokenizer contains no code.
+        """
+        return cls(entry(config, "files", Mapping))
+
+    def write(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the files into a folder, with the bytes that were read.
+
+        Args:
+            folder: an existing folder.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> folder = tempfile.mkdtemp()
+            >>> Tokenizer({"tokenizer.json": '{"model": {"type": "BPE", "vocab": {}, "merges": []}}'}).write(folder)
+            >>> [path.name for path in pathlib.Path(folder).iterdir()]
+            ['tokenizer.json']
+        """
+        for name, text in self.files.items():
+            with replacing(os.path.join(as_path(folder), name)) as file:
+                file.write(text.encode("utf-8"))
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.size} ids, files: {', '.join(self.files)})"
+
+    # -- the files ----------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _fast(self) -> Any:
+        return open_tokenizer(self.files[_MODEL], _MODEL)
+
+    def _json(self, name: str) -> Mapping[str, Any]:
+        value = parse(self.files[name], member=name) if name in self.files else {}
+        if not isinstance(value, Mapping):
+            raise FileError(
+                f"expected a JSON object, received {describe_value(value)}.", member=name
+            )
+        return value
+
+    @functools.cached_property
+    def _config(self) -> Mapping[str, Any]:
+        return {**self._json(_SPECIAL), **self._json(_CONFIG)}
+
+    @functools.cached_property
+    def _named(self) -> Mapping[str, str]:
+        """The special tokens by the names that templates use, such as "bos_token"."""
+        named = {}
+        for name, token in self._config.items():
+            text = token.get("content") if isinstance(token, Mapping) else token
+            if name.endswith("_token") and isinstance(text, str):
+                named[name] = text
+        return named
+
+    def _id(self, name: str) -> int | None:
+        token = self._named.get(name)
+        return None if token is None else self._fast.token_to_id(token)
+
+    @property
+    def bos_id(self) -> int | None:
+        """The id of the token that begins a text, or None."""
+        return self._id("bos_token")
+
+    @property
+    def eos_id(self) -> int | None:
+        """The id of the token that ends a text, or None; `end_ids` has all ids that end an answer."""
+        return self._id("eos_token")
+
+    @property
+    def pad_id(self) -> int | None:
+        """The id of the padding token, or None. It may be an end id: pass lengths, not this id."""
+        return self._id("pad_token")
+
+    @functools.cached_property
+    def end_ids(self) -> tuple[int, ...]:
+        """The ids that end an answer: those of `generation_config.json`, else `eos_id`."""
+        value = self._json(_GENERATION).get("eos_token_id", self.eos_id)
+        ids = value if isinstance(value, list) else [] if value is None else [value]
+        if any(not isinstance(i, int) or isinstance(i, bool) or i < 0 for i in ids):
+            raise FileError(
+                f"expected ids as eos_token_id, received {describe_value(value)}.",
+                member=_GENERATION,
+            )
+        return tuple(ids)
+
+    @functools.cached_property
+    def size(self) -> int:
+        """The number of ids: one more than the largest id. A model may have more rows."""
+        return max(self._fast.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    @functools.cached_property
+    def templates(self) -> Mapping[str, str]:
+        """The chat templates by name; the usual template is "default"."""
+        value = self.files.get(_TEMPLATE, self._config.get("chat_template"))
+        if value is None:
+            return FrozenDict()
+        if isinstance(value, str):
+            return FrozenDict({"default": value})
+        if isinstance(value, list) and all(
+            isinstance(t, Mapping)
+            and isinstance(t.get("name"), str)
+            and isinstance(t.get("template"), str)
+            for t in value
+        ):
+            return FrozenDict({t["name"]: t["template"] for t in value})
+        raise FileError(
+            "expected chat_template as a text or a list of names and templates, received "
+            f"{describe_value(value)}.",
+            member=_CONFIG,
+        )
+
+    # -- texts --------------------------------------------------------------------------------
+
+    def encode(
+        self, text: str, *, special_tokens: bool = True, add_special_tokens: bool = True
+    ) -> list[int]:
+        """Returns the ids of a text.
+
+        Args:
+            text: any text.
+            special_tokens: whether a special token that is written in the text, such as
+                "<|im_end|>", becomes its id. False for texts of users: each special token is split
+                behind its first character, and the parts are ordinary text.
+            add_special_tokens: whether to add the tokens that the files put around a text, such as
+                the BOS token. A text that already begins with the BOS token gets no second one.
+
+        Raises:
+            TypeError: for a value that is no string.
+            ValueError: for a text that Unicode cannot represent.
+
+        Example:
+            >>> model = '{"type": "BPE", "vocab": {"<": 0, "s": 1, ">": 2}, "merges": []}'
+            >>> added = '[{"id": 3, "content": "<s>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false}]'
+            >>> tokenizer = Tokenizer({"tokenizer.json": f'{{"model": {model}, "added_tokens": {added}}}'})
+            >>> tokenizer.encode("s<s>"), tokenizer.encode("s<s>", special_tokens=False)
+            ([1, 3], [1, 0, 1, 2])
+        """
+        if not isinstance(text, str):
+            raise TypeError(
+                f"Tokenizer.encode: expected a text, received {describe_value(text)}. Encode each "
+                "text of a list by itself."
+            )
+        mark = "" if special_tokens else free_marks(text, 1)[0]
+        marked = text if special_tokens else split_tokens(text, mark, self._control)
+        encodings = self._encodings(marked, mark)
+        raw = type(encodings[0]).merge(encodings)
+        if not add_special_tokens:
+            return raw.ids
+        with guarded("Tokenizer.encode"):
+            ids = self._fast.post_process(raw, add_special_tokens=True).ids
+        begins = raw.ids[:1] == [self.bos_id]
+        adds_bos, adds_eos = (self._config.get(f"add_{name}_token") for name in ("bos", "eos"))
+        if self.bos_id is not None:
+            added = ids[:1] == [self.bos_id] and (not begins or ids[1:2] == [self.bos_id])
+            if added and (adds_bos is False or begins):
+                ids = ids[1:]
+            elif adds_bos is True and not added and not begins:
+                ids = [self.bos_id, *ids]
+        if self.eos_id is not None:
+            added = ids[-1:] == [self.eos_id] and len(raw.ids) < len(ids)
+            if adds_eos is True and not added:
+                ids = [*ids, self.eos_id]
+        return ids
+
+    def decode(self, ids: Sequence[int] | Leaf, *, special_tokens: bool = False) -> str:
+        """Returns the text of ids.
+
+        An incomplete character at the end is the replacement character "�"; `fk.utils.TextStream`
+        holds incomplete characters back until they are complete.
+
+        Args:
+            ids: integers, as a list or an array with one axis.
+            special_tokens: whether the text contains special tokens such as "<|im_end|>".
+
+        Raises:
+            ValueError: for ids without a token, and for more than one axis.
+
+        Example:
+            >>> vocabulary = '{"a": 0, "b": 1}'
+            >>> model = f'{{"type": "BPE", "vocab": {vocabulary}, "merges": []}}'
+            >>> Tokenizer({"tokenizer.json": f'{{"model": {model}, "decoder": {{"type": "Fuse"}}}}'}).decode([1, 0])
+            'ba'
+        """
+        array = np.asarray(ids)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise ValueError(
+                "Tokenizer.decode: expected a list of ids or an array of integers with one axis, "
+                f"received {describe_value(ids)}. Decode each row of a batch by itself."
+            )
+        numbers = array.tolist()
+        for position, number in enumerate(numbers):
+            if not 0 <= number < 1 << 32 or self._fast.id_to_token(number) is None:
+                raise ValueError(
+                    f"Tokenizer.decode: id {number} at position {position} has no token; the "
+                    f"tokenizer has {self.size} ids. Cut padding off, and never sample padded rows "
+                    "of the vocabulary."
+                )
+        with guarded("Tokenizer.decode"):
+            return self._fast.decode(numbers, skip_special_tokens=not special_tokens)
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        template: str | None = None,
+        **variables: Any,
+    ) -> list[int]:
+        """Returns the ids of a conversation, written by the chat template.
+
+        The ids contain no other BOS token than the template's. Control tokens that are written in
+        messages, tools or documents become ordinary text. Answers of the assistant keep tokens that
+        are not marked as special in the files, such as "<think>".
+
+        Args:
+            messages: dictionaries with "role" and "content".
+            tools: descriptions of functions that the model may call.
+            documents: documents that the model may quote.
+            add_generation_prompt: whether to end with the beginning of an answer.
+            template: the name of a template of the files, or the text of a template; None for
+                the template "tool_use" where `tools` are given, else "default".
+            variables: further values that the template reads, such as `enable_thinking=False`, or
+                `strftime_now` for a fixed date.
+
+        Raises:
+            TypeError: for messages that are no dictionaries.
+            ValueError: without a template, for an error in the template, and for messages that the
+                template rejects.
+            ImportError: without the package jinja2.
+
+        Example:
+            >>> words = '{"hi": 0, "?": 1, "U": 2}'
+            >>> model = f'{{"type": "WordLevel", "vocab": {words}, "unk_token": "?"}}'
+            >>> tokenizer = Tokenizer({
+            ...     "tokenizer.json": f'{{"model": {model}, "pre_tokenizer": {{"type": "Whitespace"}}}}',
+            ...     "chat_template.jinja": "{% for m in messages %}U {{ m.content }}{% endfor %}",
+            ... })
+            >>> tokenizer.chat([{"role": "user", "content": "hi"}])
+            [2, 0]
+        """
+        values = {"tools": tools, "documents": documents, **variables}
+        text = self._chat_text(messages, values, add_generation_prompt, template)
+        return self._ids_and_offsets(text.without_answers, text.split)[0]
+
+    def chat_answers(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        template: str | None = None,
+        **variables: Any,
+    ) -> Answers:
+        """Returns the ids of a conversation and which ids are answers, for a loss on answers only.
+
+        The template marks answers with `{% generation %}`. Without these marks an answer is what
+        the template writes for a message of the assistant, behind the generation prompt.
+
+        Args:
+            messages: dictionaries with "role" and "content".
+            tools: descriptions of functions that the model may call.
+            documents: documents that the model may quote.
+            template: the name or the text of a template, as in `chat`.
+            variables: further values that the template reads.
+
+        Raises:
+            ValueError: as `chat`, and for a template without marks that writes a conversation
+                differently once it continues.
+
+        Example:
+            >>> words = '{"U": 0, "A": 1, "hi": 2, "?": 3}'
+            >>> model = f'{{"type": "WordLevel", "vocab": {words}, "unk_token": "?"}}'
+            >>> tokenizer = Tokenizer({
+            ...     "tokenizer.json": f'{{"model": {model}, "pre_tokenizer": {{"type": "Whitespace"}}}}',
+            ...     "chat_template.jinja": "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
+            ...     "{% if add_generation_prompt %}A {% endif %}",
+            ... })
+            >>> tokenizer.chat_answers([
+            ...     {"role": "U", "content": "hi"},
+            ...     {"role": "assistant", "content": "hi"},
+            ... ], template=tokenizer.templates["default"].replace("m.role", "'A' if m.role == 'assistant' else 'U'"))
+            Answers(ids=[0, 2, 1, 2], mask=[False, False, False, True])
+        """
+        values = {"tools": tools, "documents": documents, **variables}
+        text = self._chat_text(messages, values, False, template)
+        spans = text.spans()
+        if not spans:
+            spans = self._answer_spans(messages, values, template, text)
+        ids, offsets = self._ids_and_offsets(text.without_answers, text.split)
+        mask = [
+            any(
+                (begin < stop and end > start) or start <= begin == end < stop
+                for start, stop in spans
+            )
+            for begin, end in offsets
+        ]
+        return Answers(ids, mask)
+
+    def _answer_spans(
+        self, messages: Sequence, values: Mapping, template: str | None, whole: Marked
+    ) -> list[tuple[int, int]]:
+        """Returns the answers in a text without marks: what follows the generation prompt."""
+        spans = []
+        full = whole.plain
+        for number, message in enumerate(messages):
+            if message["role"] != "assistant":
+                continue
+            prompt = self._chat_text(messages[:number], values, True, template).plain
+            answered = self._chat_text(messages[: number + 1], values, False, template).plain
+            if not full.startswith(answered) or not answered.startswith(prompt):
+                raise ValueError(
+                    "Tokenizer.chat_answers: the chat template writes earlier messages differently "
+                    f"once the conversation continues (message {number}), and does not mark answers. "
+                    "Put {% generation %} and {% endgeneration %} around the answer in the template."
+                )
+            spans.append((len(prompt), len(answered)))
+        return spans
+
+    def _chat_text(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        values: Mapping[str, Any],
+        prompt: bool,
+        template: str | None,
+    ) -> Marked:
+        source = self._template(template, bool(values.get("tools")))
+        if isinstance(messages, str | Mapping) or not all(
+            isinstance(m, Mapping) and isinstance(m.get("role"), str) for m in messages
+        ):
+            raise TypeError(
+                "Tokenizer.chat: expected a list of dictionaries with a role, received "
+                f"{describe_value(messages)}. Write [{{'role': 'user', 'content': 'text'}}]."
+            )
+        split, begin, end = free_marks((source, messages, values), 3)
+        # a token that the template writes has a meaning, even if it is not marked as special
+        control = self._control | {
+            token
+            for token in self._added
+            if len(token) > 1 and not token.isspace() and token in source
+        }
+
+        values = {
+            **self._named,
+            **{
+                k: split_tokens(v, split, control) if k in ("tools", "documents") else v
+                for k, v in values.items()
+            },
+            "messages": [
+                split_tokens(m, split, self._control if m["role"] == "assistant" else control)
+                for m in messages
+            ],
+            "add_generation_prompt": prompt,
+        }
+        return Marked(render(source, values, begin, end), split, begin, end)
+
+    def _template(self, template: str | None, has_tools: bool) -> str:
+        if template is not None and template not in self.templates:
+            if "{" in template:
+                return template
+            raise ValueError(
+                f"Tokenizer.chat: there is no chat template {template!r}."
+                f"{suggest(template, self.templates)} Known: "
+                f"{', '.join(self.templates) or 'none'}; or pass the text of a template."
+            )
+        names = [template] if template else ["tool_use"] * has_tools + ["default"]
+        for name in names:
+            if name in self.templates:
+                return self.templates[name]
+        raise ValueError(
+            "Tokenizer.chat: the tokenizer has no chat template"
+            f"{' named default' if self.templates else ''}. Pass template=..., or encode a prompt that "
+            "you write: tokenizer.encode(text)."
+        )
+
+    # -- control tokens -----------------------------------------------------------------------
+
+    @functools.cached_property
+    def _added(self) -> frozenset[str]:
+        return frozenset(t.content for t in self._fast.get_added_tokens_decoder().values())
+
+    @functools.cached_property
+    def _control(self) -> frozenset[str]:
+        decoder = self._fast.get_added_tokens_decoder()
+        return frozenset(t.content for t in decoder.values() if t.special) | frozenset(
+            token for token in self._named.values() if len(token) > 1
+        )
+
+    def _encodings(self, text: str, mark: str) -> list[Any]:
+        """Returns the encodings of the parts of a text between the marks."""
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"Tokenizer.encode: expected Unicode, received half a character (a surrogate) at "
+                f"{error.start}. Read the text with errors='replace'."
+            ) from None
+        with guarded("Tokenizer.encode"):
+            parts = [part for part in text.split(mark) if part] if mark else [text]
+            return [self._fast.encode(part, add_special_tokens=False) for part in parts or [""]]
+
+    def _ids_and_offsets(self, text: str, mark: str) -> tuple[list[int], list[tuple[int, int]]]:
+        ids, offsets, position = [], [], 0
+        lengths = [len(part) for part in text.split(mark) if part] or [0]
+        for encoding, length in zip(self._encodings(text, mark), lengths, strict=True):
+            ids += encoding.ids
+            offsets += [(position + begin, position + end) for begin, end in encoding.offsets]
+            position += length
+        return ids, offsets

@@ -1,0 +1,70 @@
+"""Configurations: unknown keys, equality, and mappings that are written back."""
+
+import dataclasses
+import pickle
+
+import pytest
+
+from fkeras.engine import FrozenDict, option
+from fkeras.engine.config.converters import integer
+from fkeras.pretrained.tables.config import Config, thaw
+
+
+class Small(Config):
+    width: int = option(default=8, convert=integer(minimum=1))
+    depth: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+
+    neutral = frozenset(("mood",))
+    defaults = FrozenDict({"wide": {"width": 64}})
+    aliases = FrozenDict({"size": ("width",)})
+
+    @classmethod
+    def canonical(cls, mapping):
+        return {**mapping, "width": mapping["size"]} if "size" in mapping else mapping
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"mood": "good"},
+        {"transformers_version": "5.0", "dtype": "float32", "_name": 3},
+        {"odd": None, "even": False, "heads": {}, "list": []},
+    ],
+)
+def test_keys_without_effect_are_kept(extra):
+    mapping = {"model_type": "x", "width": 4, **extra}
+    config = Small.read(mapping)
+    assert config == Small(4, model_type="x")
+    assert config.write() == mapping and list(config.write()) == list(mapping)
+
+
+@pytest.mark.parametrize("value", [0, 1, True, "x", {"a": 1}, [0], 0.5])
+def test_unknown_keys_are_rejected(value):
+    with pytest.raises(ValueError, match="unknown key 'widht'.*Did you mean 'width'"):
+        Small.read({"widht": value})
+
+
+def test_defaults_depend_on_the_architecture():
+    assert Small.read({"model_type": "wide"}).width == 64
+    assert Small.read({"model_type": "wide", "width": 3}).width == 3
+    assert Small.read({}).width == 8
+
+
+def test_changed_fields_are_written_and_replace_their_aliases():
+    config = Small.read({"size": 5, "depth": 2})
+    assert config.width == 5
+    assert dataclasses.replace(config, depth=None).write() == {"size": 5, "depth": None}
+    assert dataclasses.replace(config, width=6).write() == {"depth": 2, "width": 6}
+    assert Small(3).write() == {"model_type": "", "width": 3, "depth": None}
+
+
+def test_configurations_compare_what_they_compute():
+    read = Small.read({"width": 4, "mood": "good"})
+    assert read == Small(4) and hash(read) == hash(Small(4))
+    assert read != Small(5) and read != Small(4, beside={"other.json": {"a": 1}})
+    assert repr(read) == "Small(4)"
+    assert pickle.loads(pickle.dumps(read)).write() == read.write()
+
+
+def test_frozen_values_become_json():
+    assert thaw(FrozenDict({"a": (1, FrozenDict({"b": ()}))})) == {"a": [1, {"b": []}]}
