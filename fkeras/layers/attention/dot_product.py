@@ -142,8 +142,7 @@ class DotProductAttention(fk.Layer):
         self._check(query, key, value, positions)
         if isinstance(attention_mask, Mask):
             attention_mask = join_tensors(attention_mask, mask_arrays)
-        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
-        masks = (*masks, None, None)[:3]
+        masks = context.input_masks(3)
         if positions is None:
             if context.state:
                 raise fk.FKerasError(
