@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
-from fkeras.layers.adapters.adapter import Adapter
+from fkeras.layers.adapters.adapter import Adapter, adapters_by_path
 from fkeras.layers.adapters.kernels import (
     apply_activation,
     float_layer,
@@ -34,15 +34,6 @@ def inner_path(key: str) -> str:
         ('', 'query_dense')
     """
     return key.removeprefix(BASE).removeprefix("/")
-
-
-def _adapters(value: fk.Field) -> fk.Field:
-    if not isinstance(value, Mapping) or not all(isinstance(a, Adapter) for a in value.values()):
-        raise ValueError(
-            f"expected a dictionary of adapters by path, received {fk.describe_value(value)}. Write "
-            'transforms.adapt(model, "dense", transforms.LoRA(rank=8), key).'
-        )
-    return value
 
 
 class Adapted(Wrapper):
@@ -73,7 +64,7 @@ class Adapted(Wrapper):
         ('Adapted', False, Array([[2.]], dtype=float32))
     """
 
-    adapters: Mapping[str, Any] = fk.option(convert=_adapters)
+    adapters: Mapping[str, Any] = fk.option(convert=adapters_by_path)
 
     # the frozen layer casts its inputs itself
     _autocast: ClassVar[bool] = False

@@ -105,6 +105,16 @@ class Adapter(fk.Layer):
         raise NotImplementedError
 
 
+def adapters_by_path(value: fk.Field) -> fk.Field:
+    """Rejects a field that is no dictionary of adapters."""
+    if not isinstance(value, Mapping) or not all(isinstance(a, Adapter) for a in value.values()):
+        raise ValueError(
+            f"expected a dictionary of adapters by path, received {fk.describe_value(value)}. Write "
+            'transforms.adapt(model, "dense", transforms.LoRA(rank=8), key).'
+        )
+    return value
+
+
 def as_float64(array: Any) -> np.ndarray:
     """Returns an array as a NumPy array of float64."""
     if isinstance(array, Tracer):
