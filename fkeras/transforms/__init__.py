@@ -29,10 +29,12 @@ from fkeras.transforms.comparison.fingerprinting import fingerprint as fingerpri
 from fkeras.transforms.comparison.patching import ConflictError as ConflictError
 from fkeras.transforms.comparison.patching import apply as apply
 from fkeras.transforms.comparison.patching import revert as revert
+from fkeras.transforms.deployment.folding import fold as fold
+from fkeras.transforms.deployment.folding import unfolded as unfolded
+from fkeras.transforms.deployment.quantizing import dequantize as dequantize
+from fkeras.transforms.deployment.quantizing import quantize as quantize
 from fkeras.transforms.depth import roll as roll
 from fkeras.transforms.depth import unroll as unroll
-from fkeras.transforms.folding import fold as fold
-from fkeras.transforms.folding import unfolded as unfolded
 from fkeras.transforms.freezing import freeze as freeze
 from fkeras.transforms.freezing import unfreeze as unfreeze
 from fkeras.transforms.graph.cutting import cut as cut
@@ -44,8 +46,6 @@ from fkeras.transforms.graph.rewriting import split_host as split_host
 from fkeras.transforms.graph.surgery import insert as insert
 from fkeras.transforms.graph.surgery import remove as remove
 from fkeras.transforms.graph.surgery import replace as replace
-from fkeras.transforms.quantizing import dequantize as dequantize
-from fkeras.transforms.quantizing import quantize as quantize
 from fkeras.transforms.remat import rematerialized as rematerialized
 from fkeras.transforms.replacing import replace_layers as replace_layers
 

@@ -225,8 +225,6 @@ def test_imports_by_string_are_optional_packages_or_the_late_lookup():
         "engine/config/serialization.py",
         "training/callbacks/checkpoint.py",
         "transforms/comparison/call_values.py",  # saving, for files
-        "transforms/folding.py",  # transforms.comparison, for `check`
-        "transforms/quantizing.py",
     }
 
 

@@ -7,11 +7,11 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.transforms.frozen_part import (
-    find_cut,
+from fkeras.transforms.frozen_part import find_cut
+from fkeras.transforms.splitting import (
+    feature_coordinates,
     front_of,
     front_weights,
-    places,
     repeated_layers,
     rest_of,
 )
@@ -80,7 +80,7 @@ def test_a_nested_network_is_split_inside():
     part = find_cut(model, X)
     assert front_weights(model, part.cut) == ("inner/a/kernel", "inner/a/bias")
     assert repeated_layers(model, part.cut) == ["inner/b"]
-    assert ("inner/a", 0, 0) in places(model, part.cut)
+    assert ("inner/a", 0, 0) in feature_coordinates(model, part.cut)
     assert part.reasons == ("'inner/dropout' (Dropout) draws random numbers",)
 
 

@@ -82,6 +82,17 @@ class Context:
             for array in arrays:
                 self.attached.attach(array, None)
 
+    def input_masks(self, count: int) -> tuple[Any, ...]:
+        """Returns a mask or None for each of the first `count` inputs.
+
+        Example:
+            >>> import fkeras as fk
+            >>> fk.Context(mask=("first", None)).input_masks(3), fk.Context().input_masks(1)
+            (('first', None, None), (None,))
+        """
+        masks = self.mask if isinstance(self.mask, list | tuple) else (self.mask,)
+        return (*masks, *(None,) * count)[:count]
+
     @property
     def has_key(self) -> bool:
         """Whether the call has a PRNG key."""

@@ -1,10 +1,10 @@
 """Run-time import of modules that depend on the caller's module.
 
-Imports at the top of a file always point to lower layers of the package. Five callers need a
+Imports at the top of a file always point to lower layers of the package. Four callers need a
 higher module at run time: the engine, which resolves the class names of a configuration;
 `ModelCheckpoint`, which writes .keras files with `fkeras.saving`; `transforms.agree`, which opens
-files with `fkeras.saving`; the argument `check` of `fold` and `quantize`, which compares with `transforms.agree`; and
-`fkeras` itself, which imports `saving`, `training`, `planning` and `applications` at first use. No other code imports a module by a string.
+files with `fkeras.saving`; and `fkeras` itself, which imports `saving`, `training`, `planning` and
+`applications` at first use. No other code imports a module by a string.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frozen layers with adapters: trained parts of a few weights."""
+"""Adapters of frozen layers, for parameter-efficient fine-tuning."""
 
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.layers.adapters.adapted import Adapted as Adapted

@@ -11,8 +11,13 @@ import jax.numpy as jnp
 
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
-from fkeras.layers.adapters.adapter import Adapter
-from fkeras.layers.adapters.kernels import finish, float_layer, kernel_of, without_end
+from fkeras.layers.adapters.adapter import Adapter, adapters_by_path
+from fkeras.layers.adapters.kernels import (
+    apply_activation,
+    float_layer,
+    kernel_of,
+    without_activation,
+)
 from fkeras.layers.adapters.prompts import SoftPrompt
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.wrapper import Wrapper
@@ -21,21 +26,22 @@ from fkeras.layers.core.wrapper import Wrapper
 BASE = "layer"
 
 
-def _adapters(value: fk.Field) -> fk.Field:
-    if not isinstance(value, Mapping) or not all(isinstance(a, Adapter) for a in value.values()):
-        raise ValueError(
-            f"expected a dictionary of adapters by path, received {fk.describe_value(value)}. Write "
-            'transforms.adapt(model, "dense", transforms.LoRA(rank=8), key).'
-        )
-    return value
+def inner_path(key: str) -> str:
+    """Returns the path, in the frozen layer, of the layer that the adapter of a key adapts.
+
+    Example:
+        >>> inner_path("layer"), inner_path("layer/query_dense")
+        ('', 'query_dense')
+    """
+    return key.removeprefix(BASE).removeprefix("/")
 
 
 class Adapted(Wrapper):
-    """Computes a frozen layer with the changes of adapters.
+    """Computes a frozen layer with adapters.
 
     `transforms.adapt` puts the layer in the place of the layer that it adapts, under the same name.
-    The frozen layer stays unchanged. Layers that make their children in `build`, such as
-    `MultiHeadAttention`, keep their class and configuration: the adapters apply to the calls inside.
+    Adapters of layers inside change the calls of these layers, so a layer that makes its children in
+    `build`, such as `MultiHeadAttention`, keeps its class and configuration.
 
     Args:
         layer: the frozen layer.
@@ -58,7 +64,7 @@ class Adapted(Wrapper):
         ('Adapted', False, Array([[2.]], dtype=float32))
     """
 
-    adapters: Mapping[str, Any] = fk.option(convert=_adapters)
+    adapters: Mapping[str, Any] = fk.option(convert=adapters_by_path)
 
     # the frozen layer casts its inputs itself
     _autocast: ClassVar[bool] = False
@@ -76,7 +82,7 @@ class Adapted(Wrapper):
 
     @property
     def _keras_form(self) -> fk.KerasForm:  # type: ignore[override]
-        """The arguments of the frozen layer's call, and the class and groups of this class."""
+        """The form of the frozen layer's calls, under this class and its own groups of weights."""
         own = {"class_name": None, "groups": fk.FrozenDict(), "early_weights": ()}
         return dataclasses.replace(self.layer._keras_form, quantized_as=None, **own)
 
@@ -91,7 +97,7 @@ class Adapted(Wrapper):
 
     @property
     def prompt_ids(self) -> jax.Array:
-        """The ids of the virtual tokens of a `SoftPrompt`; without a `SoftPrompt` no ids."""
+        """The ids of the virtual tokens of a `SoftPrompt`; empty without a `SoftPrompt`."""
         count = self.id_count or 0
         return jnp.arange(count - self._virtual, count, dtype="int32")
 
@@ -115,8 +121,8 @@ class Adapted(Wrapper):
             kernel = None if owner is None or not owner.built else kernel_of(owner)
             if kernel is None:
                 continue
-            # an attention layer names the axes of its projections
-            path = join_path(key.removeprefix(BASE).removeprefix("/"), kernel.name)
+            # an attention layer has its own letters for the axes of its projections
+            path = join_path(inner_path(key), kernel.name)
             own = fk.weight_letters(float_layer(owner)).get(kernel.name, "_" * len(kernel.shape))
             axes = names.weights.get(path, own)
             for name, weight_letters in adapter.letters(kernel, axes).items():
@@ -124,8 +130,8 @@ class Adapted(Wrapper):
         return fk.AxisNames(fk.FrozenDict(letters), names.roles, names.output)
 
     def _inner(self, key: str) -> Any:
-        """Returns the layer that an adapter adapts; None before the layer around makes it."""
-        path = key.removeprefix(BASE).removeprefix("/")
+        """Returns the layer that an adapter adapts; None if `build` has not made the layer yet."""
+        path = inner_path(key)
         return next((layer for at, layer in sublayers(self.layer) if at == path), None)
 
     def build(self, key: jax.Array, *specs: fk.Tree) -> Self:
@@ -170,7 +176,7 @@ class Adapted(Wrapper):
                     return compute(layer, inputs)
                 return outer(where, layer, inputs, compute)
 
-            # an interception calls the layer inside again, in the same place
+            # an interception calls its inner layer under the same path: adapt only the inner call
             if where not in at or layer._computed_layer is not layer:
                 return run(layer, inputs)
             adapter = self.adapters[at[where]]
@@ -192,12 +198,9 @@ def _compute(
     if adapter.changes_end:
         out = run(layer, inputs)
         return dataclasses.replace(out, value=adapter.after(context, layer, x, out.value))
-    given = x if reverse else adapter.before(layer, x)
-    out = run(without_end(layer), (given, *more))
-    y = adapter.after(
-        context, layer, x if isinstance(adapter, SoftPrompt) else given, out.value, reverse
-    )
-    y, losses = finish(layer, y, reverse)
+    out = run(without_activation(layer), (x if reverse else adapter.before(layer, x), *more))
+    y = adapter.after(context, layer, x, out.value, reverse)
+    y, losses = apply_activation(layer, y, reverse)
     return dataclasses.replace(out, value=y, losses=(*out.losses, *losses))
 
 

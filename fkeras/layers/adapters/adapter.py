@@ -1,4 +1,4 @@
-"""`Adapter`: base class of the trained parts that adapt a frozen layer."""
+"""`Adapter`: base class of adapters of a frozen layer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fkeras.layers.quantized.base import Quantized
 
 
 class Adapter(fk.Layer):
-    """Changes the output of a frozen layer by trained weights.
+    """Changes the output of a frozen layer with a few trained weights.
 
-    An adapter without weights is a configuration. `transforms.adapt` gives the weights to a copy of
-    the adapter for each layer. The base class of `LoRA`, `DoRA`, `IA3`, `Bottleneck` and `SoftPrompt`.
+    An adapter without weights is a configuration, from which `transforms.adapt` makes an adapter with
+    weights for each layer. The base class of `LoRA`, `DoRA`, `IA3`, `Bottleneck` and `SoftPrompt`.
 
     Example:
         >>> from fkeras import transforms
@@ -32,10 +32,10 @@ class Adapter(fk.Layer):
         return bool(self.__dict__.get("_built"))
 
     def refusal(self, layer: fk.Layer) -> str | None:
-        """Returns the reason why the adapter cannot adapt a built layer; None if it can.
+        """Returns why the adapter cannot adapt a layer; None if the adapter can.
 
         Args:
-            layer: a layer of the model, built.
+            layer: a built layer.
         """
         raise NotImplementedError
 
@@ -57,7 +57,7 @@ class Adapter(fk.Layer):
         raise NotImplementedError
 
     def letters(self, kernel: Kernel, names: str) -> Mapping[str, str]:
-        """Returns letters of the axes of the weights, for `fk.weight(axes=...)`.
+        """Returns the letters of the axes of each weight, as in `fk.weight(axes=...)`.
 
         Args:
             kernel: the kernel of the adapted layer.
@@ -67,7 +67,7 @@ class Adapter(fk.Layer):
 
     @property
     def changes_end(self) -> bool:
-        """Whether the adapter changes the output after the activation, not the product before."""
+        """Whether the adapter changes the output of the activation, not its input."""
         return False
 
     def before(self, layer: fk.Layer, x: Any) -> Any:
@@ -88,25 +88,35 @@ class Adapter(fk.Layer):
             context: the context of the call.
             layer: the frozen layer.
             x: the input of the adapted layer.
-            y: the output of the frozen layer, before its activation.
+            y: the output of the frozen layer, before its activation unless `changes_end`.
             reverse: whether an embedding computes logits from vectors.
         """
         raise NotImplementedError
 
     def merged(self, layer: Any) -> dict[str, Any]:
-        """Returns the fields of a float layer that includes the adapter: arrays in float64.
+        """Returns the fields of the float layer that equals layer and adapter; arrays in float64.
 
         Args:
             layer: the frozen layer, with float weights.
 
         Raises:
-            ValueError: for an adapter that no weights of the layer can replace.
+            ValueError: for an adapter that cannot be merged into the weights of the layer.
         """
         raise NotImplementedError
 
 
-def wide(array: Any) -> np.ndarray:
-    """Returns an array on the host, in float64."""
+def adapters_by_path(value: fk.Field) -> fk.Field:
+    """Rejects a field that is no dictionary of adapters."""
+    if not isinstance(value, Mapping) or not all(isinstance(a, Adapter) for a in value.values()):
+        raise ValueError(
+            f"expected a dictionary of adapters by path, received {fk.describe_value(value)}. Write "
+            'transforms.adapt(model, "dense", transforms.LoRA(rank=8), key).'
+        )
+    return value
+
+
+def as_float64(array: Any) -> np.ndarray:
+    """Returns an array as a NumPy array of float64."""
     if isinstance(array, Tracer):
         raise fk.FKerasError(
             "transforms.merge_adapters: expected a model of arrays, received a traced array. The sums "

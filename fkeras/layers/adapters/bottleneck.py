@@ -1,4 +1,4 @@
-"""`Bottleneck`: two thin layers after a frozen layer."""
+"""`Bottleneck`: a two-layer network with few units after a frozen layer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fkeras.layers.common import authoring as fk
 class Bottleneck(Adapter):
     """Adds `activation(y @ down + down_bias) @ up + up_bias` to the output `y` of a frozen layer.
 
-    Adapts every layer with one floating-point output, also a block that is a model. `up` starts at
-    zero, so an adapted model first computes what its base computes. The adapter has an activation of
-    its own, so no weights of the base can replace it: `merge_adapters` refuses it. The state of a
-    layer with state is one level deeper: `{"block": {"layer": state["block"]}}`.
+    Adapts every layer with one floating-point output, and blocks that are models. `up` starts at zero,
+    so the outputs of an adapted model equal those of its base before training. `merge_adapters` rejects
+    the adapter, whose activation the weights of the base cannot compute. The state of an adapted layer
+    is one level deeper: `{"block": {"layer": state["block"]}}`.
 
     Args:
         units: number of columns of `down`.
         activation: activation function between the two products.
-        features: size of the last axis of the output; None for the size in the graph of the model.
+        features: size of the last axis of the output; None to read the size from the graph of the model.
         down_initializer: draws `down`.
         down_bias_initializer: draws the bias of `down`.
         up_initializer: draws `up`.

@@ -1,4 +1,4 @@
-"""The kernel of a layer as adapters read it: which axes are inputs, and which are outputs."""
+"""The kernel of a layer as adapters see it: its input axes and output axes, and products with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from fkeras.nn.numerics.axes import channel_axis
 PRODUCTS: tuple[type, ...] = (Dense, EinsumDense)
 CONVOLUTIONS: tuple[type, ...] = (Conv1D, Conv2D, Conv3D)
 EMBEDDINGS: tuple[type, ...] = (Embedding, ReversibleEmbedding)
-#: what a layer computes after the product, by field: adapters change the product
+#: the letter of the rank among the letters of a low-rank factor
+RANK = "_"
+#: functions that a layer applies after its product, by the field that configures them
 _AFTER: Mapping[str, Any] = types.MappingProxyType(
     {"activation": lambda y, activation: activation(y), "logit_soft_cap": soft_cap}
 )
@@ -41,7 +43,7 @@ class Kernel:
         name: the name of the weight.
         shape: the sizes of the axes.
         letters: a letter for each axis.
-        inputs: the letters that the layer sums over; of a table the letter of the ids.
+        inputs: the letters that the layer sums over; for a table, the letter of the ids.
         outputs: the letters that only the output has.
         equation: the product with an input, for `Dense` and `EinsumDense`.
     """
@@ -55,33 +57,38 @@ class Kernel:
 
     @property
     def shared(self) -> str:
-        """The letters of axes that input and output have: one matrix for each index."""
+        """The letters of batch axes of the product, each index of which has its own matrix."""
         return "".join(n for n in self.letters if n not in self.inputs + self.outputs)
 
     @property
     def is_window(self) -> bool:
-        """Whether the kernel is that of a convolution."""
+        """Whether the kernel belongs to a convolution."""
         return self.name == "kernel" and self.equation is None
 
-    def sizes(self, letters: str) -> tuple[int, ...]:
-        """Returns the sizes of axes."""
-        by_letter = dict(zip(self.letters, self.shape, strict=True))
+    def sizes(self, letters: str, rank: int = 0) -> tuple[int, ...]:
+        """Returns the sizes of axes; `rank` is the size of the axis "_"."""
+        by_letter = {**dict(zip(self.letters, self.shape, strict=True)), RANK: rank}
         return tuple(by_letter[letter] for letter in letters)
+
+    def broadcast_shape(self, letters: str) -> tuple[int, ...]:
+        """Returns the shape of the kernel with 1 for the axes that are not in `letters`."""
+        pairs = zip(self.letters, self.shape, strict=True)
+        return tuple(size if letter in letters else 1 for letter, size in pairs)
 
     def named(self, letters: str, names: str) -> str:
         """Returns the names of axes, where `names` has a name for each axis of the kernel."""
-        by_letter = dict(zip(self.letters, names, strict=True))
+        by_letter = {**dict(zip(self.letters, names, strict=True)), RANK: "_"}
         return "".join(by_letter[letter] for letter in letters)
 
 
 def float_layer(layer: Any) -> Any:
-    """Returns the configuration of a layer as a float layer."""
+    """Returns the float layer whose configuration a quantized layer holds; other layers unchanged."""
     plain = layer._computed_layer
     return plain.layer if isinstance(plain, Quantized) else plain
 
 
 def kernel_of(layer: Any) -> Kernel | None:
-    """Returns the kernel of a built layer; None for a layer whose kernel no adapter changes.
+    """Returns the kernel of a built layer; None for a class of layers without a kernel for adapters.
 
     Example:
         >>> import jax, fkeras as fk
@@ -115,34 +122,34 @@ def own_kernel(layer: Any) -> Kernel:
 
 
 def floats_of(layer: Any, name: str) -> jax.Array:
-    """Returns a kernel as floats: of a quantized layer the values that the codes represent."""
+    """Returns a kernel as floats, dequantized if the layer is quantized."""
     plain = layer._computed_layer
     return getattr(plain.dequantize() if isinstance(plain, Quantized) else plain, name)
 
 
-def without_end(layer: Any) -> Any:
-    """Returns the layer without activation, bound of logits and penalty of the output.
+def without_activation(layer: Any) -> Any:
+    """Returns the layer without activation, soft cap of logits and activity regularizer.
 
     Example:
         >>> import fkeras as fk
-        >>> without_end(fk.layers.Dense(2, activation="relu"))
+        >>> without_activation(fk.layers.Dense(2, activation="relu"))
         Dense(2)
     """
     plain = layer._computed_layer
     if plain is not layer:  # the layer inside an interception
-        return layer.replace(layer=without_end(layer.layer))
+        return layer.replace(layer=without_activation(layer.layer))
     config = float_layer(layer)
     names = (*_AFTER, "activity_regularizer")
-    ends = {name: None for name in names if getattr(config, name, None) is not None}
-    if not ends:
+    removed = {name: None for name in names if getattr(config, name, None) is not None}
+    if not removed:
         return layer
     if isinstance(layer, Quantized):
-        return layer.replace(layer=config.replace(**ends))
-    return layer.replace(**ends)
+        return layer.replace(layer=config.replace(**removed))
+    return layer.replace(**removed)
 
 
-def finish(layer: Any, y: jax.Array, reverse: bool = False) -> tuple[jax.Array, tuple]:
-    """Returns what `without_end` removed: the output after the activation, and the penalties."""
+def apply_activation(layer: Any, y: jax.Array, reverse: bool = False) -> tuple[jax.Array, tuple]:
+    """Applies everything that `without_activation` removes; returns the output and the losses."""
     config = float_layer(layer)
     for name, function in _AFTER.items():
         value = getattr(config, name, None)
@@ -155,17 +162,16 @@ def finish(layer: Any, y: jax.Array, reverse: bool = False) -> tuple[jax.Array, 
 def factored(
     layer: Any, kernel: Kernel, x: jax.Array, a: jax.Array, b: jax.Array, axes: tuple[str, str]
 ) -> jax.Array:
-    """Computes the product of an input with the kernel `a @ b`, without the kernel itself.
+    """Computes the product of an input with the kernel `a @ b`, without computing `a @ b`.
 
     Args:
-        axes: the letters of the axes of `a` and `b`, without the axis of the rank, which is the last
-            axis of `a` and the first of `b`, after the shared letters.
+        axes: the letters of the axes of `a` and `b`, with "_" for the rank.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
         >>> a, b = jnp.ones((3, 1)), jnp.ones((1, 2))
-        >>> factored(layer, kernel_of(layer), jnp.ones((1, 3)), a, b, ("x", "y"))
+        >>> factored(layer, kernel_of(layer), jnp.ones((1, 3)), a, b, ("x_", "_y"))
         Array([[3., 3.]], dtype=float32)
     """
     config = float_layer(layer)
@@ -174,7 +180,7 @@ def factored(
     x = x.astype(a.dtype)
     if kernel.equation is not None:
         equation = kernel.equation.spelled(x.ndim)
-        left, right = _with_rank(axes, _unused(equation.text))
+        left, right = _with_rank(axes, equation.text)
         return jnp.einsum(f"{equation.input},{left},{right}->{equation.output}", x, a, b)
     y = convolve(x, a, config.strides, config.padding, config.data_format, config.dilation_rate)
     axis = channel_axis(config.data_format)
@@ -182,21 +188,21 @@ def factored(
 
 
 def factored_kernel(kernel: Kernel, a: Any, b: Any, axes: tuple[str, str]) -> Any:
-    """Computes the kernel `a @ b`, on NumPy arrays or on JAX's.
+    """Computes the kernel `a @ b` of NumPy arrays or JAX arrays.
 
     Example:
         >>> import numpy as np
         >>> a, b = np.ones((3, 1)), np.ones((1, 2))
-        >>> factored_kernel(Kernel("kernel", (3, 2), "io", "i", "o"), a, b, ("i", "o")).shape
+        >>> factored_kernel(Kernel("kernel", (3, 2), "io", "i", "o"), a, b, ("i_", "_o")).shape
         (3, 2)
     """
-    left, right = _with_rank(axes, _unused(kernel.letters))
+    left, right = _with_rank(axes, kernel.letters)
     einsum = jnp.einsum if isinstance(a, jax.Array) else np.einsum
     return einsum(f"{left},{right}->{kernel.letters}", a, b)
 
 
 def spread(layer: Any, kernel: Kernel, vector: jax.Array, axes: str, y: jax.Array) -> jax.Array:
-    """Returns a vector of a layer's inputs or outputs with the axes of an input or output.
+    """Reshapes a vector over input or output axes so that it broadcasts to an input or output.
 
     Args:
         axes: the letters of the vector: those of the inputs or of the outputs of the kernel.
@@ -205,7 +211,7 @@ def spread(layer: Any, kernel: Kernel, vector: jax.Array, axes: str, y: jax.Arra
     vector = vector.astype(y.dtype)
     if kernel.equation is None:
         return fk.align(vector, y.ndim, channel_axis(float_layer(layer).data_format))
-    # the ellipsis stands for equally many axes in the input and in the output
+    # an ellipsis has the same number of axes in input and output
     own = kernel.equation.input if axes == kernel.inputs else kernel.equation.output
     equation = kernel.equation.spelled(y.ndim - len(own) + len(kernel.equation.input))
     return arrange(vector, axes, equation.input if axes == kernel.inputs else equation.output)
@@ -222,12 +228,7 @@ def without_bias(layer: Any, kernel: Kernel, y: jax.Array, sign: int = -1) -> ja
     return y + fk.align(bias, y.ndim, channel_axis(float_layer(layer).data_format))
 
 
-def _with_rank(axes: tuple[str, str], rank: str) -> tuple[str, str]:
-    """Returns the letters of both factors with the letter of the rank."""
-    left, right = axes
-    shared = "".join(n for n in left if n in right)
-    return left + rank, shared + rank + "".join(n for n in right if n not in shared)
-
-
-def _unused(letters: str) -> str:
-    return next(letter for letter in string.ascii_letters if letter not in letters)
+def _with_rank(axes: tuple[str, str], used: str) -> list[str]:
+    """Returns the letters of both factors for `einsum`, with an unused letter for the rank."""
+    rank = next(letter for letter in string.ascii_letters if letter not in used)
+    return [letters.replace(RANK, rank) for letters in axes]

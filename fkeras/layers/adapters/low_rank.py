@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.layers.adapters.adapter import Adapter, wide
+from fkeras.layers.adapters.adapter import Adapter, as_float64
 from fkeras.layers.adapters.kernels import (
     EMBEDDINGS,
+    RANK,
     Kernel,
     factored,
     factored_kernel,
@@ -28,23 +29,23 @@ from fkeras.nn.noise import dropout
 
 
 class LoRA(Adapter):
-    """Adds a product of two thin matrices to the kernel of a frozen layer: `W + scale * A @ B`.
+    """Adds a low-rank product to the kernel of a frozen layer: `W + scale * A @ B`.
 
     The scale is `alpha / rank`, and `alpha / sqrt(rank)` with `rank_stabilized`. `A` spans the input
-    axes of the kernel and `B` the output axes; for `EinsumDense` both follow from the equation. The
-    product `A @ B` is not computed: a call costs `rank` columns. `B` starts at zero, so an adapted
-    model first computes what its base computes.
+    axes of the kernel and `B` the output axes; for `EinsumDense` both follow from the equation. A call
+    computes `(x @ A) @ B` and never the kernel `A @ B`. `B` starts at zero, so the outputs of an
+    adapted model equal those of its base before training.
 
     Adapts `Dense`, `EinsumDense`, `Conv1D` to `Conv3D` with one group, `Embedding` and
     `ReversibleEmbedding`, with float or quantized weights (QLoRA). In an embedding with tied weights
-    the adapter changes the vectors and the logits, as the shared table does.
+    the adapter changes both the vectors and the logits.
 
     Args:
         rank: number of columns of A.
-        alpha: numerator of the scale; None for `rank`, so a scale of 1.
-        dropout: probability of dropping an input of A in training; embeddings have none.
+        alpha: numerator of the scale; None for `rank`, a scale of 1.
+        dropout: probability of dropping an input of A in training; no effect on embeddings.
         rank_stabilized: whether the scale is `alpha / sqrt(rank)` (rsLoRA).
-        last_axis: whether B spans only the last axis of the kernel, and A the others, as in Keras.
+        last_axis: whether B spans the last axis of the kernel only, and A the other axes, as in Keras.
         a_initializer: draws A.
         b_initializer: draws B.
 
@@ -93,36 +94,28 @@ class LoRA(Adapter):
         if kernel is None:
             return "its class has no kernel that LoRA adapts"
         if getattr(float_layer(layer), "groups", 1) != 1:
-            return "a convolution in groups has no single matrix of inputs and outputs"
+            return "a grouped convolution has no single matrix of inputs and outputs"
         if not (kernel.inputs and kernel.outputs):
             return f"its kernel {kernel.letters!r} has no input axes or no output axes"
         return None
 
     def axes(self, kernel: Kernel) -> tuple[str, str]:
-        """Returns the letters of the axes of A and B, without the axis of the rank."""
+        """Returns the letters of the axes of A and B, with "_" for the rank."""
         if self.last_axis:
-            return kernel.letters[:-1], kernel.letters[-1]
-        return kernel.shared + kernel.inputs, kernel.shared + kernel.outputs
+            return kernel.letters[:-1] + RANK, RANK + kernel.letters[-1]
+        return kernel.shared + kernel.inputs + RANK, kernel.shared + RANK + kernel.outputs
 
     def expects(self, layer: fk.Layer) -> Mapping[str, tuple[int, ...]]:
         kernel = own_kernel(layer)
-        left, right = self.axes(kernel)
-        shared = "".join(n for n in left if n in right)
-        own = "".join(n for n in right if n not in shared)
-        return {
-            "a": (*kernel.sizes(left), self.rank),
-            "b": (*kernel.sizes(shared), self.rank, *kernel.sizes(own)),
-        }
+        a, b = self.axes(kernel)
+        return {"a": kernel.sizes(a, self.rank), "b": kernel.sizes(b, self.rank)}
 
     def fitted(self, key: jax.Array, layer: fk.Layer) -> Self:
         return self.with_weights(key, **self.expects(layer))
 
     def letters(self, kernel: Kernel, names: str) -> Mapping[str, str]:
-        left, right = self.axes(kernel)
-        shared = "".join(n for n in left if n in right)
-        own = "".join(n for n in right if n not in shared)
-        b = f"{kernel.named(shared, names)}_{kernel.named(own, names)}"
-        return {"a": f"{kernel.named(left, names)}_", "b": b}
+        a, b = self.axes(kernel)
+        return {"a": kernel.named(a, names), "b": kernel.named(b, names)}
 
     def after(
         self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool = False
@@ -131,7 +124,7 @@ class LoRA(Adapter):
         return y if delta is None else y + delta
 
     def delta(self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool) -> Any:
-        """Returns the term of the output; None for logits of separate weights."""
+        """Returns the term that the adapter adds; None for logits from untied weights."""
         kernel = own_kernel(layer)
         a, b = (w.astype(y.dtype) for w in (self.a, self.b))
         if reverse:
@@ -144,8 +137,8 @@ class LoRA(Adapter):
 
     def merged(self, layer: Any) -> dict[str, Any]:
         kernel = own_kernel(layer)
-        delta = factored_kernel(kernel, wide(self.a), wide(self.b), self.axes(kernel))
-        return {kernel.name: wide(getattr(layer, kernel.name)) + self.scale * delta}
+        delta = factored_kernel(kernel, as_float64(self.a), as_float64(self.b), self.axes(kernel))
+        return {kernel.name: as_float64(getattr(layer, kernel.name)) + self.scale * delta}
 
 
 class DoRA(LoRA):
@@ -189,7 +182,7 @@ class DoRA(LoRA):
 
     def expects(self, layer: fk.Layer) -> Mapping[str, tuple[int, ...]]:
         kernel = own_kernel(layer)
-        return {**super().expects(layer), "magnitude": kernel.sizes(self._kept(kernel))}
+        return {**super().expects(layer), "magnitude": kernel.sizes(_unsummed(kernel))}
 
     def fitted(self, key: jax.Array, layer: fk.Layer) -> Self:
         fitted = super().fitted(key, layer)
@@ -199,7 +192,7 @@ class DoRA(LoRA):
         return fitted.replace(magnitude=norms)
 
     def letters(self, kernel: Kernel, names: str) -> Mapping[str, str]:
-        magnitude = kernel.named(self._kept(kernel), names)
+        magnitude = kernel.named(_unsummed(kernel), names)
         return {**super().letters(kernel, names), "magnitude": magnitude}
 
     def after(
@@ -208,7 +201,7 @@ class DoRA(LoRA):
         kernel = own_kernel(layer)
         delta = self.delta(context, layer, x, y, reverse)
         factor = self.magnitude / jax.lax.stop_gradient(self._norms(layer))
-        factor = spread(layer, kernel, factor, self._kept(kernel), y)
+        factor = spread(layer, kernel, factor, _unsummed(kernel), y)
         y = factor * (without_bias(layer, kernel, y) + delta)
         return without_bias(layer, kernel, y, sign=1)
 
@@ -216,22 +209,20 @@ class DoRA(LoRA):
         kernel = own_kernel(layer)
         merged = super().merged(layer)["kernel"]
         norms = np.sqrt(np.square(merged).sum(_axes(kernel), keepdims=True))
-        shape = [size if n in self._kept(kernel) else 1 for n, size in _pairs(kernel)]
-        return {"kernel": wide(self.magnitude).reshape(shape) * merged / norms}
-
-    def _kept(self, kernel: Kernel) -> str:
-        return "".join(n for n in kernel.letters if n not in kernel.inputs)
+        magnitude = as_float64(self.magnitude).reshape(kernel.broadcast_shape(_unsummed(kernel)))
+        return {"kernel": magnitude * merged / norms}
 
     def _norms(self, layer: Any) -> jax.Array:
         kernel = own_kernel(layer)
         a, b = (w.astype("float32") for w in (self.a, self.b))
         product = factored_kernel(kernel, a, b, self.axes(kernel))
-        whole = floats_of(layer, kernel.name).astype("float32") + self.scale * product
-        return jnp.sqrt(jnp.square(whole).sum(_axes(kernel)))
+        kernel_sum = floats_of(layer, kernel.name).astype("float32") + self.scale * product
+        return jnp.sqrt(jnp.square(kernel_sum).sum(_axes(kernel)))
 
 
-def _pairs(kernel: Kernel) -> list[tuple[str, int]]:
-    return list(zip(kernel.letters, kernel.shape, strict=True))
+def _unsummed(kernel: Kernel) -> str:
+    """Returns the letters of the axes that are not summed over."""
+    return "".join(n for n in kernel.letters if n not in kernel.inputs)
 
 
 def _axes(kernel: Kernel) -> tuple[int, ...]:

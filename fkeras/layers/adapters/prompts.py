@@ -1,4 +1,4 @@
-"""`SoftPrompt`: trained vectors of virtual tokens."""
+"""`SoftPrompt`: learned vectors of virtual tokens."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.layers.adapters.adapter import Adapter, wide
+from fkeras.layers.adapters.adapter import Adapter, as_float64
 from fkeras.layers.adapters.kernels import EMBEDDINGS, float_layer
 from fkeras.layers.common import authoring as fk
 
 
 class SoftPrompt(Adapter):
-    """Trains the vectors of `length` virtual tokens beside a frozen table of embeddings.
+    """Trains the vectors of `length` virtual tokens next to a frozen embedding table.
 
-    The virtual tokens have the ids after those of the table: `v` to `v + length - 1` for a table of
-    `v` ids. Write these ids before the ids of a text, see `prompt_ids`. Positions, masks and caches
-    treat virtual tokens like other tokens. Logits of tied weights have no columns for them.
+    The virtual tokens have the ids `v` to `v + length - 1`, where `v` is the size of the table.
+    Prepend these ids, `prompt_ids`, to the ids of a text. Positions, masks and caches treat virtual
+    tokens like other tokens. Logits from tied weights have no columns for virtual tokens.
 
     Adapts `Embedding` and `ReversibleEmbedding`, with float or quantized weights.
 
@@ -72,7 +72,7 @@ class SoftPrompt(Adapter):
 
     def before(self, layer: fk.Layer, x: Any) -> Any:
         count = float_layer(layer).input_dim
-        # not id 0, which `mask_zero` takes for padding
+        # not id 0: with `mask_zero` it is padding
         return jnp.where(self._is_virtual(count, x), jnp.asarray(count - 1, x.dtype), x)
 
     def _is_virtual(self, count: int, x: jax.Array) -> jax.Array:
@@ -94,5 +94,5 @@ class SoftPrompt(Adapter):
                 "merge_adapters: a SoftPrompt in a table with tied weights would add columns to the "
                 "logits. Keep the adapted model."
             )
-        table = np.concatenate([wide(layer.embeddings), wide(self.prompt)])
+        table = np.concatenate([as_float64(layer.embeddings), as_float64(self.prompt)])
         return {"embeddings": table, "input_dim": layer.input_dim + self.length}

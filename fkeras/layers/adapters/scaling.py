@@ -1,4 +1,4 @@
-"""`IA3`: factors of the inputs or outputs of a frozen layer."""
+"""`IA3`: learned factors of the inputs or outputs of a frozen layer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.layers.adapters.adapter import Adapter, wide
+from fkeras.layers.adapters.adapter import Adapter, as_float64
 from fkeras.layers.adapters.kernels import (
     EMBEDDINGS,
     Kernel,
@@ -65,7 +65,7 @@ class IA3(Adapter):
         if kernel is None or type(config) in EMBEDDINGS:
             return "IA3 scales the outputs or inputs of Dense, EinsumDense and convolutions"
         if getattr(config, "groups", 1) != 1 and self.scales == "inputs":
-            return "the kernel of a convolution in groups has a part of the inputs only"
+            return "the kernel of a grouped convolution spans only a part of the inputs"
         return None if self._axes(kernel) else f"its kernel has no {self.scales}"
 
     def _axes(self, kernel: Kernel) -> str:
@@ -102,21 +102,20 @@ class IA3(Adapter):
     def merged(self, layer: Any) -> dict[str, Any]:
         kernel = own_kernel(layer)
         axes = self._axes(kernel)
-        pairs = zip(kernel.letters, kernel.shape, strict=True)
-        shape = [size if letter in axes else 1 for letter, size in pairs]
-        # the letters of a kernel keep their order in `axes`
-        weights = {"kernel": wide(layer.kernel) * wide(self.factors).reshape(shape)}
+        shape = kernel.broadcast_shape(axes)
+        # `axes` has the order of the kernel, so a reshape puts each axis in its place
+        weights = {"kernel": as_float64(layer.kernel) * as_float64(self.factors).reshape(shape)}
         if self.scales == "outputs" and layer.bias is not None:
-            weights["bias"] = wide(layer.bias) * self._bias_factors(layer, kernel)
+            weights["bias"] = as_float64(layer.bias) * self._bias_factors(layer, kernel)
         return weights
 
     def _bias_factors(self, layer: Any, kernel: Kernel) -> np.ndarray:
         """Returns the factors with the axes of the bias, which are the last axes of the output."""
         if kernel.equation is None:
-            return wide(self.factors)
+            return as_float64(self.factors)
         shape = (1,) * len(kernel.equation.output)
         spelled = np.zeros(shape)
         factors = spread(
             layer, kernel, self.factors, self._axes(kernel), jnp.asarray(spelled, "float32")
         )
-        return wide(factors).reshape(factors.shape[factors.ndim - layer.bias.ndim :])
+        return as_float64(factors).reshape(factors.shape[factors.ndim - layer.bias.ndim :])

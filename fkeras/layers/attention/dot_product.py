@@ -11,6 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from fkeras.layers.attention.key_value_cache import (
+    check_cache,
+    empty_cache,
+    read_tokens,
+    write_tokens,
+)
 from fkeras.layers.attention.score_masks import as_booleans, explicit_mask, score_mask
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import seeded_key
@@ -30,38 +36,39 @@ from fkeras.nn.numerics.axes import format_shape
 class DotProductAttention(fk.Layer):
     """Computes `softmax(scale * query @ key) @ value` for each head; has no weights.
 
-    The layer is the middle of an attention block: `EinsumDense` layers before it project to heads,
-    an `EinsumDense` after it projects back.
+    `EinsumDense` layers before the layer project to heads, and an `EinsumDense` layer after the layer
+    projects back.
 
-    Masks compare the `positions` of tokens. Without a cache, a position that is not greater than the
-    position before begins another text of the row, and texts do not see each other.
+    Masks compare the `positions` of tokens. Without a cache, a new text begins where a position is not
+    greater than the previous position; tokens do not attend to other texts of their row.
 
     `init_state(batch, length, query, key, value, positions)`, or `init_state(batch, length)` of a model,
     makes a cache: keys, values and their positions. A call with the cache adds its tokens to the cache
     and attends to all tokens of the cache; `updates` holds the next cache. Tokens at position -1 are
-    padding, which is not stored. A mask with a window, such as `Causal() & Window(512)`, needs a ring
-    of `512 + slack` slots only. A query beyond the end of a full cache gives NaN in a compiled program.
+    padding, which is not stored. The cache of a mask with a window, such as `Causal() & Window(512)`, is
+    a ring buffer of `512 + slack` slots. A token without a slot in a full cache gives NaN in a compiled
+    program.
 
     A query that attends to no key gives 0, with gradient 0.
 
     Args:
         mask: a mask of `fk.masks`, such as `fk.masks.Causal()`; None for all keys.
-        scale: factor of the scores; None for 1 / sqrt(d).
-        soft_cap: bound c of the scores, which become `c * tanh(scores / c)`; None for none.
+        scale: factor of the logits; None for 1 / sqrt(d).
+        soft_cap: bound c of the logits, which become `c * tanh(logits / c)`; None for no bound.
         dropout: probability of dropping an attention weight in training.
         cache: "int8" to store keys and values as 8-bit codes with a scale for each head and token;
             None for the compute dtype.
-        kernel: "einsum" for two products of whole arrays, on every backend; "xla" or "cudnn" for that
-            implementation of `jax.nn.dot_product_attention`, where it computes the call: without a
-            soft cap and without dropout, with values of the size of the keys; "cudnn" needs a GPU and
-            16-bit floats. Other calls use "einsum". `fk.plan` reports which kernel is used.
+        kernel: "einsum" for two einsums, on every backend; "xla" or "cudnn" for this implementation of
+            `jax.nn.dot_product_attention` in calls without a soft cap and dropout whose values have
+            the size of the keys; "cudnn" also needs a GPU and 16-bit floats. Other calls use "einsum".
+            `fk.plan` reports the kernel of each layer.
         seed: folded into the key of each call; None uses the key alone.
 
     Call:
-        positions: integers (b, t), -1 at padding, usually from `fk.layers.Positions`. None counts from
-            0, and makes no cache: for encoders and cross-attention.
-        bias: array that broadcasts to (b, heads, t, s), added to the scores. Beside a cache the last
-            axis counts positions.
+        positions: integers (b, t), -1 at padding, usually from `fk.layers.Positions`. None, for
+            encoders and cross-attention, counts from 0; `init_state` then makes no cache.
+        bias: array that broadcasts to (b, heads, t, s), added to the logits. With a cache, the last
+            axis has the slots of the cache.
         attention_mask: a mask of `fk.masks`, which may hold arrays, or a Boolean array (t, s),
             (b, t, s) or (b, heads, t, s).
 
@@ -70,8 +77,8 @@ class DotProductAttention(fk.Layer):
         and h / g adjacent heads share one key head.
 
     Raises:
-        ValueError: for arrays that do not have four axes or do not fit each other, heads that do not
-            form equal groups, positions of another shape, a cache without positions; in training
+        ValueError: for arrays without four axes or with different sizes, query heads that are no
+            multiple of the key heads, positions of another shape, a cache without positions; in training
             with dropout and without a key; and, for concrete arrays, for more tokens than a cache has
             room for.
 
@@ -95,7 +102,7 @@ class DotProductAttention(fk.Layer):
 
     supports_masking: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "fkeras.layers"
-    # a cache belongs to a batch of texts, not to the model: files and lists of weights leave it out
+    # a cache belongs to a batch, not to the model: files and lists of weights omit the cache
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
 
     # -- calls --------------------------------------------------------------------------------
@@ -111,7 +118,7 @@ class DotProductAttention(fk.Layer):
     ) -> jax.Array: ...
 
     def __call__(self, *inputs: fk.Tree, **options: fk.Option) -> Any:
-        """Computes the value of the layer; `positions` may come by position or by name."""
+        """Computes the value of the layer; `positions` is a positional or a keyword argument."""
         inputs, options = _by_position(self._where, inputs, options)
         mask = options.get("attention_mask")
         if isinstance(mask, Mask):
@@ -122,7 +129,7 @@ class DotProductAttention(fk.Layer):
         return super().__call__(*inputs, **options)
 
     def apply(self, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
-        """Returns the `Output` of the layer; `positions` may come by position or by name."""
+        """Returns the `Output` of the layer; `positions` is a positional or a keyword argument."""
         inputs, options = _by_position(self._where, inputs, options)
         return super().apply(*inputs, **options)
 
@@ -142,12 +149,11 @@ class DotProductAttention(fk.Layer):
         self._check(query, key, value, positions)
         if isinstance(attention_mask, Mask):
             attention_mask = join_tensors(attention_mask, mask_arrays)
-        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
-        masks = (*masks, None, None)[:3]
+        masks = context.input_masks(3)
         if positions is None:
             if context.state:
                 raise fk.FKerasError(
-                    f"{self._where}: expected positions beside a cache, received None. Pass them as "
+                    f"{self._where}: expected positions with a cache, received None. Pass them as "
                     "the fourth argument: attention(query, key, value, positions)."
                 )
             allowed = self._mask_of_indices(query, key, masks, attention_mask)
@@ -170,7 +176,7 @@ class DotProductAttention(fk.Layer):
     def _check(
         self, query: jax.Array, key: jax.Array, value: jax.Array, positions: jax.Array | None
     ) -> None:
-        """Raises FKerasError for arrays that do not fit each other."""
+        """Raises FKerasError for arrays with other axes or different sizes."""
         shapes = [format_shape(x.shape) for x in (query, key, value)]
         received = f"received query {shapes[0]}, key {shapes[1]} and value {shapes[2]}"
         if not query.ndim == key.ndim == value.ndim == 4:
@@ -221,8 +227,8 @@ class DotProductAttention(fk.Layer):
         if not _equal(array.shape[-1], key.shape[1]) and array.shape[-1] != 1:
             raise fk.FKerasError(
                 f"{self._where}: expected an attention_mask for each of {key.shape[1]} keys, received "
-                f"{format_shape(attention_mask.shape)}. Beside a cache the last axis counts the slots of "
-                "the cache; a mask of fk.masks needs no sizes."
+                f"{format_shape(attention_mask.shape)}. With a cache the last axis has the slots of the "
+                "cache; a mask of fk.masks fits any sizes."
             )
         return allowed & array
 
@@ -257,23 +263,16 @@ class DotProductAttention(fk.Layer):
         if not rest or rest[0] is None:
             return {}
         slots = int(min(size.length, self._ring_size + size.slack))
-        shapes = [(size.batch, slots, *spec.shape[2:]) for spec in (key, value)]
-        names = ("keys", "values")
         dtype = "int8" if self.cache == "int8" else self.policy.compute_dtype
-        state = {n: jnp.zeros(shape, dtype) for n, shape in zip(names, shapes, strict=True)}
-        if self.cache == "int8":
-            state["key_scales"], state["value_scales"] = (
-                jnp.zeros(shape[:3], "float32") for shape in shapes
-            )
-        return {**state, "positions": jnp.full((size.batch, slots), -1, "int32")}
+        return empty_cache(size.batch, slots, key, value, dtype)
 
     def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns an empty cache with the memory of `state`."""
+        """Returns a cache without tokens that reuses the arrays of `state`."""
         return {k: jnp.full_like(v, -1) if k == "positions" else v for k, v in state.items()}
 
     @property
     def _ring_size(self) -> float:
-        """The number of slots that the mask needs at least; infinite for all positions."""
+        """The smallest number of slots that the mask allows; infinite if a cache must hold all tokens."""
         before, after = (math.inf, math.inf) if self.mask is None else self.mask.reach
         return before + 1 if after <= 0 else math.inf
 
@@ -305,79 +304,22 @@ class DotProductAttention(fk.Layer):
     ) -> tuple[jax.Array, dict[str, Any]]:
         """Returns the result of a call with a cache, and the next cache."""
         state = context.state
-        self._check_state(state, key, value)
+        check_cache(self._where, state, key, value, self.cache == "int8")
         if self.mask is None and attention_mask is None:
             raise fk.FKerasError(
-                f"{self._where}: expected a causal mask beside a cache, received none. A cache holds no "
+                f"{self._where}: expected a causal mask with a cache, received none. A cache holds no "
                 "later tokens, and a call without a cache would attend to these: write "
                 "DotProductAttention(mask=fk.masks.Causal())."
             )
         size = state["positions"].shape[1]
-        is_ring = size >= self._ring_size
-        slots = attention_cache.slots_of(positions, size, is_ring)
-        entries = self._entries(key, value, positions)
-        cache = {
-            name: attention_cache.write(state[name], entry, slots)
-            for name, entry in entries.items()
-        }
-        if not is_ring or key.shape[1] - 1 <= size - self._ring_size:
-            held = cache
-        else:
-            # the last keys would overwrite keys in the window of the first query: attend to the old
-            # slots beside the new tokens. Slots from the first new position on hold tokens that were
-            # taken back.
-            present = jnp.where(positions >= 0, positions, jnp.iinfo(positions.dtype).max)
-            first = jnp.min(present, axis=1, keepdims=True)
-            old = jnp.where(state["positions"] < first, state["positions"], -1)
-            held = {
-                name: jnp.concatenate([entry, entries[name].astype(entry.dtype)], axis=1)
-                for name, entry in {**state, "positions": old}.items()
-            }
-        keys, values = self._read(held, key.dtype)
-        allowed = self._mask_of_positions(positions, held["positions"], attention_mask)
+        cache, attended = write_tokens(state, key, value, positions, self._ring_size)
+        keys, values = read_tokens(attended, key.dtype)
+        allowed = self._mask_of_positions(positions, attended["positions"], attention_mask)
         y = self._attend(context, query, keys, values, allowed, bias)
-        if not is_ring:
-            # the token found no slot. NaN is visible; other numbers would be wrong in silence
+        if size < self._ring_size:
+            # no slot for the token. NaN is visible; other numbers would hide the error
             y = jnp.where((positions >= size)[..., None, None], jnp.asarray(jnp.nan, y.dtype), y)
         return y, cache
-
-    def _check_state(self, state: Mapping[str, Any], key: jax.Array, value: jax.Array) -> None:
-        """Raises FKerasError for a cache of other entries, rows or heads."""
-        names = {"keys", "values", "positions"}
-        names |= {"key_scales", "value_scales"} if self.cache == "int8" else set()
-        if {*state} != names:
-            raise fk.FKerasError(
-                f"{self._where}: expected a cache with the entries {', '.join(sorted(names))}, received "
-                f"{', '.join(sorted(state))}. Make the state with init_state(batch, length) of this model."
-            )
-        for name, x in (("keys", key), ("values", value)):
-            held = state[name].shape
-            if not _equal(held[0], x.shape[0]) or held[2:] != tuple(x.shape[2:]):
-                raise fk.FKerasError(
-                    f"{self._where}: expected {name} for the cache of shape {format_shape(held)}, received "
-                    f"{format_shape(x.shape)}. Make a state for this batch: init_state({x.shape[0]}, length)."
-                )
-
-    def _entries(
-        self, key: jax.Array, value: jax.Array, positions: jax.Array
-    ) -> dict[str, jax.Array]:
-        """Returns the entries of the cache for new tokens."""
-        if self.cache != "int8":
-            return {"keys": key, "values": value, "positions": positions}
-        keys, key_scales = attention_cache.quantized(key)
-        values, value_scales = attention_cache.quantized(value)
-        scales = {"key_scales": key_scales, "value_scales": value_scales}
-        return {"keys": keys, "values": values, **scales, "positions": positions}
-
-    def _read(self, cache: Mapping[str, Any], dtype: Any) -> tuple[jax.Array, jax.Array]:
-        """Returns keys and values of a cache in the dtype of the call."""
-        keys, values = (cache[name].astype(dtype) for name in ("keys", "values"))
-        if self.cache != "int8":
-            return keys, values
-        key_scales, value_scales = (
-            cache[name].astype(dtype)[..., None] for name in ("key_scales", "value_scales")
-        )
-        return keys * key_scales, values * value_scales
 
     # -- scores -------------------------------------------------------------------------------
 
@@ -442,26 +384,26 @@ class DotProductAttention(fk.Layer):
         if bias.ndim > 4 or not all(n == 1 or _equal(n, m) for n, m in pairs):
             raise fk.FKerasError(
                 f"{self._where}: expected a bias that broadcasts to (b, heads, t, s) = "
-                f"{format_shape(expected)}, received {format_shape(bias.shape)}. Beside a cache the last "
-                "axis counts the slots of the cache."
+                f"{format_shape(expected)}, received {format_shape(bias.shape)}. With a cache the last "
+                "axis has the slots of the cache."
             )
         return jnp.reshape(bias, (*(1,) * (4 - bias.ndim), *bias.shape))
 
 
 def _implementation(kernel: str) -> Any:
-    # JAX annotates the argument with a Literal of its two words
+    # JAX annotates the argument as a Literal
     return kernel
 
 
 def _equal(*sizes: Any) -> bool:
-    """Returns whether sizes may be equal; unknown sizes of a trace with shapes compare by name."""
+    """Returns whether sizes are equal; symbolic sizes compare by name."""
     return all(size == sizes[0] for size in sizes)
 
 
 def _by_position(
     where: str, inputs: tuple, options: Mapping[str, Any]
 ) -> tuple[tuple, dict[str, Any]]:
-    """Returns inputs and options with positions as the fourth input, and all after it by name."""
+    """Returns the arguments with positions as the fourth input, and bias and attention_mask as options."""
     options = dict(options)
     if "positions" in options:
         if len(inputs) != 3:

@@ -74,8 +74,7 @@ class SinePositionEncoding(fk.Layer):
     ) -> fk.Output:
         positions = _positions_of(self._where, x, positions, start_index)
         encodings = sinusoids(positions, x.shape[-1], self.max_wavelength)
-        masks = context.mask if isinstance(context.mask, tuple) else (context.mask,)
-        return fk.Output(_spread(encodings, x).astype(x.dtype), mask=masks[0])
+        return fk.Output(_spread(encodings, x).astype(x.dtype), mask=context.input_masks(1)[0])
 
 
 class PositionEmbedding(fk.Layer):
@@ -164,5 +163,4 @@ class PositionEmbedding(fk.Layer):
         steps = _positions_of(self._where, x, positions, start_index)
         encodings = embed(jnp.where(steps == -1, 0, steps), self.position_embeddings)
         encodings = jnp.where((steps == -1)[..., None], jnp.zeros_like(encodings), encodings)
-        masks = context.mask if isinstance(context.mask, tuple) else (context.mask,)
-        return fk.Output(_spread(encodings, x).astype(x.dtype), mask=masks[0])
+        return fk.Output(_spread(encodings, x).astype(x.dtype), mask=context.input_masks(1)[0])

@@ -134,13 +134,13 @@ class Positions(fk.Layer):
                 f"{self._where}: expected ids of shape (b, t), received {format_shape(ids.shape)}. "
                 "Add the missing axis: ids[None]."
             )
-        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
-        if masks[0] is not None and tuple(masks[0].shape) != tuple(ids.shape[:2]):
+        (mask,) = context.input_masks(1)
+        if mask is not None and tuple(mask.shape) != tuple(ids.shape[:2]):
             raise fk.FKerasError(
                 f"{self._where}: expected a mask for each token, {format_shape(ids.shape[:2])}, received a "
-                f"mask of shape {format_shape(masks[0].shape)}."
+                f"mask of shape {format_shape(mask.shape)}."
             )
-        valid = jnp.ones(ids.shape[:2], bool) if masks[0] is None else as_booleans(masks[0])
+        valid = jnp.ones(ids.shape[:2], bool) if mask is None else as_booleans(mask)
         if segments is not None:
             if tuple(segments.shape) != tuple(ids.shape[:2]):
                 raise fk.FKerasError(
@@ -156,7 +156,7 @@ class Positions(fk.Layer):
             valid = valid & (segments != 0)
         positions = count_positions(valid, segments)
         if not context.state:
-            return fk.Output(positions, mask=masks[0])
+            return fk.Output(positions, mask=mask)
         length = context.state["length"]
         if length.shape != ids.shape[:1]:
             raise fk.FKerasError(
@@ -165,4 +165,4 @@ class Positions(fk.Layer):
             )
         positions = jnp.where(valid, positions + length[:, None], -1)
         length = length + jnp.sum(valid, axis=1, dtype="int32")
-        return fk.Output(positions, {**context.state, "length": length}, mask=masks[0])
+        return fk.Output(positions, {**context.state, "length": length}, mask=mask)

@@ -338,8 +338,7 @@ class ProjectedAttention(fk.Layer):
         has_source: bool,
     ) -> tuple[fk.Mask, fk.Mask, fk.Mask]:
         """Returns the masks of query, value and key: explicit masks, else those of the inputs."""
-        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
-        masks = (*masks, None, None)
+        masks = context.input_masks(3)
         if self.detaches_masks and context.attached is not None:
             query_mask = None  # Keras's layer uses the attached mask instead
         return (

@@ -106,7 +106,7 @@ class TokenAndPositionEmbedding(fk.Layer):
     ) -> fk.Output:
         assert self.token_embedding is not None  # `build` makes both
         assert self.position_embedding is not None
-        mask = context.mask[0] if isinstance(context.mask, list | tuple) else context.mask
+        (mask,) = context.input_masks(1)
         tokens = context.child("token_embedding", mask=mask).run(self.token_embedding, x)
         places = context.child("position_embedding").run(
             self.position_embedding, tokens.value, positions, start_index=start_index

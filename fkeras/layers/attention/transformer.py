@@ -296,7 +296,7 @@ class TransformerDecoder(TransformerBlock):
                 f"the call that built the layer, received {'two' if source is not None else 'one'}. "
                 "Cross-attention has weights: use another layer for the other number of inputs."
             )
-        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask, None)
+        masks = context.input_masks(2)
         mask = self._mask(decoder_padding_mask, decoder_attention_mask, masks[0], "decoder_")
         y, _ = self._attended(
             context, "self", x, None, attention_mask=mask, use_causal_mask=use_causal_mask

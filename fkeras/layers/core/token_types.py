@@ -36,12 +36,12 @@ class TokenTypes(fk.Layer):
     def forward(
         self, context: fk.Context, ids: jax.Array, types: jax.Array | None = None
     ) -> fk.Output:
-        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
+        (mask,) = context.input_masks(1)
         if types is None:
-            return fk.Output(jnp.zeros(ids.shape, "int32"), mask=masks[0])
+            return fk.Output(jnp.zeros(ids.shape, "int32"), mask=mask)
         if types.shape != ids.shape:
             raise ValueError(
                 f"{self._where}: expected a type for each token, shape {ids.shape}, received "
                 f"{types.shape}. Number the texts of each row from 0."
             )
-        return fk.Output(types.astype("int32"), mask=masks[0])
+        return fk.Output(types.astype("int32"), mask=mask)

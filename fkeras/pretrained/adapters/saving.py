@@ -176,7 +176,7 @@ def _lora_arrays(
             lefts.append(None)
             rights.append(np.zeros((size, 0), "float32"))
             continue
-        if kernel.shared or adapter.axes(kernel) != (kernel.inputs, kernel.outputs):
+        if kernel.shared or adapter.axes(kernel) != (f"{kernel.inputs}_", f"_{kernel.outputs}"):
             raise ValueError(
                 f"pretrained.save_adapter: the factors of {path!r} span other axes than those of PEFT. "
                 "Merge the adapter, or train one with last_axis=False."

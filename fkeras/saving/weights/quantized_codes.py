@@ -7,7 +7,7 @@
   the last axis.
 
 Related modules: `fkeras.quantizers` (quantized numbers), `layers/quantized` (layers),
-`transforms/quantizing` (models), `saving/quirks/quantized_inputs` (configurations of old files).
+`transforms/deployment/quantizing` (models), `saving/quirks/quantized_inputs` (configurations of old files).
 """
 
 from __future__ import annotations

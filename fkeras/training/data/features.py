@@ -14,7 +14,7 @@ import jax
 
 from fkeras.engine import Network, replace_weights
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.transforms.frozen_part import Cut, front_weights
+from fkeras.transforms.splitting import Cut, front_weights
 
 
 @dataclasses.dataclass(frozen=True)

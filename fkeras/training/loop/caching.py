@@ -33,15 +33,9 @@ from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import sharding, step
 from fkeras.transforms.comparison.fingerprinting import array_digest, digest, fingerprint
-from fkeras.transforms.frozen_part import (
-    TRAINED,
-    FrozenPart,
-    find_cut,
-    frozen_values,
-    places,
-    repeated_layers,
-)
+from fkeras.transforms.frozen_part import TRAINED, FrozenPart, find_cut
 from fkeras.transforms.graph.cutting import cut as cut_model
+from fkeras.transforms.splitting import feature_coordinates, frozen_values, repeated_layers
 
 _MANIFEST = "features.json"
 
@@ -75,7 +69,7 @@ def with_features(
 
 def _check(model: Network, part: FrozenPart) -> None:
     reasons = "; ".join(part.reasons[:5]) + "; ..." * (len(part.reasons) > 5)
-    if not places(model, part.cut):
+    if not feature_coordinates(model, part.cut):
         raise ValueError(
             f"Trainer.fit: cache_frozen found nothing to cache: {reasons}. Freeze the layers before "
             "the trained ones, fk.freeze(model, 'body*'), and let no random layer and no layer that "
@@ -131,7 +125,7 @@ def _key(cached: Cached) -> str:
     """Returns a digest of everything that the features depend on."""
     config: Any = jax.config  # JAX declares its flags at run time
     model, where = cached.model, "Trainer.fit: cache_frozen"
-    front = cut_model(model, outputs=places(model, cached.cut))
+    front = cut_model(model, outputs=feature_coordinates(model, cached.cut))
     x, _, weights = cached.rows
     states = {p: v for p, v in cached.values.items() if p.endswith(", state")}
     arrays = [

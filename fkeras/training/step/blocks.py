@@ -21,7 +21,7 @@ from fkeras.training.records.annotations import Optimizer, Trainer
 from fkeras.training.records.state import TrainState, join, split
 from fkeras.training.step.elementwise import updates_stacks
 from fkeras.transforms.depth import with_depth
-from fkeras.transforms.frozen_part import Cut
+from fkeras.transforms.splitting import Cut
 
 
 def stacking_of(trainer: Trainer, run: TrainState) -> Stacking | None:

@@ -18,8 +18,8 @@ from fkeras.training.step import sharding
 from fkeras.training.step.output_layouts import with_output_layouts
 from fkeras.training.step.outputs import require_network
 from fkeras.transforms.depth import with_depth
-from fkeras.transforms.frozen_part import rest_of
 from fkeras.transforms.remat import rematerialized
+from fkeras.transforms.splitting import rest_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,7 +34,7 @@ from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
 from fkeras.transforms.depth import with_depth
-from fkeras.transforms.frozen_part import Cut, front_of
+from fkeras.transforms.splitting import Cut, front_of
 
 
 def train_step(

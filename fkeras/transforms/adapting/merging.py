@@ -18,7 +18,7 @@ from fkeras.engine.network.network import Network
 from fkeras.engine.tree.donated import check_donated
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values.argument_types import DTypeLike, Inputs
-from fkeras.layers.adapters.adapted import BASE, Adapted
+from fkeras.layers.adapters.adapted import Adapted, inner_path
 from fkeras.layers.adapters.adapter import check_float
 from fkeras.transforms.comparison.checking import require_agreement
 from fkeras.transforms.replacing import replace_layers
@@ -104,7 +104,7 @@ def merge_adapters(
         base: Any = layer.layer
         # layers inside first: an adapter of the layer itself then finds their new weights
         for key in sorted(layer.adapters, key=len, reverse=True):
-            inner = key.removeprefix(BASE).removeprefix("/")
+            inner = inner_path(key)
             adapter, at = layer.adapters[key], join_path(path, inner) or layer._where
             merged.append(at)
             base = replace_layers(

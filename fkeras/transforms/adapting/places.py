@@ -10,7 +10,7 @@ from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.tree.sublayers import map_children
 from fkeras.engine.tree.walk import join_path
-from fkeras.layers.adapters.adapted import BASE, Adapted
+from fkeras.layers.adapters.adapted import BASE, Adapted, inner_path
 from fkeras.transforms.replacing import replace_layers
 
 #: the path of an adapter of the whole layer, which has no name in a layer around it
@@ -36,7 +36,7 @@ def take_out(model: Layer) -> tuple[Any, dict[str, Any]]:
         if not isinstance(layer, Adapted):
             return None
         for key, adapter in layer.adapters.items():
-            adapters[join_path(path, key.removeprefix(BASE).removeprefix("/")) or ROOT] = adapter
+            adapters[join_path(path, inner_path(key)) or ROOT] = adapter
         return layer.layer
 
     return replace_layers(model, remove), adapters

@@ -1,4 +1,4 @@
-"""`Adapters`: the adapters of a model as a pytree; taken out of a model and put into a model."""
+"""`Adapters`: the adapters of a model as a pytree, which models share or exchange."""
 
 from __future__ import annotations
 
@@ -14,21 +14,11 @@ from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.network.network import Network
 from fkeras.engine.tree.sublayers import sublayers
-from fkeras.engine.values.annotations import Field
-from fkeras.layers.adapters.adapter import Adapter
+from fkeras.layers.adapters.adapter import adapters_by_path
 from fkeras.transforms.adapting.places import ROOT, put_in, take_out
 from fkeras.transforms.comparison.fingerprinting import fingerprint
 
 Model = TypeVar("Model", bound=Network)
-
-
-def _by_path(value: Field) -> Field:
-    if not isinstance(value, Mapping) or not all(isinstance(a, Adapter) for a in value.values()):
-        raise ValueError(
-            f"expected a dictionary of adapters by path, received {type(value).__name__}. Take the "
-            "adapters of a model: transforms.adapters(model)."
-        )
-    return value
 
 
 class Adapters(Layer):
@@ -45,7 +35,7 @@ class Adapters(Layer):
         base_weights: fingerprint of that model with its weights; None for any weights.
 
     Raises:
-        ValueError: for another value than a dictionary of adapters.
+        ValueError: if `layers` is no dictionary of adapters.
 
     Example:
         >>> import jax, fkeras as fk
@@ -58,7 +48,7 @@ class Adapters(Layer):
         ([(4, 2), (2, 3)], 2)
     """
 
-    layers: Mapping[str, Any] = option(convert=_by_path)
+    layers: Mapping[str, Any] = option(convert=adapters_by_path)
     base: str | None = option(default=None, convert=text(optional=True))
     base_weights: str | None = option(default=None, convert=text(optional=True))
 
@@ -71,8 +61,8 @@ def adapters(model: Layer, weights: bool = False) -> Adapters:
 
     Args:
         model: a model with adapters.
-        weights: whether the value also carries the fingerprint of the base's weights. All of them are
-            read once; `with_adapters` then accepts only a base with equal weights.
+        weights: whether to include a fingerprint of the weights of the base, which reads all of them;
+            `with_adapters` then rejects a base with other weights.
 
     Raises:
         ValueError: for a model without adapters.
@@ -111,10 +101,10 @@ def with_adapters(model: Layer, tree: Adapters) -> Any: ...
 
 @hides_internal_frames
 def with_adapters(model: Layer, tree: Adapters) -> Any:
-    """Returns a model with these adapters in the place of all adapters that it has.
+    """Returns a model with these adapters, instead of any adapters that the model has.
 
-    The base is shared: no array is copied. Inside `jax.vmap` over stacked adapters, one program
-    computes many adapters of one base:
+    No array is copied. `jax.vmap` over stacked adapters computes several adapters of one base in one
+    program:
     `jax.vmap(lambda tree: transforms.with_adapters(model, tree)(x))(stacked)`.
 
     Args:
@@ -122,7 +112,7 @@ def with_adapters(model: Layer, tree: Adapters) -> Any:
         tree: adapters from `transforms.adapters`, with any values of their weights.
 
     Raises:
-        TypeError: for another value than `Adapters`.
+        TypeError: if `tree` is no `Adapters`.
         ValueError: for adapters of another base, and for weights of other shapes.
 
     Example:
@@ -170,8 +160,8 @@ def _check_base(base: Layer, tree: Adapters) -> None:
     if tree.base is not None and tree.base != fingerprint(base):
         raise ValueError(
             f"transforms.with_adapters, {base._where}: the adapters were made for another model: the "
-            "fingerprints of configuration, graph and shapes differ. Load the base that was adapted, in "
-            "floats or quantized as it was. To use them all the same: tree.replace(base=None)."
+            "fingerprints of configuration, graph and shapes differ. Load the base that was adapted, with "
+            "the same quantization. To skip this check: tree.replace(base=None)."
         )
     if tree.base_weights is not None and tree.base_weights != fingerprint(base, weights=True):
         raise ValueError(

@@ -355,9 +355,9 @@ def test_a_cache_needs_shapes_and_positions():
     with pytest.raises(fk.FKerasError, match="needs the shapes of the inputs, received 0 shapes"):
         layer.init_state(2, 8)
     state = layer.init_state(2, 8, X, X, X, P)
-    with pytest.raises(fk.FKerasError, match="expected positions beside a cache"):
+    with pytest.raises(fk.FKerasError, match="expected positions with a cache"):
         layer.apply(X, X, X, state=state)
-    with pytest.raises(fk.FKerasError, match="expected a causal mask beside a cache"):
+    with pytest.raises(fk.FKerasError, match="expected a causal mask with a cache"):
         layers.DotProductAttention().apply(X, X, X, P, state=state)
     with pytest.raises(fk.FKerasError, match="entries keys, positions, values, received keys"):
         layer.apply(X, X, X, P, state={"keys": X})

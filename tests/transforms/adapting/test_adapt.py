@@ -312,7 +312,7 @@ def test_a_bad_key_and_models_without_adapters():
     with pytest.raises(ValueError, match="dtype: expected a floating-point dtype"):
         transforms.merge_adapters(adapted(), dtype="int8")
     grouped = layers.Conv1D(4, 3, groups=2).build(KEY, (None, 8, 4))
-    with pytest.raises(ValueError, match="a convolution in groups"):
+    with pytest.raises(ValueError, match="a grouped convolution"):
         transforms.adapt(grouped, "*", LoRA(2), KEY)
     with pytest.raises(fk.engine.FKerasError, match="received a traced array"):
         jax.jit(transforms.merge_adapters)(adapted())

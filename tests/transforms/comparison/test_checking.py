@@ -11,7 +11,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers, transforms
 from fkeras.saving.export import exporting
-from fkeras.transforms import folding
+from fkeras.transforms.deployment import folding
 
 X = np.random.default_rng(0).normal(size=(3, 6, 6, 2)).astype("float32")
 ROWS = X.reshape(6, -1)[:, :4].copy()

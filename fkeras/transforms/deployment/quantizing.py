@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine import Layer
-from fkeras.engine.config.late_module import late_module
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -18,7 +17,8 @@ from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.quantized.embedding import QuantizedEmbedding
 from fkeras.quantizers import get
-from fkeras.transforms.calibrating import calibrate
+from fkeras.transforms.comparison.checking import require_agreement
+from fkeras.transforms.deployment.calibrating import calibrate
 from fkeras.transforms.graph.selecting import Pattern, matcher, require_match
 from fkeras.transforms.replacing import replace_layers
 
@@ -131,7 +131,7 @@ def quantize(
             )
         quantized = _replace_selected(model, quantize_layer, pattern, [], config)
     if check is not None:
-        late_module("transforms.comparison.checking").require_agreement(
+        require_agreement(
             "fk.quantize", (model, state), (quantized, state), check, tolerance=tolerance
         )
     return returned(quantized, "fk.quantize", "model = fk.quantize(model)", depth=2)

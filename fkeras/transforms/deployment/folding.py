@@ -12,7 +12,6 @@ from fkeras import layers
 from fkeras.engine.call.inference import key_spec, run_call
 from fkeras.engine.call.mask_rules import mask_leaves
 from fkeras.engine.call.node import record
-from fkeras.engine.config.late_module import late_module
 from fkeras.engine.graph.call_table import Call, Coord
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.walk import new_slots, run_calls
@@ -30,9 +29,8 @@ from fkeras.engine.values.annotations import SomeLayer, Tree
 from fkeras.engine.values.argument_types import Inputs
 from fkeras.engine.values.spec import STRING, as_probes
 from fkeras.engine.values.structure import fill_arrays, fill_tensors
-from fkeras.transforms.graph.rebuilding import Operation, Site, rebuild, require_graph, runs_graph
-from fkeras.transforms.graph.surgery import State, check_model
-from fkeras.transforms.merging import (
+from fkeras.transforms.comparison.checking import require_agreement
+from fkeras.transforms.deployment.merging import (
     is_padding,
     is_plain,
     takes_padding,
@@ -40,6 +38,8 @@ from fkeras.transforms.merging import (
     with_padding,
     with_shape,
 )
+from fkeras.transforms.graph.rebuilding import Operation, Site, rebuild, require_graph, runs_graph
+from fkeras.transforms.graph.surgery import State, check_model
 
 # size of unknown axes, where a call is traced
 _SIZE = 32
@@ -103,7 +103,7 @@ def fold(
     """
     new, remaining, _ = _fold(model, state, "transforms.fold")
     if check is not None:
-        late_module("transforms.comparison.checking").require_agreement(
+        require_agreement(
             "transforms.fold",
             (model, state),
             (new, remaining),

@@ -1,0 +1,1 @@
+"""Models for inference: folded calls and quantized weights."""
