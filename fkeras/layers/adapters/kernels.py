@@ -22,6 +22,7 @@ from fkeras.layers.core.reversible_embedding import ReversibleEmbedding, soft_ca
 from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.products import arrange, equation_of
 from fkeras.nn.convolution import convolve
+from fkeras.nn.cpu.products import row_product
 from fkeras.nn.numerics.axes import channel_axis
 
 PRODUCTS: tuple[type, ...] = (Dense, EinsumDense)
@@ -180,6 +181,14 @@ def factored(
     x = x.astype(a.dtype)
     if kernel.equation is not None:
         equation = kernel.equation.spelled(x.ndim)
+        inputs, outputs = axes[0].removesuffix(RANK), axes[1].removeprefix(RANK)
+        rows = equation.input.removesuffix(inputs)
+        # a letter before the rank belongs to an axis with one matrix for each index
+        if axes[1][0] == RANK and (equation.input, equation.output) == (
+            rows + inputs,
+            rows + outputs,
+        ):
+            return row_product(row_product(x, a, len(inputs)), b, 1)
         left, right = _with_rank(axes, equation.text)
         return jnp.einsum(f"{equation.input},{left},{right}->{equation.output}", x, a, b)
     y = convolve(x, a, config.strides, config.padding, config.data_format, config.dilation_rate)
