@@ -1,4 +1,4 @@
-"""Generation: new tokens from models of token ids, and samplers."""
+"""Text generation with language models, and samplers."""
 
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.generation import samplers as samplers

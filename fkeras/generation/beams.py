@@ -1,4 +1,4 @@
-"""Beam search: the sequences of the highest probability, as in Hugging Face's `generate`."""
+"""Beam search, as in Hugging Face's `generate`."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.generation.caches import State, take_rows
-from fkeras.generation.decoding import Carry, Sampling, changed_scores, known_ids
+from fkeras.generation.decoding import Carry, Sampling, known_ids, processed_logits
 from fkeras.generation.reading import Reader
 from fkeras.generation.samplers import Beam, Sampler
 
 
 class Beams(NamedTuple):
-    """The state of the search loop: `w` unfinished and `w` finished sequences of each row.
+    """The state of the search loop: `w` beams and `w` finished sequences of each row.
 
     Attributes:
-        count: the number of new tokens of the unfinished sequences.
-        state: the state of the model, whose rows are the sequences.
-        scores: the scores (b w, v) of the next tokens.
-        sums: the sums of log-probabilities (b, w), the highest first.
-        tokens: the new tokens (b, w, n).
-        ended_scores: the scores of finished sequences (b, w); minus infinity for none.
+        count: the number of new tokens of each beam.
+        state: the state of the model, with one row for each beam.
+        logits: the logits (b w, v) of the next tokens.
+        sums: the sums of log-probabilities (b, w), in descending order.
+        tokens: the new tokens (b, w, n) of the beams.
+        ended_scores: the scores of finished sequences (b, w); minus infinity for empty places.
         ended_tokens: the tokens of finished sequences (b, w, n).
         ended_lengths: the lengths of finished sequences (b, w).
-        active: the rows (b,) that are still searched.
+        active: whether the search of each row (b,) continues.
     """
 
     count: jax.Array
     state: State
-    scores: jax.Array
+    logits: jax.Array
     sums: jax.Array
     tokens: jax.Array
     ended_scores: jax.Array
@@ -42,23 +42,23 @@ class Beams(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=4)
 def search(
-    reader: Reader, sampling: Sampling, state: State, scores: jax.Array, limit: int
+    reader: Reader, sampling: Sampling, state: State, logits: jax.Array, limit: int
 ) -> Carry:
-    """Returns the carry behind the best sequences of at most `limit` new tokens."""
+    """Returns the carry after the best sequences of at most `limit` new tokens."""
     sampler = sampling.samplers[0]
     beam: Beam = sampler.find(Beam)
-    batch, width = scores.shape[0], beam.width
+    batch, width = logits.shape[0], beam.width
     axes = reader.row_axes(state)
     repeated = jnp.repeat(jnp.arange(batch), width)
     prompt = sampling.prompt[0][repeated], sampling.prompt[1][repeated]
     wide = sampling._replace(prompt=prompt)
-    # equal sequences at the beginning: only the first one counts
+    # all beams start equal: the others are disabled until the first tokens differ
     sums = jnp.full((batch, width), -jnp.inf).at[:, 0].set(0.0)
     nothing = jnp.zeros((batch, width, limit), jnp.int32)
     beams = Beams(
         jnp.zeros((), jnp.int32),
         take_rows(state, axes, repeated),
-        scores[repeated],
+        logits[repeated],
         sums,
         nothing,
         jnp.full((batch, width), -jnp.inf),
@@ -78,10 +78,10 @@ def search(
     failed = ~jnp.isfinite(beams.ended_scores[rows, best])
     tokens = tokens.at[:, 0].set(jnp.where(failed, -1, tokens[:, 0]))
     lengths = jnp.where(failed, 1, lengths)
-    # the state of the prompt reads the best sequence, whose own state may be gone
+    # reads the best sequence again: the search may have dropped its state
     valid = jnp.arange(limit)[None] < lengths[:, None]
-    scores, state = reader.read(state, jnp.maximum(tokens, 0), valid)
-    return Carry(state, scores, tokens, lengths, jnp.zeros(batch, bool))
+    logits, state = reader.read(state, jnp.maximum(tokens, 0), valid)
+    return Carry(state, logits, tokens, lengths, jnp.zeros(batch, bool))
 
 
 def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, beams: Beams) -> Beams:
@@ -91,11 +91,11 @@ def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, bea
     # log-probabilities of all continuations
     counts = jnp.full(batch * width, count)
     history = known_ids(sampling, beams.tokens.reshape(batch * width, limit), counts)
-    changed = changed_scores(sampler, jax.nn.log_softmax(beams.scores), history, counts)
+    changed = processed_logits(sampler, jax.nn.log_softmax(beams.logits), history, counts)
     vocabulary = changed.shape[-1]
     sums = (changed.reshape(batch, width, vocabulary) + beams.sums[:, :, None]).reshape(batch, -1)
     sums = jnp.where(jnp.isnan(sums), -jnp.inf, sums)
-    # twice as many candidates as sequences, so that enough unfinished ones remain
+    # twice as many candidates as beams, so that enough unfinished candidates remain
     sums, places = jax.lax.top_k(sums, min(2 * width, sums.shape[1]))
     parents, new = places // vocabulary, (places % vocabulary).astype(jnp.int32)
     tokens = jnp.take_along_axis(beams.tokens, parents[:, :, None], axis=1)
@@ -126,7 +126,7 @@ def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, bea
     state = take_rows(beams.state, axes, rows)
     newest = jnp.take_along_axis(new, kept, axis=1).reshape(-1, 1)
     valid = jnp.repeat(beams.active, width)[:, None]
-    scores, state = reader.read(state, newest, valid)
+    logits, state = reader.read(state, newest, valid)
 
     full = jnp.isfinite(ended_scores[:, -1])
     if beam.early_stopping:
@@ -135,6 +135,6 @@ def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, bea
         done = full & (ended_scores[:, -1] >= running[:, 0] / size)
     active = beams.active & ~done & ~last & jnp.isfinite(running[:, 0])
     return Beams(
-        *(count + 1, state, scores, running, tokens),
+        *(count + 1, state, logits, running, tokens),
         *(ended_scores, ended_tokens, ended_lengths, active),
     )

@@ -1,8 +1,9 @@
-"""States of generation: their rows, their capacity, and taking back the last tokens.
+"""States of generation: batch axes, capacity, and rollback of the last tokens.
 
-A state with caches is the state of a model from `init_state(batch, length)`. In each layer, `length`
-counts the tokens of each row, and `positions` holds the position of each stored token, -1 for none. A
-model without caches keeps its tokens: `ids`, `length`, and under `model` its own state.
+A state with KV caches is the state of a model from `init_state(batch, length)`. In each layer, `length`
+counts the tokens of each row, and `positions` holds the position of each cached token, -1 for an empty
+place. The state of a model without caches has the tokens: `ids`, `length`, and the model's state under
+`model`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def new_state(
 
     Args:
         own: the state of the model without caches.
-        slack: how many of the last tokens may be taken back.
+        slack: the maximum number of tokens of a rollback.
     """
     if cached:
         return merged(model.init_state(batch, capacity, slack=slack), own)
@@ -53,7 +54,7 @@ def state_specs(model: Network, *size: int) -> Any:
     return _state_specs(structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves), size)
 
 
-# cached: every call of `generate` asks several times
+# cached: each `generate` needs the specs several times
 @functools.lru_cache(maxsize=64)
 def _state_specs(structure: Any, shapes: tuple, size: tuple[int, ...]) -> Any:
     model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
@@ -61,8 +62,8 @@ def _state_specs(structure: Any, shapes: tuple, size: tuple[int, ...]) -> Any:
 
 
 def row_axes(model: Network) -> Any:
-    """Returns for each leaf of a state with caches the axis of the rows, -1 for a leaf without rows."""
-    # sizes that differ in the batch alone, so that the axis that differs is that of the rows
+    """Returns the batch axis of each leaf of a state with caches, -1 for a leaf without a batch axis."""
+    # two batch sizes: the axis whose size differs is the batch axis
     small, large = (state_specs(model, batch, 8) for batch in (3, 5))
 
     def axis(small: Any, large: Any) -> int:
@@ -73,7 +74,7 @@ def row_axes(model: Network) -> Any:
 
 
 def map_rows(function: Callable[[jax.Array, int], jax.Array], state: State, axes: Any) -> State:
-    """Returns the state with `function(leaf, axis)` in place of each leaf with rows."""
+    """Returns the state with `function(leaf, axis)` in place of each leaf with a batch axis."""
     return jax.tree.map(lambda leaf, axis: leaf if axis < 0 else function(leaf, axis), state, axes)
 
 
@@ -83,7 +84,7 @@ def take_rows(state: State, axes: Any, index: jax.Array) -> State:
 
 
 def has_lengths_only(state: State, axes: Any) -> bool:
-    """Returns whether the last tokens can be taken back: every row is a length or has positions."""
+    """Returns whether the state supports a rollback: each leaf is a length or belongs to a KV cache."""
 
     def check(state: Any, axes: Any, inside: bool) -> bool:
         inside = inside or "positions" in state or "ids" in state
@@ -98,7 +99,7 @@ def has_lengths_only(state: State, axes: Any) -> bool:
 
 
 def take_back(state: State, count: jax.Array) -> State:
-    """Returns the state without the last `count` (b,) tokens of each row."""
+    """Rolls back the last `count` (b,) tokens of each row."""
     if "ids" in state:
         return {**state, "length": state["length"] - count}
     lengths = lengths_of(state)
@@ -107,7 +108,7 @@ def take_back(state: State, count: jax.Array) -> State:
 
 def lengths_of(state: Tree) -> jax.Array | None:
     """Returns the number of tokens of each row in a state with caches; None without."""
-    # the largest: layers of an encoder may count too, and read nothing
+    # the maximum: layers of an encoder have lengths too, which stay 0
     counts = [*_lengths(state)]
     return functools.reduce(jnp.maximum, counts) if counts else None
 
@@ -134,12 +135,12 @@ def _shortened(state: State, lengths: jax.Array) -> State:
 
 
 def capacity_of(model: Network, state: State) -> int | None:
-    """Returns the number of tokens that the caches of a state hold; None for rings alone."""
+    """Returns the capacity of the caches in tokens; None if all caches are ring buffers."""
     sizes = _sizes(state)
     if not sizes:
         return None
     longest = max(sizes.values())
-    # a ring does not grow with the length
+    # the size of a ring buffer does not depend on the length
     grown = _sizes(state_specs(model, 1, 2 * longest + 2))
     limits = [size for path, size in sizes.items() if grown.get(path, 0) > longest]
     return min(limits, default=None)

@@ -1,4 +1,4 @@
-"""`generate`: new tokens behind prompts."""
+"""`generate`: continues prompts with new tokens."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from fkeras.generation.speculation import advance_draft, first_draft_carry
 from fkeras.generation.watching import Stream, Watcher, watch
 
 _GREEDY = Greedy()
-# tokens between two searches for stop strings, without a stream
+# tokens between two searches for stop strings if nothing is streamed
 _STEPS = 8
 
 
 class Generated(NamedTuple):
-    """New tokens, and the state behind them.
+    """New tokens, and the state after them.
 
     Attributes:
-        tokens: int32 (b, max_new_tokens): the new tokens of each row, 0 behind the last one.
-        lengths: int32 (b,): the number of new tokens of each row, the end token included.
-        state: the state of the model; its caches hold prompt and new tokens, so that a next call with
-            this state takes the ids of the continuation alone.
+        tokens: int32 (b, max_new_tokens): the new tokens of each row, padded with 0.
+        lengths: int32 (b,): the number of new tokens of each row, including the end token.
+        state: the state of the model. Its KV caches hold the prompt and the new tokens: pass the state to
+            the next call of `generate`, with only the ids that follow.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -80,54 +80,53 @@ def generate(
     vocabulary_size: int | None = None,
     cache: bool | None = None,
 ) -> Generated:
-    """Generates tokens behind prompts, one row of `ids` each.
+    """Continues prompts with new tokens; each row of `ids` is a prompt.
 
-    The prompt is read once and the tokens are sampled in one compiled loop. Prompts are padded to a
-    power of two, so that prompts of similar lengths share their programs. A model whose layers have
-    caches reads each token once. Other models compute all tokens again for each new token, and must
-    be causal. The function works under `jax.jit` and `jax.vmap`, for example over keys, where no
-    argument needs the host (`stop`, `stream`).
+    One compiled program prefills the prompt, and another decodes in a loop. Prompts are padded to a
+    power of two, so that prompts of similar lengths share programs. A model whose layers have KV caches
+    reads each token once. Other models recompute all tokens for each new token, and must be causal. The
+    function works under `jax.jit` and `jax.vmap`, for example over keys, without the arguments that run
+    on the host (`stop`, `stream`).
 
     Args:
-        model: a model from token ids (b, t) to scores (b, t, v); or a list of models that differ in
-            arrays alone, such as adapters or steering vectors, for `rows`. Arrays that several
-            models share are stored once.
-        state: the state of the model, or None for `model.init_state()`; caches are added. With
-            caches, from `model.init_state(b, length)` or from `Generated.state`, the prompt continues
-            their text.
+        model: a model from token ids (b, t) to logits (b, t, v); or with `rows` a list of models that
+            differ only in arrays, such as adapters or steering vectors. Arrays that several models
+            share are stored once.
+        state: the state of the model; None for `model.init_state()`. Without KV caches, `generate` adds
+            empty caches. A state with KV caches, from `model.init_state(b, length)` or from
+            `Generated.state`, is continued with the prompt.
         ids: integers (b, t), padded on the right; or a list of lists of different lengths.
-        key: a PRNG key, or an array of a key for each row. A row depends on its own key only.
-        max_new_tokens: the most new tokens of a row.
-        sampler: how the next token is chosen, see `fk.samplers`; or a list with one for each row.
-        lengths: the number of tokens of each prompt, where `ids` is padded.
-        end_ids: the tokens that end a row.
-        stop: texts that end a row, also across tokens; needs `decode`. The tokens that contain the
-            end of the text are kept.
+        key: a PRNG key, or an array with a key for each row. A row depends only on its own key.
+        max_new_tokens: maximum number of new tokens of a row.
+        sampler: chooses the next token, see `fk.samplers`; or a list with a sampler for each row.
+        lengths: number of tokens of each prompt, if `ids` is padded.
+        end_ids: ids of the tokens that end a row.
+        stop: strings that end a row, also if they span several tokens; needs `decode`. The new tokens
+            include the stop string.
         decode: returns the text of a list of ids, such as `tokenizer.decode`.
-        stream: `(row, piece)`, called with each new text of a row, or with a list of new ids without
-            `decode`. Incomplete characters are held back until they are complete.
-        inputs: the inputs of the model beside the ids, such as that of an encoder: an array, a list in
-            the order of the model's inputs, or a dictionary by name. What depends on them alone is
-            computed once.
-        inputs_mask: which entries of the input are no padding, booleans (b, s), or a dictionary of
-            them by name.
-        rows: the number of the model of each row; 0, 1, ... by default.
-        draft: `(model, state)` of a smaller model with the same vocabulary, whose tokens the model
-            verifies several at a time. The distribution of the tokens stays that of the model.
-        draft_tokens: how many tokens the draft proposes at a time.
-        vocabulary_size: the number of tokens that may be sampled, where the last rows of the vocabulary
-            are padding.
-        cache: True reports an error for a model that cannot use caches, False computes all tokens
-            again; None uses caches where the model has them.
+        stream: callback `(row, piece)`, which receives each new piece of text, or without `decode` a list
+            of new ids. Incomplete characters are held back until they are complete.
+        inputs: inputs of the model other than the ids, such as the input of an encoder: an array, a list
+            in the order of the model's inputs, or a dictionary by name. The encoder runs once.
+        inputs_mask: mask of the input, booleans (b, s) that are False for padding; or a dictionary of
+            masks by name.
+        rows: index of the model of each row; 0, 1, ... by default.
+        draft: `(model, state)` of a smaller draft model with the same vocabulary, for speculative
+            decoding. The distribution of the new tokens does not change.
+        draft_tokens: number of tokens that the draft model proposes in each round.
+        vocabulary_size: number of tokens that may be sampled, if the last rows of the vocabulary are
+            padding.
+        cache: True reports an error for a model that cannot use KV caches; False recomputes all tokens;
+            None uses the caches that the model has.
 
     Returns:
-        `tokens`, `lengths` and `state`; see `Generated`. In a compiled program a row whose scores are
-        not finite ends with the token -1; outside of one, this is an error.
+        `tokens`, `lengths` and `state`; see `Generated`. Inside `jax.jit` a row whose logits are not
+        finite ends with the token -1; outside, such logits are an error.
 
     Raises:
         TypeError: for a value that is no model, sampler, key or number.
-        ValueError: for ids outside of the vocabulary, lengths outside of `ids`, a state without room,
-            a sampler that draws without a key, and scores that are not finite.
+        ValueError: for ids outside of the vocabulary, lengths outside of `ids`, a state whose caches are
+            too short, a sampler that draws without a key, and logits that are not finite.
         ValueError: for a model without caches that is not causal.
 
     Example:
@@ -158,7 +157,7 @@ def generate(
     if is_beam and (on_host.needed or draft is not None):
         raise ValueError(
             "fk.generate: expected no stop, stream or draft beside samplers.Beam, whose sequences are "
-            "known at the end. Use end_ids, or another sampler."
+            "complete only at the end. Use end_ids, or another sampler."
         )
     if on_host.needed and requests.is_traced((reader, state, prompt, keys)):
         raise TypeError(
@@ -172,11 +171,11 @@ def generate(
         slack = _STEPS - 1
     width = int(np.shape(ids)[1]) if hasattr(ids, "shape") else max(map(len, ids))
     read = functools.partial(_read, prompt=prompt, width=width, limit=limit)
-    reader, after, scores, steps = read(reader, state, slack=slack)
+    reader, after, logits, steps = read(reader, state, slack=slack)
     if is_beam:
-        carry: Any = search(reader, sampling, after, scores, limit)
+        carry: Any = search(reader, sampling, after, logits, limit)
     elif draft is None:
-        carry = first_carry(after, scores, limit)
+        carry = first_carry(after, logits, limit)
         run = functools.partial(advance, reader, sampling)
         if not on_host.needed:
             carry = run(carry, jnp.int32(limit))
@@ -192,7 +191,7 @@ def generate(
         read = functools.partial(read, prompt=prompt._replace(inputs=others))
         guesser, draft_state, _, _ = read(guesser, draft[1], slack=slack)
         _check_rows((reader, after), (guesser, draft_state))
-        carry = first_draft_carry(sampling, after, scores, limit, draft_state)
+        carry = first_draft_carry(sampling, after, logits, limit, draft_state)
         run = functools.partial(advance_draft, reader, guesser, sampling, draft_tokens)
         if on_host.needed:
             carry = watch(lambda c: run(c, jnp.int32(1)), carry, on_host.watcher(batch))
@@ -202,14 +201,14 @@ def generate(
 
 
 class _Host:
-    """The stop texts and the callback of a call, which run on the host."""
+    """The stop strings and the callback of a call, which run on the host."""
 
     def __init__(self, stop: Any, decode: Any, stream: Any):
         texts = [stop] if isinstance(stop, str) else list(stop)
         if not all(isinstance(text, str) and text for text in texts):
             raise ValueError(
-                f"fk.generate: expected texts that are not empty for stop, received {stop!r}. Ids of "
-                "tokens belong into end_ids."
+                f"fk.generate: expected strings that are not empty for stop, received {stop!r}. Pass ids "
+                "of tokens as end_ids."
             )
         if texts and decode is None:
             raise ValueError(
@@ -231,22 +230,22 @@ class _Host:
 def _read(
     reader: Reader, state: Any, *, prompt: Prompt, width: int, limit: int, slack: int
 ) -> tuple[Reader, Any, jax.Array, int]:
-    """Reads the prompt and returns `(reader, state, scores, steps)`.
+    """Prefills the caches with the prompt; returns `(reader, state, logits, steps)`.
 
-    `steps` is the number of tokens that may be sampled between two searches for stop strings.
+    `steps` is the number of tokens to sample between two searches for stop strings.
     """
     state = reader.any_model().init_state() if state is None else dict(state)
     is_cache = requests.check_cache(reader, state, prompt, limit, slack)
     room = requests.capacity(reader, prompt, width, limit, slack)
-    reader, state, scores, causal = read_prompt(reader, state, prompt, room, slack, is_cache)
+    reader, state, logits, causal = read_prompt(reader, state, prompt, room, slack, is_cache)
     if not requests.is_traced(causal) and not bool(causal):
         raise ValueError(
-            f"fk.generate: {reader.any_model()._where} has no caches and is not causal, or its scores are "
-            "not finite: the scores of the next token depend on what follows. Use a causal mask, such "
+            f"fk.generate: {reader.any_model()._where} has no caches and is not causal, or its logits are "
+            "not finite: the logits of the next token depend on later tokens. Use a causal mask, such "
             "as use_causal_mask=True in MultiHeadAttention."
         )
     can_go_back = slack > 0 and not is_cache and has_lengths_only(state, reader.row_axes(state))
-    return reader, state, scores, slack + 1 if can_go_back else 1
+    return reader, state, logits, slack + 1 if can_go_back else 1
 
 
 def _check_draft(draft: Any) -> None:
@@ -261,8 +260,8 @@ def _check_rows(*pairs: tuple[Reader, Any]) -> None:
     for reader, state in pairs:
         if not has_lengths_only(state, reader.row_axes(state)):
             raise ValueError(
-                f"fk.generate: {reader.any_model()._where} has a state from which tokens cannot be taken "
-                "back, as a draft needs. Leave draft out."
+                f"fk.generate: {reader.any_model()._where} has a state that cannot be rolled back, which "
+                "speculative decoding needs. Leave draft out."
             )
 
 
@@ -271,8 +270,8 @@ def _result(reader: Reader, carry: Carry) -> Generated:
     if not requests.is_traced(failed) and bool(failed.any()):
         row, place = np.argwhere(np.asarray(tokens) < 0)[0]
         raise ValueError(
-            f"fk.generate: the scores of new token {place} of row {row} are not finite, or the samplers "
-            "forbid every token. Check the weights with fk.find_nan, the samplers, and that the text is "
+            f"fk.generate: the logits of new token {place} of row {row} are not finite, or the samplers "
+            "forbid every token. Check the weights with fk.find_nan, the samplers, and that the sequence is "
             "not longer than a table of positions."
         )
     state = carry.state if reader.form.cached else carry.state["model"]
@@ -281,6 +280,6 @@ def _result(reader: Reader, carry: Carry) -> Generated:
 
 @jax.jit
 def _finished(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the tokens without values behind the last one, and whether one failed."""
+    """Returns the tokens padded with 0, and whether sampling failed in a row."""
     tokens = jnp.where(jnp.arange(tokens.shape[1])[None] < lengths[:, None], tokens, 0)
     return tokens, jnp.any(tokens < 0)

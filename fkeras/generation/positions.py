@@ -1,9 +1,9 @@
-"""Finds the calls of a model that compute each position from the same position of their inputs alone.
+"""Finds the calls of a model that compute each position separately.
 
-Positions are the entries of axis 1 of the token ids. The head of a language model and its norm work
-position by position, so they run at the positions whose scores are needed. Attention mixes positions,
-and needs a cache where a call receives the newest token only. The program of each call shows this:
-`fkeras.engine.rows` follows the programs for two lengths, with positions in place of rows.
+Positions are the entries of axis 1 of the token ids. The final norm and the head of a language model
+compute each position separately, so they run only at the positions whose logits are needed. Attention
+mixes positions, and needs a KV cache to read one token at a time. The analysis traces the jaxpr of each
+call for two sequence lengths: `fkeras.engine.rows` propagates the axis of the positions through both.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Tree
 from fkeras.transforms.graph.rebuilding import runs_graph
 
-#: two lengths, unlike usual sizes of other axes
+#: two sequence lengths that are unlikely sizes of other axes
 LENGTHS = (13, 11)
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A tensor in the programs of both lengths.
+    """A tensor in the jaxprs of both lengths.
 
     Attributes:
-        value: where the positions are.
+        value: the axis of the positions.
         large: shape and dtype for the larger length.
         small: shape and dtype for the smaller length.
     """
@@ -51,8 +51,8 @@ class Positions:
     """The calls of a graph by their use of positions.
 
     Attributes:
-        separate: the numbers of the calls that compute each position by itself, without state.
-        mixing: the paths of the layers that mix positions and have no cache.
+        separate: the indices of the calls that compute each position separately, without state.
+        mixing: the paths of the layers that mix positions and have no KV cache.
         axes: for each slot the axis of the positions; None for a tensor without positions.
     """
 
@@ -104,7 +104,7 @@ def follow(
 
 @dataclasses.dataclass(frozen=True)
 class _Follower:
-    """Follows calls; equal calls of equal layers, as in repeated blocks, are traced once."""
+    """Follows calls; traces equal calls of equal layers, as in repeated blocks, once."""
 
     traced: dict[Any, Any]
     mixing: list[str]
@@ -135,7 +135,7 @@ class _Follower:
                 return value
             found = self.call(layer, call, tensors, own_state)
             if not all(entry.value.kind in ("rows", "whole") for entry in found):
-                # a layer may declare that each token is computed separately, such as a router
+                # a layer such as a router declares that each token is computed separately
                 declared = getattr(type(layer), "separate_positions", False)
                 if declared:
                     separate.add(number)
@@ -149,7 +149,7 @@ class _Follower:
         return run_calls(graph, slots, compute)
 
     def call(self, layer: Layer, call: Call, tensors: list[Any], state: Tree) -> list[Entry]:
-        """Returns the entries of the outputs of a call; of the kind "mixed" where positions mix."""
+        """Returns the entries of the outputs of a call; their kind is "mixed" if positions mix."""
         anonymous = layer.replace(name=None) if layer.name else layer
         weights = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(layer))
         template = structure.freeze(state, lambda spec: (spec.shape, spec.dtype))
@@ -200,7 +200,7 @@ def _trace(layer: Layer, call: Call, tensors: list[Any], state: Tree) -> list[En
 
 
 def _by_shape(entry: Entry) -> Entry:
-    """Returns the entry of an output that mixes positions: the positions are where its size changes."""
+    """Returns the entry of an output that mixes positions: their axis is the axis whose size changes."""
     pairs = zip(entry.large.shape, entry.small.shape, strict=True)
     axes = [axis for axis, (large, small) in enumerate(pairs) if large != small]
     return dataclasses.replace(entry, value=rows(axes[0]) if len(axes) == 1 else WHOLE)

@@ -1,9 +1,9 @@
-"""Reads tokens with a model: the scores of the next token, and the state after the tokens.
+"""Reads tokens with a model: the logits of the next token, and the state after the tokens.
 
-A model with caches receives the new tokens only. A model without caches computes all tokens again;
-its state is then the tokens. The body of the model runs at all positions, the head at the last one.
-What depends on the input of an encoder alone is computed once: nested networks between encoder and
-decoder are opened, so that the keys and values of cross-attention belong to this part.
+A model with KV caches receives the new tokens only. A model without caches recomputes all tokens, and
+its state holds the tokens. The body of the model runs at all positions, the head at the last position
+only. Tensors that depend on the encoder's input alone are computed once: nested networks that join
+encoder and decoder are inlined, so that these tensors include the keys and values of cross-attention.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class Form:
     Attributes:
         ids: the name of the input of the token ids.
         others: the names of the other inputs that have a value.
-        cached: whether the model has caches; otherwise all tokens are computed again.
+        cached: whether the model has KV caches; otherwise all tokens are recomputed.
         vocabulary: the number of tokens that may be sampled.
-        stacked: for each leaf of the model, whether each row has its own; None for one model.
+        stacked: for each leaf of the model, whether several models are stacked in the leaf; None for one
+            model.
     """
 
     ids: str
@@ -58,13 +59,13 @@ class Form:
 )
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """A model, and the values that depend on no token.
+    """A model, and its tensors that do not depend on the token ids.
 
     Attributes:
         model: the model; the leaves of several models are stacked.
-        rows: the number of the model of each row; None for one model.
-        constants: values from the inputs beside the token ids; see `with_constants`.
-        form: how the model reads tokens.
+        rows: the index of the model of each row; None for one model.
+        constants: tensors that depend only on inputs other than the ids; see `with_constants`.
+        form: the inputs of the model, and whether the model has caches.
     """
 
     model: Any
@@ -75,13 +76,13 @@ class Reader:
     def read(
         self, state: State, ids: jax.Array, valid: jax.Array, *, last: bool = True
     ) -> tuple[jax.Array, State]:
-        """Returns `(scores, state)`: float32 scores (b, v) of the next token, and the next state.
+        """Returns `(logits, state)`: float32 logits (b, v) of the next token, and the next state.
 
         Args:
-            state: the state of the tokens before.
-            ids: new tokens, int32 (b, t).
-            valid: which of them are tokens, bool (b, t); the others follow them.
-            last: False for scores (b, t, v) behind each of the tokens.
+            state: the state before these tokens.
+            ids: new tokens, int32 (b, t), padded on the right.
+            valid: bool (b, t), False for padding.
+            last: False for the logits (b, t, v) after each token.
         """
         if self.rows is None:
             parts = parts_of(self.model, self.form)
@@ -95,7 +96,7 @@ class Reader:
             pairs = zip(constants, per_row, strict=True)
             constants = [_expanded(c) if own else c for c, own in pairs]
             state = map_rows(jnp.expand_dims, state, axes)
-            scores, state = _read(
+            logits, state = _read(
                 parts_of(model, self.form),
                 self.form,
                 constants,
@@ -104,7 +105,7 @@ class Reader:
                 valid[None],
                 last,
             )
-            return scores[0], map_rows(jnp.squeeze, state, axes)
+            return logits[0], map_rows(jnp.squeeze, state, axes)
 
         per_row = self.constants_per_row
         leaves, leaf_axes = self._own_leaves()
@@ -117,7 +118,7 @@ class Reader:
         )(leaves, list(self.constants), state, ids, valid)
 
     def with_constants(self, inputs: Inputs) -> Reader:
-        """Returns the reader with the values that depend on the other inputs alone.
+        """Returns the reader with the tensors that depend only on the other inputs.
 
         Args:
             inputs: the values of the inputs `form.others`.
@@ -141,18 +142,18 @@ class Reader:
 
     @property
     def constants_per_row(self) -> tuple[bool, ...]:
-        """For each constant, whether axis 0 are the rows."""
+        """For each constant, whether axis 0 is the batch axis."""
         return parts_of(self.any_model(), self.form).per_row
 
     def row_axes(self, state: State) -> Any:
-        """Returns for each leaf of a state the axis of the rows, -1 for a leaf without rows."""
+        """Returns the batch axis of each leaf of a state, -1 for a leaf without a batch axis."""
         if self.form.cached:
             return row_axes(self.any_model())
         own = jax.tree.map(lambda _: -1, state["model"])
         return {**dict.fromkeys(state, 0), "model": own}
 
     def repeat(self, count: int) -> Reader:
-        """Returns the reader of `count` rows in place of each row."""
+        """Returns the reader of a batch that repeats each row `count` times."""
         pairs = zip(self.constants, self.constants_per_row, strict=True)
         constants = tuple(
             jax.tree.map(lambda a: jnp.repeat(a, count, axis=0), c) if own else c
@@ -162,7 +163,7 @@ class Reader:
         return dataclasses.replace(self, constants=constants, rows=rows)
 
     def any_model(self) -> Network:
-        """Returns the model of one row."""
+        """Returns one of the models, which all have the same graph."""
         if self.form.stacked is None:
             return self.model
         leaves, treedef = jax.tree.flatten(self.model)
@@ -183,7 +184,7 @@ class Part:
 
     Attributes:
         model: computes a list of tensors from a list of tensors.
-        missing: the number of optional inputs without a value, which are the last ones.
+        missing: the number of optional inputs without a value, which come last.
     """
 
     model: Network
@@ -202,14 +203,14 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """The parts of a model by what they depend on.
+    """The three parts of a model: encoder, body and head.
 
     Attributes:
-        encoder: computes the constants from the inputs beside the token ids.
-        body: computes hidden values of all positions from ids and constants.
-        head: computes the scores from the hidden values; None where the body does.
-        opened: the names of the opened networks, and of the layers of each.
-        per_row: for each constant, whether axis 0 are the rows.
+        encoder: computes the constants from the inputs other than the ids.
+        body: computes the hidden states of all positions from ids and constants.
+        head: computes the logits from the hidden states; None if the body computes the logits.
+        opened: the names of the inlined networks, each with the names of its layers.
+        per_row: for each constant, whether axis 0 is the batch axis.
     """
 
     encoder: Part | None
@@ -244,7 +245,7 @@ def parts_of(model: Network, form: Form) -> Parts:
 
 
 def _part(model: Network, starts: list[int], ends: list[int]) -> Part:
-    """Returns the part between slots of a model, with the missing inputs that it needs."""
+    """Returns the part of a model from the slots `starts` to the slots `ends`."""
     graph, missing = model.graph, list[int]()
     pending, seen = list(ends), set(starts)
     while pending:
@@ -264,8 +265,8 @@ class _Uses:
     """The tensors of a model that depend on the token ids.
 
     Attributes:
-        kinds: for each slot "ids" if it depends on the ids, "other" if it depends on other inputs
-            alone, "free" if it depends on none of them.
+        kinds: for each slot "ids" if the slot depends on the ids, "other" if it depends on other inputs
+            only, "free" if it depends on no input with a value.
         constants: slots of the kind "other" used by calls that depend on the ids.
     """
 
@@ -292,14 +293,14 @@ class _Uses:
             layer = self.model.layers[call.layer]
             joins = any(self.kinds[slot] == "other" for slot in call.inputs)
             if joins and isinstance(layer, Network) and layer.graph is not None:
-                # a class with its own `forward` stays closed
+                # a class that overrides `forward` is not inlined
                 if runs_graph(layer) and not call.signature.options.children:
                     return call.layer
         return None
 
 
 def _head_inputs(model: Network, form: Form, uses: _Uses) -> list[int]:
-    """Returns the slots behind which each position is computed by itself."""
+    """Returns the slots after which the model computes each position separately: the inputs of the head."""
     graph = model.graph
     (end,) = graph.output_slots
     found = positions_of(model, form, uses.kinds)
@@ -311,13 +312,13 @@ def _head_inputs(model: Network, form: Form, uses: _Uses) -> list[int]:
             users.setdefault(slot, set()).add(number)
     head, frontier = set[int](), {end: None}
     while True:
-        # a call whose result the body needs too stays there
+        # a call stays in the body if the body uses its result
         ready = [
             number
             for number in (graph.producer(slot)[0] for slot in frontier)
             if number in found.separate
             and all(users.get(s, set()) <= head for s in graph.output_slots_of(number))
-            # positions at axis 1 of every input, so that they can be gathered
+            # the gather needs the positions in axis 1 of every input
             and all(found.axes[s] == 1 for s in graph.calls[number].inputs)
         ]
         if not ready:
@@ -331,7 +332,7 @@ def _head_inputs(model: Network, form: Form, uses: _Uses) -> list[int]:
 def positions_of(
     model: Network, form: Form, kinds: Sequence[str] | None = None
 ) -> Positions | None:
-    """Returns the calls by their use of positions; None where the number of positions is fixed.
+    """Classifies the calls by their use of positions; returns None for a fixed number of positions.
 
     Args:
         kinds: the kind of each slot, as in `_Uses`.
@@ -343,7 +344,7 @@ def positions_of(
         spec = graph.specs[slot]
         if kinds[slot] == "ids" and isinstance(spec.dims[1], int):
             return None
-        # sizes of an encoder's input, unlike those of the positions
+        # sizes of an encoder's input that differ from the numbers of positions
         sizes = [s if isinstance(s, int) else (2, 17)[min(i, 1)] for i, s in enumerate(spec.dims)]
         whole = whole_entry(jax.ShapeDtypeStruct(tuple(sizes), spec.dtype))
         entries.append({"ids": token_entry(spec.dtype), "other": whole}.get(kinds[slot]))
@@ -377,7 +378,7 @@ def _read(
         state = _close_state(opened, parts)
     else:
         before, rows = state["length"], jnp.arange(ids.shape[0])[:, None]
-        # `drop`: the place of a missing token lies behind the buffer
+        # `drop`: the index of padding is out of bounds
         places = jnp.where(
             valid, before[:, None] + jnp.arange(ids.shape[1])[None], state["ids"].shape[1]
         )
@@ -390,9 +391,9 @@ def _read(
     else:
         index = before[:, None] + jnp.arange(ids.shape[1])[None]
     hidden = [_gather(value, index) for value in out.value]
-    scores = hidden[0] if parts.head is None else parts.head.run(hidden, opened).value[0]
-    scores = scores[..., : form.vocabulary].astype(jnp.float32)
-    return (scores[:, 0] if last else scores), state
+    logits = hidden[0] if parts.head is None else parts.head.run(hidden, opened).value[0]
+    logits = logits[..., : form.vocabulary].astype(jnp.float32)
+    return (logits[:, 0] if last else logits), state
 
 
 def _expanded(tree: Tree) -> Any:
@@ -407,7 +408,7 @@ def _gather(value: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def _open_state(state: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
-    """Returns the state by the names of the opened model."""
+    """Returns the state under the layer names of the inlined model."""
     opened = dict(state)
     for name, _ in parts.opened:
         opened.update({f"{name}_{key}": value for key, value in opened.pop(name, {}).items()})

@@ -1,4 +1,4 @@
-"""Checks and conversion of the arguments of `fk.generate`."""
+"""Checks and converts the arguments of `fk.generate`."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ WHERE = "fk.generate"
 
 
 def is_traced(tree: Any) -> bool:
-    """Returns whether a tree has a traced array."""
+    """Returns whether a tree contains a tracer."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
 def check_model(model: Any, what: str = "model") -> Network:
-    """Returns a built model with one output of scores (b, t, v).
+    """Returns `model` after checking that it is a built model with one output of logits (b, t, v).
 
     Raises:
-        TypeError: for another value.
-        ValueError: for an unbuilt model, and for another output.
+        TypeError: for a value that is no model.
+        ValueError: for an unbuilt model, and for other outputs.
     """
     if not isinstance(model, Network):
         raise TypeError(
             f"{WHERE}: expected a model for `{what}`, received {describe_value(model)}. Pass a fk.Model "
-            "from token ids to scores; of a loaded model pass loaded.model."
+            "from token ids to logits; of a loaded model pass loaded.model."
         )
     if not model.built:
         raise ValueError(
@@ -50,7 +50,7 @@ def check_model(model: Any, what: str = "model") -> Network:
     if len(specs) != 1 or len(specs[0].dims) != 3 or not isinstance(specs[0].dims[2], int):
         shapes = ", ".join(map(str, specs))
         raise ValueError(
-            f"{WHERE}: expected a model with one output of scores (b, t, vocabulary), received "
+            f"{WHERE}: expected a model with one output of logits (b, t, vocabulary), received "
             f"{model._where} with the outputs {shapes}. Cut the other outputs off with "
             "transforms.cut(model, outputs=name)."
         )
@@ -60,7 +60,7 @@ def check_model(model: Any, what: str = "model") -> Network:
 def reader_of(
     models: Any, rows: Any, batch: int, others: Any, vocabulary: int | None, cache: bool | None
 ) -> tuple[Reader, dict[str, Constant]]:
-    """Returns the reader of a model or of several models, and the other inputs by name.
+    """Returns the reader of one or several models, and the inputs other than the ids by name.
 
     Args:
         others: the arguments `inputs` and `inputs_mask` of `generate`.
@@ -144,12 +144,12 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
 
 
 def inputs_for(model: Network, inputs: Any, masks: Any) -> tuple[Any, Any]:
-    """Returns the inputs beside the ids for a draft: none for a model of one input."""
+    """Returns the other inputs of a draft model: None for a draft model of one input."""
     return (inputs, masks) if len(_required(model)) > 1 else (None, None)
 
 
 def _required(model: Network) -> list[str]:
-    """Returns the names of the inputs that a call needs."""
+    """Returns the names of the inputs that are not optional."""
     layers = ((name, model.layers[name]) for name in model.graph.input_names)
     return [name for name, x in layers if not (isinstance(x, InputLayer) and x.optional)]
 
@@ -161,7 +161,7 @@ def _vocabulary(model: Network, size: int | None) -> int:
         return total
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 < size <= total:
         raise ValueError(
-            f"{WHERE}: expected vocabulary_size from 1 to {total}, the number of scores of "
+            f"{WHERE}: expected vocabulary_size from 1 to {total}, the number of logits of "
             f"{model._where}, received {size!r}."
         )
     return int(size)
@@ -181,8 +181,8 @@ def _is_cached(model: Network, ids: str, others: tuple[str, ...], cache: bool | 
         found = f"{', '.join(mixing[:4])} need the earlier tokens and have no cache"
     raise ValueError(
         f"{WHERE}: expected a model with caches for cache=True, but {found}. Use "
-        "layers.DotProductAttention with layers.Positions, or cache=None, which computes all tokens "
-        "again for each new one."
+        "layers.DotProductAttention with layers.Positions, or cache=None, which recomputes all tokens "
+        "for each new token."
     )
 
 
@@ -192,7 +192,7 @@ def _mixing(model: Network, ids: str, others: tuple[str, ...]) -> tuple[str, ...
     return _mixing_layers(structure, shapes, ids, others)
 
 
-# cached: every call of a program asks again, and the programs of all layers are traced
+# cached: the analysis traces all layers, and each `generate` needs the result
 @functools.lru_cache(maxsize=64)
 def _mixing_layers(
     structure: Any, shapes: tuple, ids: str, others: tuple[str, ...]
@@ -206,7 +206,7 @@ def _mixing_layers(
 
 
 def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
-    """Returns a model with the leaves of several models, and which leaves are stacked."""
+    """Returns a model with stacked leaves, and for each leaf whether it is stacked or shared."""
     trees = [jax.tree.flatten(model) for model in models]
     structure = trees[0][1]
     for number, (_, other) in enumerate(trees):
@@ -231,7 +231,7 @@ def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
 
 
 def prompt_of(ids: Any, lengths: Any) -> Prompt:
-    """Returns the prompt, padded on the right to a power of two, so that few programs are compiled."""
+    """Returns the prompt, padded on the right to a power of two to limit the number of compilations."""
     if isinstance(ids, list | tuple) and all(np.ndim(row) == 1 and len(row) for row in ids):
         counts = [len(row) for row in ids]
         lengths = counts if lengths is None else lengths
@@ -242,7 +242,7 @@ def prompt_of(ids: Any, lengths: Any) -> Prompt:
     if empty:
         raise ValueError(
             f"{WHERE}: expected at least one token in each row, received no token in row {empty[0]}. "
-            "Begin with the model's token for the beginning of a text, or leave the row out."
+            "Start the row with the BOS token of the model, or leave the row out."
         )
     array = ids if isinstance(ids, jax.Array | np.ndarray) else np.asarray(ids)
     if array.ndim != 2 or not jnp.issubdtype(array.dtype, jnp.integer) or array.size == 0:
@@ -255,7 +255,7 @@ def prompt_of(ids: Any, lengths: Any) -> Prompt:
     lengths = np.full(batch, width) if lengths is None else lengths
     lengths = _integers(lengths, "lengths", (batch,), 1, width)
     size = max(8, 1 << (width - 1).bit_length())
-    # NumPy where nothing is traced: operations one by one take as long as some tokens
+    # NumPy outside of jit: the dispatch of single JAX operations costs as much time as several tokens
     xp: Any = jnp if is_traced((array, lengths)) else np
     lengths = xp.asarray(lengths)
     valid = xp.arange(size)[None] < lengths[:, None]
@@ -278,7 +278,7 @@ def _integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: 
 
 
 def check_ids(prompt: Prompt, model: Network) -> None:
-    """Raises an error for ids outside of the vocabulary, which an embedding would not report."""
+    """Raises an error for ids outside of the vocabulary, which an embedding does not report."""
     (slot,) = model.graph.output_slots
     total: Any = model.graph.specs[slot].dims[2]
     wrong = (prompt.ids < 0) | (prompt.ids >= total)
@@ -291,7 +291,7 @@ def check_ids(prompt: Prompt, model: Network) -> None:
 
 
 def samplers_of(sampler: Any, batch: int) -> tuple[tuple[Sampler, ...], jax.Array | None]:
-    """Returns the samplers, and the number of the sampler of each row."""
+    """Returns the different samplers, and the index of the sampler of each row."""
     if isinstance(sampler, Sampler):
         return (sampler,), None
     if isinstance(sampler, type) and issubclass(sampler, Sampler):
@@ -325,18 +325,18 @@ def samplers_of(sampler: Any, batch: int) -> tuple[tuple[Sampler, ...], jax.Arra
 
 
 def _same(a: Sampler, b: Sampler) -> bool:
-    # arrays among the numbers have no truth value
+    # the comparison of arrays has no truth value
     has_arrays = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves((a, b)))
     return not has_arrays and a == b
 
 
 def keys_of(key: Any, samplers: Sequence[Sampler], batch: int) -> jax.Array | None:
-    """Returns a key for each row: the given keys, or keys split from one key."""
+    """Returns a key for each row: the keys that were passed, or keys split from one key."""
     if key is None:
         drawing = next((s for s in samplers if s.draws), None)
         if drawing is not None:
             raise ValueError(
-                f"{WHERE}: {drawing!r} draws tokens and needs a key. Pass key=jax.random.key(0), or take "
+                f"{WHERE}: {drawing!r} draws tokens and needs a key. Pass key=jax.random.key(0), or choose "
                 "the most likely tokens with samplers.Chain(samplers.Greedy(), ...)."
             )
         return None
@@ -347,7 +347,7 @@ def keys_of(key: Any, samplers: Sequence[Sampler], batch: int) -> jax.Array | No
 
 
 def ends_of(end_ids: Any) -> jax.Array:
-    """Returns the end tokens as an array."""
+    """Returns the ids of the end tokens as an array."""
     values = [end_ids] if isinstance(end_ids, int | np.integer) else end_ids
     try:
         ids = np.asarray(list(values) if values is not None else [])
@@ -363,7 +363,7 @@ def ends_of(end_ids: Any) -> jax.Array:
 
 
 def count_of(value: Any, name: str) -> int:
-    """Returns a positive integer."""
+    """Returns `value` after checking that it is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{WHERE}: expected an integer for {name}, received {value!r}.")
     if value < 1:
@@ -372,10 +372,10 @@ def count_of(value: Any, name: str) -> int:
 
 
 def capacity(reader: Reader, prompt: Prompt, width: int, new: int, slack: int) -> int:
-    """Returns the number of tokens of new caches, or of the tokens that are computed again.
+    """Returns the capacity of new KV caches, or the number of tokens that a model without caches computes.
 
     Raises:
-        ValueError: if a model of a fixed length is too short.
+        ValueError: if the prompt and the new tokens exceed a fixed input length.
     """
     model = reader.any_model()
     graph = model.graph
@@ -388,16 +388,16 @@ def capacity(reader: Reader, prompt: Prompt, width: int, new: int, slack: int) -
             )
         return dims[1]
     if reader.form.cached:
-        # the scaling of long rotary positions depends on the capacity
+        # the rotary scaling of LongRoPE depends on the capacity
         leaves = jax.tree_util.tree_leaves_with_path(state_specs(model, 1, 8))
         is_scaled = any(getattr(path[-1], "key", None) == "capacity" for path, _ in leaves)
         return (width if is_scaled else prompt.ids.shape[1]) + new + slack
-    # a power of two, as a table of learned positions often has
+    # a power of two, like the length of many tables of learned positions
     return 1 << (width + new - 1).bit_length()
 
 
 def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> None:
-    """Raises an error for a state with other entries than those of the model."""
+    """Raises an error for a state whose entries are not those of the model's state."""
     held, known, required = (
         {jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in pairs}
         for pairs in map(jax.tree_util.tree_leaves_with_path, (state, allowed, needed))
@@ -418,7 +418,8 @@ def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int
     """Returns whether a state has caches.
 
     Raises:
-        ValueError: for the state of another model, and for caches of another batch, too short for the tokens, or not used by the model.
+        ValueError: for the state of another model, and for caches of another batch size, caches that are
+            too short, and caches that the model does not use.
     """
     lengths = lengths_of(state)
     model, batch = reader.any_model(), prompt.ids.shape[0]

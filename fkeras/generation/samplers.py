@@ -1,10 +1,10 @@
-"""Samplers: values that turn the scores of the next token into a token.
+"""Samplers: choose the next token from the logits of a language model.
 
-A sampler changes scores: tokens that may not come next get minus infinity. After all changes the
-token is drawn from the softmax of the scores, or is the token of the highest score where `Greedy` or
-`Beam` is among the samplers. `Chain` joins samplers and applies them in the order that Hugging Face
-documents, whatever the order of its arguments. Numbers of samplers are leaves of a pytree: another
-temperature compiles nothing.
+A sampler processes logits: the logits of forbidden tokens become minus infinity. Afterwards the next
+token is drawn from the softmax of the logits; with `Greedy` the next token has the largest logit, and
+`Beam` searches for the best sequence. `Chain` combines samplers, and applies them in the order that
+Hugging Face documents, in whichever order they are passed. The numbers of a sampler are leaves of a
+pytree: a change of the temperature does not recompile.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ __all__ = (
     "Typical",
 )
 
-#: a number of a sampler: a Python number, or a scalar array
+#: a Python number, or a scalar array
 Number = float | jax.Array
 
 
 class History(NamedTuple):
-    """The tokens of one row before the token that is sampled.
+    """The tokens of one row before the next token.
 
     Attributes:
-        ids: int32 (n,): the prompt and the new tokens; -1 where no token is.
+        ids: int32 (n,): the prompt and the new tokens; -1 for padding.
         count: int32 scalar: the number of new tokens.
 
     Example:
@@ -59,25 +59,25 @@ class History(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Sampler:
-    """Changes the scores of the next token: the base class of all samplers.
+    """Processes the logits of the next token: the base class of all samplers.
 
-    A subclass is a frozen dataclass that overrides `scores`. An instance without changes draws from
-    the scores of the model.
+    A subclass is a frozen dataclass that overrides `process`. `Sampler()` draws from the unchanged logits
+    of the model.
 
     Example:
         >>> import dataclasses, jax, jax.numpy as jnp, fkeras as fk
         >>> @dataclasses.dataclass(frozen=True)
         ... class Even(fk.samplers.Sampler):
-        ...     def scores(self, scores, history):
-        ...         return jnp.where(jnp.arange(scores.size) % 2 == 0, scores, -jnp.inf)
+        ...     def process(self, logits, history):
+        ...         return jnp.where(jnp.arange(logits.size) % 2 == 0, logits, -jnp.inf)
         >>> history = fk.samplers.History(jnp.array([1]), jnp.array(0))
-        >>> Even().scores(jnp.ones(4), history)
+        >>> Even().process(jnp.ones(4), history)
         Array([  1., -inf,   1., -inf], dtype=float32)
     """
 
-    #: the place in a chain; a sampler of a user comes before the temperature
+    #: position in a chain; by default before the temperature
     rank: ClassVar[int] = 45
-    #: whether `scores` reads `History.ids`
+    #: whether `process` reads `History.ids`
     reads_ids: ClassVar[bool] = True
     #: fields that are leaves of the pytree; other fields are compiled in as constants
     leaves: ClassVar[tuple[str, ...]] = ()
@@ -86,22 +86,22 @@ class Sampler:
         super().__init_subclass__(**kwargs)
         _register(cls)
 
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
-        """Returns the changed scores of one row.
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        """Returns the processed logits of one row.
 
         Args:
-            scores: float32 (v,): the score of each token.
-            history: the tokens before.
+            logits: float32 (v,).
+            history: the tokens of the row so far.
         """
-        return scores
+        return logits
 
     @property
     def parts(self) -> tuple[Sampler, ...]:
-        """The samplers of a chain; of any other sampler the sampler itself."""
+        """The samplers of a chain; `(self,)` for other samplers."""
         return (self,)
 
     def find(self, kind: type[Sampler]) -> Any:
-        """Returns the first part of a class, or None.
+        """Returns the first of `parts` that is an instance of a class, or None.
 
         Args:
             kind: the class.
@@ -110,7 +110,7 @@ class Sampler:
 
     @property
     def draws(self) -> bool:
-        """Whether tokens are drawn, so that a key is needed."""
+        """Whether the sampler draws random tokens, which needs a key."""
         return self.find(Greedy) is None and self.find(Beam) is None
 
 
@@ -133,7 +133,7 @@ _register(Sampler)
 
 
 def _check(sampler: Sampler, name: str, valid: Callable[[Any], Any], expected: str) -> None:
-    """Raises an error for a value that is no number or out of range; traced numbers have no range."""
+    """Raises an error for values that are no number or out of range; the range of tracers is unknown."""
     value = getattr(sampler, name)
     where = f"samplers.{type(sampler).__name__}"
     is_number = isinstance(value, int | float | np.generic | np.ndarray | jax.Array)
@@ -144,8 +144,24 @@ def _check(sampler: Sampler, name: str, valid: Callable[[Any], Any], expected: s
 
 
 @dataclasses.dataclass(frozen=True)
+class _NumberSampler(Sampler):
+    """A sampler with one number, which is its only leaf."""
+
+    #: the condition that valid numbers satisfy, and the same condition in words
+    valid: ClassVar[tuple[Callable[[Any], Any], str]]
+    reads_ids: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        (name,), (valid, expected) = self.leaves, self.valid
+        _check(self, name, valid, expected)
+
+
+_FRACTION = (lambda p: 0 < p <= 1, "a number above 0 and at most 1")
+
+
+@dataclasses.dataclass(frozen=True)
 class Greedy(Sampler):
-    """Takes the token with the highest score; the first of several equal ones.
+    """Chooses the token with the largest logit, and the first of these if several are equal.
 
     Example:
         >>> import fkeras as fk
@@ -159,16 +175,17 @@ class Greedy(Sampler):
 
 @dataclasses.dataclass(frozen=True)
 class Beam(Sampler):
-    """Beam search: keeps the `width` sequences of the highest probability and returns the best one.
+    """Beam search: keeps the `width` most likely sequences, and returns the sequence with the best score.
 
-    The score of a finished sequence is the sum of its log-probabilities divided by its number of new
-    tokens to the power `length_penalty`. Other samplers of the chain change the log-probabilities.
+    The score of a finished sequence is the sum of the log-probabilities of its new tokens, divided by
+    `count**length_penalty`, where `count` is the number of its new tokens. Other samplers of the chain
+    process the log-probabilities.
 
     Args:
-        width: the number of sequences.
-        length_penalty: above 0 longer sequences gain, below 0 shorter ones.
-        early_stopping: True stops a row at `width` finished sequences; False when no unfinished
-            sequence scores higher than the finished ones.
+        width: the number of beams.
+        length_penalty: values above 0 favor longer sequences, values below 0 shorter sequences.
+        early_stopping: True ends a row with `width` finished sequences; False ends a row when no beam has
+            a better score than the finished sequences.
 
     Raises:
         ValueError: for a width below 1.
@@ -201,13 +218,13 @@ def _check_count(sampler: Sampler, name: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class RepetitionPenalty(Sampler):
-    """Divides positive scores of tokens that occurred by `penalty`, and multiplies negative ones.
+class RepetitionPenalty(_NumberSampler):
+    """Divides the positive logits of earlier tokens by `penalty`, and multiplies their negative logits.
 
-    Tokens of the prompt count, and each token counts once.
+    Earlier tokens are those of the prompt and the new tokens; repetitions of a token count once.
 
     Args:
-        penalty: above 1 for fewer repetitions.
+        penalty: values above 1 reduce repetition.
 
     Raises:
         ValueError: for a penalty that is not above 0.
@@ -215,23 +232,22 @@ class RepetitionPenalty(Sampler):
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> history = fk.samplers.History(jnp.array([0, 2, -1]), jnp.array(0))
-        >>> fk.samplers.RepetitionPenalty(2.0).scores(jnp.array([1.0, 1.0, -1.0]), history)
+        >>> fk.samplers.RepetitionPenalty(2.0).process(jnp.array([1.0, 1.0, -1.0]), history)
         Array([ 0.5,  1. , -2. ], dtype=float32)
     """
 
     penalty: Number = 1.0
     rank: ClassVar[int] = 10
     leaves: ClassVar[tuple[str, ...]] = ("penalty",)
+    valid = (lambda p: p > 0, "a number above 0")
+    reads_ids: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        _check(self, "penalty", lambda p: p > 0, "a number above 0")
-
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
         # an index of -1 would count from the end
-        places = jnp.where(history.ids < 0, scores.size, history.ids)
-        old = scores.at[places].get(mode="fill", fill_value=0.0)
-        penalty = jnp.asarray(self.penalty, scores.dtype)
-        return scores.at[places].set(jnp.where(old > 0, old / penalty, old * penalty), mode="drop")
+        places = jnp.where(history.ids < 0, logits.size, history.ids)
+        old = logits.at[places].get(mode="fill", fill_value=0.0)
+        penalty = jnp.asarray(self.penalty, logits.dtype)
+        return logits.at[places].set(jnp.where(old > 0, old / penalty, old * penalty), mode="drop")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,7 +255,7 @@ class MinNewTokens(Sampler):
     """Forbids the end tokens until a row has `count` new tokens.
 
     Args:
-        count: the least number of tokens before the end token.
+        count: the minimum number of new tokens before an end token.
         end_ids: the end tokens.
 
     Raises:
@@ -248,7 +264,7 @@ class MinNewTokens(Sampler):
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> history = fk.samplers.History(jnp.array([0]), jnp.array(1))
-        >>> fk.samplers.MinNewTokens(2, (1,)).scores(jnp.zeros(3), history)
+        >>> fk.samplers.MinNewTokens(2, (1,)).process(jnp.zeros(3), history)
         Array([  0., -inf,   0.], dtype=float32)
     """
 
@@ -262,8 +278,8 @@ class MinNewTokens(Sampler):
         _check(self, "count", lambda n: n >= 0, "a number of at least 0")
         _check_ids(self, "end_ids")
 
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
-        return jnp.where(history.count < self.count, _without(scores, self.end_ids), scores)
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        return jnp.where(history.count < self.count, _without(logits, self.end_ids), logits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,8 +287,8 @@ class SuppressedIds(Sampler):
     """Forbids tokens.
 
     Args:
-        ids: the tokens.
-        first_only: True forbids them as the first new token only.
+        ids: ids of the forbidden tokens.
+        first_only: whether to forbid the tokens only as the first new token.
 
     Raises:
         ValueError: for no ids, or a negative id.
@@ -280,7 +296,7 @@ class SuppressedIds(Sampler):
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
-        >>> fk.samplers.SuppressedIds((0, 2)).scores(jnp.zeros(3), history)
+        >>> fk.samplers.SuppressedIds((0, 2)).process(jnp.zeros(3), history)
         Array([-inf,   0., -inf], dtype=float32)
     """
 
@@ -292,9 +308,9 @@ class SuppressedIds(Sampler):
     def __post_init__(self) -> None:
         _check_ids(self, "ids")
 
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
-        without = _without(scores, self.ids)
-        return jnp.where(history.count == 0, without, scores) if self.first_only else without
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        without = _without(logits, self.ids)
+        return jnp.where(history.count == 0, without, logits) if self.first_only else without
 
 
 def _check_ids(sampler: Sampler, name: str) -> None:
@@ -308,17 +324,17 @@ def _check_ids(sampler: Sampler, name: str) -> None:
     object.__setattr__(sampler, name, ids)
 
 
-def _without(scores: jax.Array, ids: tuple[int, ...]) -> jax.Array:
-    # `drop`: an id may lie in the padded rows of the vocabulary
-    return scores.at[jnp.asarray(ids)].set(-jnp.inf, mode="drop")
+def _without(logits: jax.Array, ids: tuple[int, ...]) -> jax.Array:
+    # `drop`: an id may be beyond the logits, in the padding of the vocabulary
+    return logits.at[jnp.asarray(ids)].set(-jnp.inf, mode="drop")
 
 
 @dataclasses.dataclass(frozen=True)
-class Temperature(Sampler):
-    """Divides the scores by a temperature: below 1 likely tokens become more likely.
+class Temperature(_NumberSampler):
+    """Divides the logits by a temperature; temperatures below 1 make likely tokens more likely.
 
     Args:
-        temperature: a number above 0; for 0 use `Greedy`.
+        temperature: a number above 0; instead of 0 use `Greedy`.
 
     Raises:
         ValueError: for a temperature that is not above 0.
@@ -326,30 +342,22 @@ class Temperature(Sampler):
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
-        >>> fk.samplers.Temperature(0.5).scores(jnp.array([1.0, 2.0]), history)
+        >>> fk.samplers.Temperature(0.5).process(jnp.array([1.0, 2.0]), history)
         Array([2., 4.], dtype=float32)
     """
 
     temperature: Number = 1.0
     rank: ClassVar[int] = 50
     leaves: ClassVar[tuple[str, ...]] = ("temperature",)
-    reads_ids: ClassVar[bool] = False
+    valid = (lambda t: t > 0, "a number above 0 (samplers.Greedy() stands for 0)")
 
-    def __post_init__(self) -> None:
-        _check(
-            self,
-            "temperature",
-            lambda t: t > 0,
-            "a number above 0 (samplers.Greedy() stands for 0)",
-        )
-
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
-        return scores / jnp.asarray(self.temperature, scores.dtype)
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        return logits / jnp.asarray(self.temperature, logits.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
 class TopK(Sampler):
-    """Keeps the `k` tokens of the highest scores, and tokens whose score equals the last of them.
+    """Keeps the tokens with the `k` largest logits, and ties with the k-th logit.
 
     Args:
         k: the number of tokens.
@@ -360,7 +368,7 @@ class TopK(Sampler):
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
-        >>> fk.samplers.TopK(1).scores(jnp.array([1.0, 2.0]), history)
+        >>> fk.samplers.TopK(1).process(jnp.array([1.0, 2.0]), history)
         Array([-inf,   2.], dtype=float32)
     """
 
@@ -371,16 +379,16 @@ class TopK(Sampler):
     def __post_init__(self) -> None:
         _check_count(self, "k")
 
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
-        least = jax.lax.top_k(scores, min(self.k, scores.size))[0][-1]
-        return jnp.where(scores >= least, scores, -jnp.inf)
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        least = jax.lax.top_k(logits, min(self.k, logits.size))[0][-1]
+        return jnp.where(logits >= least, logits, -jnp.inf)
 
 
 @dataclasses.dataclass(frozen=True)
-class TopP(Sampler):
+class TopP(_NumberSampler):
     """Keeps the most likely tokens until their probabilities sum to `p` (nucleus sampling).
 
-    The token that reaches the sum is kept, and so are tokens whose score equals the last one.
+    The token that reaches the sum is kept, and so are ties with this token.
 
     Args:
         p: the sum, above 0 and at most 1.
@@ -391,7 +399,7 @@ class TopP(Sampler):
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
-        >>> fk.samplers.TopP(0.7).scores(jnp.log(jnp.array([0.5, 0.3, 0.2])), history)[2]
+        >>> fk.samplers.TopP(0.7).process(jnp.log(jnp.array([0.5, 0.3, 0.2])), history)[2]
         Array(-inf, dtype=float32)
 
     References:
@@ -401,23 +409,20 @@ class TopP(Sampler):
     p: Number = 1.0
     rank: ClassVar[int] = 70
     leaves: ClassVar[tuple[str, ...]] = ("p",)
-    reads_ids: ClassVar[bool] = False
+    valid = _FRACTION
 
-    def __post_init__(self) -> None:
-        _check(self, "p", lambda p: 0 < p <= 1, "a number above 0 and at most 1")
-
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
-        ordered = jnp.sort(scores, descending=True)
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        ordered = jnp.sort(logits, descending=True)
         probabilities = jax.nn.softmax(ordered)
         before = jnp.cumsum(probabilities) - probabilities
-        # the first token is kept even where rounding moves its sum
+        # keeps the most likely token in spite of rounding
         kept = (before < self.p).at[0].set(True)
         least = jnp.min(jnp.where(kept, ordered, jnp.inf))
-        return jnp.where(scores >= least, scores, -jnp.inf)
+        return jnp.where(logits >= least, logits, -jnp.inf)
 
 
 @dataclasses.dataclass(frozen=True)
-class MinP(Sampler):
+class MinP(_NumberSampler):
     """Keeps tokens with at least `p` times the probability of the most likely token.
 
     Args:
@@ -429,7 +434,7 @@ class MinP(Sampler):
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
-        >>> fk.samplers.MinP(0.5).scores(jnp.log(jnp.array([0.5, 0.3, 0.2])), history)[2]
+        >>> fk.samplers.MinP(0.5).process(jnp.log(jnp.array([0.5, 0.3, 0.2])), history)[2]
         Array(-inf, dtype=float32)
 
     References:
@@ -439,19 +444,16 @@ class MinP(Sampler):
     p: Number = 0.0
     rank: ClassVar[int] = 80
     leaves: ClassVar[tuple[str, ...]] = ("p",)
-    reads_ids: ClassVar[bool] = False
+    valid = (lambda p: 0 <= p <= 1, "a number from 0 to 1")
 
-    def __post_init__(self) -> None:
-        _check(self, "p", lambda p: 0 <= p <= 1, "a number from 0 to 1")
-
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
-        probabilities = jax.nn.softmax(scores)
-        kept = probabilities >= jnp.max(probabilities) * jnp.asarray(self.p, scores.dtype)
-        return jnp.where(kept, scores, -jnp.inf)
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        probabilities = jax.nn.softmax(logits)
+        kept = probabilities >= jnp.max(probabilities) * jnp.asarray(self.p, logits.dtype)
+        return jnp.where(kept, logits, -jnp.inf)
 
 
 @dataclasses.dataclass(frozen=True)
-class Typical(Sampler):
+class Typical(_NumberSampler):
     """Keeps tokens whose information is nearest to the entropy, until their probabilities sum to `mass`.
 
     Args:
@@ -463,8 +465,8 @@ class Typical(Sampler):
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
-        >>> scores = jnp.log(jnp.array([0.8, 0.1, 0.06, 0.04]))
-        >>> fk.samplers.Typical(0.5).scores(scores, history)[3]
+        >>> logits = jnp.log(jnp.array([0.8, 0.1, 0.06, 0.04]))
+        >>> fk.samplers.Typical(0.5).process(logits, history)[3]
         Array(-inf, dtype=float32)
 
     References:
@@ -474,36 +476,33 @@ class Typical(Sampler):
     mass: Number = 1.0
     rank: ClassVar[int] = 90
     leaves: ClassVar[tuple[str, ...]] = ("mass",)
-    reads_ids: ClassVar[bool] = False
+    valid = _FRACTION
 
-    def __post_init__(self) -> None:
-        _check(self, "mass", lambda m: 0 < m <= 1, "a number above 0 and at most 1")
-
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
-        information = -jax.nn.log_softmax(scores)
-        # a forbidden token adds nothing to the entropy, although its information is infinite
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        information = -jax.nn.log_softmax(logits)
+        # a forbidden token has infinite information, and adds 0 to the entropy
         entropy = jnp.sum(
             jnp.where(jnp.isinf(information), 0.0, jnp.exp(-information) * information)
         )
         distance = jnp.abs(information - entropy)
         order = jnp.argsort(distance)
         sums = jnp.cumsum(jnp.exp(-information[order]))
-        last = jnp.minimum(jnp.sum(sums < self.mass), scores.size - 1)
-        return jnp.where(distance <= distance[order[last]], scores, -jnp.inf)
+        last = jnp.minimum(jnp.sum(sums < self.mass), logits.size - 1)
+        return jnp.where(distance <= distance[order[last]], logits, -jnp.inf)
 
 
 class Chain(Sampler):
-    """Several samplers, applied in the order that Hugging Face documents.
+    """Combines samplers, and applies them in the order that Hugging Face documents.
 
-    The order: repetition penalty, least number of tokens, suppressed ids, samplers of users,
-    temperature, top-k, top-p, min-p, typical.
+    The order: `RepetitionPenalty`, `MinNewTokens`, `SuppressedIds`, custom samplers, `Temperature`,
+    `TopK`, `TopP`, `MinP`, `Typical`.
 
     Args:
         samplers: the samplers, in any order.
 
     Raises:
         TypeError: for a value that is no sampler.
-        ValueError: for two samplers of a class, and for `Greedy` beside `Beam`.
+        ValueError: for two samplers of one class, except `SuppressedIds`, and for `Greedy` with `Beam`.
 
     Example:
         >>> import fkeras as fk
@@ -536,10 +535,10 @@ class Chain(Sampler):
     def parts(self) -> tuple[Sampler, ...]:
         return self._parts
 
-    def scores(self, scores: jax.Array, history: History) -> jax.Array:
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
         for part in self.parts:
-            scores = part.scores(scores, history)
-        return scores
+            logits = part.process(logits, history)
+        return logits
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chain) and self.parts == other.parts

@@ -1,8 +1,9 @@
-"""Speculative decoding: a smaller model drafts tokens, and the model reads all of them at once.
+"""Speculative decoding: a draft model proposes tokens, and the model verifies all of them in one call.
 
-A drafted token t is accepted with the probability min(1, p(t) / q(t)), where p and q are the
-probabilities of the model and of the draft after all samplers. The token after the first rejected one
-comes from max(p - q, 0). The tokens have the distribution of the model; greedy tokens are equal.
+A proposed token t is accepted with the probability min(1, p(t) / q(t)), where p and q are the
+probabilities of the model and of the draft model after all samplers. The first rejected token is
+replaced by a sample of max(p - q, 0), normalized. The new tokens have the distribution of the model;
+greedy tokens are equal.
 
 References:
     Leviathan et al., Fast Inference from Transformers via Speculative Decoding (2023).
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.generation.caches import State, take_back
-from fkeras.generation.decoding import Sampling, by_row, changed_scores, known_ids, write
+from fkeras.generation.decoding import Sampling, by_row, known_ids, processed_logits, write
 from fkeras.generation.reading import Reader
 from fkeras.generation.samplers import Sampler
 
@@ -26,12 +27,12 @@ class DraftCarry(NamedTuple):
     """The state of the loop; attributes as for `Carry`.
 
     Attributes:
-        scores: log-probabilities of the next token after the samplers; nan where the model failed.
-        draft_state: the state of the draft, which has read all tokens.
+        logits: log-probabilities of the next token after the samplers; NaN if no logit is finite.
+        draft_state: the state of the draft model after all tokens.
     """
 
     state: State
-    scores: jax.Array
+    logits: jax.Array
     tokens: jax.Array
     lengths: jax.Array
     active: jax.Array
@@ -39,22 +40,22 @@ class DraftCarry(NamedTuple):
 
 
 def first_draft_carry(
-    sampling: Sampling, state: State, scores: jax.Array, limit: int, draft_state: State
+    sampling: Sampling, state: State, logits: jax.Array, limit: int, draft_state: State
 ) -> DraftCarry:
     """Returns the carry before the first of at most `limit` new tokens."""
-    batch = scores.shape[0]
+    batch = logits.shape[0]
     tokens, lengths = jnp.zeros((batch, limit), jnp.int32), jnp.zeros(batch, jnp.int32)
-    scores = log_probabilities(sampling, scores, known_ids(sampling, tokens, lengths), lengths)
-    return DraftCarry(state, scores, tokens, lengths, jnp.ones(batch, bool), draft_state)
+    logits = log_probabilities(sampling, logits, known_ids(sampling, tokens, lengths), lengths)
+    return DraftCarry(state, logits, tokens, lengths, jnp.ones(batch, bool), draft_state)
 
 
 def log_probabilities(
-    sampling: Sampling, scores: jax.Array, history: jax.Array, counts: jax.Array
+    sampling: Sampling, logits: jax.Array, history: jax.Array, counts: jax.Array
 ) -> jax.Array:
-    """Returns the logarithms (b, v) of the probabilities with which tokens are sampled."""
+    """Returns the log-probabilities (b, v) from which tokens are sampled."""
 
     def of(sampler: Sampler) -> jax.Array:
-        changed = changed_scores(sampler, scores, history, counts)
+        changed = processed_logits(sampler, logits, history, counts)
         valid = jnp.isfinite(jnp.max(changed, axis=-1, keepdims=True))
         if sampler.draws:
             result = jax.nn.log_softmax(changed)
@@ -86,12 +87,12 @@ def advance_draft(
     return jax.lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int32), carry))[1]
 
 
-def _draw(sampling: Sampling, scores: jax.Array, counts: jax.Array, purpose: int) -> jax.Array:
-    """Draws a token of each row; the most likely one without keys."""
+def _draw(sampling: Sampling, logits: jax.Array, counts: jax.Array, purpose: int) -> jax.Array:
+    """Draws a token of each row; returns the most likely token if there are no keys."""
     if sampling.keys is None:
-        return jnp.argmax(scores, axis=-1).astype(jnp.int32)
+        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
     keys = _keys(sampling, counts, purpose)
-    return jax.vmap(jax.random.categorical)(keys, scores).astype(jnp.int32)
+    return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
 
 
 def _keys(sampling: Sampling, counts: jax.Array, purpose: int) -> jax.Array:
@@ -106,11 +107,11 @@ def _keys(sampling: Sampling, counts: jax.Array, purpose: int) -> jax.Array:
 def _round(
     reader: Reader, draft: Reader, sampling: Sampling, count: int, carry: DraftCarry
 ) -> DraftCarry:
-    state, scores, tokens, lengths, active, draft_state = carry
+    state, logits, tokens, lengths, active, draft_state = carry
     limit = tokens.shape[1]
-    failed = jnp.isnan(scores).any(axis=-1)
+    failed = jnp.isnan(logits).any(axis=-1)
     # the first token is certain; all others are proposals
-    token = jnp.where(failed, -1, _draw(sampling, scores, lengths, 0))
+    token = jnp.where(failed, -1, _draw(sampling, logits, lengths, 0))
     tokens = write(tokens, token, lengths, active)
 
     def propose(loop: tuple, number: jax.Array) -> tuple[tuple, tuple]:
@@ -131,26 +132,26 @@ def _round(
     values, state = reader.read(state, jnp.maximum(ids, 0), valid, last=False)
 
     ends = (token < 0) | jnp.isin(token, sampling.end_ids)
-    accepted, going, next_scores = jnp.zeros_like(lengths), active & ~ends, scores
+    accepted, going, next_logits = jnp.zeros_like(lengths), active & ~ends, logits
     for number in range(count + 1):
         places = lengths + number + 1
         history = known_ids(sampling, tokens, places)
         target = log_probabilities(sampling, values[:, number], history, places)
         if number == count:
-            next_scores = jnp.where(going[:, None], target, next_scores)
+            next_logits = jnp.where(going[:, None], target, next_logits)
             break
         proposal, guess = proposals[number], ids[:, number + 1]
         ratio = _at(target, guess) - _at(proposal, guess)
-        # without keys p / q is 0 or 1
+        # without keys the ratio p / q is 0 or 1
         draws = jnp.full_like(ratio, 0.5)
         if sampling.keys is not None:
             draws = jax.vmap(jax.random.uniform)(_keys(sampling, places, 2))
-        accepts = draws < jnp.exp(ratio)  # never for a ratio that is not a number
+        accepts = draws < jnp.exp(ratio)  # False for NaN
         rejects = going & ~(accepts & (places < limit))
         rest = jnp.log(jnp.maximum(jnp.exp(target) - jnp.exp(proposal), 0.0))
-        # equal distributions leave nothing, apart from rounding
+        # p equals q up to rounding: the difference is 0
         rest = jnp.where(jnp.isfinite(jnp.max(rest, axis=-1, keepdims=True)), rest, target)
-        next_scores = jnp.where(rejects[:, None], rest, next_scores)
+        next_logits = jnp.where(rejects[:, None], rest, next_logits)
         going = going & ~rejects
         accepted = accepted + going.astype(jnp.int32)
         going = going & ~jnp.isin(guess, sampling.end_ids)
@@ -160,8 +161,8 @@ def _round(
     lengths = lengths + added
     last = jnp.take_along_axis(ids, jnp.maximum(added - 1, 0)[:, None], axis=1)[:, 0]
     active = active & ~((last < 0) | jnp.isin(last, sampling.end_ids)) & (lengths < limit)
-    return DraftCarry(state, next_scores, tokens, lengths, active, draft_state)
+    return DraftCarry(state, next_logits, tokens, lengths, active, draft_state)
 
 
-def _at(scores: jax.Array, ids: jax.Array) -> jax.Array:
-    return jnp.take_along_axis(scores, ids[:, None], axis=1)[:, 0]
+def _at(logits: jax.Array, ids: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(logits, ids[:, None], axis=1)[:, 0]

@@ -1,4 +1,4 @@
-"""Watching new tokens on the host: stop strings, and streaming to a callback."""
+"""Stop strings, and streaming of new tokens to a callback, on the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fkeras.generation.caches import take_back
 from fkeras.utils.text_stream import TextStream
 
 _Carry = TypeVar("_Carry", bound=Any)
-#: receives the number of a row and its new text, or its new ids without `decode`
+#: takes the index of a row and its new text, or without `decode` its new ids
 Stream = Callable[[int, Any], object]
 
 
@@ -24,7 +24,7 @@ class Watcher:
     Args:
         rows: the number of rows.
         decode: returns the text of a list of ids; None to stream ids.
-        stop: texts that end a row.
+        stop: the stop strings.
         stream: the callback, or None.
     """
 
@@ -42,7 +42,7 @@ class Watcher:
         self.longest = max(map(len, stop), default=0)
 
     def add(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Returns for each row the number of tokens behind the end of a stop string."""
+        """Returns for each row the number of tokens after the end of a stop string."""
         surplus = np.zeros(len(lengths), int)
         for row in range(len(lengths)):
             for count in range(self.seen[row], lengths[row]):
@@ -71,7 +71,7 @@ class Watcher:
         self.texts[row], piece = self.texts[row].add([token])
         if piece and self.stream is not None:
             self.stream(row, piece)
-        # long enough for a stop string that begins in an earlier piece
+        # a stop string may start in an earlier piece
         kept = max(self.longest - 1, 0)
         tail = self.tails[row][-kept:] if kept else ""
         self.tails[row] = tail + piece
@@ -79,7 +79,7 @@ class Watcher:
 
 
 def watch(advance: Callable[[_Carry], _Carry], carry: _Carry, watcher: Watcher) -> _Carry:
-    """Runs `advance` until all rows end, and shows the new tokens to a watcher in between."""
+    """Runs `advance` until all rows end, and passes the new tokens to a watcher after each run."""
     while True:
         carry = advance(carry)
         tokens, lengths, active = jax.device_get((carry.tokens, carry.lengths, carry.active))

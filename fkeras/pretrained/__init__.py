@@ -1,4 +1,4 @@
-"""Models that others trained, in Hugging Face's format: opened, and written back."""
+"""Pretrained models: reads and writes checkpoints of Hugging Face, GGUF files and adapters of PEFT."""
 
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.pretrained.adapters.loading import load_adapter as load_adapter

@@ -1,4 +1,4 @@
-"""`load`: pretrained models of folders and files."""
+"""`load`: reads pretrained models from folders and files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fkeras.saving.weights.weight_source import Stored
 from fkeras.training.processes.arrays import put
 from fkeras.transforms import replace
 
-# dtypes in which a model computes; weights of other dtypes are cast to float32
+# compute dtypes; weights of other dtypes are cast to float32
 _COMPUTED = ("float32", "bfloat16", "float16")
 
 
@@ -39,10 +39,10 @@ class Loaded(NamedTuple):
 
     Attributes:
         model: the model with its weights.
-        state: the state of the model; `{}` where no layer has state.
-        tokenizer: the tokenizer of the folder; None without its files.
-        config: the configuration, a value of the family's class.
-        processor: the preparation of inputs, such as images; None for models of text.
+        state: the state of the model; `{}` if no layer has state.
+        tokenizer: the tokenizer of the folder; None if the folder has no tokenizer.
+        config: the configuration, such as a `LlamaConfig`.
+        processor: preprocesses images or audio; None for text models.
 
     Example:
         >>> import jax, tempfile, fkeras as fk
@@ -72,30 +72,30 @@ def load(
     ignore: Sequence[str] | str = (),
     limits: Limits | None = None,
 ) -> Loaded:
-    """Returns a model that was trained elsewhere, from a folder of Hugging Face or a GGUF file.
+    """Loads a pretrained model from a folder in Hugging Face's format or from a GGUF file.
 
-    The folder has `config.json`, and `model.safetensors` or several files with an index. The names,
-    shapes and number of the tensors must be those of the architecture; otherwise nothing is loaded,
-    and one error lists all differences. Tensors are read one by one, each to its devices. Files are
-    untrusted, as those of `fk.load_model`.
+    The folder has `config.json`, and `model.safetensors` or shards with an index. The tensors must have
+    the names and shapes of the architecture; otherwise nothing is loaded, and one error lists all
+    differences. Tensors are read one by one, each directly to its devices. Files are untrusted, as in
+    `fk.load_model`.
 
     Args:
         path: the folder, the safetensors file in the folder, or a GGUF file.
         dtype: dtype or dtype policy of all layers, such as "float32" or "mixed_bfloat16". By default
-            the model has the dtype of the file.
-        mesh: devices to load to, as in `fk.Trainer`.
-        sharding: the layout of the weights on the mesh, as in `fk.Trainer`.
-        ignore: patterns of tensors in the file to leave out, such as "score.*".
-        limits: limits on sizes.
+            the model has the dtype of the checkpoint.
+        mesh: mesh of the devices, as in `fk.Trainer`.
+        sharding: sharding of the weights on the mesh, as in `fk.Trainer`.
+        ignore: patterns of the names of tensors to skip, such as "score.*".
+        limits: resource limits.
 
     Returns:
-        The model, its state, the tokenizer, the configuration and the processor, as fields.
+        Model, state, tokenizer, configuration and processor; see `Loaded`.
 
     Raises:
         FileNotFoundError: for a missing folder or file.
-        FileError: for a damaged file, an unknown architecture, an unknown key of the configuration,
-            and for tensors that are missing, unexpected or of another shape.
-        ValueError: for rules of sharding that the weights cannot follow.
+        FileError: for a damaged file, an unknown architecture, an unknown key of the configuration, and
+            tensors that are missing, unexpected or of another shape.
+        ValueError: for a sharding that does not fit the weights.
 
     Example:
         >>> import jax, tempfile, fkeras as fk
@@ -138,13 +138,13 @@ def load(
 
 
 def _matched(source: Source, tensors: Mapping[str, Stored]) -> tuple[Config, list[Match]]:
-    """Returns the configuration for the tensors in the file, and the rows with names in the file."""
+    """Returns the configuration adapted to the tensors, and the matches with the names in the file."""
     layout = source.layout or Layout(())
     candidates = [layout, dataclasses.replace(layout, removed=source.family.prefix)]
     segments = {name.partition(".")[0] for name in tensors}
     if len(segments) == 1:
         candidates.append(dataclasses.replace(layout, added=f"{segments.pop()}."))
-    # more rows than the file can hold need no listing: the configuration is of another model
+    # bounds the work for a configuration with many more tensors than the file
     most = 2 * len(tensors) + 1000
 
     def expand(config: Config) -> list[Match]:
@@ -216,10 +216,10 @@ def _check_shapes(
 def _policies(
     dtypes: Mapping[str, np.dtype], policy: DTypePolicy | None
 ) -> Callable[[str], DTypePolicy]:
-    """Returns the policy of a layer by its path.
+    """Returns a function from the path of a layer to its dtype policy.
 
-    Without a policy, the model computes in the most common dtype of the file. Layers that a file
-    of half floats stores in float32 keep their weights, and compute in the common dtype.
+    Without a policy, the model computes in the most common dtype of the checkpoint. Layers that a
+    half-precision checkpoint stores in float32 keep float32 weights, and compute in the common dtype.
     """
     if policy is not None:
         return lambda path: policy
@@ -232,7 +232,7 @@ def _policies(
 
 
 def _with_policies(model: Any, policies: Callable[[str], DTypePolicy], path: str = "") -> Any:
-    """Returns a network whose layers have other dtype policies; the graph is recorded again."""
+    """Returns the network with these dtype policies; the graph is recorded again."""
 
     def change(layer: Layer) -> Layer:
         inner = f"{path}{layer.name}"
@@ -250,10 +250,10 @@ def _read(
     tensors: Mapping[str, Stored],
     file: str,
 ) -> dict[str, jax.Array]:
-    """Reads the tensors one by one, each to its place; compares copies with their weights."""
+    """Reads the tensors one by one to their devices, and compares copies with the weights."""
     weights: dict[str, jax.Array] = {}
     not_finite = []
-    # copies last, when the weights that they repeat are there
+    # copies come last, after the weights to which they are compared
     for match in sorted(matches, key=lambda match: match.copy):
         stored = [tensors[name] for name in match.tensors]
         with reading(file, match.tensors[0]):
@@ -275,17 +275,17 @@ def _placed(array: np.ndarray, like: Any, release: Callable[[], None]) -> jax.Ar
     """Returns an array on its devices, in the dtype and layout of `like`.
 
     Args:
-        release: releases the memory of the mapped file, once the array is copied.
+        release: releases the memory map of the file after the copy.
     """
     is_cast = array.dtype != like.dtype
     if is_cast or array.flags.c_contiguous:
-        # JAX may use the memory of a contiguous array, and the mapped file may change
+        # JAX may alias a contiguous array, and the mapped file may change
         array = array.astype(like.dtype) if is_cast else array.copy()
         release()
-    # transposed views go to the device as they are: JAX copies them much faster than NumPy
+    # JAX copies a transposed view much faster than NumPy
     layout = getattr(like, "sharding", None)
     placed = jax.device_put(array) if layout is None else put(array, layout)
-    # waits, so that the host holds one tensor at a time
+    # blocks: the host holds one tensor at a time
     return placed.block_until_ready()
 
 

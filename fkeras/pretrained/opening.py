@@ -1,4 +1,4 @@
-"""Opens folders and GGUF files: the family, its configuration, and the tensors before they are read."""
+"""Opens folders and GGUF files: finds the family, and reads the configuration and the list of tensors."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Source(NamedTuple):
     """An open folder or file.
 
     Attributes:
-        file: path of the folder or file, for messages.
-        member: the part that describes the model, for messages.
+        file: path of the folder or file, for error messages.
+        member: the part of the file that describes the model, for error messages.
         family: the family of the model.
         config: the configuration, before it is adapted to the tensors.
-        tensors: the tensors by their names in the file.
-        names: the table of names in the file's format.
-        adapted: returns the configuration for the names of tensors.
-        layout: files of the tensors; None for a format that `save` does not write.
-        ignored: patterns of tensors without effect.
+        tensors: the tensors by name.
+        names: returns the table of names for the file format.
+        adapted: returns the configuration adapted to the names of the tensors.
+        layout: layout of the files; None for GGUF, which `save` does not write.
+        ignored: patterns of the names of unused tensors.
         tokenizer: the tokenizer, or None.
     """
 

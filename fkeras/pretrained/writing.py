@@ -1,4 +1,4 @@
-"""`save`: models as folders in Hugging Face's format."""
+"""`save`: writes models as folders in Hugging Face's format."""
 
 from __future__ import annotations
 
@@ -40,24 +40,22 @@ def save(
 ) -> None:
     """Writes a model as a folder in Hugging Face's format: `config.json` and safetensors files.
 
-    Names, dtypes, metadata and files are those of the folder that the configuration was read from;
-    the same weights give the same bytes.
+    If the configuration was read from a folder, the names, dtypes, metadata and shards are those of that
+    folder, and unchanged weights give the same bytes.
 
     Args:
-        folder: the folder; missing folders are created, files with these names are replaced, each
-            atomically.
-        model: a model with the graph of the configuration. Adapters must be merged, and quantized
-            weights dequantized.
-        state: the state, which the format does not hold; None and `{}` are the same.
+        folder: the folder; missing folders are created. Each file is replaced atomically.
+        model: a model with the graph of the configuration. Merge adapters and dequantize weights first.
+        state: the state, or None; the format cannot store a state.
         config: the configuration of the model, such as `loaded.config`.
-        tokenizer: the tokenizer, such as `loaded.tokenizer`, whose files are written too.
+        tokenizer: the tokenizer, such as `loaded.tokenizer`, whose files are also written.
 
     Raises:
-        TypeError: where `config` is no configuration, or `model` no model.
-        ValueError: where the model has other weights or layers than the configuration describes.
+        TypeError: if `config` is no configuration, or `model` no model.
+        ValueError: if the weights or layers of the model differ from those of the configuration.
         OSError: if a file cannot be written.
-        ProcessError: if another process could not write, has ended, or makes another call. Arrays of
-            several processes are written by the first process.
+        ProcessError: if another process cannot write, has ended, or makes another call. The first process
+            writes arrays that span several processes.
 
     Example:
         >>> import jax, pathlib, tempfile, fkeras as fk
@@ -111,7 +109,7 @@ def save(
         def tensor(name: str, written: dict = written) -> np.ndarray:
             match, n = sources[name]
             if id(match) not in written:
-                # the host holds one row: the tensors of experts follow each other
+                # the host holds the tensors of one match: the tensors of its experts are adjacent
                 written.clear()
                 arrays = tuple(np.asarray(weights[path]) for path in match.weights)
                 written[id(match)] = match.operation.write_all(arrays)
@@ -135,7 +133,7 @@ def save(
 
 
 def _leaves(model: Layer) -> dict[str, Any]:
-    """Returns the weights, or their shapes, by path."""
+    """Returns the weights by path, or their specs for an unbuilt model."""
     named = zip(skeleton_of(model).names, leaves_of(model), strict=True)
     return {name: leaf for name, leaf in named if leaf is not None}
 
@@ -160,8 +158,8 @@ def _check(weights: Mapping[str, Any], expected: Mapping[str, Any], config: str)
 
 
 def _check_layers(model: Layer, described: Layer, config: str) -> None:
-    """Raises an error for layers without weights that readers of the folder would not compute."""
-    # dropout computes nothing in inference
+    """Raises an error for layers without weights that the configuration lacks: readers would omit them."""
+    # dropout is the identity in inference
     computing = [
         {path for path, layer in sublayers(one) if not isinstance(layer, Dropout)}
         for one in (model, described)
@@ -178,7 +176,7 @@ def _check_layers(model: Layer, described: Layer, config: str) -> None:
 def _files(
     layout: Layout, sources: Mapping[str, tuple[Match, int]], weights: Mapping[str, Any]
 ) -> tuple[FileLayout, ...]:
-    """Returns the files with the tensors that the model has; new tensors go to the first file."""
+    """Returns the layouts of the files for the tensors of the model; new tensors go to the first file."""
     listed = {name: dtype for file in layout.files for name, dtype in file.tensors.items()}
     if listed.keys() == sources.keys():
         return layout.files
@@ -191,14 +189,14 @@ def _files(
     for file in layout.files:
         kept = {name: dtype for name, dtype in file.tensors.items() if name in sources}
         tensors = kept if files else in_order({**kept, **new})
-        # transformers opens no file without this entry
+        # transformers rejects files without this entry
         metadata = file.metadata or FrozenDict({"format": "pt"})
         files.append(FileLayout(file.name, FrozenDict(tensors), metadata))
     return tuple(files)
 
 
 def _write_json(path: str, mapping: Any) -> None:
-    # the form in which transformers writes its files
+    # formatted like the files of transformers
     text = json.dumps(mapping, indent=2, ensure_ascii=False) + "\n"
     with replacing(path) as file:
         file.write(text.encode())

@@ -356,7 +356,7 @@ def test_bad_models_are_errors(model):
         fk.generate(unbuilt, None, [[1]])
     built = unbuilt.build(jax.random.key(0))
     two = fk.Model(built.inputs, [built.outputs, built.outputs])
-    with pytest.raises(ValueError, match="one output of scores"):
+    with pytest.raises(ValueError, match="one output of logits"):
         fk.generate(two, None, [[1]])
     x = fk.Input((4, 3))
     floats = fk.Model(x, fk.layers.Dense(5)(x)).build(jax.random.key(0))

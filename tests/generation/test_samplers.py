@@ -19,7 +19,7 @@ def history(*ids, count=0):
 
 
 def kept(sampler, scores=SCORES, **options):
-    return np.flatnonzero(np.isfinite(sampler.scores(scores, history(**options)))).tolist()
+    return np.flatnonzero(np.isfinite(sampler.process(scores, history(**options)))).tolist()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_forbidden_tokens_stay_forbidden():
 
 def test_repetition_penalty_counts_each_token_once():
     scores = jnp.array([2.0, -2.0, 2.0])
-    found = samplers.RepetitionPenalty(2.0).scores(scores, history(0, 0, 1, -1))
+    found = samplers.RepetitionPenalty(2.0).process(scores, history(0, 0, 1, -1))
     np.testing.assert_array_equal(found, [1.0, -4.0, 2.0])
 
 
@@ -93,7 +93,7 @@ def test_chain_has_hugging_faces_order():
 
 def test_chain_applies_all_parts():
     chain = samplers.Chain(samplers.Temperature(2.0), samplers.SuppressedIds((0,)))
-    found = chain.scores(SCORES, history())
+    found = chain.process(SCORES, history())
     np.testing.assert_allclose(found, jnp.where(jnp.arange(5) == 0, -jnp.inf, SCORES / 2))
 
 
@@ -115,7 +115,7 @@ def test_numbers_are_leaves_and_samplers_are_values():
 def test_sampler_of_a_user_stands_before_the_temperature():
     @dataclasses.dataclass(frozen=True)
     class Even(samplers.Sampler):
-        def scores(self, scores, history):
+        def process(self, scores, history):
             return jnp.where(jnp.arange(scores.size) % 2 == 0, scores, -jnp.inf)
 
     chain = samplers.Chain(samplers.Temperature(1.0), Even(), samplers.SuppressedIds((0,)))

@@ -33,7 +33,7 @@ def test_scores_equal_those_of_transformers(name):
     sampler = SAMPLERS.get(name) or samplers.Chain(*reversed(SAMPLERS.values()))
 
     def changed(scores, ids):
-        return sampler.scores(scores, samplers.History(ids, jnp.int32(0)))
+        return sampler.process(scores, samplers.History(ids, jnp.int32(0)))
 
     found = jax.vmap(changed)(arrays["scores"], arrays["ids"].astype("int32"))
     np.testing.assert_allclose(found, arrays[name], rtol=1e-6)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
-import jax
 import numpy as np
-from jax.core import Tracer
 
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats, two_integers
 from fkeras.layers.lookup.vocabulary import as_array, strings_of, table
 from fkeras.layers.preprocessing.encoding import output_mode
-from fkeras.layers.preprocessing.host import as_data, encoding_name, read_strings
+from fkeras.layers.preprocessing.host import StringMap, as_data, encoding_name, read_strings
 from fkeras.nn.hashing.fingerprints import hash_strings
 
 _convert = strings_of("StringLookup: vocabulary")
@@ -53,7 +51,7 @@ def find_strings(
     return ids
 
 
-class StringLookup(LookupLayer):
+class StringLookup(StringMap, LookupLayer):
     """Computes the vocabulary index of each string; with `invert` the string of each index.
 
     The layer works on the host, on strings, lists of strings, and NumPy arrays of str or bytes,
@@ -101,14 +99,6 @@ class StringLookup(LookupLayer):
     invert: bool = fk.option(default=False, convert=fk.boolean)
 
     @property
-    def _makes_strings(self) -> bool:  # type: ignore[override]
-        return self.invert
-
-    @property
-    def _reads_strings(self) -> bool:  # type: ignore[override]
-        return not self.invert
-
-    @property
     def _sample_texts(self) -> tuple[str, str]:
         # without indices for unknown strings, a call takes words of the vocabulary alone
         if self.num_oov_indices == 0 and self.vocabulary:
@@ -122,15 +112,6 @@ class StringLookup(LookupLayer):
     salt: fk.OptionalPair = fk.option(default=None, convert=two_integers)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
-
-    def call(self, x: jax.Array) -> jax.Array:
-        raise self.no_strings_here()
-
-    def read(self, value: fk.Field) -> fk.Tree:
-        data = as_data(value, self._where)
-        # copying device indices to the host is fine: the resulting strings exist only there
-        on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)
-        return np.asarray(data) if self.invert and on_device else data
 
     def on_host(self, x: np.ndarray) -> np.ndarray:
         if self.invert:

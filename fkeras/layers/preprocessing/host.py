@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.call.node import symbolic_arguments
 from fkeras.layers.common import authoring as fk
@@ -180,3 +181,27 @@ class HostLayer(DenseLayer):
             "calling the model.",
             layer=self._where,
         )
+
+
+class StringMap(HostLayer):
+    """Maps strings to ids on the host; with `invert` maps ids to strings."""
+
+    # default of a field that the concrete classes declare, in their order of arguments
+    invert = False
+
+    @property
+    def _makes_strings(self) -> bool:  # type: ignore[override]
+        return self.invert
+
+    @property
+    def _reads_strings(self) -> bool:  # type: ignore[override]
+        return not self.invert
+
+    def call(self, x: jax.Array) -> jax.Array:
+        raise self.no_strings_here()
+
+    def read(self, value: fk.Field) -> fk.Tree:
+        data = as_data(value, self._where)
+        # copying ids from the device to the host is fine: the resulting strings exist only there
+        on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)
+        return np.asarray(data) if self.invert and on_device else data

@@ -1,4 +1,4 @@
-"""Activations of pretrained models, by the names that `config.json` has."""
+"""Activations of pretrained models, by their names in `config.json`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from fkeras import ops
 from fkeras.engine import KerasTensor
 from fkeras.engine.config.converters import choice
 
-#: names of Hugging Face's ACT2FN; the tanh form of GELU has four names
+#: names in Hugging Face's ACT2FN; four names mean the tanh approximation of GELU
 ACTIVATIONS = (
     *("gelu", "gelu_fast", "gelu_new", "gelu_pytorch_tanh", "quick_gelu", "relu", "sigmoid"),
     *("silu", "swish", "tanh"),
 )
-#: rule of a field of a configuration
+#: converter of the fields of configurations
 activation_name = choice(*ACTIVATIONS)
 
 
 def activate(name: str, x: KerasTensor) -> KerasTensor:
-    """Records the activation of a name of `config.json`, as operations that Keras has too.
+    """Records an activation by its name in `config.json`, with operations that Keras also has.
 
     Example:
         >>> import fkeras as fk

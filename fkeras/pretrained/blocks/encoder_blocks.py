@@ -1,4 +1,4 @@
-"""Blocks with layer normalization: those of encoders, vision towers and GPT-2."""
+"""Transformer blocks with layer normalization, for encoders and GPT-2."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def attention(
 
     Args:
         size: size of a head; None for the width of `x` divided by `heads`.
-        source: tensor of keys and values; None for self-attention.
-        positions: positions of the tokens, for a cache.
-        bias: whether query, key and value have biases.
-        key_bias: whether the key has a bias; None for `bias`.
-        output_bias: whether the output has a bias; None for `bias`.
-        rotary: turns query and key by their positions.
-        scale: factor of the scores; None for `size**-0.5`.
-        score_bias: added to the scores.
-        prefix: first part of the names, such as "cross_".
+        source: input of the key and value projections; None for self-attention.
+        positions: positions of the tokens, which enable a KV cache.
+        bias: whether the query, key and value projections have biases.
+        key_bias: whether the key projection has a bias; None for `bias`.
+        output_bias: whether the output projection has a bias; None for `bias`.
+        rotary: rotary embedding of query and key.
+        scale: scale of the attention scores; None for `size**-0.5`.
+        score_bias: added to the attention scores.
+        prefix: prefix of the layer names, such as "cross_".
 
     Raises:
-        ValueError: for a width that the heads do not divide.
+        ValueError: for a width that is no multiple of the number of heads.
     """
     width = width_of(x)
     if size is None:
@@ -91,13 +91,13 @@ def pre_norm_blocks(
     gated: bool = False,
     layer_scale: float | None = None,
 ) -> Tensor:
-    """Records blocks, named "block_0" and so on, that normalize the inputs of attention and MLP.
+    """Records pre-norm transformer blocks, named "block_0", "block_1" and so on.
 
     Args:
         blocks: number of blocks.
-        inner: width inside the MLP.
+        inner: hidden size of the MLP.
         gated: whether the MLP is `down(silu(gate(x)) * up(x))`.
-        layer_scale: first factor of learned scales after attention and MLP; None for no scales.
+        layer_scale: initial value of the layer scales after attention and MLP; None for no layer scales.
     """
     width = width_of(x)
 

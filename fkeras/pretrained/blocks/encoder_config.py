@@ -1,4 +1,4 @@
-"""Base class of the configurations of encoders, whose files hold different heads."""
+"""Base class of the configurations of encoders, whose checkpoints have different heads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ C = TypeVar("C", bound="EncoderConfig")
 class EncoderConfig(Config):
     """Configuration of an encoder.
 
-    Args:
-        parts: what the file holds beside the encoder, such as "pooler" or "classifier". The model has
-            an output for each head. Not a key of `config.json`: the loader reads it from the names of
-            the tensors.
-        num_labels: number of classes of a classifier.
+    Args of the family:
+        parts: parts of the checkpoint beside the encoder, such as "pooler" or "classifier". The model has
+            an output for each head. Not a key of `config.json`: `load` derives the parts from the tensor
+            names.
+        num_labels: number of classes of the classifier.
     """
 
     parts: tuple[str, ...] = option(
@@ -29,7 +29,7 @@ class EncoderConfig(Config):
     )
     num_labels: Integer = option(default=2, convert=integer(minimum=1), kw_only=True)
 
-    #: endings of the names of tensors that show a part
+    #: for each part the suffixes of its tensor names
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({})
 
     @classmethod
@@ -47,7 +47,7 @@ class EncoderConfig(Config):
 
 
 def with_parts(config: C, tensors: Collection[str]) -> C:
-    """Returns the configuration with the parts that the tensors of a file show.
+    """Returns the configuration with the parts to which the tensors belong.
 
     Example:
         >>> with_parts(EncoderConfig(), ["embedding.weight"]).parts

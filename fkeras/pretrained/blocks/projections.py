@@ -1,4 +1,4 @@
-"""Projections of attention and of feed-forward networks, as layers with the names of all families."""
+"""Projections of attention and MLP, with the same layer names in all families."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def to_heads(
 
     Args:
         name: name of the layer, such as "query".
-        role: the role by which a trainer splits the heads: "kv_heads" for keys and values that several
-            queries share.
+        role: axis role of the heads for sharding: "kv_heads" for the keys and values of grouped-query
+            attention.
 
     Example:
         >>> import fkeras as fk

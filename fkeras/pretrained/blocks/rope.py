@@ -1,4 +1,4 @@
-"""The scaling of rotary positions, from the keys of `config.json`."""
+"""The scaling of rotary frequencies, from the keys of `config.json`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _KINDS = FrozenDict(
 
 
 def flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a `config.json` whose `rope_parameters` are the keys of transformers 4.
+    """Converts the key `rope_parameters` of a `config.json` to the keys of transformers 4.
 
-    Version 5 writes one entry, `rope_parameters`; version 4 `rope_theta`, `rope_scaling` and
-    `partial_rotary_factor`. A `rope_scaling` of "default" scales nothing.
+    Version 5 of transformers writes one key, `rope_parameters`; version 4 writes `rope_theta`,
+    `rope_scaling` and `partial_rotary_factor`. The type "default" means no scaling.
 
     Example:
         >>> flat({"rope_parameters": {"rope_theta": 5.0, "rope_type": "default"}})
@@ -38,7 +38,7 @@ def flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in scaling:
             result[key] = scaling.pop(key)
-    # old files name the kind "type", and Phi 3 named its kind "su" first
+    # old files have the key "type" instead of "rope_type", and old files of Phi 3 have the type "su"
     kind = scaling.pop("rope_type", None) or scaling.get("type", "default")
     scaling.pop("type", None)
     kind = "longrope" if kind == "su" else kind
@@ -49,16 +49,16 @@ def flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
 def scaling_of(
     scaling: Mapping[str, Any] | None, max_positions: int, original: int | None = None
 ) -> rotary.Scaling | None:
-    """Returns the scaling of `layers.RotaryEmbedding` for a `rope_scaling` of `flat`.
+    """Returns the scaling for `layers.RotaryEmbedding` from the key `rope_scaling` of `flat`.
 
     Args:
         scaling: the mapping, or None.
         max_positions: `max_position_embeddings` of the configuration.
-        original: `original_max_position_embeddings` of the configuration, which precedes that of
-            the mapping.
+        original: `original_max_position_embeddings` of the configuration, which takes precedence over
+            the key in the mapping.
 
     Raises:
-        ValueError: for an unknown kind, or a value out of range.
+        ValueError: for an unknown type, or a value out of range.
         TypeError: for unknown or missing keys.
 
     Example:
@@ -74,7 +74,7 @@ def scaling_of(
             f"rope_scaling: expected a type among {', '.join(_KINDS)}, received {str(kind)[:80]!r}."
         )
     stated = options.pop(_ORIGINAL, max_positions)
-    # transformers computes "dynamic" with the length of the configuration
+    # transformers ignores the original context length for the type "dynamic"
     if kind != "linear":
         options[_ORIGINAL] = max_positions if kind == "dynamic" else original or stated
     if kind == "yarn":

@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: the pooling of the tokens to the vector of a text."""
+"""Sentence embeddings: the pooling of the hidden states in folders of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from fkeras.pretrained.tables.config import Config
 
 POOLING = "1_Pooling/config.json"
 MODULES = "modules.json"
-# modes of pooling that are computed, in the order of their vectors
+# supported pooling modes, in the order of their concatenation
 _MODES = ("cls_token", "max_tokens", "mean_tokens")
 
 
 def _modes(pooling: Mapping[str, Any]) -> list[str]:
-    """Returns the modes of a `1_Pooling/config.json` of any version."""
+    """Returns the pooling modes of a `1_Pooling/config.json` of any version."""
     modes = [
         key.removeprefix("pooling_mode_")
         for key, value in pooling.items()
         if key.startswith("pooling_mode_") and value
     ]
-    # version 5 of sentence-transformers writes names
-    given = pooling.get("pooling_mode", ())
-    names = (given,) if isinstance(given, str) else given
+    # version 5 of sentence-transformers writes the names of the modes
+    value = pooling.get("pooling_mode", ())
+    names = (value,) if isinstance(value, str) else value
     return modes + [
         next((m for m in _MODES if m.startswith(f"{name}_")), str(name)) for name in names
     ]
 
 
 def sentence(config: Config, x: Tensor, ids: Tensor) -> Tensor:
-    """Records the pooling of a folder of sentence-transformers, and the normalization.
+    """Records the sentence embedding: pooling, and normalization if the folder has the module.
 
     Raises:
-        ValueError: for modes and modules that are not implemented.
+        ValueError: for unsupported pooling modes and modules.
     """
     modes = _modes(config.beside[POOLING])
     unknown = [mode for mode in modes if mode not in _MODES]

@@ -1,8 +1,8 @@
-"""BERT, RoBERTa and DistilBERT: encoders of text, with the heads that their files hold.
+"""BERT, RoBERTa and DistilBERT: text encoders, with the heads of the checkpoint.
 
 The models return a dictionary: "hidden" (b, t, d), and "pooled", "logits", "next_sentence" or
-"classes" where the file has their weights. In a folder of sentence-transformers "sentence" is the
-vector of the text.
+"classes" if the checkpoint has that head. A checkpoint of sentence-transformers adds "sentence", the
+sentence embedding.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row,
 
 
 class TextEncoderConfig(EncoderConfig):
-    """Fields of BERT and its relatives."""
+    """Fields that text encoders share.
+
+    Args of the family:
+        tie_word_embeddings: whether the token embeddings are also the kernel of the masked-language-model
+            logits.
+    """
 
     tie_word_embeddings: bool = option(default=True, convert=boolean, kw_only=True)
 
@@ -48,21 +53,11 @@ class BertConfig(TextEncoderConfig):
     """Configuration of BERT: the fields are the keys of `config.json`.
 
     Args:
-        vocab_size: number of token ids.
-        hidden_size: width of the network.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        intermediate_size: width inside the MLP.
-        hidden_act: activation of the MLP.
-        max_position_embeddings: largest number of tokens.
-        type_vocab_size: number of types of tokens.
-        layer_norm_eps: epsilon of the normalizations.
+        type_vocab_size: number of token types.
         position_embedding_type: only "absolute" is supported.
-        parts: heads that the file holds, which the loader finds by the names of the tensors: "pooler",
-            "masked" (logits of tokens), "next_sentence", "classifier"; and "gamma" for old names of
-            normalizations.
-        num_labels: number of classes of a classifier.
-        tie_word_embeddings: whether the logits of tokens use the embeddings.
+        parts: heads that the checkpoint has, of "pooler", "masked" (masked language model),
+            "next_sentence" and "classifier"; and "gamma" if the checkpoint has the old tensor names of the
+            layer normalizations. `load` finds the parts by the tensor names.
 
     Example:
         >>> import fkeras as fk
@@ -83,15 +78,15 @@ class BertConfig(TextEncoderConfig):
 
     @property
     def first_position(self) -> int:
-        """Row of the position table for the first token."""
+        """Index of the position embedding of the first token."""
         return 0
 
 
 class RobertaConfig(BertConfig):
-    """Configuration of RoBERTa and XLM-RoBERTa; further fields are those of `BertConfig`.
+    """Configuration of RoBERTa and XLM-RoBERTa; other fields are those of `BertConfig`.
 
     Args:
-        pad_token_id: id of padding; the positions of a text begin after this number.
+        pad_token_id: id of the padding token; positions start at `pad_token_id + 1`.
 
     Example:
         >>> import fkeras as fk
@@ -114,17 +109,13 @@ class DistilBertConfig(TextEncoderConfig):
     """Configuration of DistilBERT: the fields are the keys of `config.json`.
 
     Args:
-        vocab_size: number of token ids.
-        dim: width of the network.
+        dim: size of the hidden states.
         n_layers: number of blocks.
-        n_heads: number of heads.
-        hidden_dim: width inside the MLP.
+        n_heads: number of attention heads.
+        hidden_dim: hidden size of the MLP.
         activation: activation of the MLP.
-        max_position_embeddings: largest number of tokens.
-        parts: heads that the file holds, which the loader finds by the names of the tensors: "masked"
-            (logits of tokens) and "classifier".
-        num_labels: number of classes of a classifier.
-        tie_word_embeddings: whether the logits of tokens use the embeddings.
+        parts: heads that the checkpoint has, of "masked" (masked language model) and "classifier"; `load`
+            finds them by the tensor names.
 
     Example:
         >>> import fkeras as fk
@@ -200,7 +191,7 @@ def _outputs(
         y = layers.Dense(width, name="head_dense")(x)
         roberta = isinstance(config, RobertaConfig)
         y = activate("gelu" if roberta else config.hidden_act, y)
-        # the heads of RoBERTa and DistilBERT have the epsilon of their configuration, too
+        # RoBERTa and DistilBERT too take the epsilon of this head from the configuration
         y = norm(y, config.layer_norm_eps, "head_norm")
         outputs["logits"] = layers.Bias(name="head_bias")(embedding(y, reverse=True))
     if "next_sentence" in config.parts:

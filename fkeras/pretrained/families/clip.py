@@ -1,7 +1,7 @@
-"""CLIP and SigLIP: a tower for images and a tower for texts, whose vectors are compared.
+"""CLIP and SigLIP: a vision encoder and a text encoder with a common embedding space.
 
-The model takes images (b, h, w, c) and ids (n, t), and returns a dictionary: "image" and "text", vectors
-of length 1, and "logits" (b, n). The towers are the models `model.layers["vision"]` and
+The model takes images (b, h, w, c) and ids (n, t), and returns a dictionary: "image" and "text", the
+normalized embeddings, and "logits" (b, n). The encoders are the models `model.layers["vision"]` and
 `model.layers["text"]`, which return "hidden", "pooled" and "embedding".
 """
 
@@ -29,25 +29,17 @@ from fkeras.pretrained.features.images import ImageProcessor
 from fkeras.pretrained.tables.config import Config, count, optional_positive, positive
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
 from fkeras.pretrained.tables.names import Convolution, Reshape, Row, in_blocks
-from fkeras.pretrained.tables.rows import dense_rows, norm_rows, tower_rows
+from fkeras.pretrained.tables.rows import dense_rows, norm_rows, pre_norm_rows
 
 C = TypeVar("C", bound=Config)
 
 
 class ClipTextConfig(Config):
-    """Configuration of CLIP's text tower, the key `text_config`.
+    """Configuration of CLIP's text encoder, the key `text_config` of `config.json`.
 
     Args:
-        vocab_size: number of token ids.
-        hidden_size: width of the network.
-        intermediate_size: width inside the MLP.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        max_position_embeddings: largest number of tokens.
-        hidden_act: activation of the MLP.
-        layer_norm_eps: epsilon of the normalizations.
-        eos_token_id: id of the token whose vector is the text's; 2, in old files, means the largest
-            id of the text.
+        eos_token_id: id of the end token, whose hidden state is pooled. Old checkpoints have 2; the token
+            with the largest id is pooled then.
 
     Example:
         >>> import fkeras as fk
@@ -69,11 +61,11 @@ class ClipTextConfig(Config):
 
 
 class SiglipTextConfig(ClipTextConfig):
-    """Configuration of SigLIP's text tower; further fields are those of `ClipTextConfig`.
+    """Configuration of SigLIP's text encoder, the key `text_config` of `config.json`.
 
     Args:
-        eos_token_id: no effect: the last token gives the vector of a text.
-        projection_size: size of a text's vector; None for `hidden_size`.
+        eos_token_id: no effect: the last token is pooled.
+        projection_size: size of the text embedding; None for `hidden_size`.
 
     Example:
         >>> import fkeras as fk
@@ -92,21 +84,10 @@ class SiglipTextConfig(ClipTextConfig):
 
 
 class ClipVisionConfig(VisionConfig):
-    """Configuration of CLIP's vision tower, the key `vision_config`.
+    """Configuration of CLIP's vision encoder, the key `vision_config` of `config.json`.
 
     Args:
-        hidden_size: width of the network.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        num_channels: channels of the images.
-        image_size: height and width of the images of the training; the positions are resized for
-            other sizes.
-        patch_size: height and width of a patch.
-        intermediate_size: width inside the MLP.
-        hidden_act: activation of the MLP.
-        layer_norm_eps: epsilon of the normalizations.
-        parts: no effect.
-        num_labels: no effect.
+        parts, num_labels: no effect.
 
     Example:
         >>> import fkeras as fk
@@ -115,15 +96,15 @@ class ClipVisionConfig(VisionConfig):
     """
 
     intermediate_size: Integer = option(default=3072, convert=positive)
-    hidden_act: str = option(default="quick_gelu", convert=activation_name)
-    layer_norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
+    hidden_act: str = option(default="quick_gelu", convert=activation_name, kw_only=True)
+    layer_norm_eps: Real = option(default=1e-5, convert=real(minimum=0), kw_only=True)
     patch_size: Sizes = option(default=32, convert=sizes(2), kw_only=True)
 
     neutral: ClassVar[frozenset[str]] = frozenset(["projection_dim"])
 
 
-def _tower(cls: type[C]) -> Callable[[Any], C]:
-    """Returns the conversion of a field: a mapping of `config.json`, or a configuration."""
+def _nested(cls: type[C]) -> Callable[[Any], C]:
+    """Returns the converter of a field that accepts a `cls` or its mapping in `config.json`."""
 
     def convert(value: Any) -> C:
         if isinstance(value, cls):
@@ -138,14 +119,14 @@ def _tower(cls: type[C]) -> Callable[[Any], C]:
     return convert
 
 
-class _TwoTowers(Config):
+class _TwoEncoders(Config):
     neutral: ClassVar[frozenset[str]] = frozenset(["logit_scale_init_value"])
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         fields = dict(mapping)
         for key in ("text_config", "vision_config"):
-            # old files repeat a tower under this key, which precedes the other
+            # old checkpoints have both keys; transformers prefers this key
             repeated = fields.pop(f"{key}_dict", None)
             fields[key] = repeated or fields.get(key)
         return fields
@@ -158,13 +139,13 @@ class _TwoTowers(Config):
         return mapping
 
 
-class ClipConfig(_TwoTowers):
+class ClipConfig(_TwoEncoders):
     """Configuration of CLIP: the fields are the keys of `config.json`.
 
     Args:
-        text_config: configuration of the text tower.
-        vision_config: configuration of the vision tower.
-        projection_dim: size of the vectors that are compared.
+        text_config: configuration of the text encoder.
+        vision_config: configuration of the vision encoder.
+        projection_dim: size of the image and text embeddings.
 
     Example:
         >>> import fkeras as fk
@@ -172,17 +153,17 @@ class ClipConfig(_TwoTowers):
         512
     """
 
-    text_config: ClipTextConfig = option(default=None, convert=_tower(ClipTextConfig))
-    vision_config: ClipVisionConfig = option(default=None, convert=_tower(ClipVisionConfig))
+    text_config: ClipTextConfig = option(default=None, convert=_nested(ClipTextConfig))
+    vision_config: ClipVisionConfig = option(default=None, convert=_nested(ClipVisionConfig))
     projection_dim: Integer = option(default=512, convert=positive)
 
 
-class SiglipConfig(_TwoTowers):
+class SiglipConfig(_TwoEncoders):
     """Configuration of SigLIP: the fields are the keys of `config.json`.
 
     Args:
-        text_config: configuration of the text tower.
-        vision_config: configuration of the vision tower.
+        text_config: configuration of the text encoder.
+        vision_config: configuration of the vision encoder.
 
     Example:
         >>> import fkeras as fk
@@ -190,12 +171,12 @@ class SiglipConfig(_TwoTowers):
         (14, 14)
     """
 
-    text_config: SiglipTextConfig = option(default=None, convert=_tower(SiglipTextConfig))
-    vision_config: SiglipVisionConfig = option(default=None, convert=_tower(SiglipVisionConfig))
+    text_config: SiglipTextConfig = option(default=None, convert=_nested(SiglipTextConfig))
+    vision_config: SiglipVisionConfig = option(default=None, convert=_nested(SiglipVisionConfig))
 
 
 def _text(config: ClipTextConfig, ids: Tensor, mask: Mask | None) -> Tensor:
-    """Records the hidden states of texts."""
+    """Returns the hidden states of a text encoder."""
     width = config.hidden_size
     positions = ops.maximum(layers.Positions(name="positions")(ids), 0)
     embedding = layers.Embedding(config.vocab_size, width, name="embedding")
@@ -229,9 +210,9 @@ def _clip_text(config: ClipConfig) -> Model:
     x = _text(config.text_config, ids, Causal())
     end = config.text_config.eos_token_id
     plain = ops.unmask(ids)
-    # the first token with the id of the end, which may also be the padding
-    scores = plain if end == 2 else ops.cast(ops.equal(plain, end), "int32")
-    last = ops.reshape(ops.argmax(scores, axis=-1), (-1, 1, 1))
+    # argmax returns the first end token: the same id may also be the padding
+    is_end = plain if end == 2 else ops.cast(ops.equal(plain, end), "int32")
+    last = ops.reshape(ops.argmax(is_end, axis=-1), (-1, 1, 1))
     pooled = ops.take_along_axis(ops.unmask(x), last, axis=1)[:, 0]
     embedding = _projected(pooled, config.projection_dim)
     return Model(ids, {"hidden": x, "pooled": pooled, "embedding": embedding}, name="text")
@@ -248,7 +229,7 @@ def _clip_vision(config: ClipConfig) -> Model:
 
 
 def _siglip_text(config: SiglipTextConfig) -> Model:
-    # texts are padded to this length, and the padding takes part: no mask
+    # SigLIP was trained on texts padded to this length, without a mask
     ids = Input((config.max_position_embeddings,), dtype="int32", name="ids")
     x = _text(config, ops.unmask(ids), None)
     size = config.projection_size or config.hidden_size
@@ -260,7 +241,7 @@ def _siglip_text(config: SiglipTextConfig) -> Model:
 def _joined(
     config: ClipConfig | SiglipConfig, vision: Model, text: Model, length: int | None, bias: bool
 ) -> Model:
-    """Returns the model of two towers; `length` is that of all texts."""
+    """Returns the model of both encoders; `length` is the number of tokens of a text, or None."""
     images = Input((None, None, config.vision_config.num_channels), name="images")
     ids = Input((length,), dtype="int32", name="ids")
     image, words = vision(images)["embedding"], text(ids)["embedding"]
@@ -292,7 +273,7 @@ def _text_rows(config: ClipTextConfig) -> tuple[Row, ...]:
         Row(f"{p}embeddings.position_embedding.weight", "text/position_embedding/embeddings"),
         *in_blocks(
             range(config.num_hidden_layers),
-            *tower_rows(f"{p}encoder.layers.{{i}}.", "text/block_{i}/", *n),
+            *pre_norm_rows(f"{p}encoder.layers.{{i}}.", "text/block_{i}/", *n),
         ),
         *norm_rows(f"{p}final_layer_norm", "text/norm"),
     )
@@ -314,7 +295,7 @@ def _clip_names(config: ClipConfig) -> tuple[Row, ...]:
         *norm_rows(f"{p}pre_layrnorm", "vision/pre_norm"),
         *in_blocks(
             range(vision.num_hidden_layers),
-            *tower_rows(f"{p}encoder.layers.{{i}}.", "vision/block_{i}/", *vision.head_shape),
+            *pre_norm_rows(f"{p}encoder.layers.{{i}}.", "vision/block_{i}/", *vision.head_shape),
         ),
         *norm_rows(f"{p}post_layernorm", "vision/norm"),
         *dense_rows("visual_projection", "vision/projection", bias=False),

@@ -1,4 +1,4 @@
-"""Gemma 2 and 3: norms around each part, windows in most blocks, a scale that is stored without its 1."""
+"""Gemma 2 and 3: norms before and after attention and MLP, sliding attention, norm scales stored minus 1."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
-from fkeras.pretrained.tables.config import Config, count, positive
+from fkeras.pretrained.tables.config import count, positive
+from fkeras.pretrained.tables.decoder_config import FULL, SLIDING, DecoderConfig
 from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows, self_attention_rows
 from fkeras.pretrained.tables.family import Family, GGUFTable
 from fkeras.pretrained.tables.names import Add, Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
 from fkeras.saving.weights.weight_source import Stored
 
-_SLIDING, _FULL = "sliding_attention", "full_attention"
-# the norm before a part and the norm after it, by the names in the graph
+# tensor names of the norms before and after attention and MLP, by the layer names
 _NORMS = FrozenDict(
     {
         "attention_norm": "input_layernorm",
@@ -37,7 +37,7 @@ _GGUF_NAMES = (
     ("pre_feedforward_layernorm", "ffn_norm"),
     ("post_feedforward_layernorm", "post_ffw_norm"),
 )
-# numbers that a file may leave out, and the number of blocks of the models of 27 billion weights
+# defaults of optional keys, and the number of blocks of the models with 27 billion parameters
 _GGUF_CAPS = FrozenDict(
     {
         "gemma2": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
@@ -47,36 +47,23 @@ _GGUF_CAPS = FrozenDict(
 _GGUF_LARGEST = FrozenDict({"gemma2": 46, "gemma3": 62})
 
 
-class GemmaConfig(Config):
+class GemmaConfig(DecoderConfig):
     """Configuration of Gemma 2 and of the text models of Gemma 3.
 
-    The fields are the keys of `config.json`; the defaults are those of Gemma 3, and Gemma 2 has its own
-    where `config.json` leaves a key out.
+    The fields are the keys of `config.json`. The defaults are those of Gemma 3; `read` uses the defaults
+    of Gemma 2 if `model_type` is "gemma2".
 
     Args:
         model_type: "gemma2" or "gemma3_text"; keyword only.
-        vocab_size: number of token ids.
-        hidden_size: width of the network.
-        intermediate_size: width inside the MLP.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of query heads.
-        num_key_value_heads: number of key and value heads.
-        head_dim: size of a head.
-        hidden_activation: activation of the MLP's gate.
-        max_position_embeddings: longest text, for scalings of the positions.
-        rms_norm_eps: epsilon of the normalizations.
-        rope_theta: base of the rotary positions, in Gemma 3 of the blocks without window.
-        rope_local_base_freq: base of the rotary positions in the blocks of Gemma 3 with a window.
-        rope_scaling: kind "rope_type" and numbers of a scaling, in Gemma 3 of the blocks without window;
-            None for none.
-        attention_bias: whether the projections of the attention have biases.
-        query_pre_attn_scalar: scores are divided by the root of this number.
-        sliding_window: number of tokens that a token sees in blocks with a window.
-        sliding_window_pattern: every such block has no window, where `layer_types` is None.
-        layer_types: "full_attention" or "sliding_attention" for each block; None by the pattern.
-        attn_logit_softcapping: bound of the scores; None for none.
-        final_logit_softcapping: bound of the logits; None for none.
-        tie_word_embeddings: whether the logits use the embeddings.
+        hidden_activation: activation of the MLP.
+        rope_theta: base of the rotary frequencies; in Gemma 3, of the blocks with full attention.
+        rope_local_base_freq: base of the rotary frequencies in Gemma 3's blocks with sliding attention.
+        rope_scaling: scaling of the rotary frequencies, in Gemma 3 of the blocks with full attention: the
+            key "rope_type" and the parameters of that type; None for no scaling.
+        query_pre_attn_scalar: attention scores are divided by the square root of this number.
+        sliding_window_pattern: n, where every n-th block has full attention; ignored with `layer_types`.
+        attn_logit_softcapping: soft cap of the attention scores; None for no cap.
+        final_logit_softcapping: soft cap of the logits; None for no cap.
 
     Example:
         >>> import fkeras as fk
@@ -97,15 +84,11 @@ class GemmaConfig(Config):
     head_dim: int = option(default=256, convert=positive)
     hidden_activation: str = option(default="gelu_pytorch_tanh", convert=activation_name)
     max_position_embeddings: int = option(default=131072, convert=positive)
-    rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
     rope_theta: float = option(default=1e6, convert=real(above=0))
     rope_local_base_freq: float = option(default=10000.0, convert=real(above=0))
-    rope_scaling: FrozenDict[Any] | None = option(default=None)
-    attention_bias: bool = option(default=False, convert=boolean)
     query_pre_attn_scalar: float = option(default=256, convert=real(above=0))
     sliding_window: int = option(default=4096, convert=positive)
     sliding_window_pattern: int = option(default=6, convert=positive)
-    layer_types: tuple[str, ...] | None = option(default=None)
     attn_logit_softcapping: float | None = option(
         default=None, convert=real(above=0, optional=True)
     )
@@ -129,19 +112,19 @@ class GemmaConfig(Config):
             }
         }
     )
-    # Gemma computes with `hidden_activation`, whatever `hidden_act` says
+    # transformers reads `hidden_activation` and ignores `hidden_act`
     neutral = frozenset({"hidden_act", "cache_implementation"})
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         parameters, local = mapping.get("rope_parameters"), {}
-        if isinstance(parameters, Mapping) and _FULL in parameters:
-            local = dict(parameters.get(_SLIDING) or {})
-            mapping = {**mapping, "rope_parameters": parameters[_FULL]}
+        if isinstance(parameters, Mapping) and FULL in parameters:
+            local = dict(parameters.get(SLIDING) or {})
+            mapping = {**mapping, "rope_parameters": parameters[FULL]}
         if local.get("rope_type", "default") != "default":
             raise ValueError(
-                f"GemmaConfig: rope_parameters: expected the rope_type 'default' for {_SLIDING}, received "
-                f"{str(local['rope_type'])[:80]!r}. Blocks with a window have no scaling."
+                f"GemmaConfig: rope_parameters: expected the rope_type 'default' for {SLIDING}, received "
+                f"{str(local['rope_type'])[:80]!r}. Gemma scales no positions in blocks with sliding attention."
             )
         result = rope.flat(mapping)
         if "rope_theta" in local:
@@ -150,50 +133,29 @@ class GemmaConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError(
-                "GemmaConfig: num_key_value_heads: expected a divisor of num_attention_heads="
-                f"{self.num_attention_heads}, received {self.num_key_value_heads}."
-            )
         types = self.layer_types
         if types is not None and (
-            len(types) != self.num_hidden_layers or any(t not in (_SLIDING, _FULL) for t in types)
+            len(types) != self.num_hidden_layers or any(t not in (SLIDING, FULL) for t in types)
         ):
             raise ValueError(
-                f"GemmaConfig: layer_types: expected {_SLIDING!r} or {_FULL!r} for each of "
+                f"GemmaConfig: layer_types: expected {SLIDING!r} or {FULL!r} for each of "
                 f"{self.num_hidden_layers} blocks, received {str(types)[:80]}."
             )
 
     @property
-    def key_heads(self) -> int:
-        """Number of key and value heads."""
-        return self.num_key_value_heads
-
-    @property
-    def head_size(self) -> int:
-        """Size of a head."""
-        return self.head_dim
-
-    @property
-    def output_bias(self) -> bool:
-        """Whether the projection after the attention has a bias."""
-        return self.attention_bias
-
-    @property
     def head_norms(self) -> bool:
-        """Whether queries and keys are normalized."""
         return self.model_type != "gemma2"
 
     def window(self, block: int) -> int | None:
-        """The window of a block, or None."""
+        """Returns the window of a block; None for full attention."""
         if self.layer_types is not None:
-            is_sliding = self.layer_types[block] == _SLIDING
+            is_sliding = self.layer_types[block] == SLIDING
         else:
             is_sliding = (block + 1) % self.sliding_window_pattern != 0
         return self.sliding_window if is_sliding else None
 
     def rotary(self, block: int) -> layers.RotaryEmbedding:
-        """The rotary positions of a block."""
+        """Returns the rotary embedding of a block."""
         if self.head_norms and self.window(block) is not None:
             return layers.RotaryEmbedding(self.rope_local_base_freq, name="rotary")
         scaling = rope.scaling_of(self.rope_scaling, self.max_position_embeddings)
@@ -201,7 +163,7 @@ class GemmaConfig(Config):
 
 
 def build(config: GemmaConfig) -> Model:
-    """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
     ids = Input((None,), dtype="int32", name="ids")
     segments = Input((None,), dtype="int32", name="segments", optional=True)
     positions = layers.Positions(name="positions")(ids, segments)
@@ -212,7 +174,7 @@ def build(config: GemmaConfig) -> Model:
         logit_soft_cap=config.final_logit_softcapping,
         name="embedding",
     )
-    # the factor is rounded to the compute dtype, as in the training
+    # the factor is rounded to the compute dtype, as in pretraining
     x = layers.Rescaling(config.hidden_size**0.5, name="embedding_scale")(embedding(ids))
     for i in range(config.num_hidden_layers):
         x = _block(config, i)([x, positions])
@@ -256,7 +218,7 @@ def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTens
 
 
 def names(config: GemmaConfig) -> tuple[Row, ...]:
-    """Returns the table of names of Hugging Face's checkpoints."""
+    """Returns the table of names of Hugging Face checkpoints."""
     b = "model.layers.{i}."
     rows = [
         Row(f"{b}{theirs}.weight", f"block_{{i}}/{ours}/scale") for ours, theirs in _NORMS.items()
@@ -277,7 +239,7 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
     name = str(metadata["general.architecture"])
     for key, cap in _GGUF_CAPS[name].items():
         mapping[key] = value(metadata, f"{name}.{key}", float, cap)
-    # files have no key for the scale, which depends on the size of a head but for the largest models
+    # GGUF has no key for the scale: the size of a head, except in the largest models
     is_largest = mapping["num_hidden_layers"] == _GGUF_LARGEST[name]
     width = mapping.get("hidden_size", 0) // mapping["num_attention_heads"]
     mapping["query_pre_attn_scalar"] = width if is_largest else mapping.get("head_dim", 256)
@@ -286,7 +248,7 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
 
 
 def gguf_names(config: GemmaConfig) -> tuple[Row, ...]:
-    """Returns the table of names of GGUF files, whose norms hold 1 more than the graph."""
+    """Returns the table of names of GGUF files, which store norm scales plus 1."""
     rows = gguf_rows(config, names(config), _GGUF_NAMES)
     return tuple(
         dataclasses.replace(row, operation=Add(1.0)) if "norm" in row.tensors else row

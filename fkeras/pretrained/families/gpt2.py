@@ -1,4 +1,4 @@
-"""GPT-2: learned positions, layer normalization before each part, one tensor for query, key and value."""
+"""GPT-2: learned position embeddings, pre-norm blocks, one fused tensor for query, key and value."""
 
 from __future__ import annotations
 
@@ -16,21 +16,18 @@ from fkeras.pretrained.tables.rows import dense_rows, logit_row, norm_rows
 
 
 class GPT2Config(Config):
-    """Configuration of GPT-2; the fields are the keys of `config.json`.
+    """Configuration of GPT-2: the fields are the keys of `config.json`.
 
     Args:
-        vocab_size: number of token ids.
-        n_positions: number of positions; a text with more tokens gives NaN.
-        n_embd: width of the network.
+        n_positions: context length; the outputs of longer sequences are NaN.
+        n_embd: size of the hidden states.
         n_layer: number of blocks.
-        n_head: number of heads.
-        n_inner: width inside the MLP; None for `4 * n_embd`.
-        activation_function: activation of the MLP.
-        layer_norm_epsilon: epsilon of the normalizations.
-        scale_attn_weights: whether scores are divided by the root of the size of a head.
-        scale_attn_by_inverse_layer_idx: whether scores are also divided by the number of the block,
-            counted from 1.
-        tie_word_embeddings: whether the logits use the embeddings.
+        n_head: number of attention heads.
+        n_inner: hidden size of the MLP; None for `4 * n_embd`.
+        layer_norm_epsilon: epsilon of the layer normalizations.
+        scale_attn_weights: whether attention scores are divided by the square root of the size of a head.
+        scale_attn_by_inverse_layer_idx: whether attention scores are also divided by the index of the
+            block, counted from 1.
 
     Example:
         >>> import fkeras as fk
@@ -52,7 +49,7 @@ class GPT2Config(Config):
     scale_attn_by_inverse_layer_idx: bool = option(default=False, convert=boolean)
     tie_word_embeddings: bool = option(default=True, convert=boolean)
 
-    # a head of another class, and the precision of scores; `n_ctx` repeats `n_positions`
+    # another head, and the precision of attention scores; `n_ctx` is a copy of `n_positions`
     neutral = frozenset(
         [
             *("n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj"),
@@ -74,20 +71,20 @@ class GPT2Config(Config):
         return self.n_embd // self.n_head
 
     def scale(self, block: int) -> float:
-        """Factor of the scores of a block."""
+        """Returns the scale of the attention scores of a block."""
         scale = self.head_size**-0.5 if self.scale_attn_weights else 1.0
         return scale / (block + 1) if self.scale_attn_by_inverse_layer_idx else scale
 
 
 def build(config: GPT2Config) -> Model:
-    """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
     ids = Input((None,), dtype="int32", name="ids")
     segments = Input((None,), dtype="int32", name="segments", optional=True)
     positions = layers.Positions(name="positions")(ids, segments)
     embedding = layers.ReversibleEmbedding(
         config.vocab_size, config.n_embd, tie_weights=config.tie_word_embeddings, name="embedding"
     )
-    # padding has the position -1
+    # the position of padding is -1
     learned = layers.Embedding(config.n_positions, config.n_embd, name="position_embedding")
     x = layers.Add(name="embedding_add")([embedding(ids), learned(ops.maximum(positions, 0))])
     for i in range(config.n_layer):
@@ -114,7 +111,7 @@ def _block(config: GPT2Config, i: int) -> Model:
 
 
 def names(config: GPT2Config) -> tuple[Row, ...]:
-    """Returns the table of names of Hugging Face's checkpoints: kernels are (in, out) as in the graph."""
+    """Returns the table of names of Hugging Face checkpoints: kernels are (in, out) as in the graph."""
     width, heads, size = config.n_embd, config.n_head, config.head_size
     square, thirds = (width, width), (width,) * 3
     kernels = Split(thirds, axis=1, then=(Reshape(square, (width, heads, size)),) * 3)
@@ -159,6 +156,6 @@ FAMILY = Family(
     names=names,
     tiny=TINY,
     prefix="transformer.",
-    # causal masks as tensors, in files of older versions
+    # checkpoints of older versions store causal masks as tensors
     ignored=("*h.*.attn.bias", "*h.*.attn.masked_bias"),
 )

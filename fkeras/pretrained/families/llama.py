@@ -1,4 +1,4 @@
-"""Llama and the architectures that differ from it in a few fields: Mistral, SmolLM 2 and 3, Qwen 2 and 3, Phi 3."""
+"""Llama and close variants of Llama: Mistral, SmolLM 2 and 3, Qwen 2 and 3, Phi 3."""
 
 from __future__ import annotations
 
@@ -14,54 +14,35 @@ from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
-from fkeras.pretrained.tables.config import Config, count, optional_positive, positive
+from fkeras.pretrained.tables.config import optional_positive, positive
+from fkeras.pretrained.tables.decoder_config import FULL, SLIDING, DecoderConfig
 from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows, self_attention_rows
 from fkeras.pretrained.tables.family import Family, GGUFTable
 from fkeras.pretrained.tables.names import HeadsIn, Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows, fused_attention_rows, fused_mlp_rows
 from fkeras.saving.weights.weight_source import Stored
 
-_SLIDING = "sliding_attention"
 _TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
 
 
-class LlamaConfig(Config):
+class LlamaConfig(DecoderConfig):
     """Configuration of Llama, Mistral, SmolLM 2 and 3, Qwen 2 and 3, and Phi 3.
 
-    The fields are the keys of `config.json`; the defaults are those of Llama, and other architectures
-    have their own where `config.json` leaves a key out.
+    The fields are the keys of `config.json`. The defaults are those of Llama; `read` uses the defaults of
+    the architecture that `model_type` names.
 
     Args:
-        model_type: the architecture; keyword only.
-        vocab_size: number of token ids.
-        hidden_size: width of the network.
-        intermediate_size: width inside the MLP.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of query heads.
-        num_key_value_heads: number of key and value heads; None for that of the query heads.
-        head_dim: size of a head; None for `hidden_size / num_attention_heads`.
-        hidden_act: activation of the MLP's gate.
-        max_position_embeddings: longest text, for scalings of the positions.
-        original_max_position_embeddings: longest text of the training, of Phi 3.
-        rms_norm_eps: epsilon of the normalizations.
-        rope_theta: base of the rotary positions.
-        rope_scaling: kind "rope_type" and numbers of a scaling; None for none.
-        partial_rotary_factor: share of the channels of a head that turn.
-        tie_word_embeddings: whether the logits use the embeddings.
-        attention_bias: whether query, key and value have a bias, and except in Qwen 2 the output.
-        mlp_bias: whether the projections of the MLP have a bias.
-        sliding_window: number of tokens that a token sees in blocks with a window.
-        use_sliding_window: whether Qwen and SmolLM 3 use the window.
-        max_window_layers: first block of Qwen with a window.
-        layer_types: "full_attention" or "sliding_attention" for each block; None by the keys before.
-        no_rope_layers: of SmolLM 3: 1 for each block with rotary positions, 0 for others; None by
-            the interval.
-        no_rope_layer_interval: of SmolLM 3: every such block has no rotary positions.
+        original_max_position_embeddings: context length of the pretraining, in Phi 3.
+        partial_rotary_factor: fraction of the channels of a head that rotate.
+        attention_bias: whether the projections to queries, keys and values have biases; so has the
+            output projection, except in Qwen 2.
+        mlp_bias: whether the projections of the MLP have biases.
+        use_sliding_window: whether Qwen and SmolLM 3 have sliding attention.
+        max_window_layers: first block with sliding attention, in Qwen.
+        no_rope_layers: 1 for each block with rotary positions and 0 for each block without, in
+            SmolLM 3; None to derive the list from `no_rope_layer_interval`.
+        no_rope_layer_interval: n, where every n-th block has no rotary positions, in SmolLM 3.
         pretraining_tp: only 1 is supported.
-
-    Raises:
-        ValueError: for numbers out of range, key heads that do not divide the heads, and lists that
-            are shorter than the number of blocks.
 
     Example:
         >>> import fkeras as fk
@@ -71,27 +52,12 @@ class LlamaConfig(Config):
     """
 
     model_type: str = option(default="llama", convert=choice(*_TYPES), kw_only=True)
-    vocab_size: int = option(default=32000, convert=positive)
-    hidden_size: int = option(default=4096, convert=positive)
-    intermediate_size: int = option(default=11008, convert=positive)
-    num_hidden_layers: int = option(default=32, convert=count)
-    num_attention_heads: int = option(default=32, convert=positive)
-    num_key_value_heads: int | None = option(default=None, convert=optional_positive)
-    head_dim: int | None = option(default=None, convert=optional_positive)
     hidden_act: str = option(default="silu", convert=choice("silu", "gelu", "relu"))
-    max_position_embeddings: int = option(default=2048, convert=positive)
     original_max_position_embeddings: int | None = option(default=None, convert=optional_positive)
-    rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
-    rope_theta: float = option(default=10000.0, convert=real(above=0))
-    rope_scaling: FrozenDict[Any] | None = option(default=None)
     partial_rotary_factor: float = option(default=1.0, convert=real(above=0, maximum=1))
-    tie_word_embeddings: bool = option(default=False, convert=boolean)
-    attention_bias: bool = option(default=False, convert=boolean)
     mlp_bias: bool = option(default=False, convert=boolean)
-    sliding_window: int | None = option(default=None, convert=optional_positive)
     use_sliding_window: bool = option(default=False, convert=boolean)
     max_window_layers: int = option(default=28, convert=integer(minimum=0))
-    layer_types: tuple[str, ...] | None = option(default=None)
     no_rope_layers: tuple[int, ...] | None = option(default=None)
     no_rope_layer_interval: int = option(default=4, convert=positive)
     pretraining_tp: int = option(default=1, convert=integer(minimum=1, maximum=1))
@@ -150,13 +116,8 @@ class LlamaConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_attention_heads % self.key_heads:
-            raise ValueError(
-                f"LlamaConfig: num_key_value_heads: expected a divisor of num_attention_heads="
-                f"{self.num_attention_heads}, received {self.key_heads}. Correct config.json."
-            )
         for name, values, items in (
-            ("layer_types", self.layer_types, (_SLIDING, "full_attention")),
+            ("layer_types", self.layer_types, (SLIDING, FULL)),
             ("no_rope_layers", self.no_rope_layers, (0, 1)),
         ):
             if values is not None and (
@@ -168,32 +129,20 @@ class LlamaConfig(Config):
                 )
 
     @property
-    def key_heads(self) -> int:
-        """Number of key and value heads."""
-        return self.num_key_value_heads or self.num_attention_heads
-
-    @property
-    def head_size(self) -> int:
-        """Size of a head."""
-        return self.head_dim or self.hidden_size // self.num_attention_heads
-
-    @property
     def output_bias(self) -> bool:
-        """Whether the projection after the attention has a bias."""
         return self.attention_bias and self.model_type != "qwen2"
 
     @property
     def head_norms(self) -> bool:
-        """Whether each head of query and key is normalized."""
         return self.model_type == "qwen3"
 
     @property
     def fused(self) -> bool:
-        """Whether one tensor holds query, key and value, and one tensor gate and up."""
+        """Whether query, key and value are one tensor of the checkpoint, and gate and up another."""
         return self.model_type == "phi3"
 
-    def turns(self, block: int) -> bool:
-        """Whether a block has rotary positions."""
+    def has_rotary(self, block: int) -> bool:
+        """Returns whether a block has rotary positions."""
         if self.model_type != "smollm3":
             return True
         if self.no_rope_layers is not None:
@@ -201,15 +150,15 @@ class LlamaConfig(Config):
         return (block + 1) % self.no_rope_layer_interval != 0
 
     def window(self, block: int) -> int | None:
-        """The window of a block, or None."""
+        """Returns the window of a block; None for full attention."""
         if self.model_type in ("llama", "mistral", "phi3"):
             return self.sliding_window if self.model_type != "llama" else None
         if not self.use_sliding_window:
             return None
         if self.layer_types is not None:
-            is_sliding = self.layer_types[block] == _SLIDING
+            is_sliding = self.layer_types[block] == SLIDING
         elif self.model_type == "smollm3":
-            is_sliding = not self.turns(block)
+            is_sliding = not self.has_rotary(block)
         else:
             is_sliding = block >= self.max_window_layers
         return self.sliding_window if is_sliding else None
@@ -219,18 +168,18 @@ C = TypeVar("C", bound=LlamaConfig)
 
 
 def build(config: LlamaConfig) -> Model:
-    """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
     return decoder(config, plain_mlp)
 
 
 def decoder(
     config: LlamaConfig, feed_forward: Callable[[Any, int, KerasTensor], KerasTensor]
 ) -> Model:
-    """Returns the graph of a decoder of blocks of attention and a feed-forward network.
+    """Returns the graph of a decoder whose blocks have attention and a feed-forward network.
 
     Args:
-        feed_forward: records the network after the attention, for configuration, number of the block
-            and normalized tensor.
+        feed_forward: records the feed-forward network; takes the configuration, the index of the block
+            and the normalized hidden states.
     """
     ids = Input((None,), dtype="int32", name="ids")
     segments = Input((None,), dtype="int32", name="segments", optional=True)
@@ -259,7 +208,7 @@ def _block(config: LlamaConfig, i: int, feed_forward: Callable[..., KerasTensor]
 
 
 def plain_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
-    """Records the feed-forward network of a block without experts."""
+    """Returns the output of the gated MLP of a block."""
     return gated_mlp(x, config.intermediate_size, config.hidden_act, bias=config.mlp_bias)
 
 
@@ -273,7 +222,7 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
     if config.head_norms:
         query = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="query_norm")(query)
         key = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="key_norm")(key)
-    if config.turns(i):
+    if config.has_rotary(i):
         query, key = layers.RotaryEmbedding(
             max_wavelength=config.rope_theta,
             partial=config.partial_rotary_factor,
@@ -291,7 +240,7 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
 
 
 def names(config: LlamaConfig) -> tuple[Row, ...]:
-    """Returns the table of names of Hugging Face's checkpoints."""
+    """Returns the table of names of Hugging Face checkpoints."""
     b, bias = "model.layers.{i}.mlp.", config.mlp_bias
     width, parts = config.intermediate_size, ("down",) if config.fused else ("gate", "up", "down")
     rows = [row for n in parts for row in dense_rows(f"{b}{n}_proj", f"block_{{i}}/{n}", bias)]
@@ -323,10 +272,10 @@ def block_rows(config: LlamaConfig) -> tuple[Row, ...]:
 
 
 def adapted(config: C, tensors: Collection[str]) -> C:
-    """Returns the configuration with the biases that the file holds.
+    """Returns the configuration with biases where the checkpoint has biases.
 
     Raises:
-        ValueError: for a file without head, where the configuration does not tie the embeddings.
+        ValueError: for a checkpoint without a head whose configuration does not tie the embeddings.
     """
     if "lm_head.weight" not in tensors and not config.tie_word_embeddings:
         raise ValueError(
@@ -349,7 +298,7 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
     mapping = decoder_keys(metadata, tensors)
     model_type = str(metadata["general.architecture"])
     if model_type == "llama" and "sliding_window" in mapping:
-        model_type = "mistral"  # llama.cpp has one name for both
+        model_type = "mistral"  # llama.cpp uses the same architecture name
     elif model_type.startswith("qwen") and "sliding_window" in mapping:
         mapping |= {"use_sliding_window": True, "max_window_layers": 0}
     if model_type == "phi3":

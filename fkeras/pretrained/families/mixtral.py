@@ -1,4 +1,4 @@
-"""Mixtures of experts: Mixtral, Qwen 2 MoE and Qwen 3 MoE, which are Llama with another feed-forward part."""
+"""Mixtures of experts: Mixtral, Qwen 2 MoE and Qwen 3 MoE, which are Llama with other feed-forward networks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fkeras.pretrained.tables.names import Row, Stack, Transpose, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
 from fkeras.saving.weights.weight_source import Stored
 
-# a table of names lists each expert of each block
+# a table of names has one entry for each expert of each block
 _experts = integer(minimum=1, maximum=1024)
 _blocks = several(integer(minimum=0), "numbers of blocks", least=0)
 _GGUF_KEYS = (
@@ -49,19 +49,19 @@ _PARTS = ("gate", "up", "down")
 
 
 class MixtralConfig(LlamaConfig):
-    """Configuration of Mixtral, Qwen 2 MoE and Qwen 3 MoE; further fields are those of `LlamaConfig`.
+    """Configuration of Mixtral, Qwen 2 MoE and Qwen 3 MoE; other fields are those of `LlamaConfig`.
 
     Args:
         model_type: "mixtral", "qwen2_moe" or "qwen3_moe"; keyword only.
-        num_local_experts: number of experts, `num_experts` in Qwen.
-        num_experts_per_tok: number of experts that a token uses.
-        norm_topk_prob: whether Qwen divides the probabilities of the experts in use by their sum;
+        num_local_experts: number of experts; `num_experts` in the `config.json` of Qwen.
+        num_experts_per_tok: number of experts to which the router sends a token.
+        norm_topk_prob: whether Qwen divides the router probabilities of the selected experts by their sum;
             Mixtral always does.
-        moe_intermediate_size: width inside an expert of Qwen; Mixtral has `intermediate_size`.
-        shared_expert_intermediate_size: width inside the expert of Qwen 2 that all tokens use.
-        decoder_sparse_step: of Qwen: every such block has experts, the others one MLP.
-        mlp_only_layers: of Qwen: blocks without experts.
-        output_router_logits: whether training balances the experts.
+        moe_intermediate_size: hidden size of an expert in Qwen; Mixtral uses `intermediate_size`.
+        shared_expert_intermediate_size: hidden size of the shared expert in Qwen 2.
+        decoder_sparse_step: n, where every n-th block of Qwen has experts; other blocks have one MLP.
+        mlp_only_layers: indices of the blocks of Qwen that have one MLP.
+        output_router_logits: whether training adds the load balancing loss.
         router_aux_loss_coef: factor of the load balancing loss.
 
     Example:
@@ -128,7 +128,7 @@ class MixtralConfig(LlamaConfig):
             },
         }
     )
-    # noise on the tokens, in training alone
+    # noise of the router in training
     neutral = frozenset({"router_jitter_noise"})
 
     @classmethod
@@ -156,7 +156,7 @@ class MixtralConfig(LlamaConfig):
 
     @property
     def has_shared_expert(self) -> bool:
-        """Whether all tokens also use one expert, with a gate of its own."""
+        """Whether blocks with experts also have a shared expert."""
         return self.model_type == "qwen2_moe"
 
     @property
@@ -168,7 +168,7 @@ class MixtralConfig(LlamaConfig):
         return self.attention_bias and not self.has_shared_expert
 
     def has_experts(self, block: int) -> bool:
-        """Whether a block has experts."""
+        """Returns whether a block has experts."""
         if not self.is_qwen:
             return True
         return block not in self.mlp_only_layers and (block + 1) % self.decoder_sparse_step == 0
@@ -186,7 +186,7 @@ class MixtralConfig(LlamaConfig):
 
 
 def build(config: MixtralConfig) -> Model:
-    """Returns the graph: ids (b, t), and segments of packed texts, to logits (b, t, v)."""
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
     return llama.decoder(config, _feed_forward)
 
 
@@ -212,7 +212,7 @@ def _feed_forward(config: MixtralConfig, i: int, x: KerasTensor) -> KerasTensor:
 
 
 def names(config: MixtralConfig) -> tuple[Row, ...]:
-    """Returns the table of names of Hugging Face's checkpoints."""
+    """Returns the table of names of Hugging Face checkpoints."""
     blocks = range(config.num_hidden_layers)
     with_experts = [i for i in blocks if config.has_experts(i)]
     without = [i for i in blocks if not config.has_experts(i)]
@@ -263,13 +263,13 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
     mapping["mlp_only_layers"] = [
         i for i in blocks if f"blk.{i}.ffn_gate_inp.weight" not in tensors
     ]
-    # llama.cpp fixes this by the architecture
+    # llama.cpp has no key for this: the architecture determines the value
     mapping["norm_topk_prob"] = architecture == "qwen3moe"
     return {"model_type": architecture.replace("moe", "_moe"), **mapping}
 
 
 def gguf_names(config: MixtralConfig) -> tuple[Row, ...]:
-    """Returns the table of names of GGUF files, in which one tensor holds a kernel of all experts."""
+    """Returns the table of names of GGUF files, which stack the kernels of all experts in one tensor."""
     rows = [
         dataclasses.replace(
             row, tensors=row.tensors.replace(".{e}", ""), operation=Transpose(), experts=0
@@ -317,6 +317,6 @@ FAMILY = Family(
     prefix="model.",
     ignored=("*.rotary_emb.inv_freq",),
     adapted=llama.adapted,
-    # Mixtral has the name of Llama in GGUF files; `family_of_gguf` tells them apart
+    # GGUF files of Mixtral have the architecture "llama"; `family_of_gguf` finds Mixtral by the experts
     gguf=GGUFTable(("mixtral", "qwen2moe", "qwen3moe"), gguf_mapping, gguf_names),
 )

@@ -1,6 +1,6 @@
-"""ModernBERT: an encoder of text with rotary positions, and windows in most blocks.
+"""ModernBERT: a text encoder with rotary positions, and sliding attention in most blocks.
 
-The model returns a dictionary as BERT does: "hidden", and "logits", "classes" or "sentence".
+The model returns a dictionary, like BERT: "hidden", and "logits", "classes" or "sentence".
 """
 
 from __future__ import annotations
@@ -39,30 +39,24 @@ class ModernBertConfig(TextEncoderConfig):
     """Configuration of ModernBERT: the fields are the keys of `config.json`.
 
     Args:
-        vocab_size: number of token ids.
-        hidden_size: width of the network.
-        intermediate_size: width inside the MLP.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        hidden_activation: activation of the MLP's gate.
-        norm_eps: epsilon of the normalizations.
-        norm_bias: whether the normalizations have a bias.
-        attention_bias: whether the projections of attention have a bias.
-        mlp_bias: whether the projections of the MLP have a bias.
-        decoder_bias: whether the logits of tokens have a bias.
+        hidden_activation: activation of the MLP.
+        norm_eps: epsilon of the layer normalizations.
+        norm_bias: whether the layer normalizations have a bias.
+        attention_bias: whether the attention projections have biases.
+        mlp_bias: whether the projections of the MLP have biases.
+        decoder_bias: whether the masked-language-model logits have a bias.
         classifier_bias: whether the dense layer of the heads has a bias.
         classifier_activation: activation of the heads.
-        classifier_pooling: "cls" to classify the first token, "mean" for the mean of all.
-        layer_types: "full_attention" or "sliding_attention" for each block; empty for the pattern of
-            `global_attn_every_n_layers`.
-        local_attention: number of tokens that a window spans.
-        global_rope_theta: base of the rotary frequencies of full attention.
-        local_rope_theta: base in windows; None for `global_rope_theta`.
-        global_attn_every_n_layers: every such block has full attention.
-        parts: heads that the file holds, which the loader finds by the names of the tensors: "masked"
-            (logits of tokens) and "classifier".
-        num_labels: number of classes of a classifier.
-        tie_word_embeddings: whether the logits of tokens use the embeddings.
+        classifier_pooling: "cls" to classify the hidden state of the first token, "mean" to classify the
+            mean of all hidden states.
+        layer_types: "full_attention" or "sliding_attention" for each block; empty to derive the types
+            from `global_attn_every_n_layers`.
+        local_attention: window of sliding attention, in tokens.
+        global_rope_theta: base of the rotary frequencies in blocks with full attention.
+        local_rope_theta: base in blocks with sliding attention; None for `global_rope_theta`.
+        global_attn_every_n_layers: n, where every n-th block has full attention.
+        parts: heads that the checkpoint has, of "masked" (masked language model) and "classifier"; `load`
+            finds them by the tensor names.
 
     Example:
         >>> import fkeras as fk
@@ -110,19 +104,19 @@ class ModernBertConfig(TextEncoderConfig):
         fields = dict(super().canonical(mapping))
         parameters = fields.get("rope_parameters") or {}
         for kind, key in ((_FULL, "global_rope_theta"), (_SLIDING, "local_rope_theta")):
-            given = parameters.get(kind) or {}
-            if given.get("rope_type", "default") != "default":
+            rope = parameters.get(kind) or {}
+            if rope.get("rope_type", "default") != "default":
                 raise ValueError(
                     f"rope_parameters: expected the rope_type 'default', received "
-                    f"{str(given['rope_type'])[:80]!r}. ModernBERT has no scaled positions here."
+                    f"{str(rope['rope_type'])[:80]!r}. fkeras does not scale the positions of ModernBERT."
                 )
-            if "rope_theta" in given:
-                fields[key] = given["rope_theta"]
+            if "rope_theta" in rope:
+                fields[key] = rope["rope_theta"]
         fields["layer_types"] = fields.get("layer_types") or ()
         return fields
 
     def slides(self, i: int) -> bool:
-        """Returns whether block `i` has a window."""
+        """Returns whether block `i` has sliding attention."""
         if not self.layer_types:
             return i % self.global_attn_every_n_layers != 0
         if len(self.layer_types) != self.num_hidden_layers:
@@ -172,7 +166,7 @@ def _block(config: ModernBertConfig, i: int) -> Model:
     theta = config.local_rope_theta if sliding else None
     theta = config.global_rope_theta if theta is None else theta
     y = attention(
-        # the embeddings are normalized already
+        # the embeddings are already normalized
         x if i == 0 else _norm(config, x, "attention_norm"),
         config.num_attention_heads,
         mask=Window(config.local_attention // 2 + 1, both_sides=True) if sliding else None,

@@ -1,4 +1,4 @@
-"""T5, version 1.1 and Flan: encoder and decoder with biases of relative positions."""
+"""T5, T5 1.1 and Flan-T5: an encoder and a decoder with relative position biases."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row
 
 
 class T5Config(Config):
-    """Configuration of T5, T5 version 1.1 and Flan; the fields are the keys of `config.json`.
+    """Configuration of T5, T5 1.1 and Flan-T5: the fields are the keys of `config.json`.
 
     Args:
-        vocab_size: number of token ids.
-        d_model: width of the network.
+        d_model: size of the hidden states.
         d_kv: size of a head.
-        d_ff: width inside the MLP.
+        d_ff: hidden size of the MLP.
         num_layers: number of blocks of the encoder.
         num_decoder_layers: number of blocks of the decoder; None for `num_layers`.
-        num_heads: number of heads.
-        relative_attention_num_buckets: number of biases of each head.
-        relative_attention_max_distance: distance from which on all share the last bias.
-        layer_norm_epsilon: epsilon of the normalizations.
-        feed_forward_proj: activation of the MLP, such as "relu"; "gated-gelu" multiplies the tanh form
-            of GELU with a second projection.
-        tie_word_embeddings: whether the logits use the embeddings.
+        num_heads: number of attention heads.
+        relative_attention_num_buckets: number of buckets of relative positions; each head has one bias
+            for each bucket.
+        relative_attention_max_distance: distance from which all relative positions are in the last bucket.
+        layer_norm_epsilon: epsilon of the RMS normalizations.
+        feed_forward_proj: activation of the MLP, such as "relu", or of the gate of a gated MLP, such as
+            "gated-gelu", which is the tanh approximation of GELU.
         scale_decoder_outputs: whether the decoder's output is multiplied by `d_model**-0.5` before the
-            logits; None for `tie_word_embeddings`.
+            logits; None for the value of `tie_word_embeddings`.
 
     Example:
         >>> import fkeras as fk
@@ -66,7 +65,7 @@ class T5Config(Config):
     tie_word_embeddings: bool = option(default=True, convert=boolean)
     scale_decoder_outputs: bool | None = option(default=None)
 
-    # parts of `feed_forward_proj`, the length of the training's texts, the dropout of a classifier
+    # copies of parts of `feed_forward_proj`, the sequence length of pretraining, dropout of a classifier
     neutral = frozenset(
         ["dense_act_fn", "is_gated_act", "n_positions", "output_past", "classifier_dropout"]
     )
@@ -104,12 +103,12 @@ class T5Config(Config):
 
     @property
     def gated(self) -> bool:
-        """Whether the MLP multiplies two projections."""
+        """Whether the MLP is gated."""
         return self.feed_forward_proj.startswith("gated-")
 
     @property
     def activation(self) -> str:
-        """Activation of the MLP: "gated-gelu" means the tanh form."""
+        """Activation of the MLP; "gated-gelu" is the tanh approximation of GELU."""
         if self.feed_forward_proj == "gated-gelu":
             return "gelu_new"
         return self.feed_forward_proj.removeprefix("gated-")
@@ -122,15 +121,15 @@ class T5Config(Config):
     @property
     def scales_outputs(self) -> bool:
         """Whether the decoder's output is scaled before the logits."""
-        given = self.scale_decoder_outputs
-        return self.tie_word_embeddings if given is None else given
+        scale = self.scale_decoder_outputs
+        return self.tie_word_embeddings if scale is None else scale
 
 
 def build(config: T5Config) -> Model:
-    """Returns the graph: ids (b, s) and decoder ids (b, t) to logits (b, t, v).
+    """Returns the graph: ids (b, s) and decoder ids (b, t) -> logits (b, t, v).
 
-    The models "encoder" and "decoder" inside receive vectors of one embedding. The decoder's ids begin
-    with the id of padding.
+    The nested models "encoder" and "decoder" take embeddings: both share one embedding layer. Decoder ids
+    start with the padding id.
     """
     ids = Input((None,), dtype="int32", name="ids")
     decoder_ids = Input((None,), dtype="int32", name="decoder_ids")
@@ -161,7 +160,7 @@ def _stack(config: T5Config, decoder: bool) -> Model:
         name="position_bias",
     )
     if not decoder:
-        # positions of the keys by name: the encoder has no cache
+        # explicit key positions: the encoder has no KV cache
         inputs, y, bias = [x, positions], x, relative(positions, positions)
         for i in range(config.num_layers):
             y = _block(config, i, decoder)([y, bias])
@@ -175,7 +174,7 @@ def _stack(config: T5Config, decoder: bool) -> Model:
 
 
 def _block(config: T5Config, i: int, decoder: bool) -> Model:
-    # the bias has the sizes of the queries and of the keys
+    # "t" ties the axes of the bias to the length of the sequence
     x = Input(("t", config.d_model), name="x")
     bias = Input((config.num_heads, "t", "t"), name="bias")
     attend = functools.partial(
@@ -200,10 +199,10 @@ def _block(config: T5Config, i: int, decoder: bool) -> Model:
 
 
 def names(config: T5Config) -> tuple[Row, ...]:
-    """Returns the table of names of Hugging Face's checkpoints."""
+    """Returns the table of names of Hugging Face checkpoints."""
     return (
         Row("shared.weight", "embedding/embeddings"),
-        # files of older versions repeat the embeddings
+        # checkpoints of older versions also have copies of the embeddings
         *(
             Row(f"{part}.embed_tokens.weight", "embedding/embeddings", copy=True)
             for part in ("encoder", "decoder")
@@ -242,10 +241,10 @@ def _stack_rows(config: T5Config, part: str, blocks: int) -> tuple[Row, ...]:
 
 
 def adapted(config: T5Config, tensors: Collection[str]) -> T5Config:
-    """Returns the configuration with tied embeddings if transformers 5 wrote a file without head.
+    """Returns the configuration, with tied embeddings for a checkpoint of transformers 5 without a head.
 
     Raises:
-        ValueError: for a file without head, where the configuration does not tie the embeddings.
+        ValueError: for a checkpoint without a head whose configuration does not tie the embeddings.
     """
     if "lm_head.weight" in tensors or config.tie_word_embeddings:
         return config
@@ -277,7 +276,7 @@ FAMILY = Family(
     build=build,
     names=names,
     tiny=TINY,
-    # no position bias in cross-attention: a tensor of old files that no model reads
+    # old checkpoints have this unused tensor: cross-attention has no position bias
     ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     adapted=adapted,
 )

@@ -1,4 +1,4 @@
-"""The table of families."""
+"""The table of architecture families."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def build(config: Config) -> Model:
     """Returns the graph of a configuration, without weights.
 
     Args:
-        config: the configuration of a family, such as `loaded.config` or one of your own.
+        config: configuration of a family, such as `loaded.config` or `LlamaConfig(...)`.
 
     Raises:
-        TypeError: for another value.
+        TypeError: if `config` is not the configuration of a family.
 
     Example:
         >>> import jax, fkeras as fk
@@ -64,7 +64,7 @@ def family_of(mapping: Mapping[str, Any]) -> Family:
     """Returns the family of a `config.json`.
 
     Raises:
-        ValueError: for a missing or unknown `model_type`, and for a class with another head.
+        ValueError: for a missing or unknown `model_type`, and for an unsupported head.
     """
     model_type = mapping.get("model_type")
     types = {name: family for family in FAMILIES for name in family.classes}
@@ -80,7 +80,7 @@ def family_of(mapping: Mapping[str, Any]) -> Family:
         if name not in family.classes[model_type]:
             raise ValueError(
                 f"expected a model of class {' or '.join(family.classes[model_type])}, received "
-                f"{str(name)[:80]!r}, which has another head. Load a checkpoint of such a class."
+                f"{str(name)[:80]!r}, which has another head. Load a checkpoint of a supported class."
             )
     return family
 
@@ -93,7 +93,7 @@ def family_of_gguf(metadata: Mapping[str, Any]) -> Family:
     """
     architecture = metadata.get("general.architecture")
     if architecture == "llama" and metadata.get("llama.expert_count"):
-        architecture = "mixtral"  # llama.cpp has one name for both
+        architecture = "mixtral"  # llama.cpp uses the same architecture name
     tables = {
         name: family for family in FAMILIES if family.gguf for name in family.gguf.architectures
     }
@@ -110,7 +110,7 @@ def family_of_config(config: Config) -> Family:
     """Returns the family of a configuration.
 
     Raises:
-        TypeError: for another value.
+        TypeError: if `config` is not the configuration of a family.
     """
     for family in FAMILIES:
         if type(config) is family.config:

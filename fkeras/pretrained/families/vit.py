@@ -1,7 +1,8 @@
-"""Vision transformers: ViT, DINOv2 (with and without registers) and the vision tower of SigLIP.
+"""Vision transformers: ViT, DINOv2 (with and without registers) and the vision encoder of SigLIP.
 
 Images have the channels last, (b, h, w, c). The models return a dictionary: "hidden" (b, t, d), and
-"pooled" and "classes" where the file has their weights; for DINOv2 "pooled" is the class token.
+"pooled" and "classes" if the checkpoint has the pooler and the classifier. "pooled" of DINOv2 is the
+hidden state of the class token.
 """
 
 from __future__ import annotations
@@ -27,12 +28,20 @@ from fkeras.pretrained.tables.rows import (
     fused_attention_rows,
     fused_mlp_rows,
     norm_rows,
-    tower_rows,
+    pre_norm_rows,
 )
 
 
 class VisionConfig(EncoderConfig):
-    """Fields that vision transformers share."""
+    """Fields that vision transformers share.
+
+    Args of the family:
+        num_channels: number of channels of the images.
+        image_size: height and width of the images in pretraining; the position embeddings are resized
+            for images of other sizes.
+        patch_size: height and width of a patch.
+        qkv_bias: whether the projections to queries, keys and values have biases.
+    """
 
     hidden_size: Integer = option(default=768, convert=integer(minimum=1), kw_only=True)
     num_hidden_layers: Integer = option(default=12, convert=count, kw_only=True)
@@ -40,10 +49,12 @@ class VisionConfig(EncoderConfig):
     num_channels: Integer = option(default=3, convert=integer(minimum=1), kw_only=True)
     image_size: Sizes = option(default=224, convert=sizes(2), kw_only=True)
     patch_size: Sizes = option(default=16, convert=sizes(2), kw_only=True)
+    hidden_act: str = option(default="gelu", convert=activation_name, kw_only=True)
+    layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0), kw_only=True)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
+        """Number of rows and columns of patches."""
         image, patch = (
             cast(tuple[int, int], self.image_size),
             cast(tuple[int, int], self.patch_size),
@@ -52,7 +63,7 @@ class VisionConfig(EncoderConfig):
 
     @property
     def head_shape(self) -> tuple[int, int]:
-        """Number and size of the heads."""
+        """Number of heads, and size of a head."""
         return self.num_attention_heads, self.hidden_size // self.num_attention_heads
 
 
@@ -60,22 +71,10 @@ class ViTConfig(VisionConfig):
     """Configuration of ViT: the fields are the keys of `config.json`.
 
     Args:
-        hidden_size: width of the network.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        num_channels: channels of the images.
-        image_size: height and width of the images of the training; the positions are resized for
-            other sizes.
-        patch_size: height and width of a patch.
-        intermediate_size: width inside the MLP.
-        hidden_act: activation of the MLP.
-        layer_norm_eps: epsilon of the normalizations.
-        qkv_bias: whether query, key and value have a bias.
-        pooler_output_size: size of the pooled vector; None for `hidden_size`.
-        pooler_act: activation of the pooled vector.
-        parts: heads that the file holds, which the loader finds by the names of the tensors: "pooler"
-            and "classifier".
-        num_labels: number of classes of a classifier.
+        pooler_output_size: units of the pooler; None for `hidden_size`.
+        pooler_act: activation of the pooler.
+        parts: heads that the checkpoint has, of "pooler" and "classifier"; `load` finds them by the tensor
+            names.
 
     Example:
         >>> import fkeras as fk
@@ -84,8 +83,7 @@ class ViTConfig(VisionConfig):
     """
 
     intermediate_size: Integer = option(default=3072, convert=positive)
-    hidden_act: str = option(default="gelu", convert=activation_name)
-    layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0))
+    layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0), kw_only=True)
     qkv_bias: bool = option(default=True, convert=boolean)
     pooler_output_size: OptionalInteger = option(default=None, convert=optional_positive)
     pooler_act: str = option(default="tanh", convert=activation_name)
@@ -100,23 +98,12 @@ class Dinov2Config(VisionConfig):
     """Configuration of DINOv2: the fields are the keys of `config.json`.
 
     Args:
-        hidden_size: width of the network.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        num_channels: channels of the images.
-        image_size: height and width of the images of the training; the positions are resized for
-            other sizes.
-        patch_size: height and width of a patch.
-        mlp_ratio: width inside the MLP, divided by `hidden_size`.
-        hidden_act: activation of the MLP.
-        layer_norm_eps: epsilon of the normalizations.
-        qkv_bias: whether query, key and value have a bias.
-        layerscale_value: first factor of the learned scales.
-        use_swiglu_ffn: whether the MLP is gated.
-        num_register_tokens: number of registers after the class token.
-        parts: heads that the file holds, which the loader finds by the names of the tensors:
-            "mask_token" and "classifier".
-        num_labels: number of classes of a classifier.
+        mlp_ratio: hidden size of the MLP, divided by `hidden_size`.
+        layerscale_value: initial value of the layer scales.
+        use_swiglu_ffn: whether the MLP is a SwiGLU.
+        num_register_tokens: number of register tokens after the class token.
+        parts: parts that the checkpoint has, of "mask_token" and "classifier"; `load` finds them by the
+            tensor names.
 
     Example:
         >>> import fkeras as fk
@@ -125,8 +112,6 @@ class Dinov2Config(VisionConfig):
     """
 
     mlp_ratio: Real = option(default=4, convert=real(above=0))
-    hidden_act: str = option(default="gelu", convert=activation_name)
-    layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0))
     qkv_bias: bool = option(default=True, convert=boolean)
     layerscale_value: Real = option(default=1.0, convert=real())
     use_swiglu_ffn: bool = option(default=False, convert=boolean)
@@ -144,17 +129,17 @@ class Dinov2Config(VisionConfig):
 
     @property
     def inner(self) -> int:
-        """Width inside the MLP."""
+        """Hidden size of the MLP."""
         width = int(self.hidden_size * self.mlp_ratio)
         # two thirds, rounded up to a multiple of 8: a gated MLP has three matrices instead of two
         return (int(width * 2 / 3) + 7) // 8 * 8 if self.use_swiglu_ffn else width
 
 
 class Dinov2RegistersConfig(Dinov2Config):
-    """Configuration of DINOv2 with registers; further fields are those of `Dinov2Config`.
+    """Configuration of DINOv2 with registers; other fields are those of `Dinov2Config`.
 
     Args:
-        num_register_tokens: number of registers after the class token.
+        num_register_tokens: number of register tokens after the class token.
 
     Example:
         >>> import fkeras as fk
@@ -166,21 +151,11 @@ class Dinov2RegistersConfig(Dinov2Config):
 
 
 class SiglipVisionConfig(VisionConfig):
-    """Configuration of SigLIP's vision tower: the fields are the keys of `config.json`.
+    """Configuration of SigLIP's vision encoder: the fields are the keys of `config.json`.
 
     Args:
-        hidden_size: width of the network.
-        num_hidden_layers: number of blocks.
-        num_attention_heads: number of heads.
-        num_channels: channels of the images.
-        image_size: height and width of the images of the training; the positions are resized for
-            other sizes.
-        patch_size: height and width of a patch.
-        intermediate_size: width inside the MLP.
-        hidden_act: activation of the MLP.
-        layer_norm_eps: epsilon of the normalizations.
-        parts: heads that the file holds, which the loader finds by the names of the tensors: "head".
-        num_labels: number of classes of a classifier.
+        parts: ("head",) if the checkpoint has the attention pooling head; `load` finds the head by the
+            tensor names.
 
     Example:
         >>> import fkeras as fk
@@ -189,15 +164,14 @@ class SiglipVisionConfig(VisionConfig):
     """
 
     intermediate_size: Integer = option(default=3072, convert=positive)
-    hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name)
-    layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0))
+    hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name, kw_only=True)
 
     neutral: ClassVar[frozenset[str]] = frozenset(["vision_use_head"])
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({"head": ("head.probe",)})
 
 
 def patches(config: VisionConfig, bias: bool = True) -> tuple[Tensor, Tensor]:
-    """Records the images, and their projected patches (b, h, w, d)."""
+    """Returns the input of the images, and the patch embeddings (b, h, w, d)."""
     images = Input((None, None, config.num_channels), name="images")
     project = layers.Conv2D(
         config.hidden_size, config.patch_size, config.patch_size, use_bias=bias, name="patches"
@@ -232,9 +206,9 @@ def _build_dinov2(config: Dinov2Config) -> Model:
     registers = config.num_register_tokens
     images, x = patches(config)
     if "mask_token" in config.parts:
-        # keeps the token for training with masked images, and for the file: no patch is masked here
+        # no patch is masked here: the layer holds the token for training with masked images and for `save`
         x = layers.MaskedPatches(name="mask_token")(x)
-    # transformers resizes the positions of the model with registers with antialiasing
+    # transformers antialiases resized position embeddings only in the model with registers
     antialias = isinstance(config, Dinov2RegistersConfig)
     x = layers.PatchSequence(config.grid, 1, antialias, name="sequence")(x)
     if registers:
@@ -261,7 +235,7 @@ def _build_dinov2(config: Dinov2Config) -> Model:
 
 
 def build_siglip_vision(config: SiglipVisionConfig, embedding: bool = False) -> Model:
-    """Returns the graph of SigLIP's vision tower; with `embedding` also a vector of length 1."""
+    """Returns the graph of SigLIP's vision encoder; `embedding` adds the normalized image embedding."""
     images, x = patches(config)
     x = layers.PatchSequence(config.grid, name="sequence")(x)
     x = pre_norm_blocks(
@@ -357,11 +331,11 @@ def _dinov2_names(config: Dinov2Config) -> tuple[Row, ...]:
 def siglip_vision_names(
     config: SiglipVisionConfig, p: str = "vision_model.", graph: str = ""
 ) -> tuple[Row, ...]:
-    """Returns the table of names of SigLIP's vision tower.
+    """Returns the table of names of SigLIP's vision encoder.
 
     Args:
-        p: first part of the names in the file.
-        graph: first part of the paths in the graph.
+        p: prefix of the tensor names.
+        graph: prefix of the weight paths.
     """
     n, width = config.head_shape, config.hidden_size
     rows = [
@@ -369,7 +343,7 @@ def siglip_vision_names(
         Row(f"{p}embeddings.position_embedding.weight", f"{graph}sequence/embeddings"),
         *in_blocks(
             range(config.num_hidden_layers),
-            *tower_rows(f"{p}encoder.layers.{{i}}.", f"{graph}block_{{i}}/", *n),
+            *pre_norm_rows(f"{p}encoder.layers.{{i}}.", f"{graph}block_{{i}}/", *n),
         ),
         *norm_rows(f"{p}post_layernorm", f"{graph}norm"),
     ]

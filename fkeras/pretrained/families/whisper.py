@@ -1,7 +1,7 @@
-"""Whisper: an encoder of sounds, and a decoder that writes their text.
+"""Whisper: an audio encoder, and a text decoder with cross-attention.
 
-The model takes features (b, frames, bands), which the folder's processor computes from sounds, and ids
-(b, t), and returns logits (b, t, v). `fk.generate(model, state, ids, inputs=features)` computes the
+The model takes log-mel features (b, frames, bands), which `loaded.processor` computes from waveforms, and
+ids (b, t), and returns logits (b, t, v). `fk.generate(model, state, ids, inputs=features)` computes the
 encoder and the keys and values of the cross-attention once.
 """
 
@@ -28,7 +28,7 @@ from fkeras.pretrained.tables.rows import (
     dense_rows,
     logit_row,
     norm_rows,
-    tower_rows,
+    pre_norm_rows,
 )
 
 _GENERATION = "generation_config.json"
@@ -40,19 +40,16 @@ class WhisperConfig(Config):
     """Configuration of Whisper: the fields are the keys of `config.json`.
 
     Args:
-        vocab_size: number of token ids.
-        num_mel_bins: number of bands of the features.
-        d_model: width of the network.
+        num_mel_bins: number of mel bands of the features.
+        d_model: size of the hidden states.
         encoder_layers: number of blocks of the encoder.
-        encoder_attention_heads: number of heads of the encoder.
-        encoder_ffn_dim: width inside the MLP of the encoder.
+        encoder_attention_heads: number of attention heads of the encoder.
+        encoder_ffn_dim: hidden size of the encoder's MLP.
         decoder_layers: number of blocks of the decoder.
-        decoder_attention_heads: number of heads of the decoder.
-        decoder_ffn_dim: width inside the MLP of the decoder.
-        activation_function: activation of the MLP.
-        tie_word_embeddings: whether the logits use the embeddings.
-        max_source_positions: number of frames of the encoder, half of those of the features.
-        max_target_positions: largest number of tokens.
+        decoder_attention_heads: number of attention heads of the decoder.
+        decoder_ffn_dim: hidden size of the decoder's MLP.
+        max_source_positions: number of frames of the encoder: half of the frames of the features.
+        max_target_positions: maximum number of tokens of a sequence.
         suppress_tokens: ids that are never generated; see `never`.
         begin_suppress_tokens: ids that are not generated first; see `never_first`.
 
@@ -100,19 +97,19 @@ class WhisperConfig(Config):
 
     @property
     def end_ids(self) -> tuple[int, ...]:
-        """Ids that end a text."""
+        """Ids of the end tokens."""
         end = self._setting("eos_token_id")
         return self._ids_of("eos_token_id", [end] if isinstance(end, int) else end)
 
     def prompt(self, language: str | None = None, task: str = "transcribe") -> tuple[int, ...]:
-        """Returns the ids that a text begins with, without time stamps.
+        """Returns the decoder prompt for text without timestamps.
 
         Args:
-            language: language of the sound, such as "en"; needed by models of several languages.
-            task: "transcribe", or "translate" to English.
+            language: language of the speech, such as "en"; multilingual models need one.
+            task: "transcribe", or "translate" into English.
 
         Raises:
-            ValueError: for a language or a task that the model does not know, and for missing ids.
+            ValueError: for an unknown language or task, and for missing ids.
 
         Example:
             >>> beside = {"generation_config.json": {"decoder_start_token_id": 5, "no_timestamps_token_id": 6}}
@@ -137,13 +134,13 @@ class WhisperConfig(Config):
         elif language is not None or task != "transcribe":
             raise ValueError(
                 "WhisperConfig.prompt: expected no language and the task 'transcribe', received "
-                f"{language!r} and {task!r}. This model writes English only."
+                f"{language!r} and {task!r}. This model transcribes English only."
             )
         ids.append(self._setting("no_timestamps_token_id"))
         return self._ids_of("decoder_start_token_id and no_timestamps_token_id", ids)
 
     def _setting(self, key: str) -> Any:
-        """Returns a value of `generation_config.json`, which precedes `config.json`."""
+        """Returns a value of `generation_config.json`, or else of `config.json`."""
         value = self._generation_config.get(key)
         return self.source.get(key) if value is None else value
 
@@ -180,7 +177,7 @@ def _encoder(config: WhisperConfig) -> Model:
     width = config.d_model
     x = inputs = Input((2 * config.max_source_positions, config.num_mel_bins), name="features")
     for i, stride in ((1, 1), (2, 2)):
-        # one zero at both ends: "same" would put the zero of the stride at the end only
+        # one zero at both ends: padding="same" with stride 2 would pad at the end only
         x = layers.ZeroPadding1D(1, name=f"padding_{i}")(x)
         x = ops.gelu(layers.Conv1D(width, 3, stride, name=f"conv_{i}")(x), approximate=False)
     positions = layers.PositionEmbedding(config.max_source_positions, name="positions")(x)
@@ -229,7 +226,7 @@ def _decoder_block(config: WhisperConfig, i: int) -> Model:
 
 def _block_rows(prefix: str, layer: str, heads: tuple[int, int]) -> tuple[Row, ...]:
     norms = ("self_attn_layer_norm", "final_layer_norm")
-    return tower_rows(prefix, layer, *heads, norms, mlp="", key_bias=False)
+    return pre_norm_rows(prefix, layer, *heads, norms, mlp="", key_bias=False)
 
 
 def names(config: WhisperConfig) -> tuple[Row, ...]:

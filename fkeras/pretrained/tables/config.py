@@ -1,4 +1,4 @@
-"""Configurations of pretrained models: typed fields under the names of `config.json`."""
+"""Configurations of pretrained models: typed fields with the names of the keys of `config.json`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fkeras.engine.config.configurable import describe
 from fkeras.engine.config.converters import integer
 from fkeras.pretrained.tables.layout import Layout
 
-#: rule for numbers of blocks and experts: a table of names lists each of them
+#: number of blocks or experts; bounded, since a table of names has entries for each of them
 count = integer(minimum=1, maximum=10_000)
-#: rules for sizes
+#: sizes
 positive, optional_positive = integer(minimum=1), integer(minimum=1, optional=True)
 
-# keys of every family without effect on what the network computes: token ids of generation, names,
-# initial weights, regularization of training, and the arguments of transformers' own classes
+# keys of all families that do not affect the computation: token ids of generation, names, initializers,
+# regularization in training, and arguments of the classes of transformers
 _NEUTRAL = frozenset(
     [
         *("architectures", "model_type", "transformers_version", "torch_dtype", "dtype"),
@@ -42,20 +42,31 @@ _NEUTRAL = frozenset(
 
 
 class Config(Configurable):
-    """Base class of the configurations: frozen fields with the names that `config.json` has.
+    """Base class of the configurations: frozen fields with the names of the keys of `config.json`.
 
-    A subclass, such as that of `loaded.config`, declares the keys that determine what the network
-    computes as fields with rules. A key that is neither a field nor known to be without effect is
-    rejected, unless its value is null, false or empty. Two configurations are equal if they describe
-    the same network: `source` and `layout` are not compared.
+    A subclass, such as `LlamaConfig`, declares the keys that affect the computation as fields. `read`
+    rejects unknown keys, unless the value is null, false or empty. Two configurations are equal if they
+    describe the same network: `source` and `layout` are not compared.
 
     Args:
         model_type: the key `model_type`, which names the architecture within the family.
-        source: the mapping that `read` received; empty for a configuration of your own. `write`
-            returns this mapping with the fields that changed.
-        beside: the parsed JSON of other files of the folder, by name.
-        layout: names, dtypes and files of the tensors of the folder that was read. `fk.pretrained.save`
-            writes the same; without a layout it writes one file with the dtypes of the weights.
+        source: the mapping that `read` received; empty for a configuration that was not read. `write`
+            returns this mapping, updated with the fields that changed.
+        beside: the parsed JSON of other files in the folder, by name.
+        layout: names, dtypes and shards of the tensors in the folder. `fk.pretrained.save` writes this
+            layout; without a layout, one file with the dtypes of the weights.
+
+    Args of the family:
+        vocab_size: size of the vocabulary.
+        hidden_size: size of the hidden states.
+        intermediate_size: hidden size of the MLP.
+        num_hidden_layers: number of blocks.
+        num_attention_heads: number of attention heads.
+        hidden_act: activation of the MLP.
+        activation_function: activation of the MLP.
+        max_position_embeddings: maximum number of tokens of a sequence.
+        layer_norm_eps: epsilon of the layer normalizations.
+        tie_word_embeddings: whether the token embeddings are also the kernel of the logits.
 
     Example:
         >>> import fkeras as fk
@@ -72,11 +83,11 @@ class Config(Configurable):
     beside: FrozenDict[Any] = option(default=FrozenDict({}), kw_only=True)
     layout: Layout | None = option(default=None, kw_only=True)
 
-    #: keys of the family without effect on the computation
+    #: keys of the family that do not affect the computation
     neutral: ClassVar[frozenset[str]] = frozenset()
-    #: default values by `model_type`, where they differ from those of the fields
+    #: for each `model_type` the default values that differ from those of the fields
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict({})
-    #: keys that `canonical` converts to fields: written no more once such a field has changed
+    #: keys that `canonical` converts to fields; `write` removes a key if one of its fields has changed
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({})
 
     def _values(self) -> tuple:
@@ -88,16 +99,16 @@ class Config(Configurable):
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the mapping with keys of other versions of the format converted to fields."""
+        """Returns the mapping with the keys of other format versions converted to fields."""
         return mapping
 
     @classmethod
     def read(cls, mapping: Mapping[str, Any], beside: Mapping[str, Any] = FrozenDict({})) -> Self:
-        """Returns the configuration of a `config.json`.
+        """Returns the configuration that a `config.json` describes.
 
         Args:
             mapping: the parsed file.
-            beside: other parsed files of the folder, by name.
+            beside: the parsed JSON of other files in the folder, by name.
 
         Raises:
             ValueError: for an unknown key, a missing key, or a value out of range.
@@ -118,7 +129,7 @@ class Config(Configurable):
         return cls(**fields, source=FrozenDict(mapping), beside=FrozenDict(beside))
 
     def write(self) -> dict[str, Any]:
-        """Returns the mapping for `config.json`: that which was read, with the fields that changed."""
+        """Returns the mapping for `config.json`: `source`, updated with the fields that changed."""
         mapping = dict(self.source)
         before = type(self).read(mapping, self.beside) if mapping else None
         for field in _own_fields(type(self)):

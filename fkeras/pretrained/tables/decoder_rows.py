@@ -1,11 +1,11 @@
-"""Rows of tables of names that Llama, Gemma and their relatives share, and their names in GGUF files."""
+"""Rows of the tables of names that decoders share, and the tensor names of GGUF files."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Protocol
 
+from fkeras.pretrained.tables.decoder_config import DecoderConfig
 from fkeras.pretrained.tables.names import Permuted, Row, Then
 from fkeras.pretrained.tables.rows import attention_rows, logit_row
 
@@ -30,29 +30,8 @@ _GGUF_NAMES = (
 )
 
 
-class DecoderConfig(Protocol):
-    """The properties of a configuration that determine the rows."""
-
-    @property
-    def model_type(self) -> str: ...
-    @property
-    def num_attention_heads(self) -> int: ...
-    @property
-    def key_heads(self) -> int: ...
-    @property
-    def head_size(self) -> int: ...
-    @property
-    def attention_bias(self) -> bool: ...
-    @property
-    def output_bias(self) -> bool: ...
-    @property
-    def head_norms(self) -> bool: ...
-    @property
-    def tie_word_embeddings(self) -> bool: ...
-
-
 def outer_rows(config: DecoderConfig) -> tuple[Row, ...]:
-    """Returns the rows outside of the blocks."""
+    """Returns the rows of the embedding, the final norm and the logits."""
     return (
         Row("model.embed_tokens.weight", "embedding/embeddings"),
         Row("model.norm.weight", "norm/scale"),
@@ -61,7 +40,7 @@ def outer_rows(config: DecoderConfig) -> tuple[Row, ...]:
 
 
 def self_attention_rows(config: DecoderConfig) -> tuple[Row, ...]:
-    """Returns the rows of an attention with separate projections, and of the norms of its heads."""
+    """Returns the rows of self-attention with separate projections, and of query and key norms."""
     prefix, layer = "model.layers.{i}.self_attn.", "block_{i}/"
     norms = ("query", "key") if config.head_norms else ()
     return (
@@ -82,12 +61,12 @@ def self_attention_rows(config: DecoderConfig) -> tuple[Row, ...]:
 def gguf_rows(
     config: DecoderConfig, rows: Iterable[Row], more: Iterable[tuple[str, str]] = ()
 ) -> tuple[Row, ...]:
-    """Returns the rows of Hugging Face's table under the names of GGUF files.
+    """Converts the rows for Hugging Face checkpoints to rows for GGUF files.
 
-    The rows of query and key are permuted in files that llama.cpp's converter for Llama wrote.
+    llama.cpp's converter for Llama permutes the kernels of query and key.
 
     Args:
-        more: further parts of names, and their form in GGUF files.
+        more: additional pairs of a part of a tensor name and the part of the name in GGUF files.
     """
     is_permuted = config.model_type in _GGUF_PERMUTED
     counts = {"q": config.num_attention_heads, "k": config.key_heads}

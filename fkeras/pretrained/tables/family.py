@@ -1,4 +1,4 @@
-"""A family of architectures: configuration, graph, names of tensors."""
+"""`Family`: the configuration, the graph and the tensor names of a family of architectures."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def _unchanged(config: Any, tensors: Collection[str]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class GGUFTable:
-    """The form of a family in GGUF files.
+    """Describes the GGUF files of a family.
 
     Args:
         architectures: values of `general.architecture`.
-        mapping: returns the keys of `config.json` for the pairs and the tensors of a file.
+        mapping: returns the keys of `config.json` for the metadata and the tensors of a file.
         names: returns the table of names of a configuration.
         ignored: patterns of tensors that only `mapping` reads.
     """
@@ -39,24 +39,24 @@ class GGUFTable:
 
 @dataclasses.dataclass(frozen=True)
 class Family(Generic[C]):
-    """A family, as the loader and the writer read it.
+    """Describes a family for `load` and `save`.
 
     Args:
-        classes: for each `model_type` of `config.json` the classes of transformers whose
-            computation the graph has, the usual one first; other classes have another head.
+        classes: for each `model_type` of `config.json` the supported classes of transformers, starting
+            with the class that `save` writes; other classes have unsupported heads.
         config: class of the configuration.
         build: returns the graph of a configuration, without weights.
         names: returns the table of names of a configuration.
-        tiny: a small configuration unlike the defaults, for tests.
-        prefix: first segment of most names, which some files leave out, such as "model.".
-        ignored: patterns, as of `fnmatch`, of tensors without effect, such as precomputed tables.
-        adapted: returns the configuration for the tensors that a file holds, by their names in the
-            table: tied heads and biases.
-        files: further JSON files of a folder that the family reads, such as
-            "preprocessor_config.json"; `config.beside` holds those that exist.
-        processor: returns the preparation of inputs, such as images, for the content of
-            "preprocessor_config.json"; None for a family without preparation.
-        gguf: the form in GGUF files; None for a family that GGUF lacks.
+        tiny: a small configuration that differs from the defaults, for tests.
+        prefix: first segment of most tensor names, such as "model."; some checkpoints omit the prefix.
+        ignored: `fnmatch` patterns of the names of unused tensors, such as precomputed tables.
+        adapted: returns the configuration adapted to the tensors of the checkpoint, by their names in the
+            table: tied heads, biases and parts.
+        files: other JSON files in the folder that the family reads, such as "preprocessor_config.json";
+            `config.beside` holds their content.
+        processor: returns the processor of images or audio for the content of
+            "preprocessor_config.json"; None for text models.
+        gguf: description of the GGUF files; None if GGUF is not supported.
     """
 
     classes: Mapping[str, tuple[str, ...]]
@@ -72,6 +72,6 @@ class Family(Generic[C]):
     gguf: GGUFTable | None = None
 
     def processor_of(self, config: C) -> Any:
-        """Returns the preparation of inputs of a folder; None without its file."""
+        """Returns the processor of a folder; None without "preprocessor_config.json"."""
         mapping = config.beside.get(PREPROCESSOR)
         return None if self.processor is None or mapping is None else self.processor(mapping)

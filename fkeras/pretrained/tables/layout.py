@@ -1,4 +1,4 @@
-"""The layout of a checkpoint: which file holds which tensor, in which order and dtype."""
+"""The layout of a checkpoint: the safetensors files, and the order and dtypes of their tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class FileLayout(Configurable):
 
     Args:
         name: name of the file in the folder.
-        tensors: dtype of each tensor, such as "BF16", by name, in the order of the file.
+        tensors: dtype of each tensor by name, such as "BF16", in the order of the file.
         metadata: the entry `__metadata__` of the file.
     """
 
@@ -26,9 +26,9 @@ class Layout(Configurable):
 
     Args:
         files: the safetensors files.
-        index: the index of shards as it was read, without its `weight_map`; None without an index.
-        removed: first segment of the family's names that the file leaves out, such as "model.".
-        added: first segment that the file puts before the family's names.
+        index: content of the index of shards, without its `weight_map`; None without an index.
+        removed: prefix of the names in the family's table that the file omits, such as "model.".
+        added: prefix that the file adds to the names in the family's table.
     """
 
     files: tuple[FileLayout, ...] = option()
@@ -37,7 +37,7 @@ class Layout(Configurable):
     added: str = option(default="")
 
     def in_file(self, name: str) -> str:
-        """Returns the name in the file of a name in the family's table.
+        """Converts a name in the family's table to the name in the file.
 
         Example:
             >>> Layout((), removed="model.").in_file("model.norm.weight")
@@ -46,10 +46,9 @@ class Layout(Configurable):
         return self.added + name.removeprefix(self.removed)
 
     def in_table(self, name: str) -> str:
-        """Returns the name in the family's table of a name in the file.
+        """Converts a name in the file to the name in the family's table.
 
-        Names without the segment that is removed or added, such as those of heads, are the same in
-        both.
+        Names without the prefix, such as those of heads, are the same in both.
 
         Example:
             >>> Layout((), removed="model.").in_table("norm.weight")

@@ -1,8 +1,8 @@
-"""The table of names of a family: tensors of a file, weights of a graph, and their conversion.
+"""The table of names of a family: maps the tensors of a checkpoint to the weights of the graph.
 
-A row maps templates of names, exactly and both ways: "model.layers.{i}.mlp.up_proj.weight" to
-"block_{i}/up/kernel". The operation of a row converts the arrays; `write` undoes `read` bit by bit,
-so that a checkpoint that nobody changed is written as it was.
+A row maps a template of tensor names to weight paths, such as "model.layers.{i}.mlp.up_proj.weight" to
+"block_{i}/up/kernel". The operation of the row converts the arrays. `write` is the exact inverse of
+`read`, so that an unchanged checkpoint is written with the same bytes.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """Converts tensors of a file to weights; the class itself changes nothing.
+    """Converts tensors of a checkpoint to weights; the base class is the identity.
 
-    A subclass defines `read` and `write` for one array, or `read_all` and `write_all` where one
-    tensor holds several weights or one weight holds several tensors.
+    A subclass defines `read` and `write` for one array, or `read_all` and `write_all` if one tensor holds
+    several weights or one weight holds several tensors.
     """
 
     def read(self, tensor: np.ndarray) -> np.ndarray:
-        """Returns the weight of a tensor; a view where possible."""
+        """Converts a tensor to a weight, as a view if possible."""
         return tensor
 
     def write(self, weight: np.ndarray) -> np.ndarray:
-        """Returns the tensor of a weight; undoes `read`."""
+        """Converts a weight to a tensor: the inverse of `read`."""
         return weight
 
     def read_all(self, tensors: Arrays) -> Arrays:
-        """Returns the weights of a row."""
+        """Converts the tensors of a row to weights."""
         return tuple(self.read(tensor) for tensor in tensors)
 
     def write_all(self, weights: Arrays) -> Arrays:
-        """Returns the tensors of a row."""
+        """Converts the weights of a row to tensors."""
         return tuple(self.write(weight) for weight in weights)
 
     def tensor_shapes(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
-        """Returns the shapes of the tensors whose weights have these shapes.
+        """Returns the shapes of the tensors for the shapes of the weights.
 
         Raises:
             ValueError: for weights that the operation cannot write.
         """
-        # arrays of zero strides: no memory, except in `concatenate`, which Split avoids
+        # arrays with zero strides take no memory; `Split` overrides this, since `concatenate` copies
         return tuple(self.write(np.broadcast_to(np.int8(0), shape)).shape for shape in shapes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Same(Operation):
-    """The tensor is the weight."""
+    """The identity."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +126,10 @@ class HeadBias(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Reshape(Operation):
-    """A weight of another shape with the same order of numbers, such as (1, 1, d) <-> (d,).
+    """Reshapes in C order, such as (1, 1, d) <-> (d,).
 
     Args:
-        tensor: shape in the file.
+        tensor: shape in the checkpoint.
         weight: shape in the graph.
     """
 
@@ -161,12 +161,12 @@ class Convolution(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Permuted(Operation):
-    """Rows of each head in the order of GGUF files of `llama`: interleaved pairs of channels.
+    """Permutes the rows of each head: GGUF files of `llama` interleave the pairs of rotary channels.
 
-    The graph, as Hugging Face, has the first channel of all pairs, then the second of all pairs.
+    The graph and Hugging Face's checkpoints have the first channels of all pairs, then the second channels.
 
     Args:
-        heads: number of heads, which divides the rows.
+        heads: number of heads, a divisor of the number of rows.
 
     Example:
         >>> Permuted(1).read(np.arange(6))
@@ -186,7 +186,7 @@ class Permuted(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Add(Operation):
-    """A weight that the file holds plus `value`, such as the norms of Gemma in GGUF files."""
+    """Subtracts `value` from a tensor, such as 1 from the norm scales of Gemma in GGUF files."""
 
     value: float
 
@@ -199,7 +199,7 @@ class Add(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Then(Operation):
-    """Two operations in a row; `read` begins with `first`."""
+    """Composes two operations; `read` applies `first` first."""
 
     first: Operation
     second: Operation
@@ -213,12 +213,12 @@ class Then(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Split(Operation):
-    """One tensor that holds several weights along an axis, such as query, key and value.
+    """Splits one tensor into several weights, such as query, key and value.
 
     Args:
         sizes: size of each part along the axis.
         axis: axis of the tensor.
-        then: operation of each part; an empty tuple changes nothing.
+        then: operation of each part; an empty tuple for the identity.
 
     Example:
         >>> fused = Split((4, 2), then=(Transpose(), Transpose()))
@@ -254,10 +254,10 @@ class Split(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Stack(Operation):
-    """One weight of several tensors, such as the experts of a layer, along a new first axis.
+    """Stacks several tensors to one weight along a new first axis, such as the experts of a layer.
 
     Args:
-        then: operation of each tensor, before they are stacked.
+        then: operation of each tensor before the stacking.
 
     Example:
         >>> Stack(Transpose()).read_all((np.ones((2, 3)), np.ones((2, 3))))[0].shape
@@ -283,14 +283,14 @@ class Row:
     """One row of a table of names.
 
     Args:
-        tensors: name of a tensor. "{i}" stands for the number of a block; "{e}" for the number of
-            an expert, whose tensors one weight holds.
+        tensors: template of the tensor names: "{i}" is the index of a block, "{e}" the index of an expert
+            in a weight that stacks experts.
         weights: path of the weight in the graph, or the paths of the weights that the tensor holds.
         operation: converts between tensors and weights.
-        blocks: numbers that replace "{i}".
-        experts: number of experts, which replace "{e}".
-        copy: whether the tensor repeats a weight that another row reads, such as a tied head. A
-            file may leave the tensor out; where the file has the tensor, its bytes must be equal.
+        blocks: indices that replace "{i}".
+        experts: number of experts.
+        copy: whether the tensor is a copy of a weight that another row reads, such as a tied head. The
+            tensor is optional, and must equal the weight.
 
     Example:
         >>> row = Row("layers.{i}.up.weight", "block_{i}/up/kernel", Transpose(), range(2))
@@ -306,7 +306,7 @@ class Row:
     copy: bool = False
 
     def matches(self) -> Iterator[Match]:
-        """Yields the row once for each block."""
+        """Yields a match for each block."""
         weights = (self.weights,) if isinstance(self.weights, str) else self.weights
         for i in self.blocks if "{i}" in self.tensors else (0,):
             block = self.tensors.replace("{i}", str(i))
@@ -321,7 +321,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """A row with numbers in the place of its letters."""
+    """A row for one block, with the full names of tensors and weights."""
 
     tensors: tuple[str, ...]
     weights: tuple[str, ...]
@@ -329,12 +329,12 @@ class Match:
     copy: bool = False
 
     def tensor_shapes(self, shapes: dict[str, Any]) -> tuple[Shape, ...]:
-        """Returns the shape of each tensor for the shapes of all weights by path."""
+        """Returns the shapes of the tensors, given the shapes of all weights by path."""
         return self.operation.tensor_shapes([shapes[weight] for weight in self.weights])
 
 
 def in_blocks(blocks: Sequence[int], *rows: Row) -> tuple[Row, ...]:
-    """Returns rows that are repeated for each number of `blocks`.
+    """Returns the rows with the indices of blocks.
 
     Example:
         >>> [row.blocks for row in in_blocks(range(2), Row("a.{i}", "b_{i}/kernel"))]

@@ -1,4 +1,4 @@
-"""Rows of tables of names: the layers that many families have."""
+"""Rows of the tables of names for layers that several families share."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def attention_rows(
     key_bias: bool | None = None,
     output_bias: bool = True,
 ) -> tuple[Row, ...]:
-    """Returns the rows of an attention whose four projections are separate tensors.
+    """Returns the rows of the four projections of attention, one tensor each.
 
     Args:
-        prefix: first part of the names in the file.
-        layer: first part of the paths in the graph, such as "block_{i}/".
+        prefix: prefix of the tensor names.
+        layer: prefix of the weight paths, such as "block_{i}/".
         size: size of a head.
-        tensors: names in the file of query, key, value and output.
+        tensors: tensor names of query, key, value and output, after the prefix.
         key_heads: number of heads of key and value; None for `heads`.
         key_bias: whether the key has a bias; None for `bias`.
     """
@@ -78,8 +78,8 @@ def fused_attention_rows(
     """Returns the rows of query, key and value in one tensor.
 
     Args:
-        tensor: the name in the file up to "weight" and "bias".
-        layer: first part of the paths in the graph.
+        tensor: tensor name without "weight" or "bias" at the end.
+        layer: prefix of the weight paths.
     """
     counts = (heads, key_heads or heads, key_heads or heads)
     return _fused_rows(
@@ -114,13 +114,13 @@ def _fused_rows(
 
 
 def logit_row(tensor: str, tied: bool, layer: str = "embedding") -> Row:
-    """Returns the row of the kernel of logits, which repeats the embeddings where they are tied."""
+    """Returns the row of the kernel of the logits, a copy of the embeddings if `tied`."""
     if tied:
         return Row(tensor, f"{layer}/embeddings", copy=True)
     return Row(tensor, f"{layer}/reverse_embeddings", Transpose())
 
 
-def tower_rows(
+def pre_norm_rows(
     prefix: str,
     layer: str,
     heads: int,
@@ -132,11 +132,11 @@ def tower_rows(
     """Returns the rows of a block of CLIP, SigLIP and Whisper.
 
     Args:
-        prefix: first part of the names in the file.
-        layer: first part of the paths in the graph.
+        prefix: prefix of the tensor names.
+        layer: prefix of the weight paths.
         size: size of a head.
-        norms: names in the file of the normalizations before attention and MLP.
-        mlp: first part of the names in the file of the MLP.
+        norms: tensor names of the normalizations before attention and MLP.
+        mlp: prefix of the tensor names of the MLP.
         key_bias: whether the key has a bias.
     """
     return (

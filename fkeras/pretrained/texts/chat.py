@@ -1,8 +1,7 @@
-"""Chat templates: Jinja programs of a checkpoint that write messages as one text.
+"""Chat templates: Jinja templates of a checkpoint that render messages as one text.
 
-A template comes from a file, and the file is not trusted. The sandbox of Jinja refuses access to Python's
-internals and changes of values. `_Budget` adds resource limits: Jinja alone has none for loops, recursion
-and the growth of strings.
+Templates are untrusted. Jinja's sandbox rejects access to the internals of Python and mutation of values.
+`_Budget` adds resource limits, which Jinja lacks, for loops, recursion and the growth of strings.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _TEXT = 1 << 23  # characters of the rendered text, and of each string inside th
 _STEPS = 1 << 18  # iterations of loops and calls of macros
 _ITEMS = 1 << 16  # factor of a repetition
 _INDENT = 32
-# results that grow with a number in the template, not with its text
+# methods whose result grows with a number in the template
 _REFUSED_METHODS = frozenset(
     ("center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map", "translate")
 )
@@ -123,12 +122,12 @@ def _bits(value: Any) -> int:
 
 @functools.lru_cache(maxsize=16)
 def _compiled(source: str, begin: str, end: str) -> Any:
-    """Returns the code of a template whose loops, assignments and outputs report to a `_Budget`."""
+    """Returns the compiled template, whose loops, assignments and outputs report to a `_Budget`."""
     import jinja2.ext
     from jinja2 import nodes
 
     class Generation(jinja2.ext.Extension):
-        """`{% generation %}`: marks the text that the model writes."""
+        """`{% generation %}`: encloses answers of the model in delimiters."""
 
         tags = {"generation"}
 
@@ -158,13 +157,13 @@ def _compiled(source: str, begin: str, end: str) -> Any:
     for join in list(tree.find_all(nodes.Concat)):
         # `a ~ b` doubles a text in a loop
         join.nodes = [call("concatenated", *join.nodes)]
-    tree.set_lineno(1)  # of generated nodes without a line
+    tree.set_lineno(1)  # for inserted nodes, which have no line
     tree.set_environment(environment)
     return environment.compile(tree, filename="<chat template>")
 
 
 def _sandbox() -> Any:
-    """Returns a new environment with Jinja's immutable sandbox and the limits of a new `_Budget`."""
+    """Returns an environment with Jinja's immutable sandbox and a new `_Budget`."""
     try:
         import jinja2
         from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -190,11 +189,11 @@ def _sandbox() -> Any:
             if isinstance(text, str) and name == "join":
                 (values,) = args
                 return budget.joined(values, text)
-            base: Any = super()  # whose parameters have no names that a checker accepts
+            base: Any = super()  # Any: type checkers reject the parameter names of Jinja
             return base.call(context, function, *args, **kwargs)
 
         def wrap_str_format(self, value: Any) -> None:
-            return None  # Jinja's form of `format`, whose widths have no limit
+            return None  # disables `format`, whose widths are unlimited
 
     budget = _Budget(jinja2.TemplateRuntimeError)
     environment: Any = Sandbox(trim_blocks=True, lstrip_blocks=True)
@@ -205,7 +204,7 @@ def _sandbox() -> Any:
         "replace": budget.replaced,
         "indent": budget.indented,
     }
-    environment.globals.pop("lipsum")  # text of any length
+    environment.globals.pop("lipsum")  # returns text of unlimited length
     environment.globals |= {"strftime_now": _strftime_now, "raise_exception": _rejection}
     for name in ("step", "bounded", "written", "concatenated"):
         setattr(environment, name, getattr(budget, name))
@@ -227,7 +226,7 @@ def _tojson(
     separators: Any = None,
     sort_keys: bool = False,
 ) -> str:
-    # Jinja's filter escapes for HTML, which models never saw
+    # Jinja's own filter escapes HTML; models are trained on JSON without these escapes
     indent = None if indent is None else min(int(indent), _INDENT)
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
@@ -245,13 +244,13 @@ def render(source: str, variables: Mapping[str, Any], begin: str, end: str) -> s
 
     Args:
         source: the template.
-        variables: the values that the template reads, such as `messages`.
-        begin: written before the text of a block `{% generation %}`.
-        end: written after this text.
+        variables: variables of the template, such as `messages`.
+        begin: delimiter that is rendered before a block `{% generation %}`.
+        end: delimiter that is rendered after the block.
 
     Raises:
-        ImportError: without the package jinja2.
-        ValueError: for a template with an error, above a limit, or that rejects the messages.
+        ImportError: if the package jinja2 is not installed.
+        ValueError: for an error in the template, an exceeded limit, and messages that the template rejects.
 
     Example:
         >>> render("{% for m in messages %}{{ m.text }};{% endfor %}", {"messages": [{"text": "a"}]}, "", "")
@@ -271,7 +270,7 @@ def render(source: str, variables: Mapping[str, Any], begin: str, end: str) -> s
         raise ValueError(f"The chat template rejects the messages: {error}") from None
     except ImportError:
         raise
-    # a crafted template raises any exception of Python
+    # a crafted template can raise any exception
     except Exception as error:
         line = _line(error)
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The package `tokenizers` with files that are not trusted: limits, and errors for its panics."""
+"""Opens untrusted files with the package `tokenizers`: resource limits, and errors instead of panics."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import parse
 
-# factor by which the replacements of a file may lengthen a text
+# resource limit: factor by which replacements may lengthen a text
 _GROWTH = 1 << 12
 
 
 def open_tokenizer(text: str, member: str) -> Any:
-    """Returns the tokenizer of the package tokenizers for the text of `tokenizer.json`.
+    """Returns the tokenizer of the package `tokenizers` for the content of `tokenizer.json`.
 
     Args:
-        member: the name of the file, for errors.
+        member: name of the file in error messages.
 
     Raises:
-        FileError: for a text that describes no tokenizer.
-        ImportError: without the package tokenizers.
+        FileError: for content that describes no tokenizer.
+        ImportError: if the package tokenizers is not installed.
     """
     try:
         import tokenizers
@@ -32,7 +32,7 @@ def open_tokenizer(text: str, member: str) -> Any:
         raise missing_package("Tokenizer", "tokenizers", error) from error
     with guarded("expected a tokenizer of the package tokenizers", member):
         fast = tokenizers.Tokenizer.from_str(text)
-        # lengths are the business of the caller, and a file's padding may be of any size
+        # callers pad and truncate; the padding in an untrusted file may be huge
         fast.no_truncation()
         fast.no_padding()
         ids = fast.get_vocab(with_added_tokens=True).values()
@@ -49,7 +49,7 @@ def open_tokenizer(text: str, member: str) -> Any:
 
 
 def _growth(state: Any) -> float:
-    """Returns a bound of the factor by which replacements lengthen a text."""
+    """Returns an upper bound of the factor by which replacements lengthen a text."""
     if isinstance(state, list):
         return float(np.prod([_growth(part) for part in state], dtype=np.float64))
     if not isinstance(state, Mapping):
@@ -61,7 +61,7 @@ def _growth(state: Any) -> float:
 
 @contextlib.contextmanager
 def guarded(where: str, member: str | None = None) -> Iterator[None]:
-    """Converts errors of the package tokenizers, panics of Rust included."""
+    """Converts errors of the package `tokenizers`, including panics of Rust."""
     try:
         yield
     except (FileError, KeyboardInterrupt, SystemExit, GeneratorExit):

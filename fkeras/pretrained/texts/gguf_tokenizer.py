@@ -1,7 +1,7 @@
-"""Tokenizers of GGUF files as the files of a Hugging Face folder.
+"""Converts the tokenizer of a GGUF file to the tokenizer files of a Hugging Face folder.
 
-Two kinds: "gpt2", byte-level BPE with merges, whose text splitting has a name ("tokenizer.ggml.pre"), and
-"llama", sentencepiece's BPE, whose merges follow from the scores of the tokens.
+Two types of tokenizer: "gpt2", byte-level BPE with merges, whose pre-tokenizer has a name
+("tokenizer.ggml.pre"), and "llama", sentencepiece BPE, whose merges follow from the scores of the tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.saving.containers.errors import FileError
 
 _KEY = "tokenizer.ggml."
-_LONGEST = 256  # characters of a token: all splits of a token are tried
+_LONGEST = 256  # resource limit: the characters of a token, whose splits are all tried
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -33,7 +33,7 @@ _TEKKEN = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*" + _END
 )
 _DIGITS = r"\p{N}"
-# patterns that split a text, one after the other
+# patterns of the pre-tokenizer, applied one after the other
 _SPLITS = types.MappingProxyType(
     {
         **dict.fromkeys(("gpt-2", "phi-2", "olmo", "jais", "mpt"), (_GPT2,)),
@@ -48,10 +48,10 @@ _SPLITS = types.MappingProxyType(
 
 
 def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
-    """Returns the texts of the tokenizer files for a GGUF file's metadata; None without a tokenizer.
+    """Returns the contents of the tokenizer files for the metadata of a GGUF file; None without a tokenizer.
 
     Raises:
-        FileError: for a missing or misshapen key, and an unknown kind of tokenizer.
+        FileError: for a missing or malformed value, and an unknown type of tokenizer.
 
     Example:
         >>> sorted(tokenizer_files({
@@ -94,7 +94,7 @@ def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
         if number is None:
             continue
         config[f"{name}_token"] = tokens[number]
-    # Llama 3 begins with BOS even where the file does not say so
+    # Llama 3 needs a BOS token even if the file lacks the key
     has_bos = has_bos or (kind == "gpt2" and _SPLITS[_pre(metadata)] == (_LLAMA3,))
     config["add_bos_token"] = bool(metadata.get(_KEY + "add_bos_token", has_bos))
     config["add_eos_token"] = bool(metadata.get(_KEY + "add_eos_token", False))
@@ -185,9 +185,9 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str,
         **{"type": "ByteLevel", "add_prefix_space": False},
         **{"trim_offsets": False, "use_regex": False},
     }
-    # Llama 3 takes a whole word that is a token, also where no merges lead to it
+    # Llama 3 encodes a word that is a token as this token, even if no merges produce it
     ignores = _SPLITS[_pre(metadata)] == (_LLAMA3,)
-    # Qwen composes characters, which llama.cpp leaves out; the tokenizer of Hugging Face decides
+    # Qwen normalizes to NFC; llama.cpp does not, but Hugging Face's tokenizer is the reference
     composes = _pre(metadata) in ("qwen2", "deepseek-r1-qwen")
     return {
         "normalizer": {"type": "NFC"} if composes else None,
@@ -214,7 +214,7 @@ def _sentencepiece(
             "damaged or crafted.",
             key=_KEY + "tokens",
         )
-    # two pieces merge if both are tokens, and so is the result; the best score merges first
+    # two tokens merge if the result is a token; merges with the best score come first
     merges = [
         (-scores[vocabulary[token]], -split, split - len(token), token[:split], token[split:])
         for token in pieces

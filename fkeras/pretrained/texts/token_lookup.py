@@ -1,13 +1,11 @@
-"""`TokenLookup`: a tokenizer as a layer, from texts to ids and from ids to texts."""
+"""`TokenLookup`: a tokenizer as a layer."""
 
 from __future__ import annotations
 
-import jax
 import numpy as np
-from jax.core import Tracer
 
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.preprocessing.host import HostLayer, as_data, read_strings
+from fkeras.layers.preprocessing.host import StringMap, read_strings
 from fkeras.pretrained.texts.tokenizer import Tokenizer
 
 
@@ -20,26 +18,26 @@ def _tokenizer(value: fk.Field) -> Tokenizer:
     )
 
 
-class TokenLookup(HostLayer):
-    """Computes the ids of each text by a tokenizer; with `invert` the text of each row of ids.
+class TokenLookup(StringMap):
+    """Encodes texts with a tokenizer; with `invert` decodes rows of ids.
 
-    The layer works on the host, as `fk.layers.StringLookup` does: a graph may start with the layer, and
-    with `invert` a graph may end with the layer. A model is then a value from texts to texts. The
-    files of the tokenizer are part of the layer's value and of its configuration.
+    The layer runs on the host, like `fk.layers.StringLookup`: a graph may start with the layer, and with
+    `invert` a graph may end with the layer, so that a model maps texts to texts. The configuration of the
+    layer contains the files of the tokenizer.
 
     Args:
         tokenizer: an `fk.pretrained.Tokenizer`.
-        output_sequence_length: length to which rows are cut or padded; None for the length of the
+        output_sequence_length: length to which rows are truncated or padded; None for the length of the
             longest row.
-        return_segments: whether to return `(ids, segments)`, the two inputs of a decoder: segments
-            are 1 at tokens and 0 at padding.
-        special_tokens: whether texts may contain special tokens, as in `Tokenizer.encode`; with
-            `invert` whether the returned texts contain them.
-        add_special_tokens: whether to add the tokens that the tokenizer puts around a text.
-        invert: whether to map ids to texts. Negative ids are padding.
+        return_segments: whether to return `(ids, segments)`, the two inputs of a decoder; segments are
+            1 for tokens and 0 for padding.
+        special_tokens: whether special tokens in a text become their ids, as in `Tokenizer.encode`;
+            with `invert`, whether texts keep special tokens.
+        add_special_tokens: whether to add special tokens such as the BOS token, as in `Tokenizer.encode`.
+        invert: whether to decode ids. Negative ids are padding.
 
     Shapes:
-        (...) -> (..., t) of int32, segments as ids; with `invert` (..., t) -> (...).
+        (...) -> (..., t) of int32, for ids and segments; with `invert` (..., t) -> (...).
 
     Raises:
         ValueError: for missing values, and for ids without a token.
@@ -75,26 +73,9 @@ class TokenLookup(HostLayer):
             )
 
     @property
-    def _makes_strings(self) -> bool:  # type: ignore[override]
-        return self.invert
-
-    @property
-    def _reads_strings(self) -> bool:  # type: ignore[override]
-        return not self.invert
-
-    @property
     def _sample_texts(self) -> tuple[str, str]:
-        # rows of two lengths: the length is unknown
+        # two lengths: the number of tokens is not static
         return "", "0 1 2 3 4 5 6 7"
-
-    def call(self, x: jax.Array) -> jax.Array:
-        raise self.no_strings_here()
-
-    def read(self, value: fk.Field) -> fk.Tree:
-        data = as_data(value, self._where)
-        # copying ids of the device to the host is fine: the texts exist only there
-        on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)
-        return np.asarray(data) if self.invert and on_device else data
 
     def on_host(self, x: np.ndarray) -> fk.Tree:
         if self.invert:

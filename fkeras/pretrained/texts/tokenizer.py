@@ -1,7 +1,7 @@
-"""`Tokenizer`: texts to ids and back, by the files of a checkpoint.
+"""`Tokenizer`: encodes texts and decodes ids with the tokenizer files of a checkpoint.
 
-The package `tokenizers` computes the ids. A `Tokenizer` is a value: the texts of its files. A tokenizer
-that is read and written gives the same bytes.
+The package `tokenizers` computes the ids. A `Tokenizer` is an immutable value: the contents of its
+files. `Tokenizer.read` and `Tokenizer.write` preserve the bytes of the files.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.values.annotations import Leaf
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.pretrained.texts.chat import render
+from fkeras.pretrained.texts.delimiters import DelimitedText, free_delimiters, split_tokens
 from fkeras.pretrained.texts.fast_tokenizer import guarded, open_tokenizer
 from fkeras.pretrained.texts.gguf_tokenizer import tokenizer_files
-from fkeras.pretrained.texts.marks import Marked, free_marks, split_tokens
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits, check_limit
 from fkeras.saving.containers.strict_json import parse
@@ -34,11 +34,11 @@ _FILES = (_MODEL, _CONFIG, _SPECIAL, _TEMPLATE, _GENERATION)
 
 
 class Answers(NamedTuple):
-    """The ids of a conversation, and which of them a model should learn to write.
+    """The ids of a conversation, and a mask of the ids in answers of the assistant.
 
     Attributes:
         ids: the ids of the whole conversation.
-        mask: for each id, whether it belongs to an answer of the assistant.
+        mask: for each id, whether the id belongs to an answer of the assistant.
 
     Example:
         >>> answers = Answers([5, 7], [False, True])
@@ -52,18 +52,18 @@ class Answers(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
-    """Converts texts to ids and ids to texts, by the files of a checkpoint.
+    """Encodes texts and decodes ids with the tokenizer files of a checkpoint.
 
     Two tokenizers are equal if their files are equal.
 
     Args:
-        files: the texts of the files by name: "tokenizer.json", and optionally
+        files: the contents of the files by name: "tokenizer.json", and optionally
             "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja" and
             "generation_config.json".
 
     Raises:
         FileError: for files that describe no tokenizer.
-        ImportError: in a call without the package tokenizers.
+        ImportError: from the first use, if the package tokenizers is not installed.
 
     Example:
         >>> model = '{"type": "WordLevel", "vocab": {"a": 0, "b": 1, "?": 2}, "unk_token": "?"}'
@@ -91,8 +91,8 @@ class Tokenizer:
                 f"{', '.join(self.files) or 'no file'}. Read a folder with Tokenizer.read(folder)."
             )
         object.__setattr__(self, "files", FrozenDict(self.files))
-        # errors of the files are errors of the constructor; without the package tokenizers a model can
-        # still be loaded, and the first use of the tokenizer names the package
+        # The constructor reports errors in the files. Without the package tokenizers a model can still be
+        # loaded: the first use of the tokenizer then reports the missing package.
         with contextlib.suppress(ImportError):
             _ = self._fast, self.end_ids
 
@@ -139,13 +139,13 @@ class Tokenizer:
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer | None:
-        """Makes the tokenizer of a GGUF file; None if the file has none.
+        """Returns the tokenizer of a GGUF file; None if the file has no tokenizer.
 
         Args:
-            metadata: the values of the file by key, such as "tokenizer.ggml.tokens".
+            metadata: the metadata of the file: values by keys such as "tokenizer.ggml.tokens".
 
         Raises:
-            FileError: for a missing or misshapen key, and an unknown kind of tokenizer.
+            FileError: for a missing or malformed value, and an unknown type of tokenizer.
 
         Example:
             >>> Tokenizer.from_gguf({"general.architecture": "llama"}) is None
@@ -210,7 +210,7 @@ class Tokenizer:
 
     @functools.cached_property
     def _named(self) -> Mapping[str, str]:
-        """The special tokens by the names that templates use, such as "bos_token"."""
+        """The special tokens by their names in templates, such as "bos_token"."""
         named = {}
         for name, token in self._config.items():
             text = token.get("content") if isinstance(token, Mapping) else token
@@ -224,22 +224,22 @@ class Tokenizer:
 
     @property
     def bos_id(self) -> int | None:
-        """The id of the token that begins a text, or None."""
+        """The id of the BOS token, or None."""
         return self._id("bos_token")
 
     @property
     def eos_id(self) -> int | None:
-        """The id of the token that ends a text, or None; `end_ids` has all ids that end an answer."""
+        """The id of the EOS token, or None; `end_ids` has the ids of all end tokens."""
         return self._id("eos_token")
 
     @property
     def pad_id(self) -> int | None:
-        """The id of the padding token, or None. It may be an end id: pass lengths, not this id."""
+        """The id of the padding token, or None. It may also be an end token: pass `lengths` for padded ids."""
         return self._id("pad_token")
 
     @functools.cached_property
     def end_ids(self) -> tuple[int, ...]:
-        """The ids that end an answer: those of `generation_config.json`, else `eos_id`."""
+        """The ids of the end tokens: those in `generation_config.json`, or else `eos_id`."""
         value = self._json(_GENERATION).get("eos_token_id", self.eos_id)
         ids = value if isinstance(value, list) else [] if value is None else [value]
         if any(not isinstance(i, int) or isinstance(i, bool) or i < 0 for i in ids):
@@ -251,12 +251,12 @@ class Tokenizer:
 
     @functools.cached_property
     def size(self) -> int:
-        """The number of ids: one more than the largest id. A model may have more rows."""
+        """The size of the vocabulary: the largest id + 1. The embedding of a model may have more rows."""
         return max(self._fast.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     @functools.cached_property
     def templates(self) -> Mapping[str, str]:
-        """The chat templates by name; the usual template is "default"."""
+        """The chat templates by name; a single template has the name "default"."""
         value = self.files.get(_TEMPLATE, self._config.get("chat_template"))
         if value is None:
             return FrozenDict()
@@ -284,11 +284,11 @@ class Tokenizer:
 
         Args:
             text: any text.
-            special_tokens: whether a special token that is written in the text, such as
-                "<|im_end|>", becomes its id. False for texts of users: each special token is split
-                behind its first character, and the parts are ordinary text.
-            add_special_tokens: whether to add the tokens that the files put around a text, such as
-                the BOS token. A text that already begins with the BOS token gets no second one.
+            special_tokens: whether a special token in the text, such as "<|im_end|>", becomes its id.
+                Pass False for untrusted text: each special token is split after its first character,
+                and encoded as ordinary text.
+            add_special_tokens: whether to add the special tokens that the files configure, such as the
+                BOS token. The BOS token is not added to a text that starts with the BOS token.
 
         Raises:
             TypeError: for a value that is no string.
@@ -303,12 +303,12 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise TypeError(
-                f"Tokenizer.encode: expected a text, received {describe_value(text)}. Encode each "
-                "text of a list by itself."
+                f"Tokenizer.encode: expected a text, received {describe_value(text)}. Encode the "
+                "texts of a list one by one."
             )
-        mark = "" if special_tokens else free_marks(text, 1)[0]
-        marked = text if special_tokens else split_tokens(text, mark, self._control)
-        encodings = self._encodings(marked, mark)
+        delimiter = "" if special_tokens else free_delimiters(text, 1)[0]
+        delimited = text if special_tokens else split_tokens(text, delimiter, self._special)
+        encodings = self._encodings(delimited, delimiter)
         raw = type(encodings[0]).merge(encodings)
         if not add_special_tokens:
             return raw.ids
@@ -331,12 +331,12 @@ class Tokenizer:
     def decode(self, ids: Sequence[int] | Leaf, *, special_tokens: bool = False) -> str:
         """Returns the text of ids.
 
-        An incomplete character at the end is the replacement character "�"; `fk.utils.TextStream`
+        An incomplete character at the end becomes the replacement character "�"; `fk.utils.TextStream`
         holds incomplete characters back until they are complete.
 
         Args:
             ids: integers, as a list or an array with one axis.
-            special_tokens: whether the text contains special tokens such as "<|im_end|>".
+            special_tokens: whether to keep special tokens such as "<|im_end|>" in the text.
 
         Raises:
             ValueError: for ids without a token, and for more than one axis.
@@ -351,15 +351,15 @@ class Tokenizer:
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise ValueError(
                 "Tokenizer.decode: expected a list of ids or an array of integers with one axis, "
-                f"received {describe_value(ids)}. Decode each row of a batch by itself."
+                f"received {describe_value(ids)}. Decode the rows of a batch one by one."
             )
         numbers = array.tolist()
         for position, number in enumerate(numbers):
             if not 0 <= number < 1 << 32 or self._fast.id_to_token(number) is None:
                 raise ValueError(
                     f"Tokenizer.decode: id {number} at position {position} has no token; the "
-                    f"tokenizer has {self.size} ids. Cut padding off, and never sample padded rows "
-                    "of the vocabulary."
+                    f"tokenizer has {self.size} ids. Remove padding, and pass vocabulary_size=tokenizer.size "
+                    "to fk.generate."
                 )
         with guarded("Tokenizer.decode"):
             return self._fast.decode(numbers, skip_special_tokens=not special_tokens)
@@ -374,27 +374,27 @@ class Tokenizer:
         template: str | None = None,
         **variables: Any,
     ) -> list[int]:
-        """Returns the ids of a conversation, written by the chat template.
+        """Returns the ids of a conversation that the chat template renders.
 
-        The ids contain no other BOS token than the template's. Control tokens that are written in
-        messages, tools or documents become ordinary text. Answers of the assistant keep tokens that
-        are not marked as special in the files, such as "<think>".
+        Only the template adds the BOS token. Special tokens in messages, tools and documents are encoded
+        as ordinary text. Answers of the assistant keep added tokens that the files do not mark as
+        special, such as "<think>".
 
         Args:
             messages: dictionaries with "role" and "content".
-            tools: descriptions of functions that the model may call.
-            documents: documents that the model may quote.
-            add_generation_prompt: whether to end with the beginning of an answer.
-            template: the name of a template of the files, or the text of a template; None for
-                the template "tool_use" where `tools` are given, else "default".
-            variables: further values that the template reads, such as `enable_thinking=False`, or
+            tools: JSON schemas of functions that the model may call.
+            documents: documents for retrieval-augmented generation.
+            add_generation_prompt: whether to append the start of an answer of the assistant.
+            template: the name of a template of the files, or the text of a template; None for the
+                template "tool_use" if `tools` is not empty, or else "default".
+            variables: further variables of the template, such as `enable_thinking=False`, or
                 `strftime_now` for a fixed date.
 
         Raises:
             TypeError: for messages that are no dictionaries.
-            ValueError: without a template, for an error in the template, and for messages that the
-                template rejects.
-            ImportError: without the package jinja2.
+            ValueError: for a missing template, an error in the template, and messages that the template
+                rejects.
+            ImportError: if the package jinja2 is not installed.
 
         Example:
             >>> words = '{"hi": 0, "?": 1, "U": 2}'
@@ -419,21 +419,22 @@ class Tokenizer:
         template: str | None = None,
         **variables: Any,
     ) -> Answers:
-        """Returns the ids of a conversation and which ids are answers, for a loss on answers only.
+        """Returns the ids of a conversation and the mask of the answers, for a loss on answers only.
 
-        The template marks answers with `{% generation %}`. Without these marks an answer is what
-        the template writes for a message of the assistant, behind the generation prompt.
+        The answers are the blocks `{% generation %}` of the template. For a template without such blocks,
+        an answer is the text that the template renders after the generation prompt for a message of the
+        assistant.
 
         Args:
             messages: dictionaries with "role" and "content".
-            tools: descriptions of functions that the model may call.
-            documents: documents that the model may quote.
+            tools: JSON schemas of functions that the model may call.
+            documents: documents for retrieval-augmented generation.
             template: the name or the text of a template, as in `chat`.
-            variables: further values that the template reads.
+            variables: further variables of the template.
 
         Raises:
-            ValueError: as `chat`, and for a template without marks that writes a conversation
-                differently once it continues.
+            ValueError: as in `chat`, and for a template without `{% generation %}` that renders earlier
+                messages differently when the conversation continues.
 
         Example:
             >>> words = '{"U": 0, "A": 1, "hi": 2, "?": 3}'
@@ -465,9 +466,9 @@ class Tokenizer:
         return Answers(ids, mask)
 
     def _answer_spans(
-        self, messages: Sequence, values: Mapping, template: str | None, whole: Marked
+        self, messages: Sequence, values: Mapping, template: str | None, whole: DelimitedText
     ) -> list[tuple[int, int]]:
-        """Returns the answers in a text without marks: what follows the generation prompt."""
+        """Returns start and end of each answer: the text that follows a generation prompt."""
         spans = []
         full = whole.plain
         for number, message in enumerate(messages):
@@ -490,7 +491,7 @@ class Tokenizer:
         values: Mapping[str, Any],
         prompt: bool,
         template: str | None,
-    ) -> Marked:
+    ) -> DelimitedText:
         source = self._template(template, bool(values.get("tools")))
         if isinstance(messages, str | Mapping) or not all(
             isinstance(m, Mapping) and isinstance(m.get("role"), str) for m in messages
@@ -499,9 +500,9 @@ class Tokenizer:
                 "Tokenizer.chat: expected a list of dictionaries with a role, received "
                 f"{describe_value(messages)}. Write [{{'role': 'user', 'content': 'text'}}]."
             )
-        split, begin, end = free_marks((source, messages, values), 3)
-        # a token that the template writes has a meaning, even if it is not marked as special
-        control = self._control | {
+        split, begin, end = free_delimiters((source, messages, values), 3)
+        # added tokens in the template delimit messages, even if the files do not mark them as special
+        special = self._special | {
             token
             for token in self._added
             if len(token) > 1 and not token.isspace() and token in source
@@ -510,16 +511,16 @@ class Tokenizer:
         values = {
             **self._named,
             **{
-                k: split_tokens(v, split, control) if k in ("tools", "documents") else v
+                k: split_tokens(v, split, special) if k in ("tools", "documents") else v
                 for k, v in values.items()
             },
             "messages": [
-                split_tokens(m, split, self._control if m["role"] == "assistant" else control)
+                split_tokens(m, split, self._special if m["role"] == "assistant" else special)
                 for m in messages
             ],
             "add_generation_prompt": prompt,
         }
-        return Marked(render(source, values, begin, end), split, begin, end)
+        return DelimitedText(render(source, values, begin, end), split, begin, end)
 
     def _template(self, template: str | None, has_tools: bool) -> str:
         if template is not None and template not in self.templates:
@@ -536,25 +537,25 @@ class Tokenizer:
                 return self.templates[name]
         raise ValueError(
             "Tokenizer.chat: the tokenizer has no chat template"
-            f"{' named default' if self.templates else ''}. Pass template=..., or encode a prompt that "
-            "you write: tokenizer.encode(text)."
+            f"{' named default' if self.templates else ''}. Pass template=..., or encode a prompt "
+            "without a template: tokenizer.encode(text)."
         )
 
-    # -- control tokens -----------------------------------------------------------------------
+    # -- special tokens -----------------------------------------------------------------------
 
     @functools.cached_property
     def _added(self) -> frozenset[str]:
         return frozenset(t.content for t in self._fast.get_added_tokens_decoder().values())
 
     @functools.cached_property
-    def _control(self) -> frozenset[str]:
+    def _special(self) -> frozenset[str]:
         decoder = self._fast.get_added_tokens_decoder()
         return frozenset(t.content for t in decoder.values() if t.special) | frozenset(
             token for token in self._named.values() if len(token) > 1
         )
 
-    def _encodings(self, text: str, mark: str) -> list[Any]:
-        """Returns the encodings of the parts of a text between the marks."""
+    def _encodings(self, text: str, delimiter: str) -> list[Any]:
+        """Returns the encodings of the parts of a text between delimiters."""
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
@@ -563,13 +564,15 @@ class Tokenizer:
                 f"{error.start}. Read the text with errors='replace'."
             ) from None
         with guarded("Tokenizer.encode"):
-            parts = [part for part in text.split(mark) if part] if mark else [text]
+            parts = [part for part in text.split(delimiter) if part] if delimiter else [text]
             return [self._fast.encode(part, add_special_tokens=False) for part in parts or [""]]
 
-    def _ids_and_offsets(self, text: str, mark: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def _ids_and_offsets(
+        self, text: str, delimiter: str
+    ) -> tuple[list[int], list[tuple[int, int]]]:
         ids, offsets, position = [], [], 0
-        lengths = [len(part) for part in text.split(mark) if part] or [0]
-        for encoding, length in zip(self._encodings(text, mark), lengths, strict=True):
+        lengths = [len(part) for part in text.split(delimiter) if part] or [0]
+        for encoding, length in zip(self._encodings(text, delimiter), lengths, strict=True):
             ids += encoding.ids
             offsets += [(position + begin, position + end) for begin, end in encoding.offsets]
             position += length

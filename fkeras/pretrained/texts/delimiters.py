@@ -1,7 +1,7 @@
-"""Marks in texts: characters that end control tokens and that surround answers.
+"""Delimiters in rendered conversations: they split special tokens in messages, and enclose answers.
 
-Unicode reserves 32 characters, the noncharacters, for a program's own use. Marks are noncharacters that
-do not occur in any text of a conversation.
+The delimiters are noncharacters: 32 code points that Unicode reserves for internal use by programs. A
+delimiter does not occur in any text of the conversation.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from typing import Any
 _NONCHARACTERS = tuple(map(chr, range(0xFDD0, 0xFDF0)))
 
 
-def free_marks(values: Any, count: int) -> list[str]:
-    """Returns marks that do not occur in the texts inside `values`.
+def free_delimiters(values: Any, count: int) -> list[str]:
+    """Returns noncharacters that do not occur in the texts inside `values`.
 
     Raises:
         ValueError: if the texts contain nearly all noncharacters.
 
     Example:
-        >>> [hex(ord(mark)) for mark in free_marks({"a": ["\ufdd0"]}, 2)]
+        >>> [hex(ord(delimiter)) for delimiter in free_delimiters({"a": ["\ufdd0"]}, 2)]
         ['0xfdd1', '0xfdd2']
     """
     texts = list(_texts(values))
-    free = [mark for mark in _NONCHARACTERS if not any(mark in text for text in texts)]
+    free = [
+        delimiter for delimiter in _NONCHARACTERS if not any(delimiter in text for text in texts)
+    ]
     if len(free) < count:
         raise ValueError(
             "Tokenizer: the text contains nearly all noncharacters of Unicode (U+FDD0 to U+FDEF), which "
-            "mark control tokens. Remove them."
+            "delimit special tokens. Remove the noncharacters from the text."
         )
     return free[:count]
 
@@ -46,15 +48,15 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def split_tokens(value: Any, mark: str, tokens: Collection[str]) -> Any:
-    """Writes a mark behind the first character of each control token in the texts of a value.
+def split_tokens(value: Any, delimiter: str, tokens: Collection[str]) -> Any:
+    """Inserts a delimiter after the first character of each special token in the texts of a value.
 
     Args:
         value: a text, or lists and dictionaries with texts.
-        tokens: the control tokens.
+        tokens: the special tokens.
 
     Raises:
-        ValueError: for a control token of one character, which has no two parts.
+        ValueError: for a special token of one character, which cannot be split.
 
     Example:
         >>> split_tokens({"text": "a<s><s>"}, "|", ["<s>"])
@@ -62,33 +64,34 @@ def split_tokens(value: Any, mark: str, tokens: Collection[str]) -> Any:
     """
     if isinstance(value, Mapping):
         return {
-            split_tokens(k, mark, tokens): split_tokens(v, mark, tokens) for k, v in value.items()
+            split_tokens(k, delimiter, tokens): split_tokens(v, delimiter, tokens)
+            for k, v in value.items()
         }
     if isinstance(value, list | tuple):
-        return [split_tokens(v, mark, tokens) for v in value]
+        return [split_tokens(v, delimiter, tokens) for v in value]
     contained = [token for token in tokens if isinstance(value, str) and token in value]
     if not contained:
         return value
     for token in contained:
         if len(token) == 1:
             raise ValueError(
-                f"Tokenizer: the text contains the control token {token!r}, one character, which "
-                "has no other ids. Remove the character from the text."
+                f"Tokenizer: the text contains the special token {token!r}, which is one character "
+                "and cannot be split. Remove the character from the text."
             )
     # a lookahead finds overlapping tokens too
     pattern = "|".join(map(re.escape, contained))
-    return re.sub(f"(?=(?:{pattern}))(.)", rf"\1{mark}", value, flags=re.DOTALL)
+    return re.sub(f"(?=(?:{pattern}))(.)", rf"\1{delimiter}", value, flags=re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
-class Marked:
-    """A rendered conversation with marks.
+class DelimitedText:
+    """A rendered conversation with delimiters.
 
     Attributes:
-        text: the text with all marks.
-        split: between the two parts of a control token that a message contains.
-        begin: before an answer.
-        end: behind an answer.
+        text: the text with all delimiters.
+        split: the delimiter between the two parts of a special token that a message contains.
+        begin: the delimiter before an answer.
+        end: the delimiter after an answer.
     """
 
     text: str
@@ -105,7 +108,7 @@ class Marked:
         return self.without_answers.replace(self.split, "")
 
     def spans(self) -> list[tuple[int, int]]:
-        """Returns begin and end of each marked answer, as positions in `plain`."""
+        """Returns start and end of each delimited answer, as positions in `plain`."""
         spans, position, start = [], 0, 0
         for part in re.split(f"([{self.begin}{self.end}])", self.text.replace(self.split, "")):
             if part == self.begin:
