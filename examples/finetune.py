@@ -181,7 +181,7 @@ def main():
     parser.add_argument("--checkpoint", type=pathlib.Path, help="folder or GGUF file of a model")
     parser.add_argument("--bits", type=int, choices=(4, 8), help="train over quantized weights")
     parser.add_argument("--lines", type=int, default=200, help="conversations to learn")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--folder", type=pathlib.Path, help="folder of checkpoints and results")
     parser.add_argument("--kill", action="store_true", help="end as by a crash after one epoch")
