@@ -1,44 +1,23 @@
 """Folders without tokenizer.json: ids of transformers, damaged and contradictory files."""
 
-import base64
 import contextlib
-import gzip
 import json
-import pathlib
 import random
+import shutil
 import sys
 
 import pytest
 
 import fkeras as fk
 from fkeras.pretrained import Tokenizer
-from tests.pretrained.texts.test_sentencepiece_file import GOOD, number, piece, text
+from tests.pretrained import vocabularies
+from tests.pretrained.checks import DATA
+from tests.pretrained.vocabularies import GOOD, number, piece, text, write
 
 pytest.importorskip("tokenizers")
 
-DATA = pathlib.Path(__file__).parents[1] / "data/vocabularies.json.gz"
-EXPECTED = json.loads(gzip.decompress(DATA.read_bytes()))
+EXPECTED = vocabularies.EXPECTED
 FOLDERS = EXPECTED["folders"]
-CONTENTS = [base64.b64decode(content) for content in EXPECTED["contents"]]
-
-
-def write(place, name, **changed):
-    """Writes a folder of the table.
-
-    Args:
-        changed: other contents by names of files, with "_" for "."; None leaves a file out, and a
-            dictionary is written as JSON.
-    """
-    files = {n: CONTENTS[i] for n, i in FOLDERS[name]["files"].items()}
-    for key, value in changed.items():
-        file = {"config": "tokenizer_config.json", "added": "added_tokens.json"}.get(
-            key, key.replace("_", ".")
-        )
-        files[file] = json.dumps(value).encode() if isinstance(value, dict) else value
-    for file, data in files.items():
-        if data is not None:
-            (place / file).write_bytes(data)
-    return place
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -262,7 +241,7 @@ def test_files_above_the_limits(tmp_path):
 )
 def test_damaged_bytes_raise_no_other_errors(name, tmp_path):
     rng = random.Random(0)
-    good = {n: CONTENTS[i] for n, i in FOLDERS[name]["files"].items()}
+    good = vocabularies.files(name)
     for _ in range(12):
         write(tmp_path, name)
         file = rng.choice(sorted(good))
@@ -294,3 +273,19 @@ def test_the_package_is_needed_only_for_texts(name, tmp_path, monkeypatch):
     assert repr(tokenizer).startswith("Tokenizer(files: ")
     with pytest.raises(ImportError, match=r"needs the package tokenizers\b"):
         tokenizer.encode("a")
+
+
+def test_a_model_is_loaded_and_written_with_the_tokenizer(tmp_path):
+    folder, target = tmp_path / "folder", tmp_path / "target"
+    shutil.copytree(DATA / "bert", folder, ignore=shutil.ignore_patterns("*.npz"))
+    words = vocabularies.files("bert")["vocab.txt"]
+    (folder / "vocab.txt").write_bytes(words)
+    loaded = fk.pretrained.load(folder)
+    assert loaded.tokenizer.encode("the") == [2, *loaded.tokenizer.encode("the")[1:-1], 3]
+    fk.pretrained.save(target, *loaded[:2], loaded.config, tokenizer=loaded.tokenizer)
+    assert (target / "vocab.txt").read_bytes() == words
+    assert fk.pretrained.load(target).tokenizer == loaded.tokenizer
+    (folder / "vocab.txt").write_bytes(b"\xff")
+    with pytest.raises(fk.FileError, match="expected UTF-8") as caught:
+        fk.pretrained.load(folder)
+    assert caught.value.file == str(folder / "vocab.txt")

@@ -2,36 +2,12 @@
 
 import contextlib
 import random
-import struct
 
 import pytest
 
 import fkeras as fk
 from fkeras.pretrained.texts.sentencepiece_file import read_sentencepiece
-
-
-def integer(value):
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def number(field, value):
-    return integer(field << 3) + integer(value)
-
-
-def text(field, data):
-    return integer(field << 3 | 2) + integer(len(data)) + data
-
-
-def piece(token, score=0.0, kind=1):
-    content = text(1, token.encode()) + b"\x15" + struct.pack("<f", score) + number(3, kind)
-    return text(1, content)
-
-
-GOOD = piece("<unk>", kind=2) + piece("▁a", -1.5) + text(2, number(3, 2) + number(35, 1))
+from tests.pretrained.vocabularies import GOOD, number, piece, text
 
 
 def read(data, **limits):
