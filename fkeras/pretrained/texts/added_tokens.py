@@ -34,7 +34,8 @@ def added_tokens(
         special: special tokens of the class that have no names.
 
     Raises:
-        FileError: for a token with two ids, and for ids that do not follow the vocabulary.
+        FileError: for a token with two ids, for ids that do not follow the vocabulary, and for a usual
+            special token that is missing.
     """
     ids, added, slow = dict(ids), {}, folder.kind.slow
     further = [
@@ -47,6 +48,8 @@ def added_tokens(
     specials = {text: t for t in tokens if (text := content_of(t, "a special token"))}
 
     def add(content: str, flags: Mapping[str, bool], declared: int | None, member: str) -> None:
+        if not content:
+            raise FileError("expected a token, received an empty text.", member=member)
         place = "" if content in ids else " after the vocabulary"
         number = ids.setdefault(content, len(ids))
         if declared not in (None, number):
@@ -75,6 +78,13 @@ def added_tokens(
             if kind in (CONTROL, USER) and content and content not in added and content in ids:
                 flags = {"special": kind == CONTROL or content in specials}
                 add(content, flags, None, folder.source)
+    for name, content in folder.special.items():
+        if content not in ids and name not in folder.config:
+            raise FileError(
+                f"expected the {name} {content!r} among the tokens, received {len(ids)} tokens without "
+                f"this token. Name the token in {CONFIG}, or write null for no token.",
+                member=folder.source,
+            )
     usual = {"lstrip": slow, "rstrip": slow}
     for content, token in specials.items():
         if content not in added:

@@ -157,8 +157,8 @@ def xlm_roberta(folder: VocabularyFolder) -> dict[str, Any]:
             "file belongs to another tokenizer.",
             member=folder.source,
         )
-    first = [folder.special[f"{name}_token"] for name in ("bos", "pad", "eos", "unk")]
-    mask = folder.special["mask_token"]
+    first = [folder.token(name) for name in ("bos", "pad", "eos", "unk")]
+    mask = folder.token("mask")
     scores = [*[0.0] * 4, *pieces.scores[3:], 0.0]
     return {
         **_unigram(folder, [*first, *pieces.tokens[3:], mask], scores, 3),

@@ -129,7 +129,7 @@ def whisper(folder: VocabularyFolder) -> dict[str, Any]:
     before = ["startoftranscript", *filter(None, options.values())]
     if not folder.flag("predict_timestamps", False):
         before.append("notimestamps")
-    end = folder.special["eos_token"]
+    end = folder.token("eos")
 
     def around(ids: Mapping[str, int]) -> Any:
         tokens = [f"<|{name.lower()}|>" for name in before]

@@ -103,6 +103,21 @@ class VocabularyFolder:
         named |= {n: content_of(self.config[n], n) for n in named if n in self.config}
         return {name: token for name, token in named.items() if token}
 
+    def token(self, name: str) -> str:
+        """Returns the special token of a name such as "eos".
+
+        Raises:
+            FileError: if the configuration removes the token.
+        """
+        token = self.special.get(f"{name}_token")
+        if token is None:
+            raise FileError(
+                f"expected the {name}_token of a {self.name} as a text, received null. Leave the key out "
+                "for the usual token.",
+                member=CONFIG,
+            )
+        return token
+
     def around(self, before: str, after: str, *, doubled: bool = False) -> Around:
         """Returns the template with named special tokens around a text.
 
@@ -111,10 +126,7 @@ class VocabularyFolder:
             after: name of the token after a text.
             doubled: whether a second text also begins with the token `after`.
         """
-        start, end = (
-            [self.special[f"{name}_token"]] if f"{name}_token" in self.special else []
-            for name in (before, after)
-        )
+        start, end = ([self.token(name)] if name else [] for name in (before, after))
         return lambda ids: template(start, end, end if doubled else [], ids)
 
     def ends(self, *, bos: bool = False) -> Around:
@@ -137,8 +149,12 @@ class VocabularyFolder:
     def ids(self, name: str) -> dict[str, int]:
         """Returns the ids by tokens in a JSON file."""
         ids = check(parse(self._text(name), None, name, self.limits), dict, "the text", member=name)
-        for token in ids:
-            field(ids, token, int, member=name)
+        wrong = next((token for token, number in ids.items() if type(number) is not int), None)
+        if wrong is not None:
+            raise FileError(
+                f"expected an id for the token {wrong[:80]!r}, received {describe_value(ids[wrong])}.",
+                member=name,
+            )
         return ids
 
     def _text(self, name: str) -> str:
