@@ -2,7 +2,7 @@
 
 The file is one message. A message is a sequence of fields; a field begins with an integer that holds the
 number and the wire type of the field. The reader interprets only the fields that determine ids, and skips all
-others, as the format prescribes.
+others, as the format prescribes. The reader needs no further package, and checks limits while reading.
 """
 
 from __future__ import annotations
