@@ -187,7 +187,7 @@ def folders():
             {
                 "vocab.txt": words,
                 "tokenizer_config.json": {"strip_accents": False, "tokenize_chinese_chars": False},
-                "added_tokens.json": {"<s>": words.count("\n"), "ÜN": words.count("\n") + 1},
+                "added_tokens.json": {"<s>": words.count("\n"), "ün": words.count("\n") + 1},
             },
         ),
         "gpt2": ("gpt2", {"vocab.json": vocabulary, "merges.txt": merges}),
