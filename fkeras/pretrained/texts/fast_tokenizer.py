@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.pretrained.texts.tokenizer_parts import ENDS
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import parse
 
@@ -36,6 +38,15 @@ def open_tokenizer(text: str, member: str) -> Any:
         fast.no_truncation()
         fast.no_padding()
         ids = fast.get_vocab(with_added_tokens=True).values()
+        suffix = getattr(fast.model, "end_of_word_suffix", None)
+        if suffix and isinstance(fast.decoder, tokenizers.decoders.ByteLevel):
+            # the decoder in the files of CLIP keeps the suffix of words, which stands for a space
+            ends = tokenizers.Regex(ENDS)
+            words = [
+                tokenizers.decoders.Replace(suffix, " "),
+                tokenizers.decoders.Replace(ends, ""),
+            ]
+            fast.decoder = tokenizers.decoders.Sequence([fast.decoder, *words])
     if max(ids, default=0) >= 1 << 31:
         raise FileError("expected ids below 2**31, received larger ids.", member=member)
     for part in (fast.normalizer, fast.decoder):
@@ -56,6 +67,11 @@ def _growth(state: Any) -> float:
         return 1.0
     if state.get("type") == "Replace":
         return max(1.0, float(len(str(state.get("content", "")))))
+    if state.get("type") == "Precompiled":
+        table = base64.b64decode(str(state.get("precompiled_charsmap", "")))
+        # the replacements follow a search tree, whose size comes first; a zero ends each replacement
+        texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
+        return max(1.0, float(max(map(len, texts))))
     return _growth(state.get("normalizers", state.get("decoders")))
 
 
@@ -64,7 +80,7 @@ def guarded(where: str, member: str | None = None) -> Iterator[None]:
     """Converts errors of the package `tokenizers`, including panics of Rust."""
     try:
         yield
-    except (FileError, KeyboardInterrupt, SystemExit, GeneratorExit):
+    except (FileError, ImportError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":

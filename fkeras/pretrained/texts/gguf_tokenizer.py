@@ -14,11 +14,21 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.pretrained.texts.sentencepiece_file import CONTROL, NORMAL, UNKNOWN, USER
+from fkeras.pretrained.texts.tokenizer_parts import (
+    SPACE,
+    added_token,
+    byte_level,
+    end_template,
+    piece_bpe,
+    piece_decoder,
+    replace,
+    sequence,
+    split,
+)
 from fkeras.saving.containers.errors import FileError
 
 _KEY = "tokenizer.ggml."
-_LONGEST = 256  # resource limit: the characters of a token, whose splits are all tried
-_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _END = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -26,7 +36,7 @@ _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*" + _END
 )
-_QWEN2 = _LLAMA3.replace("{1,3}", "")
+QWEN2 = _LLAMA3.replace("{1,3}", "")
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _TEKKEN = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
@@ -38,7 +48,7 @@ _SPLITS = types.MappingProxyType(
     {
         **dict.fromkeys(("gpt-2", "phi-2", "olmo", "jais", "mpt"), (_GPT2,)),
         **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "dbrx", "smaug-bpe"), (_LLAMA3,)),
-        **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2"), (_QWEN2,)),
+        **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2"), (QWEN2,)),
         **dict.fromkeys(
             ("smollm", "starcoder", "refact", "command-r", "codeshell"), (_DIGITS, _GPT2)
         ),
@@ -68,7 +78,7 @@ def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
     tokens = _texts(metadata, "tokens")
     if not tokens:
         raise FileError("expected tokens, received none. The file is damaged.", key=_KEY + "tokens")
-    types_ = _numbers(metadata, "token_type", len(tokens), _NORMAL)
+    types_ = _numbers(metadata, "token_type", len(tokens), NORMAL)
     if kind == "gpt2":
         model, has_bos = _byte_level(metadata, tokens), False
     elif kind == "llama":
@@ -81,12 +91,9 @@ def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
             key=_KEY + "model",
         )
     added = [
-        {
-            **{"id": i, "content": token, "special": number == _CONTROL},
-            **{"single_word": False, "lstrip": False, "rstrip": False, "normalized": False},
-        }
+        added_token(token, i, special=number == CONTROL)
         for i, (token, number) in enumerate(zip(tokens, types_, strict=True))
-        if token and number in (_CONTROL, _USER)
+        if token and number in (CONTROL, USER)
     ]
     config: dict[str, Any] = {}
     for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown")):
@@ -98,9 +105,11 @@ def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
     has_bos = has_bos or (kind == "gpt2" and _SPLITS[_pre(metadata)] == (_LLAMA3,))
     config["add_bos_token"] = bool(metadata.get(_KEY + "add_bos_token", has_bos))
     config["add_eos_token"] = bool(metadata.get(_KEY + "add_eos_token", False))
+    ids = {token: number for number, token in enumerate(tokens)}
+    model |= {"added_tokens": added, "post_processor": end_template(config, ids)}
     template = metadata.get("tokenizer.chat_template")
     files = {
-        "tokenizer.json": json.dumps({"added_tokens": added, **model}, ensure_ascii=False),
+        "tokenizer.json": json.dumps(model, ensure_ascii=False),
         "tokenizer_config.json": json.dumps(config, ensure_ascii=False),
     }
     if isinstance(template, str):
@@ -177,22 +186,15 @@ def _pre(metadata: Mapping[str, Any]) -> str:
 
 
 def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str, Any]:
-    splits = [
-        {"type": "Split", "pattern": {"Regex": p}, "behavior": "Isolated", "invert": False}
-        for p in _SPLITS[_pre(metadata)]
-    ]
-    byte_level = {
-        **{"type": "ByteLevel", "add_prefix_space": False},
-        **{"trim_offsets": False, "use_regex": False},
-    }
+    splits = map(split, _SPLITS[_pre(metadata)])
     # Llama 3 encodes a word that is a token as this token, even if no merges produce it
     ignores = _SPLITS[_pre(metadata)] == (_LLAMA3,)
     # Qwen normalizes to NFC; llama.cpp does not, but Hugging Face's tokenizer is the reference
     composes = _pre(metadata) in ("qwen2", "deepseek-r1-qwen")
     return {
         "normalizer": {"type": "NFC"} if composes else None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, byte_level]},
-        "decoder": byte_level,
+        "pre_tokenizer": sequence("pretokenizers", [*splits, byte_level()]),
+        "decoder": byte_level(),
         "model": {
             **{"type": "BPE", "vocab": _vocabulary(tokens), "ignore_merges": ignores},
             "merges": [merge.split(" ", 1) for merge in _texts(metadata, "merges")],
@@ -203,41 +205,16 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str,
 def _sentencepiece(
     metadata: Mapping[str, Any], tokens: Sequence[str], types_: Sequence[int]
 ) -> dict[str, Any]:
-    vocabulary = _vocabulary(tokens)
     scores = _numbers(metadata, "scores", len(tokens), 0)
-    pieces = {
-        token for token, number in zip(tokens, types_, strict=True) if number in (_NORMAL, _USER)
-    }
-    if max(map(len, pieces), default=0) > _LONGEST:
-        raise FileError(
-            f"expected tokens of at most {_LONGEST} characters, received a longer token. The file is "
-            "damaged or crafted.",
-            key=_KEY + "tokens",
-        )
-    # two tokens merge if the result is a token; merges with the best score come first
-    merges = [
-        (-scores[vocabulary[token]], -split, split - len(token), token[:split], token[split:])
-        for token in pieces
-        for split in range(1, len(token))
-        if token[:split] in pieces and token[split:] in pieces
-    ]
     prefix = bool(metadata.get(_KEY + "add_space_prefix", True))
-    space = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
-    unspace = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
-    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
-    decoders = [unspace, {"type": "ByteFallback"}, {"type": "Fuse"}]
     unknown = _token_id(metadata, "unknown", len(tokens))
     if unknown is None:
-        unknown = types_.index(_UNKNOWN) if _UNKNOWN in types_ else 0
+        unknown = types_.index(UNKNOWN) if UNKNOWN in types_ else 0
+    steps = [{"type": "Prepend", "prepend": SPACE}] * prefix + [replace(" ", SPACE)]
     return {
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": [{"type": "Prepend", "prepend": "▁"}] * prefix + [space],
-        },
-        "decoder": {"type": "Sequence", "decoders": decoders + [strip] * prefix},
-        "model": {
-            **{"type": "BPE", "vocab": vocabulary, "unk_token": tokens[unknown]},
-            **{"fuse_unk": True, "byte_fallback": _BYTE in types_},
-            "merges": [list(merge[3:]) for merge in sorted(merges)],
-        },
+        "normalizer": sequence("normalizers", steps),
+        "decoder": piece_decoder(prefix=prefix),
+        "model": piece_bpe(
+            _vocabulary(tokens), scores, types_, tokens[unknown], key=_KEY + "tokens"
+        ),
     }

@@ -24,13 +24,18 @@ from fkeras.pretrained.texts.chat import render
 from fkeras.pretrained.texts.delimiters import DelimitedText, free_delimiters, split_tokens
 from fkeras.pretrained.texts.fast_tokenizer import guarded, open_tokenizer
 from fkeras.pretrained.texts.gguf_tokenizer import tokenizer_files
+from fkeras.pretrained.texts.tokenizer_folder import (
+    FILES,
+    GENERATION,
+    MODEL,
+    ORIGINALS,
+    TEMPLATE,
+    read_tokenizer,
+)
+from fkeras.pretrained.texts.vocabulary_folder import CONFIG, SPECIAL, special_config
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits, check_limit
+from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import parse
-
-_MODEL, _CONFIG, _SPECIAL = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
-_TEMPLATE, _GENERATION = "chat_template.jinja", "generation_config.json"
-_FILES = (_MODEL, _CONFIG, _SPECIAL, _TEMPLATE, _GENERATION)
 
 
 class Answers(NamedTuple):
@@ -54,12 +59,14 @@ class Answers(NamedTuple):
 class Tokenizer:
     """Encodes texts and decodes ids with the tokenizer files of a checkpoint.
 
-    Two tokenizers are equal if their files are equal.
+    Two tokenizers are equal if their `files` are equal.
 
     Args:
         files: the contents of the files by name: "tokenizer.json", and optionally
             "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja" and
             "generation_config.json".
+        originals: the contents of files of older formats by name, such as "vocab.txt" or
+            "tokenizer.model". No id depends on `originals`; `write` writes the files.
 
     Raises:
         FileError: for files that describe no tokenizer.
@@ -76,21 +83,30 @@ class Tokenizer:
     """
 
     files: Mapping[str, str]
+    originals: Mapping[str, bytes] = dataclasses.field(default=FrozenDict(), compare=False)
 
     def __post_init__(self) -> None:
         for name, text in self.files.items():
-            if name not in _FILES or not isinstance(text, str):
+            if name not in FILES or not isinstance(text, str):
                 raise ValueError(
-                    f"Tokenizer: expected the texts of the files {', '.join(_FILES)}, received "
-                    f"{name!r}: {describe_value(text)}.{suggest(name, _FILES)} Read a folder with "
+                    f"Tokenizer: expected the texts of the files {', '.join(FILES)}, received "
+                    f"{name!r}: {describe_value(text)}.{suggest(name, FILES)} Read a folder with "
                     "Tokenizer.read(folder)."
                 )
-        if _MODEL not in self.files:
+        for name, data in self.originals.items():
+            if name not in ORIGINALS or not isinstance(data, bytes):
+                raise ValueError(
+                    f"Tokenizer: expected the bytes of the files {', '.join(ORIGINALS)} as originals, "
+                    f"received {name!r}: {describe_value(data)}.{suggest(name, ORIGINALS)} Read a folder "
+                    "with Tokenizer.read(folder)."
+                )
+        if MODEL not in self.files:
             raise ValueError(
-                f"Tokenizer: expected the text of {_MODEL}, received only "
+                f"Tokenizer: expected the text of {MODEL}, received only "
                 f"{', '.join(self.files) or 'no file'}. Read a folder with Tokenizer.read(folder)."
             )
         object.__setattr__(self, "files", FrozenDict(self.files))
+        object.__setattr__(self, "originals", FrozenDict(self.originals))
         # The constructor reports errors in the files. Without the package tokenizers a model can still be
         # loaded: the first use of the tokenizer then reports the missing package.
         with contextlib.suppress(ImportError):
@@ -100,42 +116,42 @@ class Tokenizer:
     def read(
         cls, folder: str | os.PathLike[str], *, limits: Limits | None = None
     ) -> Tokenizer | None:
-        """Reads the tokenizer of a folder; None if the folder has no `tokenizer.json`.
+        """Reads the tokenizer of a folder; None if the folder has no vocabulary.
+
+        An older folder has no `tokenizer.json`, but `vocab.txt`, or `vocab.json` and `merges.txt`, or a model
+        of sentencepiece. From these files `read` makes `tokenizer.json` for BERT, DistilBERT, GPT-2, RoBERTa,
+        XLM-RoBERTa, CLIP, SigLIP, Whisper, Qwen, Llama, Mistral, Phi 3, Gemma and T5: `tokenizer_class` in
+        `tokenizer_config.json` or else `model_type` in `config.json` names the kind of tokenizer.
 
         Args:
             folder: a folder in the layout of Hugging Face.
-            limits: resource limits; `config_bytes` limits each file.
+            limits: resource limits; `config_bytes` limits each file, and `objects` the pieces of a
+                sentencepiece model.
 
         Raises:
-            FileError: for a damaged file, and for a file above the limit.
+            FileError: for a damaged file, for files that contradict each other, for an unknown class of an
+                older folder, and for a file above the limit.
 
         Example:
-            >>> Tokenizer.read("no/such/folder") is None
+            >>> import pathlib, tempfile
+            >>> folder = pathlib.Path(tempfile.mkdtemp())
+            >>> Tokenizer.read(folder) is None
             True
+            >>> _ = (folder / "config.json").write_text('{"model_type": "bert"}')
+            >>> _ = (folder / "vocab.txt").write_text("[PAD]\\n[UNK]\\n[CLS]\\n[SEP]\\n[MASK]\\nhello\\n")
+            >>> Tokenizer.read(folder).encode("Hello")
+            [2, 5, 3]
         """
         path = as_path(folder)
-        limits, files = limits or Limits(), {}
-        for name in _FILES:
-            place = os.path.join(path, name)
-            if not os.path.isfile(place):
-                continue
-            with open(place, "rb") as file:
-                data = file.read(limits.config_bytes + 1)
-            check_limit(limits, "config_bytes", len(data), "bytes of text", file=place)
-            try:
-                files[name] = data.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise FileError(
-                    f"expected UTF-8, received other bytes at {error.start}. The file is damaged.",
-                    file=place,
-                ) from error
-        if _MODEL not in files:
+        content = read_tokenizer(path, limits or Limits())
+        if content is None:
             return None
         try:
-            return cls(files)
+            return cls(content.files, content.originals)
         except FileError as error:
-            member = os.path.join(path, error.member or _MODEL)
-            raise FileError(error.problem, file=member, key=error.key) from error.__cause__
+            name = content.source if error.member in (None, MODEL) else error.member
+            file = os.path.join(path, name or content.source)
+            raise FileError(error.problem, file=file, key=error.key) from error.__cause__
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer | None:
@@ -155,7 +171,7 @@ class Tokenizer:
         return None if files is None else cls(files)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the files, for the configuration of a layer that holds the tokenizer."""
+        """Returns `files`, for the configuration of a layer that holds the tokenizer."""
         return {"files": dict(self.files)}
 
     @classmethod
@@ -171,7 +187,7 @@ class Tokenizer:
         return cls(entry(config, "files", Mapping))
 
     def write(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the files into a folder, with the bytes that were read.
+        """Writes `files` and `originals` into a folder, with the bytes that were read.
 
         Args:
             folder: an existing folder.
@@ -183,18 +199,23 @@ class Tokenizer:
             >>> [path.name for path in pathlib.Path(folder).iterdir()]
             ['tokenizer.json']
         """
-        for name, text in self.files.items():
+        texts = {name: text.encode("utf-8") for name, text in self.files.items()}
+        for name, data in {**self.originals, **texts}.items():
             with replacing(os.path.join(as_path(folder), name)) as file:
-                file.write(text.encode("utf-8"))
+                file.write(data)
 
     def __repr__(self) -> str:
-        return f"Tokenizer({self.size} ids, files: {', '.join(self.files)})"
+        size = ""
+        # a loaded model can be printed without the package tokenizers
+        with contextlib.suppress(ImportError):
+            size = f"{self.size} ids, "
+        return f"Tokenizer({size}files: {', '.join((*self.files, *self.originals))})"
 
     # -- the files ----------------------------------------------------------------------------
 
     @functools.cached_property
     def _fast(self) -> Any:
-        return open_tokenizer(self.files[_MODEL], _MODEL)
+        return open_tokenizer(self.files[MODEL], MODEL)
 
     def _json(self, name: str) -> Mapping[str, Any]:
         value = parse(self.files[name], member=name) if name in self.files else {}
@@ -206,7 +227,7 @@ class Tokenizer:
 
     @functools.cached_property
     def _config(self) -> Mapping[str, Any]:
-        return {**self._json(_SPECIAL), **self._json(_CONFIG)}
+        return special_config(self._json(SPECIAL), self._json(CONFIG))
 
     @functools.cached_property
     def _named(self) -> Mapping[str, str]:
@@ -240,12 +261,12 @@ class Tokenizer:
     @functools.cached_property
     def end_ids(self) -> tuple[int, ...]:
         """The ids of the end tokens: those in `generation_config.json`, or else `eos_id`."""
-        value = self._json(_GENERATION).get("eos_token_id", self.eos_id)
+        value = self._json(GENERATION).get("eos_token_id", self.eos_id)
         ids = value if isinstance(value, list) else [] if value is None else [value]
         if any(not isinstance(i, int) or isinstance(i, bool) or i < 0 for i in ids):
             raise FileError(
                 f"expected ids as eos_token_id, received {describe_value(value)}.",
-                member=_GENERATION,
+                member=GENERATION,
             )
         return tuple(ids)
 
@@ -257,7 +278,7 @@ class Tokenizer:
     @functools.cached_property
     def templates(self) -> Mapping[str, str]:
         """The chat templates by name; a single template has the name "default"."""
-        value = self.files.get(_TEMPLATE, self._config.get("chat_template"))
+        value = self.files.get(TEMPLATE, self._config.get("chat_template"))
         if value is None:
             return FrozenDict()
         if isinstance(value, str):
@@ -272,7 +293,7 @@ class Tokenizer:
         raise FileError(
             "expected chat_template as a text or a list of names and templates, received "
             f"{describe_value(value)}.",
-            member=_CONFIG,
+            member=CONFIG,
         )
 
     # -- texts --------------------------------------------------------------------------------

@@ -376,6 +376,15 @@ def test_byte_level_tokenizers_of_gguf():
     assert Tokenizer.from_gguf({"tokenizer.ggml.model": "no_vocab"}) is None
 
 
+@pytest.mark.parametrize(("bos", "eos"), [(True, True), (True, False), (False, False)])
+def test_other_programs_read_the_bos_token_in_tokenizer_json(bos, eos):
+    changed = {"tokenizer.ggml.add_bos_token": bos, "tokenizer.ggml.add_eos_token": eos}
+    files = Tokenizer.from_gguf({**GGUF, **changed}).files
+    # without tokenizer_config.json, whose keys only some programs read
+    alone = Tokenizer({"tokenizer.json": files["tokenizer.json"]})
+    assert alone.encode("ab") == [3] * bos + [2] + [3] * eos
+
+
 @pytest.mark.parametrize(("pre", "ids"), [("qwen2", [1, 2]), ("gpt-2", [0, 3, 4])])
 def test_qwen_composes_characters(pre, ids):
     # the bytes of "á", and of the accent alone, as characters of byte-level tokenizers
