@@ -19,6 +19,7 @@ from fkeras.generation.caches import can_take_back, capacity_of, lengths_of, sta
 from fkeras.generation.decoding import Prompt
 from fkeras.generation.reading import Constant, Form, Reader, positions_of
 from fkeras.generation.samplers import Beam, Sampler
+from fkeras.training.inputs.ids import tables
 
 WHERE = "fk.generate"
 
@@ -108,7 +109,7 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
             raise ValueError(
                 f"{WHERE}: {model._where} takes {', '.join(required)}: expected "
                 f"{len(required) - 1} inputs beside the ids of {required[-1]!r}, received {len(values)}. "
-                "Pass inputs= as a list, or as a dictionary by these names."
+                "Pass inputs= as a list of arrays, or as a dictionary by these names."
             )
     rest = [name for name in required if name not in given]
     unknown = [name for name in given if name not in names]
@@ -126,7 +127,13 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
             f"{model._where}, received an input {spec} of {spec.dtype}. Declare it with "
             "fk.Input((None,), dtype='int32')."
         )
-    arrays = {name: jnp.asarray(value) for name, value in given.items() if value is not None}
+    given = {name: value for name, value in given.items() if value is not None}
+    for index, layer, count in tables(model):
+        if (name := names[index]) in given:
+            ids = given[name] if is_traced(given[name]) else np.asarray(given[name])
+            noun = f"ids of {layer!r} in the input {name!r}"
+            _check_range(ids, count, noun, "Pass ids of the tokenizer of this model.")
+    arrays = {name: jnp.asarray(value) for name, value in given.items()}
     if masks is not None and not arrays:
         raise ValueError(
             f"{WHERE}: expected inputs_mask beside inputs, whose padding the mask marks, received no "
@@ -347,16 +354,20 @@ def _integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: 
 
 def check_ids(prompt: Prompt, model: Network) -> Prompt:
     """Returns the prompt with int32 ids; raises an error for ids outside of the vocabulary."""
-    total = logits_of(model)
     # before the cast, which would wrap large ids around
-    wrong = (prompt.ids < 0) | (prompt.ids >= total)
-    if not isinstance(wrong, Tracer) and bool(wrong.any()):
-        row, place = np.argwhere(np.asarray(wrong))[0]
-        raise ValueError(
-            f"{WHERE}: expected ids from 0 to {total - 1}, received {int(prompt.ids[row, place])} in "
-            f"row {row} at position {place}. Pass lengths= if the rows are padded."
-        )
+    _check_range(prompt.ids, logits_of(model), "ids", "Pass lengths= if the rows are padded.")
     return prompt._replace(ids=prompt.ids.astype("int32"))
+
+
+def _check_range(ids: Any, size: int, noun: str, remedy: str) -> None:
+    wrong = (ids < 0) | (ids >= size)
+    if not isinstance(wrong, Tracer) and bool(wrong.any()):
+        row, *place = map(int, np.argwhere(np.asarray(wrong))[0])
+        value = np.asarray(ids)[row, *place]
+        raise ValueError(
+            f"{WHERE}: expected {noun} from 0 to {size - 1}, received {value} in row {row} at position "
+            f"{', '.join(map(str, place))}. {remedy}"
+        )
 
 
 def logits_of(model: Network) -> int:

@@ -264,6 +264,12 @@ def test_encoder_runs_once_and_its_padding_changes_nothing():
         fk.generate(model, None, ids)
     with pytest.raises(ValueError, match="expected 2 rows, as in ids, in the input 'encoder_ids'"):
         fk.generate(model, None, ids, inputs=source[:1])
+    message = (
+        "ids of 'encoder/embedding' in the input 'encoder_ids' from 0 to 10, received {} in row 1"
+    )
+    for wrong in (11, -1, 2**32 + 1):
+        with pytest.raises(ValueError, match=message.format(wrong)):
+            fk.generate(model, None, ids, inputs=np.array([[1, 2], [3, wrong]]))
 
 
 @pytest.mark.exhaustive
