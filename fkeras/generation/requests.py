@@ -334,6 +334,9 @@ def _padded_rows(ids: Any) -> tuple[Any, list[int] | None]:
             f"{WHERE}: expected at least one token in each row, received no token in row "
             f"{counts.index(0)}. Start the row with the BOS token of the model, or leave the row out."
         )
+    if xp is jnp and all(jnp.issubdtype(row.dtype, jnp.integer) for row in arrays):
+        # jnp.stack promotes no dtypes if `jax_numpy_dtype_promotion` is strict
+        arrays = [row.astype("int32") for row in arrays]
     width = max(counts)
     return xp.stack([xp.pad(row, (0, width - len(row))) for row in arrays]), counts
 
@@ -342,7 +345,7 @@ def _integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: 
     array = values if isinstance(values, jax.Array | np.ndarray) else np.asarray(values)
     if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
         raise ValueError(
-            f"{WHERE}: expected {name} as integers of shape {shape}, one a row, received {array.dtype} "
+            f"{WHERE}: expected {name} as integers of shape {shape}, one for each row, received {array.dtype} "
             f"of shape {array.shape}."
         )
     if not isinstance(array, Tracer) and not np.all((array >= least) & (array <= most)):
@@ -360,8 +363,10 @@ def check_ids(prompt: Prompt, model: Network) -> Prompt:
 
 
 def _check_range(ids: Any, size: int, noun: str, remedy: str) -> None:
+    if isinstance(ids, Tracer):
+        return
     wrong = (ids < 0) | (ids >= size)
-    if not isinstance(wrong, Tracer) and bool(wrong.any()):
+    if wrong.any():
         row, *place = map(int, np.argwhere(np.asarray(wrong))[0])
         value = np.asarray(ids)[row, *place]
         raise ValueError(
@@ -453,7 +458,12 @@ def keys_of(key: Any, samplers: Sequence[Sampler], batch: int) -> jax.Array | No
                 "the most likely tokens with samplers.Chain(samplers.Greedy(), ...)."
             )
         return None
-    if getattr(key, "shape", ()) == (batch,) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+    if getattr(key, "ndim", 0) == 1 and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if len(key) != batch:
+            raise ValueError(
+                f"{WHERE}: expected one key, or an array with a key for each of {batch} rows, received "
+                f"{len(key)} keys. Pass jax.random.split(key, {batch})."
+            )
         return key
     check_key(key, f"{WHERE}: for `key`")
     return key[None] if batch == 1 else jax.random.split(key, batch)

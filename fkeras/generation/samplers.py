@@ -261,7 +261,8 @@ class MinNewTokens(Sampler):
         end_ids: the end tokens.
 
     Raises:
-        ValueError: without end tokens, and for a negative count.
+        TypeError: for ids that are no integers.
+        ValueError: without end tokens, for a negative id, and for a negative count.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -294,6 +295,7 @@ class SuppressedIds(Sampler):
         first_only: whether to forbid the tokens only as the first new token.
 
     Raises:
+        TypeError: for ids that are no integers.
         ValueError: for no ids, or a negative id.
 
     Example:

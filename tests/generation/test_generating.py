@@ -208,7 +208,8 @@ def test_rows_of_a_list_may_be_traced():
     model = language_models.bigram()
     run = jax.jit(lambda row: fk.generate(model, None, [row, [1]], max_new_tokens=3).tokens)
     expected = fk.generate(model, None, [[1, 2, 3], [1]], max_new_tokens=3).tokens
-    assert run(jnp.array([1, 2, 3])).tolist() == expected.tolist()
+    for dtype in ("int32", "uint8"):
+        assert run(jnp.array([1, 2, 3], dtype)).tolist() == expected.tolist()
 
 
 def test_inputs_with_a_value_for_each_token_are_errors(model):
@@ -377,6 +378,8 @@ ERRORS = [
     (dict(sampler=samplers.Temperature(1.0)), ValueError, "draws tokens and needs a key"),
     (dict(key=jax.random.PRNGKey(0)), TypeError, "a typed PRNG key"),
     (dict(key=0), TypeError, "a typed PRNG key"),
+    (dict(key=jax.random.split(jax.random.key(0))), ValueError, "each of 1 rows, received 2 keys"),
+    (dict(key=jax.random.split(jax.random.key(0), (1, 1))), TypeError, "one PRNG key"),
     (dict(ids=np.array([[1, 2**32]])), ValueError, "received 4294967296 in row 0 at position 1"),
     (dict(ids=np.array([[2**32 - 1]], "uint32")), ValueError, "received 4294967295 in row 0"),
     (dict(ids="text"), ValueError, "Encode the text: ids = [tokenizer.encode(text)]"),

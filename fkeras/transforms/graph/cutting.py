@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
+from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.model import Model
 from fkeras.engine.network.network import Network
@@ -67,6 +68,7 @@ def cut(
         ValueError: if no layer matches, and for a layer with several calls or outputs without
             coordinates.
         DisconnectedGraphError: if an output needs a tensor that is not among the inputs.
+        FKerasError: if a layer needs the value of an optional input that is not selected.
 
     Example:
         >>> import fkeras as fk
@@ -157,7 +159,15 @@ def _part(
     whole = Model([*tensors, *omitted], end, dtype=dtype)
     layers = dict(whole.layers.items())
     kept = network_inputs(whole, layers)[: len(tensors)]
-    outputs = record_graph(whole.graph, layers, (*kept, *[None] * len(omitted)), where)
+    try:
+        outputs = record_graph(whole.graph, layers, (*kept, *[None] * len(omitted)), where)
+    except FKerasError as error:
+        names = ", ".join(repr(tensor.name) for tensor in omitted)
+        raise FKerasError(
+            f"{where}: expected the optional inputs {names} among the selected inputs, since "
+            f"{error.layer!r} cannot compute without a value. Select them too: inputs=[..., {names}].",
+            layer=error.layer,
+        ) from error
     return Model(structure.fill(template, kept), outputs, name=name, dtype=dtype)
 
 

@@ -364,6 +364,14 @@ def test_cut_leaves_out_optional_inputs_that_are_not_selected():
         transforms.cut(model, inputs="bias")
 
 
+def test_cut_names_optional_inputs_that_a_layer_needs():
+    x, other = (fk.Input((3,), name=name, optional=name == "other") for name in ("x", "other"))
+    model = fk.Model([x, other], layers.Add(name="add")([x, other]))
+    message = r"the optional inputs 'other' .* 'add' cannot compute .* inputs=\[..., 'other'\]"
+    with pytest.raises(fk.FKerasError, match=message):
+        transforms.cut(model, inputs="x")
+
+
 def test_cut_decoder_without_segments():
     model = fk.pretrained.build(fk.pretrained.LlamaConfig(11, 8, 12, 1, 2)).build(KEY)
     part = transforms.cut(model, inputs="ids")
