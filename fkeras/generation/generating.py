@@ -63,13 +63,13 @@ class Generated(NamedTuple):
 def generate(
     model: Network | Sequence[Network],
     state: Mapping[str, Any] | None,
-    ids: jax.Array | np.ndarray | Sequence[Sequence[int]],
+    ids: jax.Array | np.ndarray | Sequence[Sequence[int] | jax.Array | np.ndarray],
     key: jax.Array | None = None,
     max_new_tokens: int = 64,
     sampler: Sampler | Sequence[Sampler] = _GREEDY,
     lengths: jax.Array | np.ndarray | Sequence[int] | None = None,
     *,
-    end_ids: int | Sequence[int] = (),
+    end_ids: int | Iterable[int] | jax.Array = (),
     stop: str | Sequence[str] = (),
     decode: Callable[[list[int]], str] | None = None,
     stream: Stream | None = None,
@@ -172,7 +172,8 @@ def generate(
     if draft is not None:
         requests.check_draft(draft, reader.any_model(), vocabulary_size)
         slack = requests.count_of(draft_tokens, "draft_tokens") + 1
-    width = int(np.shape(ids)[1]) if hasattr(ids, "shape") else max(map(len, ids))
+    is_array = isinstance(ids, jax.Array | np.ndarray)
+    width = ids.shape[1] if is_array else max(map(len, ids))
     options = {"width": width, "limit": limit, "slack": slack, "drafts": draft is not None}
     read = functools.partial(_read, prompt=prompt, **options)
     reader, after, logits, steps = read(reader, state)

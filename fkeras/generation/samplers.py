@@ -272,7 +272,7 @@ class MinNewTokens(Sampler):
     """
 
     count: Number
-    end_ids: tuple[int, ...]
+    end_ids: Sequence[int]
     rank: ClassVar[int] = 20
     leaves: ClassVar[tuple[str, ...]] = ("count",)
     id_fields: ClassVar[tuple[str, ...]] = ("end_ids",)
@@ -305,7 +305,7 @@ class SuppressedIds(Sampler):
         Array([-inf,   0., -inf], dtype=float32)
     """
 
-    ids: tuple[int, ...]
+    ids: Sequence[int]
     first_only: bool = False
     rank: ClassVar[int] = 40
     id_fields: ClassVar[tuple[str, ...]] = ("ids",)
@@ -332,7 +332,7 @@ def _check_ids(sampler: Sampler, name: str) -> None:
     object.__setattr__(sampler, name, ids)
 
 
-def _without(logits: jax.Array, ids: tuple[int, ...]) -> jax.Array:
+def _without(logits: jax.Array, ids: Sequence[int]) -> jax.Array:
     # `drop`: an id may be in the padding of the vocabulary, which has no logits
     return logits.at[jnp.asarray(ids)].set(-jnp.inf, mode="drop")
 
