@@ -48,17 +48,19 @@ def merged(state: Mapping[str, Any], own: Mapping[str, Any]) -> State:
     return result
 
 
-def state_specs(model: Network, *size: int) -> Any:
-    """Returns the shapes of `model.init_state(*size)`."""
+def state_specs(model: Network, *size: int, **slack: int) -> Any:
+    """Returns the shapes of `model.init_state(*size, **slack)`."""
     leaves, structure = jax.tree.flatten(model)
-    return _state_specs(structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves), size)
+    shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    return _state_specs(structure, shapes, size, **slack)
 
 
 # cached: each `generate` needs the specs several times
 @functools.lru_cache(maxsize=64)
-def _state_specs(structure: Any, shapes: tuple, size: tuple[int, ...]) -> Any:
+def _state_specs(structure: Any, shapes: tuple, size: tuple[int, ...], slack: int = 0) -> Any:
     model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
-    return jax.eval_shape(lambda: model.init_state(*size))
+    options = {"slack": slack} if slack else {}
+    return jax.eval_shape(lambda: model.init_state(*size, **options))
 
 
 def row_axes(model: Network) -> Any:
@@ -144,6 +146,15 @@ def capacity_of(model: Network, state: State) -> int | None:
     grown = _sizes(state_specs(model, 1, 2 * longest + 2))
     limits = [size for path, size in sizes.items() if grown.get(path, 0) > longest]
     return min(limits, default=None)
+
+
+def can_take_back(model: Network, state: State, count: int) -> bool:
+    """Returns whether a rollback of `count` tokens leaves all tokens of the windows in the ring buffers."""
+    sizes = _sizes(state)
+    length = 2 * max(sizes.values(), default=0) + count + 2
+    rings = _sizes(state_specs(model, 1, length))
+    larger = _sizes(state_specs(model, 1, length, slack=count))
+    return not any(rings.get(path, 0) <= size < larger.get(path, 0) for path, size in sizes.items())
 
 
 def _sizes(state: Any, path: str = "") -> dict[str, int]:

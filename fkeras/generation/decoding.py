@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.generation.caches import State, new_state
 from fkeras.generation.reading import Inputs, Reader
-from fkeras.generation.samplers import History, Sampler
+from fkeras.generation.samplers import History, Sampler, process
 
 
 class Sampling(NamedTuple):
@@ -101,8 +101,7 @@ def first_carry(state: State, logits: jax.Array, limit: int) -> Carry:
     return Carry(state, logits, tokens, lengths, jnp.ones(batch, bool))
 
 
-@functools.partial(jax.jit, donate_argnums=2)
-def advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) -> Carry:
+def _advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) -> Carry:
     """Samples and reads at most `steps` tokens of each row."""
 
     def goes_on(loop: tuple[jax.Array, Carry]) -> jax.Array:
@@ -121,6 +120,11 @@ def advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) 
         return count + 1, Carry(state, logits, tokens, lengths, active)
 
     return jax.lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int32), carry))[1]
+
+
+advance = jax.jit(_advance)
+# donates the carry; not in `jax.vmap`, whose batched results do not fit into buffers without batch axis
+advance_in_place = jax.jit(_advance, donate_argnums=2)
 
 
 def known_ids(sampling: Sampling, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
@@ -172,4 +176,6 @@ def processed_logits(
     sampler: Sampler, logits: jax.Array, history: jax.Array, counts: jax.Array
 ) -> jax.Array:
     """Returns the logits (b, v) after a sampler, which processes row by row."""
-    return jax.vmap(lambda s, ids, n: sampler.process(s, History(ids, n)))(logits, history, counts)
+    return jax.vmap(lambda row, ids, n: process(sampler, row, History(ids, n)))(
+        logits, history, counts
+    )

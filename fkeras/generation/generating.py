@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,12 +21,13 @@ from fkeras.generation.decoding import (
     Prompt,
     Sampling,
     advance,
+    advance_in_place,
     first_carry,
     read_prompt,
 )
 from fkeras.generation.reading import Reader
 from fkeras.generation.samplers import Beam, Greedy, Sampler
-from fkeras.generation.speculation import advance_draft, first_draft_carry
+from fkeras.generation.speculation import advance_draft, advance_draft_in_place, first_draft_carry
 from fkeras.generation.watching import Stream, Watcher, watch
 
 _GREEDY = Greedy()
@@ -62,13 +63,13 @@ class Generated(NamedTuple):
 def generate(
     model: Network | Sequence[Network],
     state: Mapping[str, Any] | None,
-    ids: jax.Array | np.ndarray | Sequence[Sequence[int]],
+    ids: jax.Array | np.ndarray | Sequence[Sequence[int] | jax.Array | np.ndarray],
     key: jax.Array | None = None,
     max_new_tokens: int = 64,
     sampler: Sampler | Sequence[Sampler] = _GREEDY,
     lengths: jax.Array | np.ndarray | Sequence[int] | None = None,
     *,
-    end_ids: int | Sequence[int] = (),
+    end_ids: int | Iterable[int] | jax.Array = (),
     stop: str | Sequence[str] = (),
     decode: Callable[[list[int]], str] | None = None,
     stream: Stream | None = None,
@@ -125,8 +126,10 @@ def generate(
 
     Raises:
         TypeError: for a value that is no model, sampler, key or number.
-        ValueError: for ids outside of the vocabulary, lengths outside of `ids`, a state whose caches are
-            too short, a sampler that draws without a key, and logits that are not finite.
+        ValueError: for ids outside of the vocabulary (of the prompt, of samplers, and in `end_ids`), a draft
+            model with another vocabulary, lengths outside of `ids`, a state whose caches are too short, a
+            sampler that draws without a key, text that `decode` cannot return, and logits that are not
+            finite.
         ValueError: for a model without caches that is not causal.
 
     Example:
@@ -141,17 +144,18 @@ def generate(
         >>> generated.tokens.shape
         (2, 4)
     """
+    requests.check_state(state)
     prompt = requests.prompt_of(ids, lengths)
     batch = prompt.ids.shape[0]
     limit = requests.count_of(max_new_tokens, "max_new_tokens")
     reader, others = requests.reader_of(
         model, rows, batch, (inputs, inputs_mask), vocabulary_size, cache
     )
-    requests.check_ids(prompt, reader.any_model())
-    prompt = prompt._replace(inputs=others)
-    samplers, which = requests.samplers_of(sampler, batch)
+    prompt = requests.check_ids(prompt, reader.any_model())._replace(inputs=others)
+    samplers, which = requests.samplers_of(sampler, batch, reader.any_model())
     keys = requests.keys_of(key, samplers, batch)
-    sampling = Sampling(samplers, which, keys, prompt[:2], requests.ends_of(end_ids))
+    ends = requests.ends_of(end_ids, reader.form.vocabulary)
+    sampling = Sampling(samplers, which, keys, prompt[:2], ends)
     on_host = _Host(stop, decode, stream)
     is_beam = samplers[0].find(Beam) is not None
     if is_beam and (on_host.needed or draft is not None):
@@ -159,40 +163,43 @@ def generate(
             "fk.generate: expected no stop, stream or draft beside samplers.Beam, whose sequences are "
             "complete only at the end. Use end_ids, or another sampler."
         )
-    if on_host.needed and requests.is_traced((reader, state, prompt, keys)):
+    if on_host.needed and requests.is_traced((reader, state, prompt, sampling, draft)):
         raise TypeError(
             "fk.generate: expected no stop and no stream inside jax.jit and jax.vmap, since both read the "
             "tokens on the host. Use end_ids, or call generate outside of the compiled program."
         )
-    slack = 0
+    slack = _STEPS - 1 if on_host.needed and stream is None else 0
     if draft is not None:
+        requests.check_draft(draft, reader.any_model(), vocabulary_size)
         slack = requests.count_of(draft_tokens, "draft_tokens") + 1
-    elif on_host.needed and stream is None:
-        slack = _STEPS - 1
-    width = int(np.shape(ids)[1]) if hasattr(ids, "shape") else max(map(len, ids))
-    read = functools.partial(_read, prompt=prompt, width=width, limit=limit)
-    reader, after, logits, steps = read(reader, state, slack=slack)
+    is_array = isinstance(ids, jax.Array | np.ndarray)
+    width = ids.shape[1] if is_array else max(map(len, ids))
+    options = {"width": width, "limit": limit, "slack": slack, "drafts": draft is not None}
+    read = functools.partial(_read, prompt=prompt, **options)
+    reader, after, logits, steps = read(reader, state)
     if is_beam:
         carry: Any = search(reader, sampling, after, logits, limit)
     elif draft is None:
         carry = first_carry(after, logits, limit)
-        run = functools.partial(advance, reader, sampling)
+        is_traced = requests.is_traced((logits, sampling))
+        run = functools.partial(advance if is_traced else advance_in_place, reader, sampling)
         if not on_host.needed:
             carry = run(carry, jnp.int32(limit))
         else:
             count = jnp.int32(1 if stream is not None else steps)
             carry = watch(lambda c: run(c, count), carry, on_host.watcher(batch))
     else:
-        _check_draft(draft)
         guesser, others = requests.reader_of(
             *(draft[0], None, batch, requests.inputs_for(draft[0], inputs, inputs_mask)),
             *(reader.form.vocabulary, None),
         )
         read = functools.partial(read, prompt=prompt._replace(inputs=others))
-        guesser, draft_state, _, _ = read(guesser, draft[1], slack=slack)
+        guesser, draft_state, _, _ = read(guesser, draft[1])
         _check_rows((reader, after), (guesser, draft_state))
         carry = first_draft_carry(sampling, after, logits, limit, draft_state)
-        run = functools.partial(advance_draft, reader, guesser, sampling, draft_tokens)
+        is_traced = requests.is_traced((logits, draft_state, sampling))
+        loop = advance_draft if is_traced else advance_draft_in_place
+        run = functools.partial(loop, reader, guesser, sampling, draft_tokens)
         if on_host.needed:
             carry = watch(lambda c: run(c, jnp.int32(1)), carry, on_host.watcher(batch))
         else:
@@ -204,7 +211,7 @@ class _Host:
     """The stop strings and the callback of a call, which run on the host."""
 
     def __init__(self, stop: Any, decode: Any, stream: Any):
-        texts = [stop] if isinstance(stop, str) else list(stop)
+        texts = [*stop] if isinstance(stop, Iterable) and not isinstance(stop, str) else [stop]
         if not all(isinstance(text, str) and text for text in texts):
             raise ValueError(
                 f"fk.generate: expected strings that are not empty for stop, received {stop!r}. Pass ids "
@@ -215,10 +222,14 @@ class _Host:
                 "fk.generate: stop searches the text of the tokens and needs `decode`. Pass "
                 "decode=tokenizer.decode."
             )
-        for name, function in (("decode", decode), ("stream", stream)):
+        for name, function, example in (
+            ("decode", decode, "tokenizer.decode, which returns the text of a list of ids"),
+            ("stream", stream, "lambda row, piece: print(piece, end='')"),
+        ):
             if function is not None and not callable(function):
                 raise TypeError(
-                    f"fk.generate: expected a function for {name}, received {function!r}."
+                    f"fk.generate: expected a function for {name}, received "
+                    f"{describe_value(function)}. Pass {name}={example}."
                 )
         self.stop, self.decode, self.stream = texts, decode, stream
         self.needed = bool(texts) or stream is not None
@@ -228,14 +239,23 @@ class _Host:
 
 
 def _read(
-    reader: Reader, state: Any, *, prompt: Prompt, width: int, limit: int, slack: int
+    reader: Reader,
+    state: Any,
+    *,
+    prompt: Prompt,
+    width: int,
+    limit: int,
+    slack: int,
+    drafts: bool,
 ) -> tuple[Reader, Any, jax.Array, int]:
     """Prefills the caches with the prompt; returns `(reader, state, logits, steps)`.
 
+    With `drafts` the caches of a state of the caller need room for the rollbacks too.
     `steps` is the number of tokens to sample between two searches for stop strings.
     """
+    requests.check_state(state)
     state = reader.any_model().init_state() if state is None else dict(state)
-    is_cache = requests.check_cache(reader, state, prompt, limit, slack)
+    is_cache = requests.check_cache(reader, state, prompt, limit, slack if drafts else 0)
     room = requests.capacity(reader, prompt, width, limit, slack)
     reader, state, logits, causal = read_prompt(reader, state, prompt, room, slack, is_cache)
     if not requests.is_traced(causal) and not bool(causal):
@@ -246,14 +266,6 @@ def _read(
         )
     can_go_back = slack > 0 and not is_cache and has_lengths_only(state, reader.row_axes(state))
     return reader, state, logits, slack + 1 if can_go_back else 1
-
-
-def _check_draft(draft: Any) -> None:
-    if not isinstance(draft, tuple) or len(draft) != 2:
-        raise TypeError(
-            f"fk.generate: expected draft as (model, state), received {describe_value(draft)}."
-        )
-    requests.check_model(draft[0], "draft")
 
 
 def _check_rows(*pairs: tuple[Reader, Any]) -> None:

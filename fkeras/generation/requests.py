@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,13 +12,14 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.engine import Network
-from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.values.random import check_key
-from fkeras.generation.caches import capacity_of, lengths_of, state_specs
+from fkeras.generation.caches import can_take_back, capacity_of, lengths_of, state_specs
 from fkeras.generation.decoding import Prompt
 from fkeras.generation.reading import Constant, Form, Reader, positions_of
 from fkeras.generation.samplers import Beam, Sampler
+from fkeras.training.inputs.ids import tables
 
 WHERE = "fk.generate"
 
@@ -108,7 +109,7 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
             raise ValueError(
                 f"{WHERE}: {model._where} takes {', '.join(required)}: expected "
                 f"{len(required) - 1} inputs beside the ids of {required[-1]!r}, received {len(values)}. "
-                "Pass inputs= as a list, or as a dictionary by these names."
+                "Pass inputs= as a list of arrays, or as a dictionary by these names."
             )
     rest = [name for name in required if name not in given]
     unknown = [name for name in given if name not in names]
@@ -126,7 +127,18 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
             f"{model._where}, received an input {spec} of {spec.dtype}. Declare it with "
             "fk.Input((None,), dtype='int32')."
         )
-    arrays = {name: jnp.asarray(value) for name, value in given.items() if value is not None}
+    given = {name: value for name, value in given.items() if value is not None}
+    for index, layer, count in tables(model):
+        if (name := names[index]) in given:
+            ids = given[name] if is_traced(given[name]) else np.asarray(given[name])
+            noun = f"ids of {layer!r} in the input {name!r}"
+            _check_range(ids, count, noun, "Pass ids of the tokenizer of this model.")
+    arrays = {name: jnp.asarray(value) for name, value in given.items()}
+    if masks is not None and not arrays:
+        raise ValueError(
+            f"{WHERE}: expected inputs_mask beside inputs, whose padding the mask marks, received no "
+            "inputs. For padded prompts pass lengths=."
+        )
     if not isinstance(masks, Mapping):
         masks = {} if masks is None else dict.fromkeys([*arrays][:1], masks)
     for kind, values in (("input", arrays), ("mask of the input", masks)):
@@ -143,6 +155,29 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
     }
 
 
+def check_draft(draft: Any, model: Network, vocabulary: int | None) -> None:
+    """Raises an error for a draft that is no model and state, or has another vocabulary.
+
+    Args:
+        model: the model that verifies the tokens.
+        vocabulary: the argument `vocabulary_size` of `generate`.
+    """
+    if not isinstance(draft, tuple) or len(draft) != 2:
+        received = draft._where if isinstance(draft, Network) else describe_value(draft)
+        raise TypeError(
+            f"{WHERE}: expected draft as (model, state), received {received}. Pass draft=(model, None)."
+        )
+    guesser = check_model(draft[0], "draft")
+    total, own = logits_of(model), logits_of(guesser)
+    # with vocabulary_size the padding of the two vocabularies may differ
+    if own != total if vocabulary is None else own < vocabulary:
+        raise ValueError(
+            f"{WHERE}: expected a draft model with the vocabulary of {model._where}, {total} tokens, "
+            f"received {guesser._where} with {own} tokens. Use a draft model with the same tokenizer; if "
+            "only the padding of the vocabularies differs, pass vocabulary_size=tokenizer.size."
+        )
+
+
 def inputs_for(model: Network, inputs: Any, masks: Any) -> tuple[Any, Any]:
     """Returns the other inputs of a draft model: None for a draft model of one input."""
     return (inputs, masks) if len(_required(model)) > 1 else (None, None)
@@ -155,8 +190,7 @@ def _required(model: Network) -> list[str]:
 
 
 def _vocabulary(model: Network, size: int | None) -> int:
-    (slot,) = model.graph.output_slots
-    total: Any = model.graph.specs[slot].dims[2]
+    total = logits_of(model)
     if size is None:
         return total
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 < size <= total:
@@ -168,9 +202,23 @@ def _vocabulary(model: Network, size: int | None) -> int:
 
 
 def _is_cached(model: Network, ids: str, others: tuple[str, ...], cache: bool | None) -> bool:
+    if cache is not None and not isinstance(cache, bool):
+        raise TypeError(
+            f"{WHERE}: expected True, False or None for cache, received {describe_value(cache)}. The "
+            "dtype of the caches is an option of the layers: layers.DotProductAttention(cache='int8')."
+        )
     if cache is False:
         return False
-    mixing = _mixing(model, ids, others)
+    try:
+        mixing = _mixing(model, ids, others)
+    except (FKerasError, TypeError, ValueError) as error:
+        if not others:
+            raise
+        raise ValueError(
+            f"{WHERE}: expected inputs that do not depend on the number of tokens, such as the input of "
+            f"an encoder, received {', '.join(others)}: {error} Leave inputs with a value for each token "
+            "out, such as segments: each row of ids is one text."
+        ) from error
     if mixing == ():
         return True
     if cache is None:
@@ -230,27 +278,32 @@ def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
     return jax.tree.unflatten(structure, leaves), tuple(own)
 
 
+def check_state(state: Any) -> None:
+    """Raises an error for a value that is no state."""
+    if state is not None and not isinstance(state, Mapping):
+        raise TypeError(
+            f"{WHERE}: expected state as a dictionary, such as model.init_state(), or None, received "
+            f"{describe_value(state)}. The ids are the third argument: fk.generate(model, None, ids)."
+        )
+
+
 def prompt_of(ids: Any, lengths: Any) -> Prompt:
     """Returns the prompt, padded on the right to a power of two to limit the number of compilations."""
-    if isinstance(ids, list | tuple) and all(np.ndim(row) == 1 and len(row) for row in ids):
-        counts = [len(row) for row in ids]
-        lengths = counts if lengths is None else lengths
-        ids = np.array([[*row, *[0] * (max(counts) - len(row))] for row in ids] if ids else [])
-    empty = isinstance(ids, list | tuple) and [
-        i for i, row in enumerate(ids) if np.shape(row) == (0,)
-    ]
-    if empty:
-        raise ValueError(
-            f"{WHERE}: expected at least one token in each row, received no token in row {empty[0]}. "
-            "Start the row with the BOS token of the model, or leave the row out."
-        )
-    array = ids if isinstance(ids, jax.Array | np.ndarray) else np.asarray(ids)
-    if array.ndim != 2 or not jnp.issubdtype(array.dtype, jnp.integer) or array.size == 0:
-        remedy = " Add the axis of the rows: ids[None]." if array.ndim == 1 else ""
+    array, counts = ids, None
+    if not isinstance(ids, jax.Array | np.ndarray):
+        array, counts = _padded_rows(ids)
+    is_integer = jnp.issubdtype(array.dtype, jnp.integer)
+    if array.ndim != 2 or not is_integer or array.size == 0:
+        remedy = "Pass a list of lists of ids, or an array padded on the right with lengths=."
+        if array.ndim == 1 and is_integer:
+            remedy = "Add the axis of the rows: ids[None]."
+        elif jnp.issubdtype(array.dtype, np.str_):
+            remedy = "Encode the text: ids = [tokenizer.encode(text)]."
         raise ValueError(
             f"{WHERE}: expected ids as integers of shape (b, t), received {array.dtype} of shape "
-            f"{array.shape}.{remedy}"
+            f"{array.shape}. {remedy}"
         )
+    lengths = counts if lengths is None else lengths
     batch, width = array.shape
     lengths = np.full(batch, width) if lengths is None else lengths
     lengths = _integers(lengths, "lengths", (batch,), 1, width)
@@ -259,15 +312,40 @@ def prompt_of(ids: Any, lengths: Any) -> Prompt:
     xp: Any = jnp if is_traced((array, lengths)) else np
     lengths = xp.asarray(lengths)
     valid = xp.arange(size)[None] < lengths[:, None]
-    padded = xp.pad(xp.asarray(array).astype("int32"), ((0, 0), (0, size - width)))
-    return Prompt(xp.where(valid, padded, 0).astype("int32"), valid, {})
+    padded = xp.pad(xp.asarray(array), ((0, 0), (0, size - width)))
+    return Prompt(xp.where(valid, padded, 0), valid, {})
+
+
+def _padded_rows(ids: Any) -> tuple[Any, list[int] | None]:
+    """Returns the rows of lists as an array, and their lengths; None for other values."""
+    rows = [*ids] if isinstance(ids, list | tuple) else []
+    xp: Any = jnp if is_traced(rows) else np
+    try:
+        arrays = [xp.asarray(row) for row in rows]
+    except ValueError:
+        # a row of numbers and lists
+        arrays = []
+    if not arrays or any(row.ndim != 1 for row in arrays):
+        is_even = not rows or len({row.shape for row in arrays}) == 1
+        return xp.asarray(ids) if is_even else np.empty(len(rows), object), None
+    counts = [len(row) for row in arrays]
+    if 0 in counts:
+        raise ValueError(
+            f"{WHERE}: expected at least one token in each row, received no token in row "
+            f"{counts.index(0)}. Start the row with the BOS token of the model, or leave the row out."
+        )
+    if xp is jnp and all(jnp.issubdtype(row.dtype, jnp.integer) for row in arrays):
+        # jnp.stack promotes no dtypes if `jax_numpy_dtype_promotion` is strict
+        arrays = [row.astype("int32") for row in arrays]
+    width = max(counts)
+    return xp.stack([xp.pad(row, (0, width - len(row))) for row in arrays]), counts
 
 
 def _integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: int) -> jax.Array:
     array = values if isinstance(values, jax.Array | np.ndarray) else np.asarray(values)
     if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
         raise ValueError(
-            f"{WHERE}: expected {name} as integers of shape {shape}, one a row, received {array.dtype} "
+            f"{WHERE}: expected {name} as integers of shape {shape}, one for each row, received {array.dtype} "
             f"of shape {array.shape}."
         )
     if not isinstance(array, Tracer) and not np.all((array >= least) & (array <= most)):
@@ -277,22 +355,39 @@ def _integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: 
     return jnp.asarray(array, jnp.int32)
 
 
-def check_ids(prompt: Prompt, model: Network) -> None:
-    """Raises an error for ids outside of the vocabulary, which an embedding does not report."""
-    (slot,) = model.graph.output_slots
-    total: Any = model.graph.specs[slot].dims[2]
-    wrong = (prompt.ids < 0) | (prompt.ids >= total)
-    if not isinstance(wrong, Tracer) and bool(wrong.any()):
-        row, place = np.argwhere(np.asarray(wrong))[0]
+def check_ids(prompt: Prompt, model: Network) -> Prompt:
+    """Returns the prompt with int32 ids; raises an error for ids outside of the vocabulary."""
+    # before the cast, which would wrap large ids around
+    _check_range(prompt.ids, logits_of(model), "ids", "Pass lengths= if the rows are padded.")
+    return prompt._replace(ids=prompt.ids.astype("int32"))
+
+
+def _check_range(ids: Any, size: int, noun: str, remedy: str) -> None:
+    if isinstance(ids, Tracer):
+        return
+    wrong = (ids < 0) | (ids >= size)
+    if wrong.any():
+        row, *place = map(int, np.argwhere(np.asarray(wrong))[0])
+        value = np.asarray(ids)[row, *place]
         raise ValueError(
-            f"{WHERE}: expected ids from 0 to {total - 1}, received {int(prompt.ids[row, place])} in "
-            f"row {row} at position {place}. Pass lengths= if the rows are padded."
+            f"{WHERE}: expected {noun} from 0 to {size - 1}, received {value} in row {row} at position "
+            f"{', '.join(map(str, place))}. {remedy}"
         )
 
 
-def samplers_of(sampler: Any, batch: int) -> tuple[tuple[Sampler, ...], jax.Array | None]:
+def logits_of(model: Network) -> int:
+    """Returns the number of logits of a position: the vocabulary with its padding."""
+    (slot,) = model.graph.output_slots
+    total: Any = model.graph.specs[slot].dims[2]
+    return total
+
+
+def samplers_of(
+    sampler: Any, batch: int, model: Network
+) -> tuple[tuple[Sampler, ...], jax.Array | None]:
     """Returns the different samplers, and the index of the sampler of each row."""
     if isinstance(sampler, Sampler):
+        _check_sampler(sampler, model)
         return (sampler,), None
     if isinstance(sampler, type) and issubclass(sampler, Sampler):
         raise TypeError(
@@ -319,9 +414,32 @@ def samplers_of(sampler: Any, batch: int) -> tuple[tuple[Sampler, ...], jax.Arra
         place = next((i for i, s in enumerate(different) if s is one or _same(s, one)), None)
         if place is None:
             place = len(different)
+            _check_sampler(one, model)
             different.append(one)
         which.append(place)
     return tuple(different), jnp.asarray(which, jnp.int32)
+
+
+def _check_sampler(sampler: Sampler, model: Network) -> None:
+    """Raises an error for fields without a hash, and for ids outside of the vocabulary."""
+    total = logits_of(model)
+    for part in sampler.parts:
+        for name, value in vars(part).items():
+            if name not in part.leaves and not isinstance(value, Hashable):
+                raise TypeError(
+                    f"{WHERE}: expected values with a hash in the fields of {type(part).__name__}, which "
+                    f"are constants of the compiled program, received {describe_value(value)} in "
+                    f"`{name}`. Use a tuple; for arrays declare leaves = ({name!r},) in the class."
+                )
+        for name in part.id_fields:
+            # ids of the padding are valid: these tokens are never sampled
+            wrong = [i for i in getattr(part, name) if not 0 <= i < total]
+            if wrong:
+                raise ValueError(
+                    f"{WHERE}: expected ids from 0 to {total - 1} for `{name}` of samplers."
+                    f"{type(part).__name__}, received {wrong[0]}, which is no token of "
+                    f"{model._where}. Pass ids of the tokenizer of this model."
+                )
 
 
 def _same(a: Sampler, b: Sampler) -> bool:
@@ -340,25 +458,38 @@ def keys_of(key: Any, samplers: Sequence[Sampler], batch: int) -> jax.Array | No
                 "the most likely tokens with samplers.Chain(samplers.Greedy(), ...)."
             )
         return None
-    if getattr(key, "shape", ()) == (batch,) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+    if getattr(key, "ndim", 0) == 1 and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if len(key) != batch:
+            raise ValueError(
+                f"{WHERE}: expected one key, or an array with a key for each of {batch} rows, received "
+                f"{len(key)} keys. Pass jax.random.split(key, {batch})."
+            )
         return key
     check_key(key, f"{WHERE}: for `key`")
     return key[None] if batch == 1 else jax.random.split(key, batch)
 
 
-def ends_of(end_ids: Any) -> jax.Array:
-    """Returns the ids of the end tokens as an array."""
-    values = [end_ids] if isinstance(end_ids, int | np.integer) else end_ids
-    try:
-        ids = np.asarray(list(values) if values is not None else [])
-    except TypeError:
-        ids = np.asarray(values)
-    if ids.ndim != 1 or (ids.size and not np.issubdtype(ids.dtype, np.integer)):
+def ends_of(end_ids: Any, size: int) -> jax.Array:
+    """Returns the ids of the end tokens as an array.
+
+    Args:
+        size: the number of tokens that may be sampled.
+    """
+    ids: Any = () if end_ids is None else end_ids
+    if not isinstance(ids, jax.Array | np.ndarray):
+        ids = np.asarray([*ids] if isinstance(ids, Iterable) else [ids])
+    if ids.ndim > 1 or (ids.size and not jnp.issubdtype(ids.dtype, jnp.integer)):
         raise ValueError(
-            f"{WHERE}: expected end_ids as an id or a sequence of ids, received {end_ids!r}."
+            f"{WHERE}: expected end_ids as an id or a sequence of ids, received "
+            f"{describe_value(end_ids)}. Pass a text that ends a row as stop=."
         )
-    if ids.size and ids.min() < 0:
-        raise ValueError(f"{WHERE}: expected end_ids of at least 0, received {ids.tolist()}.")
+    ids = ids.reshape(-1)
+    if not isinstance(ids, Tracer) and ids.size and not np.all((ids >= 0) & (ids < size)):
+        wrong = next(i for i in ids.tolist() if not 0 <= i < size)
+        raise ValueError(
+            f"{WHERE}: expected end_ids from 0 to {size - 1}, the tokens that may be sampled, received "
+            f"{wrong}, which would never end a row. Pass ids of the tokenizer of this model."
+        )
     return jnp.asarray(ids, jnp.int32)
 
 
@@ -417,9 +548,12 @@ def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> Non
 def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int) -> bool:
     """Returns whether a state has caches.
 
+    Args:
+        slack: the maximum number of tokens of a rollback.
+
     Raises:
         ValueError: for the state of another model, and for caches of another batch size, caches that are
-            too short, and caches that the model does not use.
+            too short or cannot be rolled back, and caches that the model does not use.
     """
     lengths = lengths_of(state)
     model, batch = reader.any_model(), prompt.ids.shape[0]
@@ -446,4 +580,10 @@ def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int
                 f"{WHERE}: expected a state with room for {needed} tokens in a row, received "
                 f"room for {room}. Make a longer one: model.init_state({batch}, {needed})."
             )
+    if slack and not can_take_back(model, state, slack):
+        raise ValueError(
+            f"{WHERE}: expected a state from which {slack} rejected tokens of a draft can be taken "
+            f"back, received caches of {model._where} that hold the tokens of a window alone. Make the "
+            f"state with model.init_state({batch}, length, slack={slack}), or leave draft out."
+        )
     return True

@@ -81,6 +81,8 @@ class Sampler:
     reads_ids: ClassVar[bool] = True
     #: fields that are leaves of the pytree; other fields are compiled in as constants
     leaves: ClassVar[tuple[str, ...]] = ()
+    #: fields with ids of tokens, which `fk.generate` compares with the vocabulary
+    id_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -259,7 +261,8 @@ class MinNewTokens(Sampler):
         end_ids: the end tokens.
 
     Raises:
-        ValueError: without end tokens, and for a negative count.
+        TypeError: for ids that are no integers.
+        ValueError: without end tokens, for a negative id, and for a negative count.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -269,9 +272,10 @@ class MinNewTokens(Sampler):
     """
 
     count: Number
-    end_ids: tuple[int, ...]
+    end_ids: Sequence[int]
     rank: ClassVar[int] = 20
     leaves: ClassVar[tuple[str, ...]] = ("count",)
+    id_fields: ClassVar[tuple[str, ...]] = ("end_ids",)
     reads_ids: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -291,6 +295,7 @@ class SuppressedIds(Sampler):
         first_only: whether to forbid the tokens only as the first new token.
 
     Raises:
+        TypeError: for ids that are no integers.
         ValueError: for no ids, or a negative id.
 
     Example:
@@ -300,9 +305,10 @@ class SuppressedIds(Sampler):
         Array([-inf,   0., -inf], dtype=float32)
     """
 
-    ids: tuple[int, ...]
+    ids: Sequence[int]
     first_only: bool = False
     rank: ClassVar[int] = 40
+    id_fields: ClassVar[tuple[str, ...]] = ("ids",)
     reads_ids: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -317,15 +323,17 @@ def _check_ids(sampler: Sampler, name: str) -> None:
     value, where = getattr(sampler, name), f"samplers.{type(sampler).__name__}"
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         raise TypeError(f"{where}: expected a sequence of ids for `{name}`, received {value!r}.")
+    if not all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in value):
+        raise TypeError(f"{where}: expected integers for `{name}`, received {value!r}.")
     # a tuple, since static fields of pytrees are hashed
-    ids = tuple(int(i) for i in value)
+    ids = tuple(map(int, value))
     if not ids or min(ids) < 0:
         raise ValueError(f"{where}: expected ids of at least 0 for `{name}`, received {value!r}.")
     object.__setattr__(sampler, name, ids)
 
 
-def _without(logits: jax.Array, ids: tuple[int, ...]) -> jax.Array:
-    # `drop`: an id may be beyond the logits, in the padding of the vocabulary
+def _without(logits: jax.Array, ids: Sequence[int]) -> jax.Array:
+    # `drop`: an id may be in the padding of the vocabulary, which has no logits
     return logits.at[jnp.asarray(ids)].set(-jnp.inf, mode="drop")
 
 
@@ -491,6 +499,21 @@ class Typical(_NumberSampler):
         return jnp.where(distance <= distance[order[last]], logits, -jnp.inf)
 
 
+def process(sampler: Sampler, logits: jax.Array, history: History) -> jax.Array:
+    """Returns the logits of one row after a sampler, in the dtype of the logits."""
+    result: Any = sampler.process(logits, history)
+    is_array = isinstance(result, jax.Array | np.ndarray)
+    is_float = is_array and jnp.issubdtype(result.dtype, jnp.floating)
+    if not is_float or result.shape != logits.shape:
+        text = f"{result.dtype} of the shape {result.shape}" if is_array else repr(result)
+        raise TypeError(
+            f"{type(sampler).__name__}.process: expected an array of logits of the shape {logits.shape} "
+            f"and a float dtype, received {text}. Return the processed logits of one row; the logits "
+            "of forbidden tokens are -jnp.inf."
+        )
+    return jnp.asarray(result, logits.dtype)
+
+
 class Chain(Sampler):
     """Combines samplers, and applies them in the order that Hugging Face documents.
 
@@ -537,7 +560,7 @@ class Chain(Sampler):
 
     def process(self, logits: jax.Array, history: History) -> jax.Array:
         for part in self.parts:
-            logits = part.process(logits, history)
+            logits = process(part, logits, history)
         return logits
 
     def __eq__(self, other: object) -> bool:

@@ -11,7 +11,6 @@ References:
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -67,8 +66,7 @@ def log_probabilities(
     return by_row(sampling, of)
 
 
-@functools.partial(jax.jit, static_argnums=3, donate_argnums=4)
-def advance_draft(
+def _advance_draft(
     reader: Reader,
     draft: Reader,
     sampling: Sampling,
@@ -85,6 +83,11 @@ def advance_draft(
         return loop[0] + 1, _round(reader, draft, sampling, count, loop[1])
 
     return jax.lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int32), carry))[1]
+
+
+advance_draft = jax.jit(_advance_draft, static_argnums=3)
+# donates the carry, as `advance_in_place`
+advance_draft_in_place = jax.jit(_advance_draft, static_argnums=3, donate_argnums=4)
 
 
 def _draw(sampling: Sampling, logits: jax.Array, counts: jax.Array, purpose: int) -> jax.Array:

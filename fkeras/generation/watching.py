@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.messages.errors import describe_value
 from fkeras.generation.caches import take_back
 from fkeras.utils.text_stream import TextStream
 
@@ -36,7 +37,7 @@ class Watcher:
         stream: Stream | None,
     ):
         self.stop, self.stream = stop, stream
-        self.texts = None if decode is None else [TextStream(decode) for _ in range(rows)]
+        self.texts = None if decode is None else [TextStream(_checked(decode))] * rows
         self.tails = [""] * rows
         self.seen = np.zeros(rows, int)
         self.longest = max(map(len, stop), default=0)
@@ -76,6 +77,25 @@ class Watcher:
         tail = self.tails[row][-kept:] if kept else ""
         self.tails[row] = tail + piece
         return any(text in self.tails[row] for text in self.stop)
+
+
+def _checked(decode: Callable[[list[int]], str]) -> Callable[[list[int]], str]:
+    """Returns `decode` with an error for ids whose text `decode` does not return."""
+
+    def text_of(ids: list[int]) -> str:
+        expected = f"fk.generate: expected decode to return the text of the ids {ids}"
+        remedy = "Pass a function of a list of ids, such as decode=tokenizer.decode."
+        try:
+            text = decode(ids)
+        except Exception as error:
+            raise ValueError(
+                f"{expected}, but decode raised {type(error).__name__}: {error}. {remedy}"
+            ) from error
+        if not isinstance(text, str):
+            raise TypeError(f"{expected}, received {describe_value(text)}. {remedy}")
+        return text
+
+    return text_of
 
 
 def watch(advance: Callable[[_Carry], _Carry], carry: _Carry, watcher: Watcher) -> _Carry:

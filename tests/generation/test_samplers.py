@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import re
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import samplers
+from tests.support import language_models
 
 SCORES = jnp.log(jnp.array([0.4, 0.1, 0.25, 0.05, 0.2]))
 
@@ -124,6 +126,51 @@ def test_sampler_of_a_user_stands_before_the_temperature():
     assert jax.tree.leaves(Even()) == []
 
 
+@dataclasses.dataclass(frozen=True)
+class Applied(samplers.Sampler):
+    """Applies a function, or adds an array or a list."""
+
+    value: object
+
+    def process(self, logits, history):
+        return self.value(logits) if callable(self.value) else logits + jnp.asarray(self.value)
+
+
+MODEL = language_models.bigram()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda s: s, lambda s: [s], lambda s: samplers.Chain(s, samplers.Beam(2))]
+)
+@pytest.mark.parametrize(
+    ("function", "received"),
+    [
+        (lambda logits: None, "None"),
+        (lambda logits: 1.0, "1.0"),
+        (lambda logits: logits[:3], r"float32 of the shape \(3,\)"),
+        (lambda logits: logits[None], r"float32 of the shape \(1, 11\)"),
+        (lambda logits: logits.astype("int32"), r"int32 of the shape \(11,\)"),
+    ],
+)
+def test_sampler_of_a_user_that_returns_no_logits_is_an_error(make, function, received):
+    message = rf"Applied.process: expected an array of logits of the shape \(11,\) .* {received}\."
+    with pytest.raises(TypeError, match=message):
+        fk.generate(MODEL, None, [[1]], jax.random.key(0), 2, make(Applied(function)))
+
+
+def test_logits_of_another_float_dtype_are_cast():
+    sampler = samplers.Chain(Applied(lambda logits: logits.astype("bfloat16")), samplers.Greedy())
+    assert fk.generate(MODEL, None, [[1]], None, 2, sampler).tokens.shape == (1, 2)
+
+
+@pytest.mark.parametrize("value", [[0.0] * 11, np.zeros(11), {}])
+def test_fields_without_a_hash_are_errors(value):
+    with pytest.raises(
+        TypeError, match="a hash in the fields of Applied.* in `value`. Use a tuple"
+    ):
+        fk.generate(MODEL, None, [[1]], None, 2, samplers.Chain(samplers.Greedy(), Applied(value)))
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -144,6 +191,9 @@ def test_sampler_of_a_user_stands_before_the_temperature():
         (lambda: samplers.SuppressedIds((-1,)), ValueError, "at least 0"),
         (lambda: samplers.SuppressedIds(3), TypeError, "a sequence of ids"),
         (lambda: samplers.SuppressedIds("ab"), TypeError, "a sequence of ids"),
+        (lambda: samplers.SuppressedIds([1.5]), TypeError, "integers for `ids`, received [1.5]"),
+        (lambda: samplers.SuppressedIds([True]), TypeError, "integers for `ids`"),
+        (lambda: samplers.MinNewTokens(1, ["2"]), TypeError, "integers for `end_ids`"),
         (lambda: samplers.MinNewTokens(-1, (0,)), ValueError, "at least 0"),
         (lambda: samplers.MinNewTokens(1, ()), ValueError, "`end_ids`"),
         (lambda: samplers.Beam(0), ValueError, "at least 1 for `width`"),
@@ -158,7 +208,7 @@ def test_sampler_of_a_user_stands_before_the_temperature():
     ],
 )
 def test_error_names_sampler_argument_and_value(make, error, message):
-    with pytest.raises(error, match=message.replace("(", r"\(")):
+    with pytest.raises(error, match=re.escape(message)):
         make()
 
 

@@ -104,7 +104,7 @@ def test_equal_draft_is_accepted_whole_in_each_round():
         (jax.random.key(0), samplers.Temperature(1.0)),
     ):
         keys = requests.keys_of(keys, [sampler], 2)
-        sampling = Sampling((sampler,), None, keys, prompt[:2], requests.ends_of(()))
+        sampling = Sampling((sampler,), None, keys, prompt[:2], requests.ends_of((), 11))
         copies = [jax.tree.map(jnp.copy, state) for _ in range(2)]
         carry = first_draft_carry(sampling, copies[0], scores, 9, copies[1])
         for rounds in (1, 2):
@@ -112,10 +112,47 @@ def test_equal_draft_is_accepted_whole_in_each_round():
             assert carry.lengths.tolist() == [3 * rounds, 3 * rounds]
 
 
+def test_windows_need_room_for_rejected_tokens():
+    mask = fk.masks.Causal() & fk.masks.Window(3)
+    model, draft = (language_models.cached(n, depth=1, mask=mask) for n in (0, 4))
+    plain = fk.generate(model, None, PROMPTS, max_new_tokens=9)
+
+    def drafted(state, draft_state=None):
+        options = {"draft": (draft, draft_state), "draft_tokens": 3}
+        return fk.generate(model, state, PROMPTS, max_new_tokens=9, **options).tokens.tolist()
+
+    states = [m.init_state(2, 32, slack=4) for m in (model, draft)]
+    assert drafted(*states) == plain.tokens.tolist()
+    message = r"4 rejected tokens of a draft .* model.init_state\(2, length, slack=4\)"
+    for pair in ((model.init_state(2, 32, slack=3), None), (None, draft.init_state(2, 32))):
+        with pytest.raises(ValueError, match=message):
+            drafted(*pair)
+
+
+def test_the_padding_of_the_vocabularies_may_differ():
+    model = language_models.bigram()
+    plain = fk.generate(model, None, PROMPTS, max_new_tokens=9, vocabulary_size=8)
+    for size in (8, 12):
+        generated = fk.generate(
+            *(model, None, PROMPTS),
+            max_new_tokens=9,
+            vocabulary_size=8,
+            draft=(language_models.bigram(1, vocabulary=size), None),
+        )
+        assert generated.tokens.tolist() == plain.tokens.tolist()
+
+
 def test_draft_that_does_not_fit_is_an_error():
     model = language_models.bigram()
-    with pytest.raises(ValueError, match="vocabulary_size from 1 to 5"):
-        fk.generate(model, None, [[1]], draft=(language_models.bigram(vocabulary=5), None))
+    decoder = language_models.cached(depth=1)
+    for size in (5, 12):
+        draft = (language_models.bigram(vocabulary=size), None)
+        message = f"the vocabulary of 'decoder' .*, 11 tokens, received Model with {size} tokens"
+        with pytest.raises(ValueError, match=message):
+            fk.generate(decoder, None, [[1]], draft=draft)
+    with pytest.raises(ValueError, match="received Model with 5 tokens"):
+        small = (language_models.bigram(vocabulary=5), None)
+        fk.generate(model, None, [[1]], draft=small, vocabulary_size=6)
     with pytest.raises(ValueError, match="at least 1 for draft_tokens"):
         fk.generate(model, None, [[1]], draft=(model, None), draft_tokens=0)
     with pytest.raises(TypeError, match="expected a model for `draft`"):

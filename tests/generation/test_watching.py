@@ -60,6 +60,15 @@ def test_caches_end_with_the_stop_string():
     )
 
 
+def test_stop_needs_no_more_room_in_a_state():
+    model = language_models.cached(depth=1)
+    plain = fk.generate(model, None, [[1, 2]], max_new_tokens=5)
+    generated = fk.generate(
+        *(model, model.init_state(1, 7), [[1, 2]]), max_new_tokens=5, stop="z", decode=str
+    )
+    assert generated.tokens.tolist() == plain.tokens.tolist()
+
+
 def test_stream_holds_incomplete_characters_back(model):
     pieces = []
     fk.generate(
@@ -107,9 +116,44 @@ def test_stop_and_stream_work_with_a_draft(model):
     assert generated.lengths.tolist() == [3] and "".join(pieces) == "b.\nQ: "
 
 
+def _raises(ids):
+    return {}[ids[-1]]
+
+
+@pytest.mark.parametrize(
+    ("decode", "error", "message"),
+    [
+        (lambda ids: None, TypeError, r"the text of the ids \[2\], received None"),
+        (bytes, TypeError, r"received b'\\x02' \(bytes\)"),
+        (lambda ids: ["b"], TypeError, r"\(list\). Pass a function of a list of ids"),
+        (_raises, ValueError, r"the ids \[2\], but decode raised KeyError: 2"),
+        (lambda: "", ValueError, "but decode raised TypeError: .* positional argument"),
+    ],
+)
+@pytest.mark.parametrize("options", [{"stop": "c"}, {"stream": lambda row, piece: None}], ids=str)
+def test_decode_that_returns_no_text_is_an_error(model, decode, error, message, options):
+    with pytest.raises(error, match=f"fk.generate: expected decode to return .*{message}"):
+        fk.generate(model, None, [[1]], max_new_tokens=2, decode=decode, **options)
+
+
+def test_exceptions_of_the_callback_stay_the_same(model):
+    def stream(row, piece):
+        raise StopIteration(row)
+
+    with pytest.raises(StopIteration):
+        fk.generate(model, None, [[1]], max_new_tokens=2, stream=stream)
+
+
 def test_host_arguments_in_a_compiled_program_are_errors(model):
     def run(model):
         return fk.generate(model, None, [[1]], max_new_tokens=2, stream=print).tokens
 
     with pytest.raises(TypeError, match="no stop and no stream"):
         jax.jit(run)(model)
+
+    def draw(temperature):
+        sampler = fk.samplers.Temperature(temperature)
+        return fk.generate(model, None, [[1]], jax.random.key(0), 2, sampler, stream=print).tokens
+
+    with pytest.raises(TypeError, match="no stop and no stream"):
+        jax.vmap(draw)(jnp.ones(2))

@@ -487,6 +487,14 @@ more = fk.generate(
     stream=lambda row, piece: print(row, piece),
 )
 print(more.lengths, generated.state)
+suppressed = fk.samplers.Chain(fk.samplers.SuppressedIds([1, 2]), fk.samplers.Greedy())
+fk.generate(
+    language_model,
+    None,
+    [np.array([1, 2]), jnp.array([3])],
+    sampler=suppressed,
+    end_ids={1, 2},
+)
 
 # -- texts -------------------------------------------------------------------------------------
 

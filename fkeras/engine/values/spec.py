@@ -156,14 +156,16 @@ def as_spec(value: Leaf) -> Spec:
 def as_specs(tree: Tree) -> Tree:
     """Applies `as_spec` to lists, tuples and dictionaries of specs; a tuple of sizes is one shape.
 
+    None inside of them, for an optional input that a call leaves out, stays None.
+
     Example:
         >>> [spec.shape for spec in as_specs([(None, 3), (None, 4)])]
         [(None, 3), (None, 4)]
     """
     if isinstance(tree, Mapping):
-        return {k: as_specs(v) for k, v in tree.items()}
+        return {k: None if v is None else as_specs(v) for k, v in tree.items()}
     if isinstance(tree, tuple | list) and not is_shape(tree):
-        return type(tree)(as_specs(v) for v in tree)
+        return type(tree)(None if v is None else as_specs(v) for v in tree)
     return as_spec(tree)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
+from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.model import Model
 from fkeras.engine.network.network import Network
+from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Tree
+from fkeras.transforms.graph.rebuilding import network_inputs, record_graph
 from fkeras.transforms.graph.rewriting import inline
 from fkeras.transforms.graph.selecting import Place, Selected, select_all
 from fkeras.transforms.graph.surgery import State, check_model, result_with_state
@@ -54,7 +57,8 @@ def cut(
     Args:
         model: a model with a graph.
         inputs: selectors of the tensors that the part takes, such as the name of a layer for its
-            output; None for those inputs of the model that the part needs.
+            output; None for those inputs of the model that the part needs. Optional inputs that are
+            not selected are left out, as in a call without them.
         outputs: selectors of the tensors that the part returns; None for the outputs of the model.
             One selector of one tensor gives one tensor, otherwise a list.
         name: the name of the part.
@@ -64,6 +68,7 @@ def cut(
         ValueError: if no layer matches, and for a layer with several calls or outputs without
             coordinates.
         DisconnectedGraphError: if an output needs a tensor that is not among the inputs.
+        FKerasError: if a layer needs the value of an optional input that is not selected.
 
     Example:
         >>> import fkeras as fk
@@ -82,8 +87,13 @@ def cut(
     ]
     opened, (starts, ends), state = _opened(model, selected, state)
     end = opened.outputs if ends is None else _tensors(opened, ends, outputs, where)
-    start = _needed(opened, end) if starts is None else _tensors(opened, starts, inputs, where)
-    part = Model(start, end, name=name, dtype=model.dtype).replace(trainable=model.trainable)
+    if starts is None:
+        start, omitted = _needed(opened, end), []
+    else:
+        start = _tensors(opened, starts, inputs, where)
+        layers = ((tensor, tensor.node.layer) for tensor in _reached(end, start))
+        omitted = [t for t, layer in layers if isinstance(layer, InputLayer) and layer.optional]
+    part = _part(start, end, omitted, name, model.dtype, where).replace(trainable=model.trainable)
     return result_with_state(
         opened, part, state, where, "part = transforms.cut(model, outputs=name)"
     )
@@ -139,14 +149,43 @@ def _tensor(model: Network, one: Selected, where: str) -> KerasTensor:
     return model.tensor(one.path, node, one.tensor or 0)
 
 
-def _needed(model: Network, outputs: Tree) -> Tree:
-    """Returns those inputs of a model that outputs need, in their structure."""
-    pending, seen = list(structure.number(outputs)[1]), set()
+def _part(
+    start: Tree, end: Tree, omitted: list[KerasTensor], name: str | None, dtype: Any, where: str
+) -> Model:
+    """Returns the model from `start` to `end` without the optional inputs `omitted`."""
+    if not omitted:
+        return Model(start, end, name=name, dtype=dtype)
+    template, tensors = structure.number(start)
+    whole = Model([*tensors, *omitted], end, dtype=dtype)
+    layers = dict(whole.layers.items())
+    kept = network_inputs(whole, layers)[: len(tensors)]
+    try:
+        outputs = record_graph(whole.graph, layers, (*kept, *[None] * len(omitted)), where)
+    except FKerasError as error:
+        names = ", ".join(repr(tensor.name) for tensor in omitted)
+        raise FKerasError(
+            f"{where}: expected the optional inputs {names} among the selected inputs, since "
+            f"{error.layer!r} cannot compute without a value. Select them too: inputs=[..., {names}].",
+            layer=error.layer,
+        ) from error
+    return Model(structure.fill(template, kept), outputs, name=name, dtype=dtype)
+
+
+def _reached(outputs: Tree, start: Tree = ()) -> Iterator[KerasTensor]:
+    """Yields the tensors from which `outputs` are computed, up to the tensors `start`."""
+    pending = [*structure.number(outputs)[1]]
+    seen = {(tensor.node, tensor.index) for tensor in structure.number(start)[1]}
     while pending:
         tensor = pending.pop()
-        if tensor.node not in seen:
-            seen.add(tensor.node)
+        if (tensor.node, tensor.index) not in seen:
+            seen.add((tensor.node, tensor.index))
+            yield tensor
             pending.extend(tensor.node.inputs)
+
+
+def _needed(model: Network, outputs: Tree) -> Tree:
+    """Returns those inputs of a model that outputs need, in their structure."""
+    seen = {tensor.node for tensor in _reached(outputs)}
     template, tensors = structure.number(model.inputs)
     kept = [index for index, tensor in enumerate(tensors) if tensor.node in seen]
     if len(kept) in (0, len(tensors)):

@@ -51,8 +51,8 @@ class Site:
         node: the index of the call among the calls of its layer.
         call: the call in the graph before.
         layers: the layers of the new network by name, with all changes inside.
-        tensors: the new input tensors of the call, in the numbering of its signature; for an input
-            of the network, the input.
+        tensors: the new input tensors of the call, in the numbering of its signature, with None for
+            an optional input that is left out; for an input of the network, the input.
         specs: the specs of these tensors in the graph before.
         training: the mode that the call pins, or that a call of an opened network pins.
         names: the names of the new network that are taken.
@@ -101,7 +101,7 @@ class Site:
                 raise
             raise FKerasError(
                 f"{self.where}: {self.path!r}, call {self.node}, no longer fits. It receives "
-                f"{_texts(t.spec for t in self.tensors)} and was recorded for {_texts(self.specs)}: "
+                f"{_texts(self._new_specs())} and was recorded for {_texts(self.specs)}: "
                 f"{error} Replace this layer too; `fk.engine.unbuilt(layer)` is the layer without "
                 "weights, which takes other sizes.",
                 layer=self.path,
@@ -122,7 +122,7 @@ class Site:
             add_note(
                 error,
                 f"{self.where}: {new._where} takes the place of {self.path!r}, call {self.node}, which "
-                f"receives {_texts(t.spec for t in self.tensors)}.",
+                f"receives {_texts(self._new_specs())}.",
             )
             raise
 
@@ -157,10 +157,13 @@ class Site:
         return record(layer, self.args, self.options, self.training, rule, KerasTensor)
 
     def _spec_args(self) -> tuple:
-        return structure.fill(self.call.signature.args, [t.spec for t in self.tensors])
+        return structure.fill(self.call.signature.args, self._new_specs())
 
     def _same_shapes(self) -> bool:
-        return tuple(t.spec for t in self.tensors) == self.specs
+        return self._new_specs() == self.specs
+
+    def _new_specs(self) -> tuple[Spec | None, ...]:
+        return tuple(None if tensor is None else tensor.spec for tensor in self.tensors)
 
 
 def rebuild(
@@ -235,7 +238,7 @@ class _Rebuilder:
         self,
         graph: Graph,
         layers: MutableMapping[str, Layer],
-        inputs: tuple[KerasTensor, ...],
+        inputs: tuple[KerasTensor | None, ...],
         path: str,
         training: bool | None = None,
     ) -> Tree:
@@ -286,7 +289,7 @@ def network_inputs(network: Network, layers: Mapping[str, Layer]) -> tuple[Keras
 def record_graph(
     graph: Graph,
     layers: MutableMapping[str, Layer],
-    inputs: tuple[KerasTensor, ...],
+    inputs: tuple[KerasTensor | None, ...],
     where: str,
     *,
     training: bool | None = None,
@@ -295,6 +298,7 @@ def record_graph(
     """Records the calls of a graph on symbolic inputs and returns its outputs.
 
     Args:
+        inputs: the new inputs; None for an optional input that is left out.
         layers: the layers by name; another layer may stand under a name.
         where: the transform, for messages.
         training: the mode of the outer call, for calls without a mode.

@@ -69,6 +69,8 @@ def test_in_graphs_and_trainings():
     outer = fk.Model(x, model(x))
     np.testing.assert_allclose(outer(X), X)
     np.testing.assert_allclose(fk.inline(outer, outer.layers[1].name)(X), X)
+    np.testing.assert_allclose(fk.Model(x, model([x, None, x]))(X), 2 * X)
+    np.testing.assert_allclose(fk.Model(x, _model("dict")({"x": x, "z": None, "y": x}))(X), 2 * X)
     trainer = fk.Trainer("sgd", "mse")
     dense = fk.Model(model.inputs, layers.Dense(1)(model.outputs))
     run = trainer.init(dense, jax.random.key(0))

@@ -327,6 +327,60 @@ def test_cut_and_call_again_is_the_whole():
     assert part_state["n"]["moving_mean"].min() == 7 and list(part.layers) == ["input_layer", "n"]
 
 
+class Shifted(fk.Layer):
+    """Adds a bias that may be None."""
+
+    def call(self, x, bias=None):
+        return x if bias is None else x + bias
+
+
+def optional_bias(inner_layer):
+    """A model with an optional input, which a nested network passes to a layer."""
+    x, bias = (fk.Input((3,), name=name, optional=name == "bias") for name in ("x", "bias"))
+    y, shift = (fk.Input((3,), name=name, optional=name == "shift") for name in ("y", "shift"))
+    inner = fk.Model([y, shift], inner_layer(name="shifted")(y, shift), name="inner")
+    hidden = layers.Dense(3, name="dense")(x)
+    return fk.Model([x, bias], layers.ReLU(name="relu")(inner([hidden, bias]))).build(KEY)
+
+
+def test_cut_leaves_out_optional_inputs_that_are_not_selected():
+    model = optional_bias(Shifted)
+    x, bias = X[:, :3], -X[:, 1:4]
+    part = transforms.cut(model, inputs="x", name="part")
+    assert part.input_names == ("x",) and part.inputs.shape == (None, 3) and part.name == "part"
+    np.testing.assert_array_equal(part(x), model(x))
+    listed = transforms.cut(model, inputs=["x"])
+    np.testing.assert_array_equal(listed([x]), model(x))
+    # a selected input stays optional
+    both = transforms.cut(model, inputs=["x", "bias"])
+    np.testing.assert_array_equal(both([x, bias]), model([x, bias]))
+    np.testing.assert_array_equal(both(x), model(x))
+    assert transforms.cut(model).input_names == ("x", "bias")
+    tail = transforms.cut(model, inputs="dense")
+    np.testing.assert_array_equal(tail(transforms.cut(model, outputs="dense")(x)), model(x))
+    inside = transforms.cut(model, inputs="x", outputs="inner/shifted")
+    np.testing.assert_array_equal(jax.nn.relu(inside(x)), model(x))
+    with pytest.raises(fk.DisconnectedGraphError, match="not among the inputs"):
+        transforms.cut(model, inputs="bias")
+
+
+def test_cut_names_optional_inputs_that_a_layer_needs():
+    x, other = (fk.Input((3,), name=name, optional=name == "other") for name in ("x", "other"))
+    model = fk.Model([x, other], layers.Add(name="add")([x, other]))
+    message = r"the optional inputs 'other' .* 'add' cannot compute .* inputs=\[..., 'other'\]"
+    with pytest.raises(fk.FKerasError, match=message):
+        transforms.cut(model, inputs="x")
+
+
+def test_cut_decoder_without_segments():
+    model = fk.pretrained.build(fk.pretrained.LlamaConfig(11, 8, 12, 1, 2)).build(KEY)
+    part = transforms.cut(model, inputs="ids")
+    ids = jnp.array([[1, 2, 3]])
+    assert part.input_names == ("ids",)
+    assert jax.tree.structure(part.init_state(1, 8)) == jax.tree.structure(model.init_state(1, 8))
+    np.testing.assert_array_equal(part(ids), model(ids))
+
+
 def test_cut_by_coordinates_patterns_and_paths():
     model = nested()
     with pytest.raises(ValueError, match="'encoder' is called 2 times. Give coordinates"):
