@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.id_checks import reject_fractions
@@ -36,7 +37,13 @@ def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
     # jnp.take counts negative indices from the end; as unsigned numbers they are out of range, and
     # mode="fill" then returns NaN for them
     ids = unsigned_indices(ids, embeddings.shape[0])
-    return jnp.take(embeddings, ids, axis=0, mode="fill")
+    rows, table = jax.typeof(ids).sharding, jax.typeof(embeddings).sharding
+    mesh = rows.mesh if rows.mesh.explicit_axes else table.mesh
+    if not mesh.explicit_axes:
+        return jnp.take(embeddings, ids, axis=0, mode="fill")
+    # the types of explicit axes leave open how a gather is laid out: as the ids and the vectors
+    layout = NamedSharding(mesh, PartitionSpec(*rows.spec, table.spec[1]))
+    return embeddings.at[ids].get(mode="fill", out_sharding=layout)
 
 
 class Embedding(fk.Layer):

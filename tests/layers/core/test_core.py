@@ -324,3 +324,14 @@ def test_error_messages_name_the_layer():
         layers.Add(name="sum")([fk.Input((4,)), fk.Input((5,))])
     with pytest.raises(ValueError, match=r"equal shape.*\(2, 4\).*\(3, 4\).*axis 0"):
         layers.Add()([_data(2, 4), _data(3, 4)])
+
+
+def test_embedding_of_ids_on_explicit_axes_is_laid_out_as_the_ids():
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    spec = jax.sharding.PartitionSpec("data")
+    ids = np.arange(16, dtype="int32").reshape(8, 2) % 7
+    layer = fk.layers.Embedding(7, 3).build(jax.random.key(0), (None, 2))
+    sharded = jax.device_put(ids, jax.sharding.NamedSharding(mesh, spec))
+    y = jax.jit(lambda layer, ids: layer(ids))(layer, sharded)
+    assert y.sharding.spec[0] == "data"
+    np.testing.assert_array_equal(y, layer(ids))
