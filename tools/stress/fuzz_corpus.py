@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 import fkeras as fk
-from tests.pretrained import gguf_files, vocabularies
+from tests.pretrained import gguf_files, tokenizer_folders
 from tests.pretrained.checks import DATA, split
 from tests.support.legacy_files import cases, file_bytes, write
 
@@ -216,10 +216,10 @@ class Corpus:
                     tokenizer.decode(tokenizer.encode("the ﬁ ½ </s> 漢", special_tokens=False))
             return tokenizer, {}
 
-        for name in vocabularies.files(kind):
+        for name in tokenizer_folders.files(kind):
             folder = self.folder / f"{kind}_{name}_folder"
             folder.mkdir()
-            vocabularies.write(folder, kind)
+            tokenizer_folders.write(folder, kind)
             data = (folder / name).read_bytes()
             self._add(f"{name} of the tokenizer {kind}", data, f"{folder.name}/{name}", load)
 

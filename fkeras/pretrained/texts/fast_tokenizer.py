@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine.messages.optional_packages import missing_package
-from fkeras.pretrained.texts.tokenizer_parts import ENDS
+from fkeras.pretrained.vocabularies.tokenizer_parts import ENDS
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import parse
 

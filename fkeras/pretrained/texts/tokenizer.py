@@ -23,7 +23,6 @@ from fkeras.engine.values.frozen import FrozenDict
 from fkeras.pretrained.texts.chat import render
 from fkeras.pretrained.texts.delimiters import DelimitedText, free_delimiters, split_tokens
 from fkeras.pretrained.texts.fast_tokenizer import guarded, open_tokenizer
-from fkeras.pretrained.texts.gguf_tokenizer import tokenizer_files
 from fkeras.pretrained.texts.tokenizer_folder import (
     FILES,
     GENERATION,
@@ -32,7 +31,8 @@ from fkeras.pretrained.texts.tokenizer_folder import (
     TEMPLATE,
     read_tokenizer,
 )
-from fkeras.pretrained.texts.vocabulary_folder import CONFIG, SPECIAL, special_config
+from fkeras.pretrained.vocabularies.gguf_tokenizer import tokenizer_files
+from fkeras.pretrained.vocabularies.vocabulary_folder import CONFIG, SPECIAL, special_config
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import parse

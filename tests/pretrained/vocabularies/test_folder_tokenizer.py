@@ -10,13 +10,13 @@ import pytest
 
 import fkeras as fk
 from fkeras.pretrained import Tokenizer
-from tests.pretrained import vocabularies
+from tests.pretrained import tokenizer_folders
 from tests.pretrained.checks import DATA
-from tests.pretrained.vocabularies import GOOD, number, piece, text, write
+from tests.pretrained.tokenizer_folders import GOOD, number, piece, text, write
 
 pytest.importorskip("tokenizers")
 
-EXPECTED = vocabularies.EXPECTED
+EXPECTED = tokenizer_folders.EXPECTED
 FOLDERS = EXPECTED["folders"]
 
 
@@ -271,7 +271,7 @@ def test_files_above_the_limits(tmp_path):
 )
 def test_damaged_bytes_raise_no_other_errors(name, tmp_path):
     rng = random.Random(0)
-    good = vocabularies.files(name)
+    good = tokenizer_folders.files(name)
     for _ in range(12):
         write(tmp_path, name)
         file = rng.choice(sorted(good))
@@ -308,7 +308,7 @@ def test_the_package_is_needed_only_for_texts(name, tmp_path, monkeypatch):
 def test_a_model_is_loaded_and_written_with_the_tokenizer(tmp_path):
     folder, target = tmp_path / "folder", tmp_path / "target"
     shutil.copytree(DATA / "bert", folder, ignore=shutil.ignore_patterns("*.npz"))
-    words = vocabularies.files("bert")["vocab.txt"]
+    words = tokenizer_folders.files("bert")["vocab.txt"]
     (folder / "vocab.txt").write_bytes(words)
     loaded = fk.pretrained.load(folder)
     assert loaded.tokenizer.encode("the") == [2, *loaded.tokenizer.encode("the")[1:-1], 3]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fkeras.engine.messages.errors import describe_value
-from fkeras.pretrained.texts.sentencepiece_file import SentencePieces, read_sentencepiece
-from fkeras.pretrained.texts.tokenizer_parts import end_template, template
+from fkeras.pretrained.vocabularies.sentencepiece_file import SentencePieces, read_sentencepiece
+from fkeras.pretrained.vocabularies.tokenizer_parts import end_template, template
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import check, field, parse

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine.messages.errors import describe_value
-from fkeras.pretrained.texts.sentencepiece_file import CONTROL, USER
-from fkeras.pretrained.texts.tokenizer_parts import added_token
-from fkeras.pretrained.texts.vocabulary_folder import (
+from fkeras.pretrained.vocabularies.sentencepiece_file import CONTROL, USER
+from fkeras.pretrained.vocabularies.tokenizer_parts import added_token
+from fkeras.pretrained.vocabularies.vocabulary_folder import (
     ADDED,
     CONFIG,
     MODELS,

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.messages.errors import suggest
-from fkeras.pretrained.texts import piece_classes, text_classes
-from fkeras.pretrained.texts.added_tokens import added_tokens
-from fkeras.pretrained.texts.vocabulary_folder import (
+from fkeras.pretrained.vocabularies import piece_classes, text_classes
+from fkeras.pretrained.vocabularies.added_tokens import added_tokens
+from fkeras.pretrained.vocabularies.vocabulary_folder import (
     ADDED,
     CONFIG,
     MERGES,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from fkeras.pretrained.texts.sentencepiece_file import CONTROL, UNKNOWN, SentencePieces
-from fkeras.pretrained.texts.tokenizer_parts import (
+from fkeras.pretrained.vocabularies.sentencepiece_file import CONTROL, UNKNOWN, SentencePieces
+from fkeras.pretrained.vocabularies.tokenizer_parts import (
     ENDS,
     SPACE,
     metaspace,
@@ -15,7 +15,7 @@ from fkeras.pretrained.texts.tokenizer_parts import (
     replace,
     sequence,
 )
-from fkeras.pretrained.texts.vocabulary_folder import CONFIG, VocabularyFolder
+from fkeras.pretrained.vocabularies.vocabulary_folder import CONFIG, VocabularyFolder
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import field
 

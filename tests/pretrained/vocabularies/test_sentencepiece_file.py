@@ -6,8 +6,8 @@ import random
 import pytest
 
 import fkeras as fk
-from fkeras.pretrained.texts.sentencepiece_file import read_sentencepiece
-from tests.pretrained.vocabularies import GOOD, number, piece, text
+from fkeras.pretrained.vocabularies.sentencepiece_file import read_sentencepiece
+from tests.pretrained.tokenizer_folders import GOOD, number, piece, text
 
 
 def read(data, **limits):

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine.messages.errors import describe_value, suggest
-from fkeras.pretrained.texts.sentencepiece_file import CONTROL, NORMAL, UNKNOWN, USER
-from fkeras.pretrained.texts.tokenizer_parts import (
+from fkeras.pretrained.vocabularies.sentencepiece_file import CONTROL, NORMAL, UNKNOWN, USER
+from fkeras.pretrained.vocabularies.tokenizer_parts import (
     SPACE,
     added_token,
     byte_level,

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.pretrained.texts.gguf_tokenizer import QWEN2
-from fkeras.pretrained.texts.tokenizer_parts import byte_level, replace, sequence, split, template
-from fkeras.pretrained.texts.vocabulary_folder import (
+from fkeras.pretrained.vocabularies.gguf_tokenizer import QWEN2
+from fkeras.pretrained.vocabularies.tokenizer_parts import (
+    byte_level,
+    replace,
+    sequence,
+    split,
+    template,
+)
+from fkeras.pretrained.vocabularies.vocabulary_folder import (
     ADDED,
     CONFIG,
     MERGES,
