@@ -18,7 +18,7 @@ class RowProduct(Form):
 
     The gradient of the kernel sums over all other axes of x. For several axes, XLA's CPU backend first
     writes a transposed copy of x, which takes longer than the product with few columns. With one axis
-    of rows, XLA makes no copy.
+    of rows, XLA makes no copy. CPUs of a mesh that share another axis of rows than the first gather x.
 
     Args:
         axes: number of the axes of the sum.

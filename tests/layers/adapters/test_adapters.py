@@ -320,6 +320,13 @@ def test_axes_of_the_factors_have_the_letters_of_the_kernel():
     roles = weight_axis_roles(transforms.adapt(attention, "query_dense", LoRA(2), KEY))
     assert roles["adapters/layer/query_dense/b"] == (None, "heads", None)
     assert roles["layer/query_dense/kernel"] == (None, "heads", None)
+    # packed codes have fewer axes than the factors
+    coded = transforms.adapt(fk.quantize(attention, "int4"), "*", LoRA(2), KEY)
+    roles = weight_axis_roles(coded)
+    assert roles["adapters/layer/query_dense/b"] == (None, "heads", None)
+    assert roles["adapters/layer/output_dense/a"] == ("heads", None, None)
+    assert roles["layer/query_dense/kernel"] == (None, "heads")
+    assert roles["layer/output_dense/kernel"] == ("heads", None)
 
 
 @pytest.mark.parametrize(
