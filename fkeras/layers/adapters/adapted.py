@@ -121,8 +121,7 @@ class Adapted(Wrapper):
         letters: dict[str, str] = {}
         for key, adapter in self.adapters.items():
             owner = self._inner(key)
-            kernel = None if owner is None or not owner.built else kernel_of(owner)
-            if kernel is None:
+            if owner is None or not owner.built or (kernel := kernel_of(owner)) is None:
                 continue
             axes = fk.weight_letters(float_layer(owner)).get(kernel.name, "_" * len(kernel.shape))
             outer = names.weights.get(join_path(inner_path(key), kernel.name))
@@ -184,7 +183,7 @@ class Adapted(Wrapper):
         at = {f"{where}{key.removeprefix(BASE)}": key for key in inside}
 
         def around(
-            where: str, layer: Any, inputs: tuple, options: Mapping, compute: Callable
+            where: str, layer: Any, inputs: tuple, options: dict, compute: Callable
         ) -> fk.Output:
             def run(layer: Any, inputs: tuple) -> fk.Output:
                 if outer is None:

@@ -191,7 +191,7 @@ class QuantizedDense(Quantized):
         codes = {"kernel": row + column, "quantized_kernel": column + row}
         others = {**(by_columns if mode in _CALIBRATED else by_rows), "g_idx": row}
         units = {
-            name: tuple(known.get(n, size) for n, size in zip(own, array.shape, strict=True))
+            name: tuple(known.get(n) or int(m) for n, m in zip(own, array.shape, strict=True))
             for part, known in ((others, sizes), (codes, {**sizes, column: shared}))
             for name, own in part.items()
             if (array := getattr(self, name)) is not None

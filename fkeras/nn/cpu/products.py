@@ -30,7 +30,8 @@ class RowProduct(Form):
     axes: int
 
     def default(self, *operands: jax.Array) -> jax.Array:
-        return jnp.tensordot(*operands, self.axes)
+        x, kernel = operands
+        return jnp.tensordot(x, kernel, self.axes)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, kernel = operands

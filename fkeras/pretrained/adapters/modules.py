@@ -78,7 +78,7 @@ def modules_of(base: Any, config: Config | None, current: bool = False) -> dict[
     return modules
 
 
-def has_current_names(arrays: Mapping[str, Stored], base: Any, config: Config | None) -> bool:
+def has_current_names(arrays: Mapping[str, Stored], base: Any, config: Any) -> bool:
     """Returns whether tensors have the names of the modules of transformers 5, not of the checkpoint."""
 
     def known(current: bool) -> int:

@@ -127,7 +127,8 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
         ):
             continue
         own = _with_features(base, path, layer, adapter)
-        reason = own.refusal(layer)
+        part: Any = layer  # a layer, or the logits of an embedding
+        reason = own.refusal(part)
         if reason is None:
             targets[path or ROOT] = (own, layer)
         else:
