@@ -274,7 +274,9 @@ def _pieces(
     """Returns kernel and shapes of the weights of the adapter of each layer of a module."""
     pieces = []
     for path, kernel in zip(module.paths, module.kernels, strict=True):
-        reason = adapter.refusal(inner[path]) if kernel is not None else "it has no kernel"
+        reason = "PEFT does not adapt this weight, or only one of the modules that share it"
+        if kernel is not None:
+            reason = adapter.refusal(inner[path])
         if kernel is None or reason is not None:
             raise FileError(
                 f"the adapter of {name!r} is not supported: {reason}. Merge the adapter in PEFT, and "

@@ -31,7 +31,8 @@ class Module(NamedTuple):
     Attributes:
         match: the row of its weight in the table of names.
         paths: the layers whose kernels the weight holds.
-        kernels: the kernels of these layers; None for a weight that is no kernel.
+        kernels: the kernels of these layers; None for a weight that PEFT cannot adapt: no kernel, or a
+            table of several modules, of which PEFT replaces only one.
     """
 
     match: Match
@@ -63,7 +64,9 @@ def modules_of(base: Any, config: Config | None, current: bool = False) -> dict[
     for row in names(config):
         for match in row.matches():
             logits = f"{match.weights[0].rpartition('/')[0]}/{LOGITS}"
-            if match.copy and logits in inner:  # `load_adapter` unties what PEFT adapts apart
+            if (
+                match.copy and match.logits and logits in inner
+            ):  # `load_adapter` unties what PEFT adapts apart
                 match = dataclasses.replace(
                     match, weights=(logits,), operation=Transpose(), copy=False
                 )
@@ -75,7 +78,11 @@ def modules_of(base: Any, config: Config | None, current: bool = False) -> dict[
             if len(match.tensors) == 1 and match.tensors[0].endswith(".weight") and all(layers):
                 kernels = tuple(kernel_of(layer) if is_kernel else None for layer in layers)
                 modules[match.tensors[0].removesuffix(".weight")] = Module(match, paths, kernels)
-    return modules
+    shared = {m.paths for m in modules.values() if m.match.copy and not m.match.logits}
+    return {
+        name: module._replace(kernels=(None,)) if module.paths in shared else module
+        for name, module in modules.items()
+    }
 
 
 def has_current_names(arrays: Mapping[str, Stored], base: Any, config: Any) -> bool:

@@ -78,34 +78,33 @@ def save_adapter(
     base = take_out(model)[0]
     current = isinstance(config, Config) and writes_current_names(config)
     modules = modules_of(base, config, current)
-    owners, heads = (
-        {
-            path: name
-            for name, module in modules.items()
-            for path in module.paths
-            if module.match.copy == is_copy and None not in module.kernels
-        }
-        for is_copy in (False, True)
-    )
+    owners = {
+        path: name
+        for name, module in modules.items()
+        for path in module.paths
+        if not module.match.copy and None not in module.kernels
+    }
+    heads = {m.paths[0]: name for name, m in modules.items() if m.match.copy and m.match.logits}
     inner = dict(adapted_layers(base))
     grouped: dict[str, dict[str, Any]] = {}
     tied: dict[str, str] = {}
     for path, adapter in by_path.items():
-        is_tied = path in owners and getattr(float_layer(inner[path]), "tie_weights", False)
-        if path not in owners or (is_tied and path not in heads):
-            why = "has no tensor of its own in the checkpoint"
-            if path in owners:
-                why = "has tied logits, whose head is no tensor of the checkpoint"
-            raise ValueError(f"pretrained.save_adapter: {path!r} {why}. Merge its adapter.")
+        if path not in owners:
+            raise ValueError(
+                f"pretrained.save_adapter: {path!r} has no tensor of its own in the checkpoint, or modules "
+                "share the tensor, which PEFT does not adapt. Merge its adapter."
+            )
         grouped.setdefault(owners[path], {})[path] = adapter
-        if is_tied:
+        # an encoder has no logits that are tied to its embeddings
+        if getattr(float_layer(inner[path]), "tie_weights", False) and path in heads:
             tied[owners[path]] = heads[path]
     kind = kinds.pop()
+    layout = config.layout or Layout(())
     arrays: dict[str, np.ndarray] = {}
     settings: dict[str, Any] = {"peft_type": "IA3" if kind is IA3 else "LORA"}
     if kind is IA3:
         arrays, fed = _ia3_arrays(grouped, modules)
-        settings["feedforward_modules"] = _targets(fed, modules)
+        settings["feedforward_modules"] = _targets(fed, modules, layout)
     else:
         ranks, alphas = {}, {}
         stabilized = all(adapter.rank_stabilized for adapter in by_path.values())
@@ -124,18 +123,17 @@ def save_adapter(
         )
         settings |= {"r": rank, "lora_alpha": alpha, "use_dora": kind is DoRA, "bias": "none"}
         settings |= {"use_rslora": stabilized, "init_lora_weights": True}
-        settings["rank_pattern"] = {n: r for n, r in ranks.items() if r != rank}
-        settings["alpha_pattern"] = {n: a for n, a in alphas.items() if a != alpha}
+        settings["rank_pattern"] = {layout.in_file(n): r for n, r in ranks.items() if r != rank}
+        settings["alpha_pattern"] = {layout.in_file(n): a for n, a in alphas.items() if a != alpha}
         drops = collections.Counter(adapter.dropout for adapter in by_path.values())
         settings["lora_dropout"] = drops.most_common(1)[0][0]
     settings |= {
         "base_model_name_or_path": base_model,
         "fan_in_fan_out": any(_is_transposed(modules[name]) for name in grouped),
         "inference_mode": True,
-        "target_modules": _targets({*grouped, *tied.values()}, modules),
+        "target_modules": _targets({*grouped, *tied.values()}, modules, layout),
         "task_type": "CAUSAL_LM" if "lm_head" in modules else None,
     }
-    layout = config.layout or Layout(())
     named = {f"{PREFIX}{layout.in_file(name)}": array for name, array in arrays.items()}
     os.makedirs(folder, exist_ok=True)
     with replacing(os.path.join(folder, WEIGHTS)) as file:
@@ -144,19 +142,12 @@ def save_adapter(
         file.write(written(settings))
 
 
-def _targets(names: Any, modules: Mapping[str, Module]) -> list[str]:
+def _targets(names: Any, modules: Mapping[str, Module], layout: Layout) -> list[str]:
     """Returns the last parts of names where all modules with such a name have an adapter, else names."""
     lasts = {name.rpartition(".")[2] for name in names}
-    whole = {
-        last
-        for last in lasts
-        if all(
-            n in names
-            for n in modules
-            if n.rpartition(".")[2] == last and None not in modules[n].kernels
-        )
-    }
-    return sorted(whole | {n for n in names if n.rpartition(".")[2] not in whole})
+    same = {last: [n for n in modules if n.rpartition(".")[2] == last] for last in lasts}
+    whole = {last for last in lasts if all(name in names for name in same[last])}
+    return sorted(whole | {layout.in_file(n) for n in names if n.rpartition(".")[2] not in whole})
 
 
 def _is_transposed(module: Module) -> bool:

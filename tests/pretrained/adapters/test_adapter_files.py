@@ -79,6 +79,36 @@ def test_a_lora_of_tied_weights_becomes_adapters_of_embedding_and_head(tmp_path)
     assert not again.layers["embedding"].layer.tie_weights
 
 
+@pytest.mark.exhaustive
+def test_patterns_have_the_names_of_the_modules(tmp_path):
+    # a model of class Dinov2Model has no prefix, and weights_in holds two projections
+    loaded = fk.pretrained.load(DATA / "dinov2", dtype="float32")
+    source = FrozenDict({**loaded.config.source, "transformers_version": "4.57.1"})
+    config = dataclasses.replace(loaded.config, source=source)
+    model = transforms.adapt(loaded.model, ["*/query", "block_0/gate", "block_0/up"], LoRA(2), KEY)
+    fk.pretrained.save_adapter(tmp_path, shifted(model), config)
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert settings["target_modules"] == ["encoder.layer.0.mlp.weights_in", "query"]
+    assert settings["rank_pattern"] == {"encoder.layer.0.mlp.weights_in": 4}
+
+
+@pytest.mark.exhaustive
+def test_adapters_of_a_table_that_modules_share_are_not_written(tmp_path):
+    t5 = fk.pretrained.load(DATA / "t5", dtype="float32")
+    model = transforms.adapt(t5.model, "embedding", LoRA(2), KEY)
+    with pytest.raises(ValueError, match="modules share the tensor, which PEFT does not adapt"):
+        fk.pretrained.save_adapter(tmp_path, model, t5.config)
+
+
+@pytest.mark.exhaustive
+def test_a_lora_of_the_embedding_of_an_encoder_adapts_the_vectors(tmp_path):
+    bert = fk.pretrained.load(DATA / "bert", dtype="float32")
+    model = shifted(transforms.adapt(bert.model, "embedding", LoRA(2), KEY))
+    fk.pretrained.save_adapter(tmp_path, model, bert.config)
+    again = fk.pretrained.load_adapter(tmp_path, bert.model, bert.config)
+    np.testing.assert_allclose(again(IDS)["hidden"], model(IDS)["hidden"], atol=1e-5)
+
+
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_adapters_of_a_tied_head_leave_the_vectors_of_codes(mode):
     loaded, ids, _ = base_of("tied_head")
