@@ -57,7 +57,8 @@ def load_adapter(
     assigned in order to the layers named `query_dense`, `value_dense`, `query` and `value`.
 
     In PEFT, an adapter of the embedding changes only the vectors, and an adapter of the head only the
-    logits, also where both have the same weights: the embedding of the result is then not tied.
+    logits, also where both have the same weights: the embedding of the result is then not tied. Its
+    merged model is saved with `dataclasses.replace(config, tie_word_embeddings=False)`.
 
     Args:
         path: the folder of PEFT, or the `.lora.h5` file.
@@ -146,6 +147,8 @@ def _untied(
     """Returns the base with weights of its own for the logits, where vectors or logits are adapted."""
     adapted = [name for name, tensors in parts.items() if set(tensors) != {"base_layer.weight"}]
     paths = {path for n in adapted if modules[n].is_vocabulary for path in modules[n].paths}
+    # an encoder without a head has no logits to untie
+    paths &= {path for m in modules.values() if m.match.logits for path in m.paths}
 
     def untie(path: str, layer: Any) -> Any:
         config = float_layer(layer)

@@ -79,6 +79,17 @@ def test_a_lora_of_tied_weights_becomes_adapters_of_embedding_and_head(tmp_path)
     assert not again.layers["embedding"].layer.tie_weights
 
 
+def test_a_merged_model_of_untied_logits_is_saved_with_another_configuration(tmp_path):
+    loaded, ids, _ = base_of("tied_head")
+    model = fk.pretrained.load_adapter(DATA / "peft" / "tied_head", loaded.model, loaded.config)
+    merged = transforms.merge_adapters(model)
+    with pytest.raises(ValueError, match=r"replace\(config, tie_word_embeddings=...\)"):
+        fk.pretrained.save(tmp_path, merged, {}, loaded.config)
+    config = dataclasses.replace(loaded.config, tie_word_embeddings=False, layout=None)
+    fk.pretrained.save(tmp_path, merged, {}, config)
+    np.testing.assert_allclose(fk.pretrained.load(tmp_path).model(ids), model(ids), atol=1e-5)
+
+
 @pytest.mark.exhaustive
 def test_patterns_have_the_names_of_the_modules(tmp_path):
     # a model of class Dinov2Model has no prefix, and weights_in holds two projections
