@@ -34,9 +34,9 @@ class Context:
         around_block: a function of functions, such as `jax.checkpoint`, applied to the body of each
             loop over repeated blocks; None for no function.
         where: the caller's name for the layer, for messages.
-        around: `(where, layer, inputs, options, compute) -> output`, which handles each call inside
-            and may call `compute(layer, inputs)`, or None; a trainer with a mesh lays out activations
-            by this function.
+        around: `(where, layer, inputs, compute) -> output`, which handles each call inside and may call
+            `compute(layer, inputs)`, or None; a trainer with a mesh lays out activations by this
+            function.
 
     Example:
         >>> import fkeras as fk
@@ -62,7 +62,7 @@ class Context:
         self.mask = mask
         self.where = where
         self.attached: Any = None
-        self.around: Callable[[str, Any, tuple, dict, Callable], Output] | None = None
+        self.around: Callable[[str, Any, tuple, Callable], Output] | None = None
         self.around_block: Any = None
         self._step_mask = _SAME
         self._key = key
@@ -145,7 +145,7 @@ class Context:
         def compute(layer: Layer, inputs: tuple) -> Output:
             return layer._checked_forward(self, *inputs, **options)
 
-        return self.around(self.where, layer, inputs, options, compute)
+        return self.around(self.where, layer, inputs, compute)
 
     def child(
         self,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.layer.intercepted import Intercepted
+from fkeras.engine.tree.sublayers import replace_children
 from fkeras.engine.tree.walk import join_path
 from fkeras.layers.adapters.adapter import Adapter, adapters_by_path
 from fkeras.layers.adapters.kernels import (
@@ -155,49 +157,49 @@ class Adapted(Wrapper):
 
     def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         inner = context.child("layer", mask=context.mask)
-        # an embedding has no layers inside: the adapter of its logits is applied below
-        inside = [] if has_logits(self.layer) else [key for key in self.adapters if key != BASE]
-        if inside:
-            inner.around = self._around(inner.where, context, inside)
+        base = self._adapted_inside()
 
         def run(layer: Any, inputs: tuple) -> fk.Output:
             return inner.run(layer, *inputs, **options)
 
-        key, view, reverse = _adapted_part(BASE, self.layer, options)
+        key, view, reverse = _adapted_part(BASE, base, options)
         if key not in self.adapters:
-            out = run(self.layer, inputs)
+            out = run(base, inputs)
         else:
-            out = _compute(self.adapters[key], context, view, self.layer, inputs, run, reverse)
+            out = _compute(self.adapters[key], context, view, base, inputs, run, reverse)
         updates = {**context.state, "layer": out.updates} if out.updates else {}
         return dataclasses.replace(out, updates=updates)
 
-    def _around(
-        self, where: str, context: fk.Context, inside: Sequence[str]
-    ) -> Callable[..., fk.Output]:
-        """Returns the function that handles the calls inside of the frozen layer.
-
-        Args:
-            inside: the keys of the adapters of layers inside.
-        """
-        outer = context.around
-        at = {f"{where}{key.removeprefix(BASE)}": key for key in inside}
+    def _adapted_inside(self) -> Any:
+        """Returns the frozen layer, inside which calls of adapted layers compute their adapters."""
+        keys = {inner_path(key): key for key in self.adapters if key != BASE}
+        if not keys or has_logits(self.layer):  # an embedding has no layers inside
+            return self.layer
 
         def around(
-            where: str, layer: Any, inputs: tuple, options: dict, compute: Callable
+            path: str, layer: Any, context: fk.Context, inputs: tuple, options: Mapping
         ) -> fk.Output:
             def run(layer: Any, inputs: tuple) -> fk.Output:
-                if outer is None:
-                    return compute(layer, inputs)
-                return outer(where, layer, inputs, options, compute)
+                return layer._checked_forward(context, *inputs, **options)
 
-            place, view, reverse = _adapted_part(where, layer, options)
-            # an interception calls its inner layer under the same path: adapt only the inner call
-            if place not in at or layer._computed_layer is not layer:
+            place, view, reverse = _adapted_part(path, layer, options)
+            if place not in keys:
                 return run(layer, inputs)
-            own = context.child(f"adapters/{at[place]}")
-            return _compute(self.adapters[at[place]], own, view, layer, inputs, run, reverse)
+            adapter = self.adapters[keys[place]]
+            return _compute(adapter, context, view, layer, inputs, run, reverse)
 
-        return around
+        def change(path: str, layer: Any) -> Any:
+            if layer._computed_layer is not layer:
+                # an interception shows the adapted output, and its layer has the same path
+                inner = change(path, layer.layer)
+                return layer if inner is layer.layer else layer.replace(layer=inner)
+            layer = replace_children(layer, change, path)
+            if path not in keys and not (has_logits(layer) and join_path(path, LOGITS) in keys):
+                return layer
+            marks = {"name": layer.name, "trainable": layer.trainable, "dtype": layer.dtype}
+            return Intercepted(layer, around, path, **marks)
+
+        return change("", self.layer)
 
 
 def _adapted_part(place: str, layer: Any, options: Mapping) -> tuple[str, Any, bool]:

@@ -59,7 +59,7 @@ def with_output_layouts(trainer: Trainer, model: Layer, original: Layer) -> Any:
         prefix = f"{context.where}/"
 
         def lay_out(
-            where: str, layer: Layer, inputs: tuple, _: Any, compute: Callable[..., Output]
+            where: str, layer: Layer, inputs: tuple, compute: Callable[..., Output]
         ) -> Output:
             names = entries.get(where.removeprefix(prefix))
             if spreads and _is_grouped(layer, inputs):

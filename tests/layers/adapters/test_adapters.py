@@ -9,6 +9,7 @@ import fkeras as fk
 from fkeras import layers, transforms
 from fkeras.engine.tree.axes import weight_axis_roles
 from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA, SoftPrompt
+from fkeras.transforms.intercepting import trace_values
 
 KEY = jax.random.key(0)
 X = jax.random.normal(jax.random.key(5), (3, 7, 6))
@@ -373,3 +374,45 @@ def test_a_layer_is_built_from_its_configuration_with_fresh_adapters():
     wrong = again._unbuilt().replace(adapters={"layer/query": LoRA(2)})
     with pytest.raises(ValueError, match="has no layer 'layer/query'"):
         wrong.build(KEY, X, X)
+
+
+class Direct(fk.Layer):
+    """A layer that calls the layers inside without its context."""
+
+    up: fk.Layer
+    table: fk.Layer
+
+    def build(self, key, x):
+        table = self.table.build(key, jax.ShapeDtypeStruct((None, 3), "int32"))
+        return self.replace(up=self.up.build(key, x), table=table)
+
+    def call(self, x):
+        return self.table(self.up(x), reverse=True)
+
+
+@pytest.mark.parametrize("adapter", [LoRA(2), DoRA(2), IA3()], ids=str)
+def test_layers_that_are_called_without_a_context_are_adapted(adapter):
+    layer = Direct(layers.Dense(6, activation="relu"), UNTIED).build(KEY, (None, 7, 6))
+    adapted = moved(transforms.adapt(layer, ["up", "table/reverse_embeddings"], adapter, KEY))
+    assert len(transforms.adapters(adapted).layers) == 2
+    merged = transforms.merge_adapters(adapted)
+    for call in (lambda f: f(X), lambda f: jax.jit(f)(X), lambda f: jax.vmap(f)(X[:, None])):
+        np.testing.assert_allclose(call(merged), call(adapted), atol=1e-5)
+    for name in ("up", "table/reverse_embeddings"):
+        one = moved(transforms.adapt(layer, name, adapter, KEY))
+        assert jnp.abs(one(X) - layer(X)).max() > 1e-3
+    slopes = jax.grad(lambda tree: transforms.with_adapters(layer, tree)(X).sum())(
+        transforms.adapters(adapted)
+    )
+    assert all(jnp.abs(slope).max() > 0 for slope in jax.tree.leaves(slopes))
+
+
+def test_an_interception_of_a_layer_inside_shows_the_adapted_output():
+    attention = layers.MultiHeadAttention(2, 3, name="attention").build(KEY, X, X)
+    x = fk.Input((7, 6), name="x")
+    model = fk.Model(x, attention(x, x))
+    adapted = moved(transforms.adapt(model, "attention/query_dense", LoRA(2), KEY))
+    calls = trace_values(adapted, fk.Context(), X)
+    (call,) = (call for call in calls if call.path.endswith("query_dense"))
+    merged = transforms.merge_adapters(adapted).layers["attention"].query_dense
+    np.testing.assert_allclose(call.output.value, merged(X), atol=1e-5)
