@@ -20,7 +20,13 @@ from fkeras.engine.tree.weights import subkey
 from fkeras.engine.values.random import check_key
 from fkeras.layers.adapters.adapter import Adapter
 from fkeras.layers.adapters.bottleneck import Bottleneck
-from fkeras.layers.adapters.kernels import Logits, adapted_layers, has_logits
+from fkeras.layers.adapters.kernels import (
+    LOGITS,
+    Logits,
+    adapted_layers,
+    float_layer,
+    has_logits,
+)
 from fkeras.transforms.adapting.places import ROOT, put_in, take_out
 from fkeras.transforms.graph.selecting import Pattern, matcher, no_match
 
@@ -57,7 +63,7 @@ def adapt(model: Layer, pattern: Pattern, adapter: Adapter, key: jax.Array) -> A
 
     Raises:
         TypeError: for another value than an adapter.
-        ValueError: if no layer matches, if the adapter can adapt none of the matching layers or not a
+        ValueError: if no layer matches the pattern or a pattern of a list, if the adapter can adapt none of the matching layers or not a
             layer that is named, for a layer that has an adapter already, and for a model without
             weights.
 
@@ -134,8 +140,17 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
         else:
             refused[table if is_table and not is_named else path or ROOT] = reason
     if not matched:
-        raise ValueError(no_match(base, pattern))
+        raise ValueError(no_match(base, pattern) + _tied_hint(base, pattern))
     names = [pattern] if isinstance(pattern, str) else pattern if isinstance(pattern, list) else ()
+    parts = [(path, layer) for path, layer in adapted_layers(base) if path]
+    parts += [
+        (join_path(p, "embeddings"), one) for p, one in adapted_layers(base) if has_logits(one)
+    ]
+    for name in [name for name in names if isinstance(name, str) and name != "*"]:
+        # a misspelt name among others would leave its layer without an adapter
+        fits = matcher(name)
+        if not any(fits(path, layer) for path, layer in parts):
+            raise ValueError(no_match(base, name) + _tied_hint(base, name))
     for path in [name for name in names if isinstance(name, str) and name in refused]:
         if not any(at.startswith(f"{path}/") for at in targets):
             raise ValueError(f"transforms.adapt: {path!r} cannot be adapted: {refused[path]}.")
@@ -146,6 +161,17 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
             f"{pattern!r}. {reasons}."
         )
     return targets
+
+
+def _tied_hint(base: Layer, pattern: Any) -> str:
+    """Returns a sentence for a pattern of vectors or logits that are tied."""
+    parent, _, last = str(pattern).rpartition("/")
+    tied = {
+        path for path, layer in adapted_layers(base) if hasattr(float_layer(layer), "tie_weights")
+    }
+    if parent not in tied or last not in ("embeddings", LOGITS):
+        return ""
+    return f" Vectors and logits of {parent!r} have the same weights: pass {parent!r}."
 
 
 def _with_features(base: Layer, path: str, layer: Any, adapter: Adapter) -> Adapter:

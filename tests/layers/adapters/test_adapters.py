@@ -165,6 +165,11 @@ def test_adapters_that_do_not_fit_vectors_or_logits():
             transforms.adapt(untied(), f"table/{path}", adapter, KEY)
     with pytest.raises(ValueError, match="no layer matches 'table/reverse'"):
         transforms.adapt(untied(), "table/reverse", LoRA(2), KEY)
+    with pytest.raises(ValueError, match="no layer matches 'bodi'.*Did you mean 'body'"):
+        transforms.adapt(untied(), ["table", "bodi"], LoRA(2), KEY)
+    tied = fk.Sequential([fk.Input((3,), dtype="int32"), UNTIED.replace(tie_weights=True)])
+    with pytest.raises(ValueError, match="logits of 'table' have the same weights: pass 'table'"):
+        transforms.adapt(tied.build(KEY), "table/reverse_embeddings", LoRA(2), KEY)
     with pytest.raises(ValueError, match="'table/reverse_embeddings' has an adapter already"):
         model = transforms.adapt(untied(), "table/reverse_embeddings", LoRA(2), KEY)
         transforms.adapt(model, "table", LoRA(2), KEY)
