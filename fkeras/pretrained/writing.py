@@ -150,9 +150,15 @@ def _check(weights: Mapping[str, Any], expected: Mapping[str, Any], config: str)
         if expected[name].shape != weights[name].shape
     ]
     if differing:
+        # an adapter of PEFT of tied weights unties them
+        is_untied = any(name.endswith("reverse_embeddings") for name in differing)
+        remedy = (
+            "dataclasses.replace(config, tie_word_embeddings=...) if the ties of the logits changed"
+        )
         raise ValueError(
             f"pretrained.save: expected the weights of {config}, received a model that differs in "
-            f"{', '.join(differing[:6])}. Pass the configuration of this model; merge adapters with "
+            f"{', '.join(differing[:6])}. Pass the configuration of this model"
+            f"{f', such as {remedy}' if is_untied else ''}; merge adapters with "
             "transforms.merge_adapters, and dequantize weights with fk.dequantize."
         )
 

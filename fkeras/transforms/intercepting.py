@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,68 +19,14 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.engine.call.context import Context, Output
-from fkeras.engine.config.configurable import option
-from fkeras.engine.config.converters import text
+from fkeras.engine.layer.intercepted import Around
+from fkeras.engine.layer.intercepted import Intercepted as Intercepted
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.tree.array_list import replace_leaves
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import replace_children
 from fkeras.engine.values.frozen import is_array
-
-#: `(path, layer, context, inputs, options) -> Output`
-Around = Callable[[str, Layer, Context, tuple, Mapping[str, Any]], Output]
-
-
-class Intercepted(Layer):
-    """Passes each call of a layer to a function, which computes the output.
-
-    The leaves are the layer's weights; other attributes are read from the layer.
-
-    Args:
-        layer: the layer.
-        around: `(path, layer, context, inputs, options) -> Output`.
-        path: the path of the layer in the outermost layer.
-    """
-
-    layer: Layer
-    around: Around
-    path: str = option(default="", convert=text(empty=True))
-
-    # masks and casts are the business of the layer inside, which `around` calls with all checks
-    supports_masking: ClassVar[bool] = True
-    _autocast: ClassVar[bool] = False
-    # `around` may hold layers too, in a closure or as a bound method
-    _child_fields: ClassVar[tuple[str, ...] | None] = ("layer",)
-
-    @property
-    def built(self) -> bool:
-        return self.layer.built
-
-    @property
-    def stateful(self) -> bool:
-        return self.layer.stateful
-
-    @property
-    def _computed_layer(self) -> Any:
-        return self.layer
-
-    @property
-    def _where(self) -> str:
-        return self.layer._where
-
-    def _checked_forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
-        return self.around(self.path, self.layer, context, inputs, options)
-
-    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
-        return self._checked_forward(context, *inputs, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        # `layer` may not be joined yet, and private names such as `_leaves` belong to this object
-        if name == "layer" or name.startswith("_"):
-            layer: Any = super()  # `Layer` hides `__getattr__` from type checkers
-            return layer.__getattr__(name)
-        return getattr(self.layer, name)
 
 
 def everywhere(layer: Layer) -> bool:

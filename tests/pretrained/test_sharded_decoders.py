@@ -36,6 +36,7 @@ GEMMA = GemmaConfig(
     final_logit_softcapping=2.0,
 )
 CONFIGS = {"llama": LLAMA, "gemma": GEMMA}
+UNGROUPED = fk.quantizers.Int4QuantizationConfig(block_size=None)
 # the sizes of "data" and "model": four devices cannot share two key heads
 MESHES = {"whole key heads": (2, 4), "split key heads": (4, 2)}
 QUICK = {("llama", "whole key heads"), ("gemma", "split key heads")}
@@ -122,6 +123,43 @@ def test_adapters_follow_the_roles_of_their_layers(adapter):
         assert specs["block_0/query/adapters/layer/b"] == P(None, "model")
         assert specs["block_0/down/adapters/layer/a"] == P("model")
         assert specs["block_0/key/adapters/layer/b"] == P()
+
+
+@pytest.mark.parametrize(
+    ("mode", "sizes"),
+    [
+        ("int4/4", (2, 4)),
+        pytest.param(UNGROUPED, (2, 4), marks=pytest.mark.exhaustive),
+        pytest.param("int4/5", (4, 2), marks=pytest.mark.exhaustive),
+        pytest.param("int8", (2, 4), marks=pytest.mark.exhaustive),
+    ],
+)
+def test_codes_have_the_roles_of_the_floats(mode, sizes):
+    model = fk.quantize(build(LLAMA).build(KEY), mode)
+    model = transforms.adapt(model, ["*/query", "*/down", "embedding"], transforms.LoRA(2), KEY)
+    sharded = same_step_and_tokens(model, sizes)
+    specs = {path: array.sharding.spec for path, array in arrays_of(sharded).items()}
+    assert specs["embedding/layer/embeddings"] == P("model")
+    assert specs["embedding/layer/reverse_embeddings"] == P(None, "model")
+    assert specs["embedding/adapters/layer/reverse_embeddings/b"] == P(None, "model")
+    assert specs["block_0/query/layer/kernel"] == specs["block_0/up/kernel"] == P(None, "model")
+    assert specs["block_0/down/layer/kernel"] == specs["block_0/output/kernel"] == P("model")
+    assert specs["block_0/key/kernel"] == (P() if sizes == (2, 4) else P(None, "model"))
+    if mode == UNGROUPED:
+        assert specs["block_0/up/kernel_scale"] == P("model")
+        assert specs["block_0/down/layer/kernel_scale"] == P()
+    elif mode != "int8":
+        by_columns = P(None, "model")
+        assert specs["block_0/up/kernel_scale"] == specs["block_0/up/kernel_zero"] == by_columns
+        assert specs["block_0/down/layer/g_idx"] == P("model")
+    # a plan counts what a device holds
+    batch = (jax.ShapeDtypeStruct((8, 6), "int32"),) * 2
+    plan = fk.plan(model, batch, trainer_of(sizes))
+    assert plan.weights == sum(
+        array.addressable_shards[0].data.nbytes for array in arrays_of(sharded).values()
+    )
+    if sizes == (2, 4):
+        assert {"block_0/key/kernel", "block_0/value/kernel"} <= set(plan.whole_key_heads)
 
 
 @pytest.mark.exhaustive

@@ -235,6 +235,14 @@ def vision(
         expected["large_hidden_state"] = run(expected["large_images"], **options)[
             "last_hidden_state"
         ]
+    if getattr(getattr(model, "embeddings", None), "mask_token", None) is not None:
+        height, width = size[0] // model.config.patch_size, size[1] // model.config.patch_size
+        masked = np.random.default_rng(2).random((2, height, width)) < 0.4
+        expected["masked"] = masked
+        flat = torch.tensor(masked.reshape(2, -1))
+        expected["masked_hidden_state"] = run(expected["images"], bool_masked_pos=flat)[
+            "last_hidden_state"
+        ]
     write(name, model, expected)
 
 

@@ -119,6 +119,8 @@ def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
         check_declared(type(self), unknown)
         raise TypeError(unknown_argument(cls, unknown, names))
     set_field = object.__setattr__  # the class's own __setattr__ rejects every assignment
+    if isinstance(self, Configurable):  # layers have no defaults that depend on arguments
+        arguments = {**self._other_defaults(arguments), **arguments}
     for field in fields:
         if field.name in arguments:
             set_field(self, field.name, arguments[field.name])
@@ -307,6 +309,11 @@ class Configurable(DeclaresFields):
 
     def __post_init__(self) -> None:
         convert_fields(self)
+
+    @classmethod
+    def _other_defaults(cls, arguments: Mapping[str, Field]) -> Mapping[str, Field]:
+        """Returns defaults that replace those of fields, for the arguments of the constructor."""
+        return {}
 
     def __setattr__(self, name: str, value: Field) -> None:
         raise dataclasses.FrozenInstanceError(rejected_field_assignment(self, name))

@@ -37,6 +37,8 @@ class AxisNames:
             "whole" keeps an axis whole: grouped convolutions have this role.
         output: the letters of the output, with "..." for any axes and "_" for one without a name,
             such as "...o"; the first axis is the batch. None for an output without names.
+        units: for weights by name, the size of each axis in units that devices do not split, where the
+            array has another size, such as the heads of an axis that holds heads and their channels.
 
     Example:
         >>> import jax, fkeras as fk
@@ -54,6 +56,7 @@ class AxisNames:
     weights: Mapping[str, str] = FrozenDict()
     roles: Mapping[str, str] = FrozenDict()
     output: str | None = None
+    units: Mapping[str, tuple[int, ...]] = FrozenDict()
 
 
 def check_letters(axes: str | None) -> None:
@@ -103,6 +106,26 @@ def weight_letters(layer: Layer) -> dict[str, str]:
     }
     declared_letters = {name: axes for name, axes in declared.items() if axes is not None}
     return declared_letters | dict(layer.axis_names.weights)
+
+
+def weight_units(layer: Layer) -> dict[str, tuple[int, ...]]:
+    """Returns the sizes of the axes of each weight inside a built layer in units, by the weight's path.
+
+    Args:
+        layer: a built layer, or a layer of shapes.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.EinsumDense("ab,bcd->acd", (4, 6)).build(jax.random.key(0), (None, 3))
+        >>> weight_units(layer), weight_units(fk.quantize(layer, "int4"))["kernel"]
+        ({'kernel': (3, 4, 6)}, (3, 4))
+    """
+    pairs = zip(skeleton_of(layer).names, leaves_of(layer), strict=True)
+    units = {path: tuple(leaf.shape) for path, leaf in pairs if leaf is not None}
+    for path, owner in sublayers(layer):
+        if skeleton_of(owner).names:
+            units |= {join_path(path, name): own for name, own in owner.axis_names.units.items()}
+    return units
 
 
 def weight_axis_roles(layer: Layer) -> dict[str, tuple[str | None, ...]]:

@@ -9,12 +9,17 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.tree.sublayers import sublayers
+from fkeras.engine.layer.intercepted import Intercepted
+from fkeras.engine.tree.sublayers import replace_children
 from fkeras.engine.tree.walk import join_path
 from fkeras.layers.adapters.adapter import Adapter, adapters_by_path
 from fkeras.layers.adapters.kernels import (
+    LOGITS,
+    Logits,
+    adapted_layers,
     apply_activation,
     float_layer,
+    has_logits,
     kernel_of,
     without_activation,
 )
@@ -46,7 +51,7 @@ class Adapted(Wrapper):
     Args:
         layer: the frozen layer.
         adapters: adapters by path: "layer" for the frozen layer, "layer/query_dense" for a layer
-            inside.
+            inside, "layer/reverse_embeddings" for the untied logits of a `ReversibleEmbedding`.
 
     Shapes:
         those of the frozen layer.
@@ -118,13 +123,15 @@ class Adapted(Wrapper):
         letters: dict[str, str] = {}
         for key, adapter in self.adapters.items():
             owner = self._inner(key)
-            kernel = None if owner is None or not owner.built else kernel_of(owner)
-            if kernel is None:
+            if owner is None or not owner.built or (kernel := kernel_of(owner)) is None:
                 continue
-            # an attention layer has its own letters for the axes of its projections
-            path = join_path(inner_path(key), kernel.name)
-            own = fk.weight_letters(float_layer(owner)).get(kernel.name, "_" * len(kernel.shape))
-            axes = names.weights.get(path, own)
+            axes = fk.weight_letters(float_layer(owner)).get(kernel.name, "_" * len(kernel.shape))
+            outer = names.weights.get(join_path(inner_path(key), kernel.name))
+            if owner is not self.layer and outer is not None:
+                # an attention layer has its own letters for the axes of its projections; packed codes
+                # have those of some axes
+                renamed = dict(zip(fk.weight_letters(owner)[kernel.name], outer, strict=True))
+                axes = "".join(renamed.get(letter, "_") for letter in axes)
             for name, weight_letters in adapter.letters(kernel, axes).items():
                 letters[f"adapters/{key}/{name}"] = weight_letters
         return fk.AxisNames(fk.FrozenDict(letters), names.roles, names.output)
@@ -132,7 +139,7 @@ class Adapted(Wrapper):
     def _inner(self, key: str) -> Any:
         """Returns the layer that an adapter adapts; None if `build` has not made the layer yet."""
         path = inner_path(key)
-        return next((layer for at, layer in sublayers(self.layer) if at == path), None)
+        return next((layer for at, layer in adapted_layers(self.layer) if at == path), None)
 
     def build(self, key: jax.Array, *specs: fk.Tree) -> Self:
         base = super().build(key, *specs)
@@ -150,57 +157,81 @@ class Adapted(Wrapper):
 
     def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         inner = context.child("layer", mask=context.mask)
-        if any(key != BASE for key in self.adapters):
-            inner.around = self._around(inner.where, context)
+        base = self._adapted_inside()
 
         def run(layer: Any, inputs: tuple) -> fk.Output:
             return inner.run(layer, *inputs, **options)
 
-        if self._own is None:
-            out = run(self.layer, inputs)
+        key, view, reverse = _adapted_part(BASE, base, options)
+        if key not in self.adapters:
+            out = run(base, inputs)
         else:
-            reverse = bool(options.get("reverse", False))
-            out = _compute(self._own, context, self.layer, inputs, run, reverse)
+            out = _compute(self.adapters[key], context, view, base, inputs, run, reverse)
         updates = {**context.state, "layer": out.updates} if out.updates else {}
         return dataclasses.replace(out, updates=updates)
 
-    def _around(self, where: str, context: fk.Context) -> Callable[..., fk.Output]:
-        """Returns the function that handles the calls inside of the frozen layer."""
-        outer = context.around
-        inside = (key for key in self.adapters if key != BASE)
-        at = {f"{where}{key.removeprefix(BASE)}": key for key in inside}
+    def _adapted_inside(self) -> Any:
+        """Returns the frozen layer, inside which calls of adapted layers compute their adapters."""
+        keys = {inner_path(key): key for key in self.adapters if key != BASE}
+        if not keys or has_logits(self.layer):  # an embedding has no layers inside
+            return self.layer
 
-        def around(where: str, layer: Any, inputs: tuple, compute: Callable) -> fk.Output:
+        def around(
+            path: str, layer: Any, context: fk.Context, inputs: tuple, options: Mapping
+        ) -> fk.Output:
             def run(layer: Any, inputs: tuple) -> fk.Output:
-                if outer is None:
-                    return compute(layer, inputs)
-                return outer(where, layer, inputs, compute)
+                return layer._checked_forward(context, *inputs, **options)
 
-            # an interception calls its inner layer under the same path: adapt only the inner call
-            if where not in at or layer._computed_layer is not layer:
+            place, view, reverse = _adapted_part(path, layer, options)
+            if place not in keys:
                 return run(layer, inputs)
-            adapter = self.adapters[at[where]]
-            return _compute(adapter, context.child(f"adapters/{at[where]}"), layer, inputs, run)
+            adapter = self.adapters[keys[place]]
+            return _compute(adapter, context, view, layer, inputs, run, reverse)
 
-        return around
+        def change(path: str, layer: Any) -> Any:
+            if layer._computed_layer is not layer:
+                # an interception shows the adapted output, and its layer has the same path
+                inner = change(path, layer.layer)
+                return layer if inner is layer.layer else layer.replace(layer=inner)
+            layer = replace_children(layer, change, path)
+            if path not in keys and not (has_logits(layer) and join_path(path, LOGITS) in keys):
+                return layer
+            marks = {"name": layer.name, "trainable": layer.trainable, "dtype": layer.dtype}
+            return Intercepted(layer, around, path, **marks)
+
+        return change("", self.layer)
+
+
+def _adapted_part(place: str, layer: Any, options: Mapping) -> tuple[str, Any, bool]:
+    """Returns the place of the adapter of a call, what it adapts, and whether tied logits are computed."""
+    reverse = bool(options.get("reverse", False))
+    if reverse and has_logits(layer):
+        return f"{place}/{LOGITS}", Logits(layer), False
+    return place, layer, reverse
 
 
 def _compute(
     adapter: Adapter,
     context: fk.Context,
+    view: Any,
     layer: Any,
     inputs: tuple,
     run: Callable[[Any, tuple], fk.Output],
-    reverse: bool = False,
+    reverse: bool,
 ) -> fk.Output:
-    """Computes a frozen layer with an adapter."""
+    """Computes a frozen layer with an adapter.
+
+    Args:
+        view: the layer, or its `Logits`.
+        reverse: whether the call computes logits from the table of an embedding.
+    """
     x, *more = inputs
     if adapter.changes_end:
         out = run(layer, inputs)
-        return dataclasses.replace(out, value=adapter.after(context, layer, x, out.value))
-    out = run(without_activation(layer), (x if reverse else adapter.before(layer, x), *more))
-    y = adapter.after(context, layer, x, out.value, reverse)
-    y, losses = apply_activation(layer, y, reverse)
+        return dataclasses.replace(out, value=adapter.after(context, view, x, out.value, reverse))
+    out = run(without_activation(layer), (x if reverse else adapter.before(view, x), *more))
+    y = adapter.after(context, view, x, out.value, reverse)
+    y, losses = apply_activation(layer, y, reverse or isinstance(view, Logits))
     return dataclasses.replace(out, value=y, losses=(*out.losses, *losses))
 
 

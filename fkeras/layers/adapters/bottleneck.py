@@ -8,7 +8,7 @@ from typing import Any, Self
 import jax
 
 from fkeras.layers.adapters.adapter import Adapter
-from fkeras.layers.adapters.kernels import float_layer, kernel_of
+from fkeras.layers.adapters.kernels import Logits, float_layer, kernel_of
 from fkeras.layers.common import authoring as fk
 
 
@@ -74,6 +74,8 @@ class Bottleneck(Adapter):
         return True
 
     def refusal(self, layer: Any) -> str | None:
+        if isinstance(layer, Logits):
+            return "a Bottleneck follows the vectors of an embedding, not its logits"
         if self.features is None and self._size(layer) is None:
             return (
                 "the size of the last axis of its output is unknown: give "
@@ -100,6 +102,8 @@ class Bottleneck(Adapter):
     def after(
         self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool = False
     ) -> jax.Array:
+        if reverse:  # logits have another size than the vectors
+            return y
         weights = (self.down, self.down_bias, self.up, self.up_bias)
         down, down_bias, up, up_bias = (w.astype(y.dtype) for w in weights)
         inner = y @ down + fk.align(down_bias, y.ndim)

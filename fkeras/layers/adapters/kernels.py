@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import string
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.tree.sublayers import sublayers
+from fkeras.engine.tree.walk import join_path
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import window_letters
 from fkeras.layers.convolution.convolution import Conv1D, Conv2D, Conv3D
@@ -30,10 +32,32 @@ CONVOLUTIONS: tuple[type, ...] = (Conv1D, Conv2D, Conv3D)
 EMBEDDINGS: tuple[type, ...] = (Embedding, ReversibleEmbedding)
 #: the letter of the rank among the letters of a low-rank factor
 RANK = "_"
+#: the weight of untied logits, and the last part of the path of its adapter
+LOGITS = "reverse_embeddings"
 #: functions that a layer applies after its product, by the field that configures them
 _AFTER: Mapping[str, Any] = types.MappingProxyType(
     {"activation": lambda y, activation: activation(y), "logit_soft_cap": soft_cap}
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Logits:
+    """The logits of a `ReversibleEmbedding` with untied weights, which adapters see as a layer.
+
+    Attributes:
+        layer: the embedding, with float or quantized weights.
+    """
+
+    layer: Any
+
+    @property
+    def _computed_layer(self) -> Any:
+        return self.layer._computed_layer
+
+    @property
+    def built(self) -> bool:
+        """Whether the embedding has weights."""
+        return self.layer.built
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +70,7 @@ class Kernel:
         letters: a letter for each axis.
         inputs: the letters that the layer sums over; for a table, the letter of the ids.
         outputs: the letters that only the output has.
-        equation: the product with an input, for `Dense` and `EinsumDense`.
+        equation: the product with an input, for `Dense`, `EinsumDense` and `Logits`.
     """
 
     name: str
@@ -65,6 +89,11 @@ class Kernel:
     def is_window(self) -> bool:
         """Whether the kernel belongs to a convolution."""
         return self.name == "kernel" and self.equation is None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the kernel is a table of embeddings, which are looked up by ids."""
+        return self.name == "embeddings"
 
     def sizes(self, letters: str, rank: int = 0) -> tuple[int, ...]:
         """Returns the sizes of axes; `rank` is the size of the axis "_"."""
@@ -101,6 +130,9 @@ def kernel_of(layer: Any) -> Kernel | None:
     config = float_layer(layer)
     # a subclass may compute something else
     kind = type(config)
+    if isinstance(layer, Logits):
+        equation = Equation.parse("...d,dv->...v")
+        return Kernel(LOGITS, (config.output_dim, config.input_dim), "dv", "d", "v", equation)
     if kind in EMBEDDINGS:
         return Kernel("embeddings", (config.input_dim, config.output_dim), "vd", "v", "d")
     if kind not in (*PRODUCTS, *CONVOLUTIONS):
@@ -113,6 +145,33 @@ def kernel_of(layer: Any) -> Kernel | None:
     inputs = "".join(n for n in equation.kernel if n not in equation.output)
     outputs = "".join(n for n in equation.kernel if n not in equation.input)
     return Kernel("kernel", shape, equation.kernel, inputs, outputs, equation)
+
+
+def has_logits(layer: Any) -> bool:
+    """Returns whether a layer is a `ReversibleEmbedding` with untied weights of the logits.
+
+    Example:
+        >>> import fkeras as fk
+        >>> [has_logits(fk.layers.ReversibleEmbedding(9, 4, tie_weights=t)) for t in (True, False)]
+        [False, True]
+    """
+    config = float_layer(layer)
+    return type(config) is ReversibleEmbedding and not config.tie_weights
+
+
+def adapted_layers(layer: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the pairs of `fk.engine.sublayers`, and `Logits` behind the embeddings that have them.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.ReversibleEmbedding(9, 4, tie_weights=False)
+        >>> [(path, type(inner).__name__) for path, inner in adapted_layers(layer)]
+        [('', 'ReversibleEmbedding'), ('reverse_embeddings', 'Logits')]
+    """
+    for path, inner in sublayers(layer):
+        yield path, inner
+        if has_logits(inner):
+            yield join_path(path, LOGITS), Logits(inner)
 
 
 def own_kernel(layer: Any) -> Kernel:
@@ -176,7 +235,7 @@ def factored(
         Array([[3., 3.]], dtype=float32)
     """
     config = float_layer(layer)
-    if kernel.name == "embeddings":
+    if kernel.is_table:
         return embed(x, a) @ b
     x = x.astype(a.dtype)
     if kernel.equation is not None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from fkeras.layers.adapters.adapter import Adapter, as_float64
 from fkeras.layers.adapters.kernels import (
-    EMBEDDINGS,
     RANK,
     Kernel,
     factored,
@@ -38,7 +37,7 @@ class LoRA(Adapter):
 
     Adapts `Dense`, `EinsumDense`, `Conv1D` to `Conv3D` with one group, `Embedding` and
     `ReversibleEmbedding`, with float or quantized weights (QLoRA). In an embedding with tied weights
-    the adapter changes both the vectors and the logits.
+    the adapter changes both the vectors and the logits. Untied vectors and logits have an adapter each.
 
     Args:
         rank: number of columns of A.
@@ -120,25 +119,22 @@ class LoRA(Adapter):
     def after(
         self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool = False
     ) -> jax.Array:
-        delta = self.delta(context, layer, x, y, reverse)
-        return y if delta is None else y + delta
+        return y + self.delta(context, layer, x, y, reverse)
 
-    def delta(self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool) -> Any:
-        """Returns the term that the adapter adds; None for logits from untied weights."""
+    def delta(self, context: fk.Context, layer: Any, x: Any, y: Any, reverse: bool) -> jax.Array:
+        """Returns the term that the adapter adds."""
         kernel = own_kernel(layer)
         a, b = (w.astype(y.dtype) for w in (self.a, self.b))
         if reverse:
-            if not float_layer(layer).tie_weights:
-                return None
             return (x.astype(y.dtype) @ b.T) @ a.T * self.scale
-        if self.dropout and context.training and kernel.name != "embeddings":
+        if self.dropout and context.training and not kernel.is_table:
             x = dropout(context.child("adapter").key, x.astype(y.dtype), self.dropout)
         return factored(layer, kernel, x, a, b, self.axes(kernel)) * self.scale
 
     def merged(self, layer: Any) -> dict[str, Any]:
         kernel = own_kernel(layer)
         delta = factored_kernel(kernel, as_float64(self.a), as_float64(self.b), self.axes(kernel))
-        return {kernel.name: as_float64(getattr(layer, kernel.name)) + self.scale * delta}
+        return {kernel.name: as_float64(floats_of(layer, kernel.name)) + self.scale * delta}
 
 
 class DoRA(LoRA):
@@ -148,7 +144,7 @@ class DoRA(LoRA):
     the input axes. The norm is a constant in the gradient, as in the paper. `magnitude` starts at the
     norms of the frozen kernel.
 
-    Adapts the layers of `LoRA` except embeddings.
+    Adapts the layers of `LoRA` except embeddings; untied logits are adapted.
 
     Args:
         Other arguments: those of `LoRA`.
@@ -176,7 +172,8 @@ class DoRA(LoRA):
     magnitude: jax.Array = fk.weight(initializer=jax.nn.initializers.ones)
 
     def refusal(self, layer: Any) -> str | None:
-        if type(float_layer(layer)) in EMBEDDINGS:
+        kernel = kernel_of(layer)
+        if kernel is not None and kernel.is_table:
             return "DoRA adapts no embeddings: use LoRA"
         return super().refusal(layer)
 
@@ -207,10 +204,10 @@ class DoRA(LoRA):
 
     def merged(self, layer: Any) -> dict[str, Any]:
         kernel = own_kernel(layer)
-        merged = super().merged(layer)["kernel"]
+        merged = super().merged(layer)[kernel.name]
         norms = np.sqrt(np.square(merged).sum(_axes(kernel), keepdims=True))
         magnitude = as_float64(self.magnitude).reshape(kernel.broadcast_shape(_unsummed(kernel)))
-        return {"kernel": magnitude * merged / norms}
+        return {kernel.name: magnitude * merged / norms}
 
     def _norms(self, layer: Any) -> jax.Array:
         kernel = own_kernel(layer)

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.layers.adapters.adapter import Adapter, as_float64
-from fkeras.layers.adapters.kernels import EMBEDDINGS, float_layer
+from fkeras.layers.adapters.kernels import float_layer, kernel_of
 from fkeras.layers.common import authoring as fk
+from fkeras.layers.core.reversible_embedding import ReversibleEmbedding
 
 
 class SoftPrompt(Adapter):
@@ -60,7 +61,8 @@ class SoftPrompt(Adapter):
         return fk.AxisNames()
 
     def refusal(self, layer: Any) -> str | None:
-        if type(float_layer(layer)) not in EMBEDDINGS:
+        kernel = kernel_of(layer)
+        if kernel is None or not kernel.is_table:
             return "a SoftPrompt adapts Embedding and ReversibleEmbedding"
         return None
 
@@ -89,10 +91,10 @@ class SoftPrompt(Adapter):
         return jnp.where(self._is_virtual(count, x)[..., None], vectors, y)
 
     def merged(self, layer: Any) -> dict[str, Any]:
-        if getattr(layer, "tie_weights", False):
+        if type(layer) is ReversibleEmbedding:
             raise ValueError(
-                "merge_adapters: a SoftPrompt in a table with tied weights would add columns to the "
-                "logits. Keep the adapted model."
+                "merge_adapters: a SoftPrompt in a ReversibleEmbedding would add columns to the logits. "
+                "Keep the adapted model."
             )
         table = np.concatenate([as_float64(layer.embeddings), as_float64(self.prompt)])
         return {"embeddings": table, "input_dim": layer.input_dim + self.length}

@@ -11,9 +11,9 @@ import numpy as np
 
 from fkeras.layers.adapters.adapter import Adapter, as_float64
 from fkeras.layers.adapters.kernels import (
-    EMBEDDINGS,
     Kernel,
     float_layer,
+    floats_of,
     kernel_of,
     own_kernel,
     spread,
@@ -27,7 +27,8 @@ class IA3(Adapter):
     The paper scales the outputs of the projections to keys and values, and the inputs of the last
     layer of the feed-forward block. Outputs are scaled with their bias and before the activation.
 
-    Adapts `Dense`, `EinsumDense` and `Conv1D` to `Conv3D`, with float or quantized weights.
+    Adapts `Dense`, `EinsumDense` and `Conv1D` to `Conv3D`, and the untied logits of
+    `ReversibleEmbedding`, with float or quantized weights.
 
     Args:
         scales: "outputs" or "inputs".
@@ -62,7 +63,7 @@ class IA3(Adapter):
     def refusal(self, layer: Any) -> str | None:
         config = float_layer(layer)
         kernel = kernel_of(layer)
-        if kernel is None or type(config) in EMBEDDINGS:
+        if kernel is None or kernel.is_table:
             return "IA3 scales the outputs or inputs of Dense, EinsumDense and convolutions"
         if getattr(config, "groups", 1) != 1 and self.scales == "inputs":
             return "the kernel of a grouped convolution spans only a part of the inputs"
@@ -104,8 +105,9 @@ class IA3(Adapter):
         axes = self._axes(kernel)
         shape = kernel.broadcast_shape(axes)
         # `axes` has the order of the kernel, so a reshape puts each axis in its place
-        weights = {"kernel": as_float64(layer.kernel) * as_float64(self.factors).reshape(shape)}
-        if self.scales == "outputs" and layer.bias is not None:
+        values = as_float64(floats_of(layer, kernel.name))
+        weights = {kernel.name: values * as_float64(self.factors).reshape(shape)}
+        if self.scales == "outputs" and getattr(layer, "bias", None) is not None:
             weights["bias"] = as_float64(layer.bias) * self._bias_factors(layer, kernel)
         return weights
 

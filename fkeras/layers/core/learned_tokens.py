@@ -94,11 +94,16 @@ class MaskedPatches(fk.Layer):
     def call(self, x: jax.Array, masked: jax.Array | None = None) -> jax.Array:
         if masked is None:
             return x
-        if masked.shape != x.shape[:-1]:
+        pairs = list(zip(masked.shape, x.shape[:-1], strict=False))
+        differ = any(isinstance(n, int) and isinstance(m, int) and n != m for n, m in pairs)
+        if masked.ndim != x.ndim - 1 or differ:
             raise ValueError(
                 f"{self._where}: expected masked of shape {x.shape[:-1]}, one value for each patch, "
                 f"received {masked.shape}."
             )
+        for axis, (own, size) in enumerate(pairs):
+            if own != size:  # of symbolic sizes JAX knows only that both are sizes
+                masked = jnp.take(masked, jnp.arange(size), axis=axis, mode="clip")
         return jnp.where(masked.astype(bool)[..., None], self.token, x)
 
 

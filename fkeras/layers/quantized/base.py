@@ -90,18 +90,20 @@ class Quantized(fk.Layer):
 
     @property
     def axis_names(self) -> fk.AxisNames:
-        names = self._shaped.axis_names
-        letters = fk.weight_letters(self.layer)
-        if self.quantization.mode not in ("int8", "float8"):
-            # packed codes do not have the axes of the float weights, only the bias has
-            letters = {name: axes for name, axes in letters.items() if name == "bias"}
-        arrays = dict(zip(skeleton_of(self).weights, leaves_of(self), strict=True))
+        letters, units = self._axes()
+        pairs = zip(skeleton_of(self).weights, leaves_of(self), strict=True)
         all_letters = {
-            name: letters.get(name, fk.unnamed(array))
-            for name, array in arrays.items()
-            if array is not None
+            name: letters.get(name, fk.unnamed(array)) for name, array in pairs if array is not None
         }
-        return dataclasses.replace(names, weights=fk.FrozenDict(all_letters))
+        return dataclasses.replace(
+            self._shaped.axis_names,
+            weights=fk.FrozenDict(all_letters),
+            units=fk.FrozenDict({name: units[name] for name in units if name in all_letters}),
+        )
+
+    def _axes(self) -> tuple[Mapping[str, str], Mapping[str, tuple[int, ...]]]:
+        """Returns the letters of the axes of weights, and their sizes in units; see `AxisNames`."""
+        return fk.weight_letters(self.layer), {}
 
     @property
     def _shaped(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -167,6 +168,45 @@ class QuantizedDense(Quantized):
     def _unbuilt(self) -> Self:
         return super()._unbuilt().replace(kernel_shape=None)
 
+    def _axes(self) -> tuple[Mapping[str, str], Mapping[str, tuple[int, ...]]]:
+        letters = fk.weight_letters(self.layer)
+        shape, mode = self.kernel_shape, self.quantization.mode
+        if shape is None or mode == "int8":
+            return letters, {}
+        axes, bias = letters["kernel"], {n: a for n, a in letters.items() if n == "bias"}
+        cut = self._cut(shape)
+        if cut is None:
+            return bias, {}
+        # devices share the first of the axes that rows or columns join, such as heads, not channels
+        row, column = f"{axes[:cut]}_"[0], f"{axes[cut:]}_"[0]
+        sizes = dict(zip(axes, shape, strict=True))
+        columns = self._matrix(shape)[1]
+        shared = sizes.get(column, 1)
+        if mode == "int4" or self.quantization.weight_bits == 4:  # two columns in one byte
+            shared = 1 if columns % 2 else math.gcd(shared, columns // 2)
+        # groups are whole: a device looks up the groups of its own rows
+        grouped = "" if self.g_idx is None else "_"
+        by_columns = {"kernel_scale": column + "_", "kernel_zero": column + "_", "awq_scales": row}
+        by_rows = {"kernel_scale": grouped + column, "kernel_zero": "_" + column}
+        codes = {"kernel": row + column, "quantized_kernel": column + row}
+        others = {**(by_columns if mode in _CALIBRATED else by_rows), "g_idx": row}
+        units = {
+            name: tuple(known.get(n) or int(m) for n, m in zip(own, array.shape, strict=True))
+            for part, known in ((others, sizes), (codes, {**sizes, column: shared}))
+            for name, own in part.items()
+            if (array := getattr(self, name)) is not None
+        }
+        return {**bias, **codes, **others}, units
+
+    def _cut(self, shape: tuple[int, ...]) -> int | None:
+        """Returns the number of first axes that are the rows of the codes; None for another order."""
+        if self.quantization.mode in _CALIBRATED:
+            # Keras takes the largest of three axes for the model's width, and flattens the other two
+            return 1 if len(shape) == 3 and shape.index(max(shape)) == 0 else len(shape) - 1
+        equation = equation_of(self.layer)
+        summed = [letter not in equation.output for letter in equation.kernel]
+        return sum(summed) if all(summed[: sum(summed)]) else None
+
     def encode(self, layer: Any) -> Self:
         """Returns a copy with the quantized kernel of a built layer; zeros for calibrated modes."""
         shape = layer.kernel.shape
@@ -218,12 +258,9 @@ class QuantizedDense(Quantized):
 
     def _matrix(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """Returns the rows and columns of the kernel as Keras flattens it, in unchanged order."""
-        if self.quantization.mode in _CALIBRATED and len(shape) == 3:
-            # Keras takes the largest axis for the model's width, and flattens the other two
-            cut = 1 if shape.index(max(shape)) == 0 else 2
-            return math.prod(shape[:cut]), math.prod(shape[cut:])
         if self.quantization.mode in _CALIBRATED:
-            return math.prod(shape[:-1]), shape[-1]
+            cut = self._cut(shape)
+            return math.prod(shape[:cut]), math.prod(shape[cut:])
         equation = equation_of(self.layer)
         pairs = zip(equation.kernel, shape, strict=True)
         rows = math.prod(size for letter, size in pairs if letter not in equation.output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -61,6 +62,19 @@ class QuantizedEmbedding(Quantized):
     reverse_embeddings: jax.Array | None = fk.weight(trainable=False, dtype="int8")
     reverse_embeddings_scale: jax.Array | None = fk.weight(trainable=False)
     reverse_embeddings_zero: jax.Array | None = fk.weight(trainable=False)
+
+    def _axes(self) -> tuple[Mapping[str, str], Mapping[str, tuple[int, ...]]]:
+        # groups and packed vectors are whole on every device
+        grouped = self.g_idx is not None
+        letters = {
+            "embeddings": "v_",
+            "embeddings_scale": "v_" if grouped else "v",
+            "embeddings_zero": "v_",
+            "reverse_embeddings": "_v",
+            "reverse_embeddings_scale": "_v" if grouped else "v",
+            "reverse_embeddings_zero": "_v",
+        }
+        return letters, {}
 
     @property
     def id_count(self) -> int:

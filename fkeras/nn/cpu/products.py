@@ -18,7 +18,7 @@ class RowProduct(Form):
 
     The gradient of the kernel sums over all other axes of x. For several axes, XLA's CPU backend first
     writes a transposed copy of x, which takes longer than the product with few columns. With one axis
-    of rows, XLA makes no copy.
+    of rows, XLA makes no copy. CPUs of a mesh that share another axis of rows than the first gather x.
 
     Args:
         axes: number of the axes of the sum.
@@ -30,7 +30,8 @@ class RowProduct(Form):
     axes: int
 
     def default(self, *operands: jax.Array) -> jax.Array:
-        return jnp.tensordot(*operands, self.axes)
+        x, kernel = operands
+        return jnp.tensordot(x, kernel, self.axes)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, kernel = operands

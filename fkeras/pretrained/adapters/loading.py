@@ -14,8 +14,8 @@ from fkeras.engine import Model
 from fkeras.engine.layer.trainable import set_trainable
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
-from fkeras.engine.tree.sublayers import sublayers
-from fkeras.layers.adapters.kernels import Kernel
+from fkeras.layers.adapters.kernels import Kernel, Logits, adapted_layers, float_layer
+from fkeras.layers.quantized.base import Quantized
 from fkeras.pretrained.adapters.keras_files import read_keras_adapters
 from fkeras.pretrained.adapters.modules import (
     CONFIG,
@@ -23,6 +23,7 @@ from fkeras.pretrained.adapters.modules import (
     Module,
     by_module,
     filled,
+    has_current_names,
     modules_of,
 )
 from fkeras.pretrained.adapters.peft_config import AdapterConfig, read_config
@@ -55,8 +56,9 @@ def load_adapter(
     Reads `.lora.h5` of KerasHub too. The file has neither names nor the scale: its adapters are
     assigned in order to the layers named `query_dense`, `value_dense`, `query` and `value`.
 
-    An adapter of an embedding that is tied to the logits changes only the lookup in PEFT: the
-    embedding of the result is not tied.
+    In PEFT, an adapter of the embedding changes only the vectors, and an adapter of the head only the
+    logits, also where both have the same weights: the embedding of the result is then not tied. Its
+    merged model is saved with `dataclasses.replace(config, tie_word_embeddings=False)`.
 
     Args:
         path: the folder of PEFT, or the `.lora.h5` file.
@@ -96,11 +98,13 @@ def load_adapter(
     settings = read_config(read_json(file, limits), file)
     weights = os.path.join(path, WEIGHTS)
     arrays = read_table(weights, limits).arrays
-    modules = modules_of(base, config)
+    current = has_current_names(arrays, base, config)
+    modules = modules_of(base, config, current)
     parts = by_module(arrays, modules, config, weights)
-    _check_targets(settings, parts, modules, weights)
     base = _untied(base, parts, modules)
-    inner = dict(sublayers(base))
+    modules = modules_of(base, config, current)
+    _check_targets(settings, parts, modules, weights)
+    inner = dict(adapted_layers(base))
     found: dict[str, Any] = {}
     for name, tensors in parts.items():
         module = modules[name]
@@ -140,14 +144,28 @@ def _untied(
     parts: Mapping[str, Mapping[str, Stored]],
     modules: Mapping[str, Module],
 ) -> Any:
-    """Returns the base with weights of its own for the logits, where only the lookup is adapted."""
-    adapted = [name for name, tensors in parts.items() if "lora_embedding_A" in tensors]
-    paths = {path for name in adapted for path in modules[name].paths}
+    """Returns the base with weights of its own for the logits, where vectors or logits are adapted."""
+    adapted = [name for name, tensors in parts.items() if set(tensors) != {"base_layer.weight"}]
+    paths = {path for n in adapted if modules[n].is_vocabulary for path in modules[n].paths}
+    # an encoder without a head has no logits to untie
+    paths &= {path for m in modules.values() if m.match.logits for path in m.paths}
 
     def untie(path: str, layer: Any) -> Any:
-        if path not in paths or not getattr(layer, "tie_weights", False):
+        config = float_layer(layer)
+        if path not in paths or not getattr(config, "tie_weights", False):
             return None
-        return layer.replace(tie_weights=False, reverse_embeddings=layer.embeddings.T)
+        if not isinstance(layer, Quantized):
+            return layer.replace(tie_weights=False, reverse_embeddings=layer.embeddings.T)
+        coded: Any = (
+            layer  # a QuantizedEmbedding: codes of both tables are packed along the vectors
+        )
+        scale, zero = coded.embeddings_scale, coded.embeddings_zero
+        return coded.replace(
+            layer=config.replace(tie_weights=False),
+            reverse_embeddings=coded.embeddings.T,
+            reverse_embeddings_scale=scale.T,
+            reverse_embeddings_zero=None if zero is None else zero.T.astype(scale.dtype),
+        )
 
     return replace_layers(base, untie)
 
@@ -259,9 +277,9 @@ def _pieces(
     """Returns kernel and shapes of the weights of the adapter of each layer of a module."""
     pieces = []
     for path, kernel in zip(module.paths, module.kernels, strict=True):
-        reason = adapter.refusal(inner[path]) if kernel is not None else "it has no kernel"
-        if module.match.weights[0].endswith("reverse_embeddings") or module.match.copy:
-            reason = "the logits are computed by the embedding, whose lookup alone can be adapted"
+        reason = "PEFT does not adapt this weight, or only one of the modules that share it"
+        if kernel is not None:
+            reason = adapter.refusal(inner[path])
         if kernel is None or reason is not None:
             raise FileError(
                 f"the adapter of {name!r} is not supported: {reason}. Merge the adapter in PEFT, and "
@@ -278,7 +296,8 @@ def _check_base(
     """Raises a FileError if the base's own tensor, which PEFT may repeat, differs from the model's."""
     weights = []
     for path, weight in zip(module.paths, module.match.weights, strict=True):
-        array = getattr(inner[path], weight.rpartition("/")[2], None)
+        layer = inner[path].layer if isinstance(inner[path], Logits) else inner[path]
+        array = getattr(layer, weight.rpartition("/")[2], None)
         weights.append(None if array is None else np.asarray(array))
     if any(weight is None or weight.dtype.kind in "iu" for weight in weights):
         return  # codes are not compared with floats

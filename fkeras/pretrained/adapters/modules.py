@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -9,11 +10,10 @@ import jax
 import numpy as np
 
 from fkeras.engine import suggest
-from fkeras.engine.tree.sublayers import sublayers
-from fkeras.layers.adapters.kernels import Kernel, kernel_of
+from fkeras.layers.adapters.kernels import LOGITS, Kernel, adapted_layers, kernel_of
 from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.tables.config import Config
-from fkeras.pretrained.tables.names import Match
+from fkeras.pretrained.tables.names import Match, Transpose
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.weights.weight_source import Stored
 
@@ -31,32 +31,88 @@ class Module(NamedTuple):
     Attributes:
         match: the row of its weight in the table of names.
         paths: the layers whose kernels the weight holds.
-        kernels: the kernels of these layers; None for a weight that is no kernel.
+        kernels: the kernels of these layers; None for a weight that PEFT cannot adapt: no kernel, or a
+            table of several modules, of which PEFT replaces only one.
     """
 
     match: Match
     paths: tuple[str, ...]
     kernels: tuple[Kernel | None, ...]
 
+    @property
+    def is_vocabulary(self) -> bool:
+        """Whether the weight is a table of embeddings, or the weights of the logits."""
+        kernel = self.kernels[0]
+        return kernel is not None and (kernel.is_table or kernel.name == LOGITS)
 
-def modules_of(base: Any, config: Config | None) -> dict[str, Module]:
-    """Returns the modules of PEFT by name, for each tensor of the table that is a kernel."""
+
+def modules_of(base: Any, config: Config | None, current: bool = False) -> dict[str, Module]:
+    """Returns the modules of PEFT by name, for each tensor of the table that is a kernel.
+
+    Args:
+        current: whether modules have their names in transformers 5, not those of the checkpoint.
+    """
     if not isinstance(config, Config):
         raise TypeError(
             f"pretrained.load_adapter: expected the configuration of the base, received "
             f"{type(config).__name__}. Write fk.pretrained.load_adapter(folder, loaded.model, loaded.config)."
         )
-    inner = dict(sublayers(base))
+    inner = dict(adapted_layers(base))
     modules = {}
-    for row in family_of_config(config).names(config):
+    family = family_of_config(config)
+    names = family.modules if current and family.modules is not None else family.names
+    for row in names(config):
         for match in row.matches():
-            paths = tuple(weight.rpartition("/")[0] for weight in match.weights)
+            logits = f"{match.weights[0].rpartition('/')[0]}/{LOGITS}"
+            if (
+                match.copy and match.logits and logits in inner
+            ):  # `load_adapter` unties what PEFT adapts apart
+                match = dataclasses.replace(
+                    match, weights=(logits,), operation=Transpose(), copy=False
+                )
+            paths = tuple(w if w in inner else w.rpartition("/")[0] for w in match.weights)
             layers = [inner.get(path) for path in paths]
-            is_kernel = all(w.endswith(("/kernel", "/embeddings")) for w in match.weights)
+            is_kernel = all(
+                w in inner or w.endswith(("/kernel", "/embeddings")) for w in match.weights
+            )
             if len(match.tensors) == 1 and match.tensors[0].endswith(".weight") and all(layers):
                 kernels = tuple(kernel_of(layer) if is_kernel else None for layer in layers)
                 modules[match.tensors[0].removesuffix(".weight")] = Module(match, paths, kernels)
-    return modules
+    shared = {m.paths for m in modules.values() if m.match.copy and not m.match.logits}
+    return {
+        name: module._replace(kernels=(None,)) if module.paths in shared else module
+        for name, module in modules.items()
+    }
+
+
+def has_current_names(arrays: Mapping[str, Stored], base: Any, config: Any) -> bool:
+    """Returns whether tensors have the names of the modules of transformers 5, not of the checkpoint."""
+
+    def known(current: bool) -> int:
+        modules = modules_of(base, config, current)  # checks the configuration
+        prefix = family_of_config(config).prefix
+        names = {*modules, *(name.removeprefix(prefix) for name in modules)}
+        return sum(_split(name)[0] in names for name in arrays)
+
+    return known(True) > known(False)
+
+
+def writes_current_names(config: Config) -> bool:
+    """Returns whether the modules of the version of transformers that wrote `config` have current names.
+
+    Example:
+        >>> import fkeras as fk
+        >>> writes_current_names(fk.pretrained.ViTConfig.read({"transformers_version": "4.57.1"}))
+        False
+    """
+    return not str(config.source.get("transformers_version")).startswith(("3.", "4."))
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    """Returns the module and the end of the name of a tensor; None for an unknown end."""
+    part = next((part for part in _PARTS if name.endswith(f".{part}")), None)
+    module = name.removeprefix(PREFIX)
+    return module if part is None else module.removesuffix(f".{part}"), part
 
 
 def by_module(
@@ -69,16 +125,18 @@ def by_module(
     """
     names: dict[str, dict[str, Stored]] = {}
     unexpected = []
+    prefix = family_of_config(config).prefix
+    tables = {name for name, module in modules.items() if module.is_vocabulary}
+    tables |= {name.removeprefix(prefix) for name in tables}
     for name, stored in arrays.items():
-        part = next((part for part in _PARTS if name.endswith(f".{part}")), None)
-        if part is None and name == f"{PREFIX}lm_head.weight":
-            part = "base_layer.weight"  # PEFT writes the head beside an adapted embedding
+        module, part = _split(name)
+        if part is None and module.removesuffix(".weight") in tables:
+            # PEFT writes head and embedding of the base if one of them has an adapter
+            module, part = module.removesuffix(".weight"), "base_layer.weight"
         if part is None or not name.startswith(PREFIX):
             unexpected.append(name)
             continue
-        module = name.removeprefix(PREFIX).removesuffix(f".{part}").removesuffix(".weight")
         names.setdefault(module, {})[part] = stored
-    prefix = family_of_config(config).prefix
     # a model without its head leaves the first part of the names out
     candidates = [{n: n for n in names}, {prefix + n: n for n in names}]
     best = max(candidates, key=lambda c: len(c.keys() & modules.keys()))

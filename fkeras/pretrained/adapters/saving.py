@@ -14,9 +14,15 @@ from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine import Model
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
-from fkeras.engine.tree.sublayers import sublayers
-from fkeras.layers.adapters.kernels import float_layer
-from fkeras.pretrained.adapters.modules import CONFIG, PREFIX, WEIGHTS, Module, modules_of
+from fkeras.layers.adapters.kernels import adapted_layers, float_layer
+from fkeras.pretrained.adapters.modules import (
+    CONFIG,
+    PREFIX,
+    WEIGHTS,
+    Module,
+    modules_of,
+    writes_current_names,
+)
 from fkeras.pretrained.adapters.peft_config import written
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.layout import Layout
@@ -33,7 +39,8 @@ def save_adapter(
 
     `peft.PeftModel.from_pretrained` and serving engines open the folder beside the base. Adapters of
     projections that the checkpoint fuses, such as query, key and value, become one adapter: of the
-    same rank where they have the same A, and else of the sum of their ranks.
+    same rank where they have the same A, and else of the sum of their ranks. A LoRA of an embedding
+    that is tied to the logits becomes two adapters, of the embedding and of the head.
 
     Args:
         folder: the folder; missing folders are created, both files are replaced, each atomically.
@@ -69,31 +76,35 @@ def save_adapter(
             f"{names}. Write fk.save_weights(path, transforms.adapters(model)) for others."
         )
     base = take_out(model)[0]
-    modules = modules_of(base, config)
+    current = isinstance(config, Config) and writes_current_names(config)
+    modules = modules_of(base, config, current)
     owners = {
         path: name
         for name, module in modules.items()
         for path in module.paths
-        if not module.match.copy
-        and None not in module.kernels
-        and not module.match.weights[0].endswith("reverse_embeddings")
+        if not module.match.copy and None not in module.kernels
     }
-    inner = dict(sublayers(base))
+    heads = {m.paths[0]: name for name, m in modules.items() if m.match.copy and m.match.logits}
+    inner = dict(adapted_layers(base))
     grouped: dict[str, dict[str, Any]] = {}
+    tied: dict[str, str] = {}
     for path, adapter in by_path.items():
-        layer = inner.get(path)
-        if path not in owners or getattr(float_layer(layer), "tie_weights", False):
-            why = "has no tensor of its own in the checkpoint"
-            if path in owners:
-                why = "has tied weights, which PEFT adapts for the lookup alone"
-            raise ValueError(f"pretrained.save_adapter: {path!r} {why}. Merge its adapter.")
+        if path not in owners:
+            raise ValueError(
+                f"pretrained.save_adapter: {path!r} has no tensor of its own in the checkpoint, or modules "
+                "share the tensor, which PEFT does not adapt. Merge its adapter."
+            )
         grouped.setdefault(owners[path], {})[path] = adapter
+        # an encoder has no logits that are tied to its embeddings
+        if getattr(float_layer(inner[path]), "tie_weights", False) and path in heads:
+            tied[owners[path]] = heads[path]
     kind = kinds.pop()
+    layout = config.layout or Layout(())
     arrays: dict[str, np.ndarray] = {}
     settings: dict[str, Any] = {"peft_type": "IA3" if kind is IA3 else "LORA"}
     if kind is IA3:
         arrays, fed = _ia3_arrays(grouped, modules)
-        settings["feedforward_modules"] = _targets(fed, modules)
+        settings["feedforward_modules"] = _targets(fed, modules, layout)
     else:
         ranks, alphas = {}, {}
         stabilized = all(adapter.rank_stabilized for adapter in by_path.values())
@@ -102,23 +113,27 @@ def save_adapter(
             alpha = scale * (math.sqrt(ranks[name]) if stabilized else ranks[name])
             alphas[name] = int(alpha) if float(alpha).is_integer() else alpha
             arrays |= tensors
+            if name in tied:
+                # transposed weights exchange the factors
+                head, (a, b) = tied[name], tensors.values()
+                arrays |= {f"{head}.lora_A.weight": b.T, f"{head}.lora_B.weight": a.T}
+                ranks[head], alphas[head] = ranks[name], alphas[name]
         rank, alpha = (
             collections.Counter(v.values()).most_common(1)[0][0] for v in (ranks, alphas)
         )
         settings |= {"r": rank, "lora_alpha": alpha, "use_dora": kind is DoRA, "bias": "none"}
         settings |= {"use_rslora": stabilized, "init_lora_weights": True}
-        settings["rank_pattern"] = {n: r for n, r in ranks.items() if r != rank}
-        settings["alpha_pattern"] = {n: a for n, a in alphas.items() if a != alpha}
+        settings["rank_pattern"] = {layout.in_file(n): r for n, r in ranks.items() if r != rank}
+        settings["alpha_pattern"] = {layout.in_file(n): a for n, a in alphas.items() if a != alpha}
         drops = collections.Counter(adapter.dropout for adapter in by_path.values())
         settings["lora_dropout"] = drops.most_common(1)[0][0]
     settings |= {
         "base_model_name_or_path": base_model,
         "fan_in_fan_out": any(_is_transposed(modules[name]) for name in grouped),
         "inference_mode": True,
-        "target_modules": _targets(grouped, modules),
+        "target_modules": _targets({*grouped, *tied.values()}, modules, layout),
         "task_type": "CAUSAL_LM" if "lm_head" in modules else None,
     }
-    layout = config.layout or Layout(())
     named = {f"{PREFIX}{layout.in_file(name)}": array for name, array in arrays.items()}
     os.makedirs(folder, exist_ok=True)
     with replacing(os.path.join(folder, WEIGHTS)) as file:
@@ -127,25 +142,18 @@ def save_adapter(
         file.write(written(settings))
 
 
-def _targets(names: Any, modules: Mapping[str, Module]) -> list[str]:
+def _targets(names: Any, modules: Mapping[str, Module], layout: Layout) -> list[str]:
     """Returns the last parts of names where all modules with such a name have an adapter, else names."""
     lasts = {name.rpartition(".")[2] for name in names}
-    whole = {
-        last
-        for last in lasts
-        if all(
-            n in names
-            for n in modules
-            if n.rpartition(".")[2] == last and None not in modules[n].kernels
-        )
-    }
-    return sorted(whole | {n for n in names if n.rpartition(".")[2] not in whole})
+    same = {last: [n for n in modules if n.rpartition(".")[2] == last] for last in lasts}
+    whole = {last for last in lasts if all(name in names for name in same[last])}
+    return sorted(whole | {layout.in_file(n) for n in names if n.rpartition(".")[2] not in whole})
 
 
 def _is_transposed(module: Module) -> bool:
     """Returns whether the tensor is (in, out), as in GPT-2, and not (out, in)."""
     shapes = [kernel.shape for kernel in module.kernels if kernel is not None]
-    if module.kernels[0] is None or module.kernels[0].name == "embeddings":
+    if module.kernels[0] is None or module.kernels[0].is_table:
         return False
     inputs = math.prod(module.kernels[0].sizes(module.kernels[0].inputs))
     outputs = sum(math.prod(s) for s in shapes) // inputs
@@ -206,7 +214,7 @@ def _lora_arrays(
             row, column = row + len(right), column + right.shape[1]
     kernel = module.kernels[0]
     assert kernel is not None
-    if kernel.name == "embeddings":
+    if kernel.is_table:
         keys = ("lora_embedding_A", "lora_embedding_B")
     else:
         keys = ("lora_A.weight", "lora_B.weight")

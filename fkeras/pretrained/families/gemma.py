@@ -50,8 +50,8 @@ _GGUF_LARGEST = FrozenDict({"gemma2": 46, "gemma3": 62})
 class GemmaConfig(DecoderConfig):
     """Configuration of Gemma 2 and of the text models of Gemma 3.
 
-    The fields are the keys of `config.json`. The defaults are those of Gemma 3; `read` uses the defaults
-    of Gemma 2 if `model_type` is "gemma2".
+    The fields are the keys of `config.json`. The defaults are those of Gemma 3, or of Gemma 2 if
+    `model_type` is "gemma2".
 
     Args:
         model_type: "gemma2" or "gemma3_text"; keyword only.

@@ -28,8 +28,8 @@ _TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
 class LlamaConfig(DecoderConfig):
     """Configuration of Llama, Mistral, SmolLM 2 and 3, Qwen 2 and 3, and Phi 3.
 
-    The fields are the keys of `config.json`. The defaults are those of Llama; `read` uses the defaults of
-    the architecture that `model_type` names.
+    The fields are the keys of `config.json`. The defaults are those of Llama, or of the architecture that
+    `model_type` names.
 
     Args:
         original_max_position_embeddings: context length of the pretraining, in Phi 3.
@@ -49,6 +49,8 @@ class LlamaConfig(DecoderConfig):
         >>> config = fk.pretrained.LlamaConfig(100, 32, 48, 2, 4, num_key_value_heads=2)
         >>> config.head_size, fk.pretrained.build(config).layers["block_0"].layers["query"].output_shape
         (8, (None, 4, 8))
+        >>> fk.pretrained.LlamaConfig(model_type="qwen2").attention_bias
+        True
     """
 
     model_type: str = option(default="llama", convert=choice(*_TYPES), kw_only=True)

@@ -2,11 +2,13 @@
 
 Images have the channels last, (b, h, w, c). The models return a dictionary: "hidden" (b, t, d), and
 "pooled" and "classes" if the checkpoint has the pooler and the classifier. "pooled" of DINOv2 is the
-hidden state of the class token.
+hidden state of the class token. DINOv2 with a mask token has a second, optional input: "masked" (b, rows,
+columns), True for each patch that the mask token replaces.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
@@ -205,9 +207,11 @@ def _build_vit(config: ViTConfig) -> Model:
 def _build_dinov2(config: Dinov2Config) -> Model:
     registers = config.num_register_tokens
     images, x = patches(config)
+    inputs: Any = images
     if "mask_token" in config.parts:
-        # no patch is masked here: the layer holds the token for training with masked images and for `save`
-        x = layers.MaskedPatches(name="mask_token")(x)
+        masked = Input((None, None), dtype="bool", name="masked", optional=True)
+        x = layers.MaskedPatches(name="mask_token")(x, masked)
+        inputs = [images, masked]
     # transformers antialiases resized position embeddings only in the model with registers
     antialias = isinstance(config, Dinov2RegistersConfig)
     x = layers.PatchSequence(config.grid, 1, antialias, name="sequence")(x)
@@ -231,7 +235,7 @@ def _build_dinov2(config: Dinov2Config) -> Model:
         mean = ops.mean(x[:, 1 + registers :], axis=1)
         y = layers.Concatenate(name="features")([outputs["pooled"], mean])
         outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(y)
-    return Model(images, outputs, name="dinov2")
+    return Model(inputs, outputs, name="dinov2")
 
 
 def build_siglip_vision(config: SiglipVisionConfig, embedding: bool = False) -> Model:
@@ -270,23 +274,29 @@ def _embedding_rows(config: VisionConfig, prefix: str) -> tuple[Row, ...]:
     )
 
 
-def _attention_rows(config: ViTConfig | Dinov2Config, prefix: str) -> tuple[Row, ...]:
+def _attention_rows(
+    config: ViTConfig | Dinov2Config, prefix: str, current: bool
+) -> tuple[Row, ...]:
     tensors = ("attention.query", "attention.key", "attention.value", "output.dense")
+    if current:
+        tensors = ("q_proj", "k_proj", "v_proj", "o_proj")
     shape, bias = config.head_shape, config.qkv_bias
     return attention_rows(prefix, "block_{i}/", *shape, tensors, bias=bias)
 
 
-def _vit_names(config: ViTConfig) -> tuple[Row, ...]:
-    b = "vit.encoder.layer.{i}."
+def _vit_names(config: ViTConfig, current: bool = False) -> tuple[Row, ...]:
+    """Returns the table of names of checkpoints; with `current` of the modules of transformers 5."""
+    b = "vit.layers.{i}." if current else "vit.encoder.layer.{i}."
+    mlp = ("mlp.fc1", "mlp.fc2") if current else ("intermediate.dense", "output.dense")
     rows = [
         *_embedding_rows(config, "vit.embeddings."),
         *in_blocks(
             range(config.num_hidden_layers),
             *norm_rows(f"{b}layernorm_before", "block_{i}/attention_norm"),
-            *_attention_rows(config, f"{b}attention."),
+            *_attention_rows(config, f"{b}attention.", current),
             *norm_rows(f"{b}layernorm_after", "block_{i}/mlp_norm"),
-            *dense_rows(f"{b}intermediate.dense", "block_{i}/mlp_in"),
-            *dense_rows(f"{b}output.dense", "block_{i}/mlp_out"),
+            *dense_rows(f"{b}{mlp[0]}", "block_{i}/mlp_in"),
+            *dense_rows(f"{b}{mlp[1]}", "block_{i}/mlp_out"),
         ),
         *norm_rows("vit.layernorm", "norm"),
     ]
@@ -297,11 +307,15 @@ def _vit_names(config: ViTConfig) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _dinov2_names(config: Dinov2Config) -> tuple[Row, ...]:
+def _dinov2_names(config: Dinov2Config, current: bool = False) -> tuple[Row, ...]:
+    """Returns the table of names of checkpoints; with `current` of the modules of transformers 5."""
     registers, width = config.num_register_tokens, config.hidden_size
     p = "dinov2_with_registers." if isinstance(config, Dinov2RegistersConfig) else "dinov2."
     b = f"{p}encoder.layer.{{i}}."
-    if config.use_swiglu_ffn:
+    if config.use_swiglu_ffn and current:
+        parts = ("gate", "up", "down")
+        mlp_rows = [r for n in parts for r in dense_rows(f"{b}mlp.{n}_proj", f"block_{{i}}/{n}")]
+    elif config.use_swiglu_ffn:
         gates = fused_mlp_rows(f"{b}mlp.weights_in.", "block_{i}/", config.inner)
         mlp_rows = (*gates, *dense_rows(f"{b}mlp.weights_out", "block_{i}/down"))
     else:
@@ -317,7 +331,7 @@ def _dinov2_names(config: Dinov2Config) -> tuple[Row, ...]:
     rows += in_blocks(
         range(config.num_hidden_layers),
         *norm_rows(f"{b}norm1", "block_{i}/attention_norm"),
-        *_attention_rows(config, f"{b}attention."),
+        *_attention_rows(config, f"{b}attention.", current),
         Row(f"{b}layer_scale1.lambda1", "block_{i}/attention_scale/gamma"),
         *norm_rows(f"{b}norm2", "block_{i}/mlp_norm"),
         *mlp_rows,
@@ -384,6 +398,7 @@ VIT = Family(
     config=ViTConfig,
     build=_build_vit,
     names=_vit_names,
+    modules=functools.partial(_vit_names, current=True),
     tiny=ViTConfig(
         **_TINY,
         intermediate_size=40,
@@ -402,6 +417,7 @@ DINOV2 = Family(
     config=Dinov2Config,
     build=_build_dinov2,
     names=_dinov2_names,
+    modules=functools.partial(_dinov2_names, current=True),
     tiny=Dinov2Config(
         **_TINY,
         mlp_ratio=2,
@@ -423,6 +439,7 @@ DINOV2_REGISTERS = Family(
     config=Dinov2RegistersConfig,
     build=_build_dinov2,
     names=_dinov2_names,
+    modules=functools.partial(_dinov2_names, current=True),
     tiny=Dinov2RegistersConfig(
         **_TINY,
         mlp_ratio=3,
@@ -440,6 +457,7 @@ SIGLIP_VISION = Family(
     config=SiglipVisionConfig,
     build=build_siglip_vision,
     names=siglip_vision_names,
+    modules=functools.partial(siglip_vision_names, p=""),
     tiny=SiglipVisionConfig(
         **_TINY,
         intermediate_size=40,

@@ -49,7 +49,9 @@ class Config(Configurable):
     describe the same network: `source` and `layout` are not compared.
 
     Args:
-        model_type: the key `model_type`, which names the architecture within the family.
+        model_type: the key `model_type`, which names the architecture within the family. Arguments that
+            are left out have the defaults of this architecture; `dataclasses.replace` leaves no argument
+            out.
         source: the mapping that `read` received; empty for a configuration that was not read. `write`
             returns this mapping, updated with the fields that changed.
         beside: the parsed JSON of other files in the folder, by name.
@@ -95,7 +97,14 @@ class Config(Configurable):
         return (*values, self.beside)
 
     def __repr__(self) -> str:
-        return describe(self, ("source", "beside", "layout"))
+        # the defaults of the fields may be those of another architecture
+        shown = self.defaults.get(self.model_type, ())
+        return describe(self, ("source", "beside", "layout"), shown=tuple(shown))
+
+    @classmethod
+    def _other_defaults(cls, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        model_type = arguments.get("model_type", cls.model_type)
+        return cls.defaults.get(model_type, {}) if isinstance(model_type, str) else {}
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -124,8 +133,7 @@ class Config(Configurable):
                     f"change what the network computes.{suggest(key, names)} Remove the key from "
                     "config.json if it has no effect."
                 )
-        values = {**cls.defaults.get(str(mapping.get("model_type")), {}), **canonical}
-        fields = {key: value for key, value in values.items() if key in names}
+        fields = {key: value for key, value in canonical.items() if key in names}
         return cls(**fields, source=FrozenDict(mapping), beside=FrozenDict(beside))
 
     def write(self) -> dict[str, Any]:

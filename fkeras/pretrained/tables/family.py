@@ -47,6 +47,8 @@ class Family(Generic[C]):
         config: class of the configuration.
         build: returns the graph of a configuration, without weights.
         names: returns the table of names of a configuration.
+        modules: returns the table with the names of the modules of transformers 5, which adapters of PEFT
+            have; None if the modules have the names of the checkpoints.
         tiny: a small configuration that differs from the defaults, for tests.
         prefix: first segment of most tensor names, such as "model."; some checkpoints omit the prefix.
         ignored: `fnmatch` patterns of the names of unused tensors, such as precomputed tables.
@@ -64,6 +66,7 @@ class Family(Generic[C]):
     build: Callable[[C], Model]
     names: Callable[[C], tuple[Row, ...]]
     tiny: C
+    modules: Callable[[C], tuple[Row, ...]] | None = None
     prefix: str = ""
     ignored: tuple[str, ...] = ()
     adapted: Callable[[C, Collection[str]], C] = _unchanged

@@ -291,6 +291,7 @@ class Row:
         experts: number of experts.
         copy: whether the tensor is a copy of a weight that another row reads, such as a tied head. The
             tensor is optional, and must equal the weight.
+        logits: whether the tensor holds the weights of the logits.
 
     Example:
         >>> row = Row("layers.{i}.up.weight", "block_{i}/up/kernel", Transpose(), range(2))
@@ -304,6 +305,7 @@ class Row:
     blocks: Sequence[int] = ()
     experts: int = 0
     copy: bool = False
+    logits: bool = False
 
     def matches(self) -> Iterator[Match]:
         """Yields a match for each block."""
@@ -316,6 +318,7 @@ class Row:
                 tuple(weight.replace("{i}", str(i)) for weight in weights),
                 self.operation,
                 self.copy,
+                self.logits,
             )
 
 
@@ -327,6 +330,7 @@ class Match:
     weights: tuple[str, ...]
     operation: Operation
     copy: bool = False
+    logits: bool = False
 
     def tensor_shapes(self, shapes: dict[str, Any]) -> tuple[Shape, ...]:
         """Returns the shapes of the tensors, given the shapes of all weights by path."""

@@ -116,8 +116,8 @@ def _fused_rows(
 def logit_row(tensor: str, tied: bool, layer: str = "embedding") -> Row:
     """Returns the row of the kernel of the logits, a copy of the embeddings if `tied`."""
     if tied:
-        return Row(tensor, f"{layer}/embeddings", copy=True)
-    return Row(tensor, f"{layer}/reverse_embeddings", Transpose())
+        return Row(tensor, f"{layer}/embeddings", copy=True, logits=True)
+    return Row(tensor, f"{layer}/reverse_embeddings", Transpose(), logits=True)
 
 
 def pre_norm_rows(

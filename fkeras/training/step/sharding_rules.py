@@ -16,7 +16,7 @@ import jax
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from fkeras.engine import FrozenDict, Layer, suggest
-from fkeras.engine.tree.axes import ROLES, WHOLE, weight_axis_roles
+from fkeras.engine.tree.axes import ROLES, WHOLE, weight_axis_roles, weight_units
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.training.records.annotations import Trainer
 
@@ -197,14 +197,14 @@ def role_specs(
             by the rules alone.
     """
     rules = role_rules(sharding)
-    shapes = {} if mesh is None else _shapes(model)
+    units = {} if mesh is None else weight_units(model)
     specs = {}
     for path, roles in weight_axis_roles(model).items():
         spec = match(sharding, path)
         entries = [None if role is None else rules.get(role) for role in roles]
         if mesh is not None and KEY_HEADS in roles:
             axis = roles.index(KEY_HEADS)
-            if shapes[path][axis] % parts_of(mesh, entries[axis]):
+            if units[path][axis] % parts_of(mesh, entries[axis]):
                 entries[axis] = None
         specs[path] = PartitionSpec(*_trimmed(entries)) if spec is None else spec
     return specs
@@ -305,7 +305,7 @@ def check_rules(mesh: Mesh | MeshAxes | None, sharding: Rules, model: Layer) -> 
     specs = role_specs(sharding, model, mesh)
     for path, spec in specs.items():
         _check_spec(mesh, path, shapes[path], roles[path], spec)
-    _check_sizes(mesh, shapes, specs)
+    _check_sizes(mesh, shapes, weight_units(model), specs)
     fsdp = _fsdp_entry(mesh, sharding)
     if fsdp is not None and not any(
         set(names_of(fsdp)) & {n for used in spec for n in names_of(used)}
@@ -372,13 +372,15 @@ def _check_spec(
         )
 
 
-def _check_sizes(mesh: Mesh | MeshAxes, shapes: Mapping, specs: Mapping[str, Any]) -> None:
+def _check_sizes(
+    mesh: Mesh | MeshAxes, shapes: Mapping, units: Mapping, specs: Mapping[str, Any]
+) -> None:
     problems = {
         path: f"{path!r} of shape {shapes[path]} cannot be split into {parts_of(mesh, entry)} parts "
-        f"along its axis of {size}"
+        f"along its axis of {size}{'' if whole == size else f' ({whole} units of packed codes)'}"
         for path, spec in specs.items()
-        for size, entry in zip(shapes[path], spec, strict=False)
-        if size % parts_of(mesh, entry)
+        for size, whole, entry in zip(shapes[path], units[path], spec, strict=False)
+        if whole % parts_of(mesh, entry)
     }
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""

@@ -15,13 +15,20 @@ from fkeras.engine.models.partition import require_layer
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.symbolic.operation import Operation
-from fkeras.engine.tree.sublayers import sublayers
+from fkeras.engine.tree.walk import join_path
 from fkeras.engine.tree.weights import subkey
 from fkeras.engine.values.random import check_key
 from fkeras.layers.adapters.adapter import Adapter
 from fkeras.layers.adapters.bottleneck import Bottleneck
+from fkeras.layers.adapters.kernels import (
+    LOGITS,
+    Logits,
+    adapted_layers,
+    float_layer,
+    has_logits,
+)
 from fkeras.transforms.adapting.places import ROOT, put_in, take_out
-from fkeras.transforms.graph.selecting import Pattern, matcher, require_match
+from fkeras.transforms.graph.selecting import Pattern, matcher, no_match
 
 Model = TypeVar("Model", bound=Network)
 
@@ -44,6 +51,10 @@ def adapt(model: Layer, pattern: Pattern, adapter: Adapter, key: jax.Array) -> A
     `MultiHeadAttention`. Layers that the adapter cannot adapt stay frozen. Call `adapt` again for other
     layers or with another adapter.
 
+    Vectors and logits of a `ReversibleEmbedding` with untied weights have an adapter each:
+    "embedding" selects both, "embedding/embeddings" the vectors, and "embedding/reverse_embeddings" the
+    logits.
+
     Args:
         model: a built layer or model, with float or quantized weights.
         pattern: selects layers, with all layers inside, as for `fk.freeze`.
@@ -52,7 +63,7 @@ def adapt(model: Layer, pattern: Pattern, adapter: Adapter, key: jax.Array) -> A
 
     Raises:
         TypeError: for another value than an adapter.
-        ValueError: if no layer matches, if the adapter can adapt none of the matching layers or not a
+        ValueError: if no layer matches the pattern or a pattern of a list, if the adapter can adapt none of the matching layers or not a
             layer that is named, for a layer that has an adapter already, and for a model without
             weights.
 
@@ -97,17 +108,24 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
     """Returns the adapter and the layer of each path that is to be adapted."""
     everything = pattern == "*"
     matches = matcher(pattern, "transforms.adapt")
-    if not everything:
-        require_match(base, pattern)
     selected: list[str] = []
+    matched = everything
     refused: dict[str, str] = {}
     targets: dict[str, tuple[Adapter, Any]] = {}
-    for path, layer in sublayers(base):
+    for path, layer in adapted_layers(base):
+        is_logits = isinstance(layer, Logits)
         inside = any(path.startswith(f"{outer}/") for outer in selected)
-        if not (everything or inside or (path and matches(path, layer))):
+        is_named = bool(path) and matches(path, layer.layer if is_logits else layer)
+        # the vectors alone, without the logits behind them
+        table = join_path(path, "embeddings")
+        is_table = not is_logits and has_logits(layer) and matches(table, layer)
+        if not (everything or inside or is_named or is_table):
             continue
-        selected += [] if inside or not path else [path]
-        within = any(at == ROOT or path.startswith(f"{at}/") for at in targets)
+        matched = True
+        selected += [path] if is_named and not inside else []
+        # logits are adapted beside their vectors, which are the layer around them
+        around = path.rpartition("/")[0] or ROOT if is_logits else None
+        within = any(at != around and (at == ROOT or path.startswith(f"{at}/")) for at in targets)
         if (
             within
             or isinstance(layer, InputLayer | Operation)
@@ -115,12 +133,24 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
         ):
             continue
         own = _with_features(base, path, layer, adapter)
-        reason = own.refusal(layer)
+        part: Any = layer  # a layer, or the logits of an embedding
+        reason = own.refusal(part)
         if reason is None:
             targets[path or ROOT] = (own, layer)
         else:
-            refused[path or ROOT] = reason
+            refused[table if is_table and not is_named else path or ROOT] = reason
+    if not matched:
+        raise ValueError(no_match(base, pattern) + _tied_hint(base, pattern))
     names = [pattern] if isinstance(pattern, str) else pattern if isinstance(pattern, list) else ()
+    parts = [(path, layer) for path, layer in adapted_layers(base) if path]
+    parts += [
+        (join_path(p, "embeddings"), one) for p, one in adapted_layers(base) if has_logits(one)
+    ]
+    for name in [name for name in names if isinstance(name, str) and name != "*"]:
+        # a misspelt name among others would leave its layer without an adapter
+        fits = matcher(name)
+        if not any(fits(path, layer) for path, layer in parts):
+            raise ValueError(no_match(base, name) + _tied_hint(base, name))
     for path in [name for name in names if isinstance(name, str) and name in refused]:
         if not any(at.startswith(f"{path}/") for at in targets):
             raise ValueError(f"transforms.adapt: {path!r} cannot be adapted: {refused[path]}.")
@@ -131,6 +161,17 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
             f"{pattern!r}. {reasons}."
         )
     return targets
+
+
+def _tied_hint(base: Layer, pattern: Any) -> str:
+    """Returns a sentence for a pattern of vectors or logits that are tied."""
+    parent, _, last = str(pattern).rpartition("/")
+    tied = {
+        path for path, layer in adapted_layers(base) if hasattr(float_layer(layer), "tie_weights")
+    }
+    if parent not in tied or last not in ("embeddings", LOGITS):
+        return ""
+    return f" Vectors and logits of {parent!r} have the same weights: pass {parent!r}."
 
 
 def _with_features(base: Layer, path: str, layer: Any, adapter: Adapter) -> Adapter:

@@ -19,7 +19,8 @@ from fkeras.engine.tree.donated import check_donated
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values.argument_types import DTypeLike, Inputs
 from fkeras.layers.adapters.adapted import Adapted, inner_path
-from fkeras.layers.adapters.adapter import check_float
+from fkeras.layers.adapters.adapter import Adapter, check_float
+from fkeras.layers.adapters.kernels import LOGITS, Logits, has_logits
 from fkeras.transforms.comparison.checking import require_agreement
 from fkeras.transforms.replacing import replace_layers
 
@@ -107,12 +108,7 @@ def merge_adapters(
             inner = inner_path(key)
             adapter, at = layer.adapters[key], join_path(path, inner) or layer._where
             merged.append(at)
-            base = replace_layers(
-                base,
-                lambda place, one, inner=inner, adapter=adapter, at=at: (
-                    _merged(one, adapter, at, name) if place == inner else None
-                ),
-            )
+            base = _merged_inside(base, inner, adapter, at, name)
         return base
 
     plain = replace_layers(model, merge)
@@ -129,10 +125,23 @@ def merge_adapters(
     )
 
 
-def _merged(layer: Any, adapter: Any, path: str, dtype: str | None) -> Layer:
+def _merged_inside(base: Layer, inner: str, adapter: Adapter, path: str, dtype: str | None) -> Any:
+    """Returns a frozen layer with an adapter merged into the layer or logits at the path `inner`."""
+
+    def merge(place: str, layer: Layer) -> Layer | None:
+        if place == inner:
+            return _merged(layer, layer, adapter, path, dtype)
+        if has_logits(layer) and join_path(place, LOGITS) == inner:
+            return _merged(layer, Logits(layer), adapter, path, dtype)
+        return None
+
+    return replace_layers(base, merge)
+
+
+def _merged(layer: Any, view: Any, adapter: Adapter, path: str, dtype: str | None) -> Layer:
     check_float(layer, path)
     fields: dict[str, Any] = {}
-    for field, value in adapter.merged(layer).items():
+    for field, value in adapter.merged(view).items():
         if not isinstance(value, np.ndarray):
             fields[field] = value
             continue

@@ -13,8 +13,8 @@ from fkeras.engine.messages.errors import suggest
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.network.network import Network
-from fkeras.engine.tree.sublayers import sublayers
 from fkeras.layers.adapters.adapter import adapters_by_path
+from fkeras.layers.adapters.kernels import adapted_layers
 from fkeras.transforms.adapting.places import ROOT, put_in, take_out
 from fkeras.transforms.comparison.fingerprinting import fingerprint
 
@@ -133,7 +133,7 @@ def with_adapters(model: Layer, tree: Adapters) -> Any:
         )
     base = set_trainable(take_out(model)[0], False)
     _check_base(base, tree)
-    inner = {path or ROOT: layer for path, layer in sublayers(base)}
+    inner = {path or ROOT: layer for path, layer in adapted_layers(base)}
     for path, adapter in tree.layers.items():
         if path not in inner:
             raise ValueError(

@@ -9,6 +9,7 @@ import fkeras as fk
 from fkeras import layers, transforms
 from fkeras.engine.tree.axes import weight_axis_roles
 from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA, SoftPrompt
+from fkeras.transforms.intercepting import trace_values
 
 KEY = jax.random.key(0)
 X = jax.random.normal(jax.random.key(5), (3, 7, 6))
@@ -88,8 +89,126 @@ def test_an_adapted_embedding_equals_its_merged_table_in_both_directions(tied):
     vectors = X[..., :5]
     logits = adapted(vectors, reverse=True)
     np.testing.assert_allclose(merged(vectors, reverse=True), logits, atol=1e-6)
-    # separate weights of the logits stay as they are
-    assert bool(jnp.abs(logits - layer(vectors, reverse=True)).max() > 1e-3) == tied
+    assert jnp.abs(logits - layer(vectors, reverse=True)).max() > 1e-3
+    assert len(transforms.adapters(adapted).layers) == (1 if tied else 2)
+
+
+WIDE = fk.initializers.RandomNormal(stddev=1.0)
+UNTIED = layers.ReversibleEmbedding(
+    9, 6, False, embeddings_initializer=WIDE, logit_soft_cap=3.0, name="table"
+)
+
+
+def untied():
+    """A model with untied vectors and logits."""
+    ids = fk.Input((3,), dtype="int32", name="ids")
+    return fk.Model(ids, UNTIED(layers.Dense(6, name="body")(UNTIED(ids)), reverse=True)).build(KEY)
+
+
+@pytest.mark.parametrize("mode", [None, "int8", "int4", "int4/4"])
+@pytest.mark.parametrize("adapter", [LoRA(2, alpha=6), DoRA(2), IA3(), IA3("inputs")], ids=str)
+def test_untied_logits_have_adapters_of_their_own(adapter, mode):
+    model = untied() if mode is None else fk.quantize(untied(), mode, "table")
+    adapted = transforms.adapt(model, "table/reverse_embeddings", adapter, KEY)
+    assert list(transforms.adapters(adapted).layers) == ["table/reverse_embeddings"]
+    np.testing.assert_allclose(adapted(IDS), model(IDS), atol=1e-5)
+    adapted = moved(adapted)
+    floats = adapted if mode is None else fk.dequantize(adapted)
+    merged = transforms.merge_adapters(floats)
+    # the rounding of inputs differs
+    np.testing.assert_allclose(merged(IDS), adapted(IDS), atol=0.05 if mode == "int8" else 2e-6)
+    assert jnp.abs(adapted(IDS) - model(IDS)).max() > 1e-3
+    table, before = merged.layers["table"], fk.dequantize(model).layers["table"]
+    assert type(table) is layers.ReversibleEmbedding
+    assert (table.embeddings == before.embeddings).all()
+    assert jnp.abs(table.reverse_embeddings - before.reverse_embeddings).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "paths"),
+    [
+        ("table", ["table", "table/reverse_embeddings"]),
+        (lambda path, layer: isinstance(layer, layers.ReversibleEmbedding), None),
+        ("table/embeddings", ["table"]),
+        ("table/reverse_embeddings", ["table/reverse_embeddings"]),
+        ("table/*", ["table", "table/reverse_embeddings"]),
+        ("*", ["table", "table/reverse_embeddings", "body"]),
+    ],
+)
+def test_vectors_and_logits_are_selected_together_or_apart(pattern, paths):
+    model = transforms.adapt(untied(), pattern, LoRA(2), KEY)
+    assert sorted(transforms.adapters(model).layers) == sorted(
+        paths or ["table", "table/reverse_embeddings"]
+    )
+
+
+def test_vectors_and_logits_have_ranks_files_and_places_of_their_own(tmp_path):
+    model = transforms.adapt(untied(), "table/embeddings", LoRA(2), KEY)
+    model = moved(transforms.adapt(model, "table/reverse_embeddings", DoRA(3), KEY))
+    fk.save_model(tmp_path / "m.keras", model)
+    assert fk.load_model(tmp_path / "m.keras")[0] == model
+    tree = transforms.adapters(model)
+    assert transforms.with_adapters(untied(), tree) == model
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), tree, tree)
+    both = jax.vmap(lambda t: transforms.with_adapters(untied(), t)(IDS))(stacked)
+    np.testing.assert_allclose(both[1], model(IDS), atol=1e-6)
+    roles = weight_axis_roles(model)
+    assert roles["table/adapters/layer/reverse_embeddings/b"] == (None, "vocab")
+    assert roles["table/adapters/layer/a"] == ("vocab", None)
+    trained = list(fk.engine.trainable_weights(model))
+    assert len(trained) == 5 and all("/adapters/" in name for name in trained)
+
+
+def test_adapters_that_do_not_fit_vectors_or_logits():
+    for adapter, path in ((SoftPrompt(2), "reverse_embeddings"), (DoRA(2), "embeddings")):
+        with pytest.raises(ValueError, match=f"'table/{path}' cannot be adapted"):
+            transforms.adapt(untied(), f"table/{path}", adapter, KEY)
+    with pytest.raises(ValueError, match="no layer matches 'table/reverse'"):
+        transforms.adapt(untied(), "table/reverse", LoRA(2), KEY)
+    with pytest.raises(ValueError, match="no layer matches 'bodi'.*Did you mean 'body'"):
+        transforms.adapt(untied(), ["table", "bodi"], LoRA(2), KEY)
+    tied = fk.Sequential([fk.Input((3,), dtype="int32"), UNTIED.replace(tie_weights=True)])
+    with pytest.raises(ValueError, match="logits of 'table' have the same weights: pass 'table'"):
+        transforms.adapt(tied.build(KEY), "table/reverse_embeddings", LoRA(2), KEY)
+    with pytest.raises(ValueError, match="'table/reverse_embeddings' has an adapter already"):
+        model = transforms.adapt(untied(), "table/reverse_embeddings", LoRA(2), KEY)
+        transforms.adapt(model, "table", LoRA(2), KEY)
+    with pytest.raises(ValueError, match="would add columns to the logits"):
+        transforms.merge_adapters(transforms.adapt(untied(), "table", SoftPrompt(2), KEY))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_bottleneck_follows_vectors_and_leaves_logits(tied):
+    layer = UNTIED.replace(tie_weights=tied)
+    ids = fk.Input((3,), dtype="int32", name="ids")
+    model = fk.Model(ids, layer(layer(ids), reverse=True)).build(KEY)
+    adapted = moved(transforms.adapt(model, "table", Bottleneck(2), KEY))
+    assert list(transforms.adapters(adapted).layers) == ["table"]
+    table, wrapped = model.layers["table"], adapted.layers["table"]
+    assert jnp.abs(wrapped(IDS) - table(IDS)).max() > 1e-3
+    vectors = X[..., :6]
+    assert (wrapped(vectors, reverse=True) == table(vectors, reverse=True)).all()
+
+
+class Head(fk.Layer):
+    """A layer that computes logits by an embedding inside."""
+
+    table: fk.Layer
+
+    def build(self, key, x):
+        return self.replace(table=self.table.build(key, jax.ShapeDtypeStruct((None, 3), "int32")))
+
+    def forward(self, context, x):
+        return context.child("table").run(self.table, x, reverse=True)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_logits_of_an_embedding_inside_a_layer_are_adapted(tied):
+    layer = Head(UNTIED.replace(tie_weights=tied)).build(KEY, (None, 7, 6))
+    adapted = moved(transforms.adapt(layer, "*", LoRA(2), KEY))
+    merged = transforms.merge_adapters(adapted)
+    np.testing.assert_allclose(merged(X), adapted(X), atol=2e-6)
+    assert jnp.abs(adapted(X) - layer(X)).max() > 1e-3
 
 
 def test_dora_keeps_the_direction_and_scales_the_norm_of_the_kernel():
@@ -174,7 +293,7 @@ def test_a_soft_prompt_of_tied_weights_changes_no_logits():
     adapted = transforms.adapt(layer, "*", SoftPrompt(2), KEY)
     vectors = X[..., :5]
     assert (adapted(vectors, reverse=True) == layer(vectors, reverse=True)).all()
-    with pytest.raises(ValueError, match="tied weights"):
+    with pytest.raises(ValueError, match="would add columns to the logits"):
         transforms.merge_adapters(adapted)
 
 
@@ -207,6 +326,13 @@ def test_axes_of_the_factors_have_the_letters_of_the_kernel():
     roles = weight_axis_roles(transforms.adapt(attention, "query_dense", LoRA(2), KEY))
     assert roles["adapters/layer/query_dense/b"] == (None, "heads", None)
     assert roles["layer/query_dense/kernel"] == (None, "heads", None)
+    # packed codes have fewer axes than the factors
+    coded = transforms.adapt(fk.quantize(attention, "int4"), "*", LoRA(2), KEY)
+    roles = weight_axis_roles(coded)
+    assert roles["adapters/layer/query_dense/b"] == (None, "heads", None)
+    assert roles["adapters/layer/output_dense/a"] == ("heads", None, None)
+    assert roles["layer/query_dense/kernel"] == (None, "heads")
+    assert roles["layer/output_dense/kernel"] == ("heads", None)
 
 
 @pytest.mark.parametrize(
@@ -253,3 +379,45 @@ def test_a_layer_is_built_from_its_configuration_with_fresh_adapters():
     wrong = again._unbuilt().replace(adapters={"layer/query": LoRA(2)})
     with pytest.raises(ValueError, match="has no layer 'layer/query'"):
         wrong.build(KEY, X, X)
+
+
+class Direct(fk.Layer):
+    """A layer that calls the layers inside without its context."""
+
+    up: fk.Layer
+    table: fk.Layer
+
+    def build(self, key, x):
+        table = self.table.build(key, jax.ShapeDtypeStruct((None, 3), "int32"))
+        return self.replace(up=self.up.build(key, x), table=table)
+
+    def call(self, x):
+        return self.table(self.up(x), reverse=True)
+
+
+@pytest.mark.parametrize("adapter", [LoRA(2), DoRA(2), IA3()], ids=str)
+def test_layers_that_are_called_without_a_context_are_adapted(adapter):
+    layer = Direct(layers.Dense(6, activation="relu"), UNTIED).build(KEY, (None, 7, 6))
+    adapted = moved(transforms.adapt(layer, ["up", "table/reverse_embeddings"], adapter, KEY))
+    assert len(transforms.adapters(adapted).layers) == 2
+    merged = transforms.merge_adapters(adapted)
+    for call in (lambda f: f(X), lambda f: jax.jit(f)(X), lambda f: jax.vmap(f)(X[:, None])):
+        np.testing.assert_allclose(call(merged), call(adapted), atol=1e-5)
+    for name in ("up", "table/reverse_embeddings"):
+        one = moved(transforms.adapt(layer, name, adapter, KEY))
+        assert jnp.abs(one(X) - layer(X)).max() > 1e-3
+    slopes = jax.grad(lambda tree: transforms.with_adapters(layer, tree)(X).sum())(
+        transforms.adapters(adapted)
+    )
+    assert all(jnp.abs(slope).max() > 0 for slope in jax.tree.leaves(slopes))
+
+
+def test_an_interception_of_a_layer_inside_shows_the_adapted_output():
+    attention = layers.MultiHeadAttention(2, 3, name="attention").build(KEY, X, X)
+    x = fk.Input((7, 6), name="x")
+    model = fk.Model(x, attention(x, x))
+    adapted = moved(transforms.adapt(model, "attention/query_dense", LoRA(2), KEY))
+    calls = trace_values(adapted, fk.Context(), X)
+    (call,) = (call for call in calls if call.path.endswith("query_dense"))
+    merged = transforms.merge_adapters(adapted).layers["attention"].query_dense
+    np.testing.assert_allclose(call.output.value, merged(X), atol=1e-5)

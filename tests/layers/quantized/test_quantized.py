@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import fkeras as fk
 from fkeras import layers, quantizers
+from fkeras.engine.tree.axes import weight_axis_roles, weight_units
 from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
@@ -215,6 +216,102 @@ def test_patterns_choose_layers():
     floats = fk.dequantize(mixed)
     assert jax.tree.structure(floats) == jax.tree.structure(_floats())
     np.testing.assert_array_equal(floats.layers["att"].query_dense.bias, 0)
+
+
+UNGROUPED = quantizers.Int4QuantizationConfig(block_size=None)
+CODED = {
+    "dense": (
+        layers.Dense(12),
+        (None, 6),
+        {"kernel": ("_h", (6, 6)), "kernel_scale": ("h", (12,))},
+    ),
+    "narrow": (layers.Dense(4), (None, 6), {"kernel": ("h_", (6, 2)), "kernel_scale": ("_", (4,))}),
+    # seven columns need four bytes, one of which two devices would share
+    "odd": (layers.Dense(7), (None, 6), {"kernel": ("_h", (6, 1)), "kernel_scale": ("h", (7,))}),
+    # two heads of eight channels are two units, not eight bytes
+    "to heads": (
+        layers.EinsumDense("abc,cde->abde", (None, 2, 8), axis_roles={"d": "heads"}),
+        (None, 3, 6),
+        {"kernel": ("_n", (6, 2)), "kernel_scale": ("n", (2,))},
+    ),
+    "from heads": (
+        layers.EinsumDense("abcd,cde->abe", (None, 6), axis_roles={"c": "heads"}),
+        (None, 3, 2, 8),
+        {"kernel": ("n_", (2, 3)), "kernel_scale": ("_", (6,))},
+    ),
+    # codes flatten another order of axes: no axis of the matrix is one of the kernel
+    "scrambled": (
+        layers.EinsumDense("abc,dc->abd", (None, 8)),
+        (None, 3, 6),
+        {"kernel": ("__", (6, 4))},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_codes_of_4_bits_have_the_roles_and_units_of_the_floats(name):
+    layer, shape, expected = CODED[name]
+    layer = layer.build(KEY, shape)
+    letters = {None: "_", "hidden": "h", "heads": "n"}
+    for mode, grouped in ((UNGROUPED, False), ("int4/2", True)):
+        coded = fk.quantize(layer, mode)
+        roles, units = weight_axis_roles(coded), weight_units(coded)
+        for weight, (text, sizes) in expected.items():
+            if grouped and weight == "kernel_scale":
+                assert roles["kernel_zero"] == roles[weight]
+                text, sizes = f"_{text}", (coded.kernel_scale.shape[0], *sizes)
+            assert "".join(letters[role] for role in roles[weight]) == text
+            assert units[weight] == sizes
+        if grouped:
+            assert letters[roles["g_idx"][0]] == expected["kernel"][0][0]
+
+
+@pytest.mark.parametrize("mode", ["gptq/4/-1", "awq/4/2", "gptq/8/2"])
+def test_calibrated_codes_have_the_roles_and_units_of_the_floats(mode):
+    layer = fk.quantize(layers.Dense(12).build(KEY, (None, 6)), mode, samples=X[0])
+    roles, units = weight_axis_roles(layer), weight_units(layer)
+    assert roles["quantized_kernel"] == roles["kernel_scale"] == ("hidden", None)
+    assert units["quantized_kernel"] == (12 if "/8/" in mode else 6, 6)
+    assert units["kernel_scale"][0] == 12 and roles["g_idx"] == (None,)
+
+
+@pytest.mark.parametrize("mode", ["int8", UNGROUPED, "int4/2"], ids=str)
+def test_coded_embeddings_are_split_by_the_vocabulary(mode):
+    layer = layers.ReversibleEmbedding(10, 4, tie_weights=False)
+    roles = weight_axis_roles(fk.quantize(layer.build(KEY, (None, 3)), mode))
+    places = {name: axes.index("vocab") for name, axes in roles.items() if "vocab" in axes}
+    grouped = mode == "int4/2"
+    assert places == {
+        "embeddings": 0,
+        "embeddings_scale": 0,
+        "reverse_embeddings": 1,
+        "reverse_embeddings_scale": int(grouped),
+        **({"embeddings_zero": 0, "reverse_embeddings_zero": 1} if grouped else {}),
+    }
+
+
+def test_rules_that_codes_cannot_follow_name_their_units():
+    layer = fk.quantize(layers.Dense(12, name="up").build(KEY, (None, 6)), "int4")
+    batch = jax.ShapeDtypeStruct((4, 6), "float32"), jax.ShapeDtypeStruct((4, 12), "float32")
+    trainer = fk.Trainer("sgd", "mse", sharding={"hidden": "model"})
+    with pytest.raises(ValueError, match=r"of shape \(6, 6\) cannot be split into 4 parts"):
+        fk.plan(
+            fk.Sequential([fk.Input(batch[0].shape[1:]), layer]),
+            batch,
+            trainer,
+            mesh={"data": 1, "model": 4},
+        )
+    layer = layers.EinsumDense("abc,cde->abde", (None, 2, 8), axis_roles={"d": "heads"}, name="q")
+    layer = fk.quantize(layer.build(KEY, (None, 3, 6)), "int4")
+    batch = tuple(jax.ShapeDtypeStruct(s, "float32") for s in ((4, 3, 6), (4, 3, 2, 8)))
+    trainer = fk.Trainer("sgd", "mse", sharding={"heads": "model"})
+    with pytest.raises(ValueError, match=r"axis of 8 \(2 units of packed codes\)"):
+        fk.plan(
+            fk.Sequential([fk.Input(batch[0].shape[1:]), layer]),
+            batch,
+            trainer,
+            mesh={"data": 1, "model": 4},
+        )
 
 
 def test_attention_in_keras_json():

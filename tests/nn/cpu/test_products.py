@@ -1,9 +1,12 @@
 """Products with thin kernels on CPUs equal `jnp.tensordot`, under transforms of JAX."""
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from fkeras.nn.cpu.products import RowProduct, row_product
 
@@ -72,3 +75,65 @@ def test_the_gradient_of_the_kernel_has_one_axis_of_rows():
     assert products
     assert not any("4x256x64" in line for line in products)
     assert "4x256x64" in jax.jit(RowProduct(1).default).lower(x, kernel).as_text()
+
+
+@pytest.mark.parametrize("mapped", [None, (0, 0), (None, 0)])
+def test_products_of_bfloat16(mapped):
+    shapes = (4, 5, 64), (64, 8)
+    axes = mapped or (None, None)
+    arrays = [
+        _draw(*(() if axis is None else (3,)), *shape).astype("bfloat16")
+        for shape, axis in zip(shapes, axes, strict=True)
+    ]
+
+    def slopes(product):
+        def loss(*arrays):
+            return jnp.sum(product(*arrays).astype("float32") ** 2)
+
+        return jax.grad(loss, (0, 1))(*arrays)
+
+    def mapping(product):
+        return product if mapped is None else jax.vmap(product, mapped)
+
+    ours = mapping(lambda x, kernel: row_product(x, kernel, 1))
+    theirs = mapping(lambda x, kernel: jnp.tensordot(x, kernel, 1))
+    assert ours(*arrays).dtype == "bfloat16"
+    wide = [array.astype("float32") for array in arrays]
+    # half a unit in the last place of the largest numbers
+    np.testing.assert_allclose(ours(*arrays).astype("float32"), theirs(*wide), atol=0.1)
+    for a, b in zip(slopes(ours), slopes(theirs), strict=True):
+        assert a.dtype == "bfloat16"
+        np.testing.assert_allclose(a.astype("float32"), b.astype("float32"), rtol=0.02, atol=1)
+
+
+@pytest.mark.skipif(jax.device_count() < 8, reason="needs eight devices")
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [(P("d"), P()), (P("d", "t"), P("m")), (P(None, "t", "m"), P("d", "m")), (P(("d", "m")), P())],
+)
+def test_parts_on_devices_make_the_numbers_of_one_device(rows, columns):
+    kind = (jax.sharding.AxisType.Auto,) * 3
+    mesh = jax.make_mesh((2, 2, 2), ("d", "t", "m"), axis_types=kind)
+    x, kernel = _draw(4, 6, 8), _draw(8, 4)
+
+    def slopes(x, kernel):
+        def loss(*arrays):
+            return jnp.sum(jnp.sin(row_product(*arrays, 1)))
+
+        return row_product(x, kernel, 1), *jax.grad(loss, (0, 1))(x, kernel)
+
+    placed = (jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((x, rows), (kernel, columns)))
+    pairs = zip(jax.jit(slopes)(*placed), slopes(x, kernel), strict=True)
+    for ours, alone in pairs:
+        np.testing.assert_allclose(ours, alone, atol=1e-5)
+
+
+def test_sizes_that_a_program_leaves_open():
+    kernel = _draw(3, 2, 4)
+    b, t = jax.export.symbolic_shape("b, t")
+    spec = jax.ShapeDtypeStruct((b, t, 3), "float32")
+    program = jax.export.export(jax.jit(lambda x: row_product(x, kernel, 1)))(spec)
+    program = jax.export.deserialize(program.serialize())
+    for sizes in ((2, 5), (1, 1)):
+        x = _draw(*sizes, 3)
+        np.testing.assert_allclose(program.call(x), np.tensordot(x, kernel, 1), atol=1e-6)

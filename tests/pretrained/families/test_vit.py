@@ -33,6 +33,30 @@ def test_numbers_equal_those_of_transformers(name):
         np.testing.assert_allclose(hidden, arrays["large_hidden_state"], atol=1e-4)
 
 
+@pytest.mark.parametrize("name", encoder_checks.rows(["dinov2", "dinov2_registers"], ["dinov2"]))
+def test_masked_patches_are_those_of_transformers(name):
+    model, arrays = fk.pretrained.load(DATA / name).model, expected(name)
+    images, masked = arrays["images"], arrays["masked"]
+    assert masked.any() and not masked.all()
+    hidden = model([images, masked])["hidden"]
+    np.testing.assert_allclose(hidden, arrays["masked_hidden_state"], atol=1e-4)
+    assert np.abs(hidden - model(images)["hidden"]).max() > 0.1
+    none = model([images, np.zeros_like(masked)])["hidden"]
+    np.testing.assert_allclose(none, arrays["last_hidden_state"], atol=1e-4)
+    with pytest.raises(
+        ValueError, match=r"expected masked of shape \(2, 4, 4\).*received \(2, 3, 4\)"
+    ):
+        model([images, masked[:, 1:]])
+    # other sizes of images have other numbers of patches
+    large = arrays["large_images"]
+    assert model([large, np.ones((2, 3, 6), bool)])["hidden"].shape[1] >= 19
+
+
+def test_a_checkpoint_without_mask_token_takes_images_alone():
+    model = fk.pretrained.load(DATA / "dinov2_classifier").model
+    assert [name for name in model.layers if name in ("masked", "mask_token")] == []
+
+
 @pytest.mark.parametrize(
     "name", encoder_checks.rows(FIRST, ["vit_classifier", "dinov2", "dinov2_registers"])
 )

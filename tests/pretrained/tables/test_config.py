@@ -48,6 +48,16 @@ def test_defaults_depend_on_the_architecture():
     assert Small.read({"model_type": "wide"}).width == 64
     assert Small.read({"model_type": "wide", "width": 3}).width == 3
     assert Small.read({}).width == 8
+    assert Small(model_type="wide").width == 64
+    assert Small(3, model_type="wide").width == Small(width=3, model_type="wide").width == 3
+    # `replace` passes all arguments
+    assert dataclasses.replace(Small(), model_type="wide").width == 8
+
+
+def test_the_text_of_a_configuration_is_that_configuration():
+    for config in (Small(8, model_type="wide"), Small(model_type="wide"), Small(9), Small()):
+        assert eval(repr(config)) == config
+        assert Small.from_config(config.get_config()) == config
 
 
 def test_changed_fields_are_written_and_replace_their_aliases():

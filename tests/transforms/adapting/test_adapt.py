@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -272,6 +273,28 @@ def test_rolled_blocks_keep_their_adapters():
     rolled = transforms.roll(adapted())
     np.testing.assert_allclose(rolled(IDS), adapted()(IDS), atol=1e-6)
     assert transforms.unroll(rolled) == adapted()
+
+
+@pytest.mark.parametrize("suffix", [".jax", pytest.param(".onnx", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("mode", [None, "int4/4"])
+def test_an_exported_model_computes_batches_of_any_size(suffix, mode, tmp_path):
+    x = fk.Input((None, 6), name="x")
+    y = layers.EinsumDense("abc,cde->abde", (None, 2, 4), name="heads")(x)
+    y = layers.EinsumDense("abcd,cde->abe", (None, 6), name="out")(y)
+    model = fk.Model(x, layers.Dense(5, activation="relu", name="up")(y)).build(KEY)
+    model = model if mode is None else fk.quantize(model, mode)
+    model = transforms.adapt(model, "*", LoRA(2), KEY)
+    model = transforms.with_adapters(model, shifted(transforms.adapters(model)))
+    path = tmp_path / f"model{suffix}"
+    fk.export(model, {}, path)
+    for shape in ((3, 7, 6), (1, 2, 6)):
+        array = np.asarray(jax.random.normal(KEY, shape))
+        if suffix == ".jax":
+            value = jax.export.deserialize(path.read_bytes()).call(array)
+        else:
+            session = pytest.importorskip("onnxruntime").InferenceSession(path)
+            (value,) = session.run(None, {"x": array})
+        np.testing.assert_allclose(value, model(array), atol=1e-5)
 
 
 def test_the_calls_inside_an_adapted_layer_agree():
