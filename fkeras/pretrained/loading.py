@@ -295,10 +295,12 @@ def _placed(array: np.ndarray, like: Any, release: Callable[[], None]) -> jax.Ar
     Args:
         release: releases the memory map of the file after the copy.
     """
-    is_cast = array.dtype != like.dtype
-    if is_cast or array.flags.c_contiguous:
-        # JAX may alias a contiguous array, and the mapped file may change
-        array = array.astype(like.dtype) if is_cast else array.copy()
+    if array.dtype != like.dtype:
+        array = array.astype(like.dtype)
+    elif array.flags.c_contiguous and not array.flags.writeable:
+        # JAX may alias a contiguous array; an array of the mapped file is read-only, and may change
+        array = array.copy()
+    if array.flags.writeable:
         release()
     # JAX copies a transposed view much faster than NumPy
     layout = getattr(like, "sharding", None)
