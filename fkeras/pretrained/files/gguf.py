@@ -144,7 +144,7 @@ class _Reader:
     def __init__(self, data: np.ndarray, file: str):
         self.data, self.file, self.place = data, file, 0
         # slices of a memoryview cost a fraction of those of an array
-        self.bytes = memoryview(data)
+        self.bytes = data.data
 
     def error(self, problem: str) -> FileError:
         return FileError(problem, file=self.file)
