@@ -13,7 +13,16 @@ import jax
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path
-from fkeras.engine import DTypePolicy, FKerasError, Layer, Model, Network, replace_weights
+from fkeras.engine import (
+    DTypePolicy,
+    FKerasError,
+    InputLayer,
+    Layer,
+    Model,
+    Network,
+    replace_weights,
+    sublayers,
+)
 from fkeras.engine.config.policy import get_policy
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
@@ -232,14 +241,23 @@ def _policies(
 
 
 def _with_policies(model: Any, policies: Callable[[str], DTypePolicy], path: str = "") -> Any:
-    """Returns the network with these dtype policies; the graph is recorded again."""
+    """Returns the network with these dtype policies; the graph is recorded again for other policies."""
+    inside = [one for one in sublayers(model) if one[0] and not isinstance(one[1], InputLayer)]
+    if all(layer.dtype == policies(f"{path}{at}") for at, layer in inside):
+        return model
+    # equal blocks are recorded once
+    recorded: dict[Any, Layer] = {}
 
     def change(layer: Layer) -> Layer:
         inner = f"{path}{layer.name}"
         layer = layer.replace(dtype=policies(inner))
-        if isinstance(layer, Network):
-            return _with_policies(layer, policies, f"{inner}/")
-        return layer
+        if not isinstance(layer, Network):
+            return layer
+        wanted = tuple(policies(f"{inner}/{at}") for at, _ in sublayers(layer) if at)
+        block = skeleton_of(layer.replace(name=None)), wanted
+        if block not in recorded:
+            recorded[block] = _with_policies(layer, policies, f"{inner}/")
+        return recorded[block].replace(name=layer.name)
 
     return replace(model, {"*": change})
 
@@ -277,10 +295,12 @@ def _placed(array: np.ndarray, like: Any, release: Callable[[], None]) -> jax.Ar
     Args:
         release: releases the memory map of the file after the copy.
     """
-    is_cast = array.dtype != like.dtype
-    if is_cast or array.flags.c_contiguous:
-        # JAX may alias a contiguous array, and the mapped file may change
-        array = array.astype(like.dtype) if is_cast else array.copy()
+    if array.dtype != like.dtype:
+        array = array.astype(like.dtype)
+    elif array.flags.c_contiguous and not array.flags.writeable:
+        # JAX may alias a contiguous array; an array of the mapped file is read-only, and may change
+        array = array.copy()
+    if array.flags.writeable:
         release()
     # JAX copies a transposed view much faster than NumPy
     layout = getattr(like, "sharding", None)

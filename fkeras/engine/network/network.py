@@ -30,11 +30,13 @@ from fkeras.engine.network.html import network_html
 from fkeras.engine.network.summary import summary
 from fkeras.engine.network.text import network_lines
 from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.weights import subkey
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Field, Leaf, Option, Tree
 from fkeras.engine.values.cache_size import CacheSize
 from fkeras.engine.values.frozen import FrozenDict
+from fkeras.engine.values.random import ShapeKey
 from fkeras.engine.values.spec import Spec, as_probes, as_spec, evaluate
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -449,8 +451,17 @@ def build_layer(network: Network, name: str, key: jax.Array) -> Layer:
         >>> build_layer(model, "dense", key) == model.build(key).layers["dense"]
         True
     """
-    specs = network.graph.call_specs(network.graph.call_number(name))
-    return network.layers[name].build(subkey(key, name), *specs)
+    number, layer = network.graph.call_number(name), network.layers[name]
+    specs = network.graph.call_specs(number)
+    without_weights = all(leaf is None for leaf in leaves_of(layer))
+    if not (isinstance(key, ShapeKey) and isinstance(layer, Network) and without_weights):
+        return layer.build(subkey(key, name), *specs)
+    # equal blocks have equal shapes, which are computed once
+    call = network.graph.calls[number].signature, network.graph.input_specs(number)
+    block = skeleton_of(layer.replace(name=None)), *call
+    if block not in key.built:
+        key.built[block] = layer.build(key, *specs)
+    return key.built[block].replace(name=layer.name)
 
 
 def _network(inputs: Tree, outputs: Tree, name: str | None) -> Network:

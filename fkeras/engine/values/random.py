@@ -99,6 +99,10 @@ class ShapeKey:
     dtype = jax.dtypes.prng_key
     shape = ()
 
+    def __init__(self) -> None:
+        #: networks built with this key, by what they were built from
+        self.built: dict[Any, Any] = {}
+
 
 def shape_zeros(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
     """Returns zeros that take no memory: one element with strides of 0.

@@ -9,6 +9,7 @@ from fkeras.engine import Input, KerasTensor, Model
 from fkeras.layers.applications import LayerScale
 from fkeras.masks import Mask
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, mlp, to_heads, width_of
+from fkeras.pretrained.blocks.repeated import repeated
 
 Tensor: TypeAlias = KerasTensor
 
@@ -104,12 +105,15 @@ def pre_norm_blocks(
     def scaled(y: Tensor, part: str) -> Tensor:
         return y if layer_scale is None else LayerScale(layer_scale, width, name=part)(y)
 
-    for i in range(blocks):
+    def block(i: int) -> Model:
         inputs = Input((None, width), name="x")
         y = norm(inputs, epsilon, "attention_norm")
         y = attention(y, heads, mask=mask, bias=bias, key_bias=key_bias, output_bias=True)
         z = add(inputs, scaled(y, "attention_scale"), "attention_add")
         y = norm(z, epsilon, "mlp_norm")
         y = gated_mlp(y, inner, "silu", bias=True) if gated else mlp(y, inner, activation)
-        x = Model(inputs, add(z, scaled(y, "mlp_scale"), "mlp_add"), name=f"block_{i}")(x)
+        return Model(inputs, add(z, scaled(y, "mlp_scale"), "mlp_add"))
+
+    for model in repeated(block, [()] * blocks):
+        x = model(x)
     return x

@@ -18,6 +18,7 @@ from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.blocks.projections import mlp
+from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.blocks.sentences import MODULES, POOLING, sentence
 from fkeras.pretrained.tables.config import count, positive
 from fkeras.pretrained.tables.family import Family
@@ -162,18 +163,18 @@ def build(config: BertConfig | DistilBertConfig) -> Model:
         types = layers.TokenTypes(name="types_or_zero")(*inputs)
         parts.append(layers.Embedding(config.type_vocab_size, width, name="type_embedding")(types))
     x = norm(layers.Add(name="embedding_add")(parts), epsilon, "embedding_norm")
-    for i in range(config.num_hidden_layers):
-        x = _block(config, i)(x)
+    for block in repeated(lambda i: _block(config), [()] * config.num_hidden_layers):
+        x = block(x)
     return Model(inputs, _outputs(config, x, ids, embedding), name=config.model_type or "bert")
 
 
-def _block(config: BertConfig | DistilBertConfig, i: int) -> Model:
+def _block(config: BertConfig | DistilBertConfig) -> Model:
     inputs = Input((None, config.hidden_size), name="x")
     y = attention(inputs, config.num_attention_heads)
     x = norm(add(inputs, y, "attention_add"), config.layer_norm_eps, "attention_norm")
     y = mlp(x, config.intermediate_size, config.hidden_act)
     x = norm(add(x, y, "mlp_add"), config.layer_norm_eps, "mlp_norm")
-    return Model(inputs, x, name=f"block_{i}")
+    return Model(inputs, x)
 
 
 def _outputs(

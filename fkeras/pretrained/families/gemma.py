@@ -13,6 +13,7 @@ from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
+from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
 from fkeras.pretrained.tables.config import count, positive
@@ -176,8 +177,9 @@ def build(config: GemmaConfig) -> Model:
     )
     # the factor is rounded to the compute dtype, as in pretraining
     x = layers.Rescaling(config.hidden_size**0.5, name="embedding_scale")(embedding(ids))
-    for i in range(config.num_hidden_layers):
-        x = _block(config, i)([x, positions])
+    windows = map(config.window, range(config.num_hidden_layers))
+    for block in repeated(lambda i: _block(config, i), windows):
+        x = block([x, positions])
     return Model(
         [ids, segments], embedding(_norm(config, "norm")(x), reverse=True), name=config.model_type
     )
@@ -195,7 +197,7 @@ def _block(config: GemmaConfig, i: int) -> Model:
     z = _norm(config, "mlp_norm")(y)
     z = gated_mlp(z, config.intermediate_size, config.hidden_activation)
     z = layers.Add(name="mlp_add")([y, _norm(config, "mlp_post_norm")(z)])
-    return Model([x, positions], z, name=f"block_{i}")
+    return Model([x, positions], z)
 
 
 def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:

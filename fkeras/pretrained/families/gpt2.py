@@ -9,6 +9,7 @@ from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm
 from fkeras.pretrained.blocks.projections import mlp
+from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.tables.config import Config, count, optional_positive, positive
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.names import HeadBias, Reshape, Row, Same, Split, in_blocks
@@ -87,8 +88,8 @@ def build(config: GPT2Config) -> Model:
     # the position of padding is -1
     learned = layers.Embedding(config.n_positions, config.n_embd, name="position_embedding")
     x = layers.Add(name="embedding_add")([embedding(ids), learned(ops.maximum(positions, 0))])
-    for i in range(config.n_layer):
-        x = _block(config, i)([x, positions])
+    for block in repeated(lambda i: _block(config, i), map(config.scale, range(config.n_layer))):
+        x = block([x, positions])
     x = norm(x, config.layer_norm_epsilon, "norm")
     return Model([ids, segments], embedding(x, reverse=True), name="gpt2")
 
@@ -107,7 +108,7 @@ def _block(config: GPT2Config, i: int) -> Model:
     y = add(x, y, "attention_add")
     inner = config.n_inner or 4 * config.n_embd
     z = mlp(norm(y, epsilon, "mlp_norm"), inner, config.activation_function)
-    return Model([x, positions], add(y, z, "mlp_add"), name=f"block_{i}")
+    return Model([x, positions], add(y, z, "mlp_add"))
 
 
 def names(config: GPT2Config) -> tuple[Row, ...]:

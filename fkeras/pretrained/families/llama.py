@@ -12,6 +12,7 @@ from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
+from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
 from fkeras.pretrained.tables.config import optional_positive, positive
@@ -151,6 +152,10 @@ class LlamaConfig(DecoderConfig):
             return bool(self.no_rope_layers[block])
         return (block + 1) % self.no_rope_layer_interval != 0
 
+    def kind(self, block: int) -> tuple[Any, ...]:
+        """Returns what a block depends on; blocks of one kind have equal layers."""
+        return self.has_rotary(block), self.window(block)
+
     def window(self, block: int) -> int | None:
         """Returns the window of a block; None for full attention."""
         if self.model_type in ("llama", "mistral", "phi3"):
@@ -193,8 +198,9 @@ def decoder(
         name="embedding",
     )
     x = embedding(ids)
-    for i in range(config.num_hidden_layers):
-        x = _block(config, i, feed_forward)([x, positions])
+    kinds = map(config.kind, range(config.num_hidden_layers))
+    for block in repeated(lambda i: _block(config, i, feed_forward), kinds):
+        x = block([x, positions])
     x = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="norm")(x)
     return Model([ids, segments], embedding(x, reverse=True), name=config.model_type)
 
@@ -206,7 +212,7 @@ def _block(config: LlamaConfig, i: int, feed_forward: Callable[..., KerasTensor]
     y = layers.Add(name="attention_add")([x, _attention(config, i, y, positions)])
     z = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="mlp_norm")(y)
     y = layers.Add(name="mlp_add")([y, feed_forward(config, i, z)])
-    return Model([x, positions], y, name=f"block_{i}")
+    return Model([x, positions], y)
 
 
 def plain_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:

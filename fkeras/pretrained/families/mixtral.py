@@ -173,6 +173,9 @@ class MixtralConfig(LlamaConfig):
             return True
         return block not in self.mlp_only_layers and (block + 1) % self.decoder_sparse_step == 0
 
+    def kind(self, block: int) -> tuple[Any, ...]:
+        return (*super().kind(block), self.has_experts(block))
+
     def window(self, block: int) -> int | None:
         if not self.is_qwen:
             return self.sliding_window

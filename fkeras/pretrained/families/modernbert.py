@@ -17,6 +17,7 @@ from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm
 from fkeras.pretrained.blocks.encoder_config import with_parts
 from fkeras.pretrained.blocks.projections import gated_mlp
+from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.blocks.sentences import MODULES, POOLING, sentence
 from fkeras.pretrained.families.bert import TextEncoderConfig
 from fkeras.pretrained.tables.config import count, positive
@@ -135,8 +136,9 @@ def build(config: ModernBertConfig) -> Model:
         config.vocab_size, config.hidden_size, tie_weights=tied, name="embedding"
     )
     x = _norm(config, embedding(ids), "embedding_norm")
-    for i in range(config.num_hidden_layers):
-        x = _block(config, i)(x)
+    kinds = [(i == 0, config.slides(i)) for i in range(config.num_hidden_layers)]
+    for block in repeated(lambda i: _block(config, i), kinds):
+        x = block(x)
     x = _norm(config, x, "norm")
     outputs = {"hidden": x}
     if "masked" in config.parts:
@@ -180,7 +182,7 @@ def _block(config: ModernBertConfig, i: int) -> Model:
         config.hidden_activation,
         bias=config.mlp_bias,
     )
-    return Model(inputs, add(x, y, "mlp_add"), name=f"block_{i}")
+    return Model(inputs, add(x, y, "mlp_add"))
 
 
 def names(config: ModernBertConfig) -> tuple[Row, ...]:

@@ -14,6 +14,7 @@ from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import ACTIVATIONS
 from fkeras.pretrained.blocks.encoder_blocks import attention
 from fkeras.pretrained.blocks.projections import gated_mlp, mlp
+from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.tables.config import Config, count, positive
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.names import Row, in_blocks
@@ -162,18 +163,18 @@ def _stack(config: T5Config, decoder: bool) -> Model:
     if not decoder:
         # explicit key positions: the encoder has no KV cache
         inputs, y, bias = [x, positions], x, relative(positions, positions)
-        for i in range(config.num_layers):
-            y = _block(config, i, decoder)([y, bias])
+        for block in repeated(lambda i: _block(config, decoder), [()] * config.num_layers):
+            y = block([y, bias])
     else:
         encoded = Input((None, config.d_model), name="encoded")
         inputs, y, bias = [x, positions, encoded], x, relative(positions)
-        for i in range(config.decoder_layers):
-            y = _block(config, i, decoder)([y, bias, positions, encoded])
+        for block in repeated(lambda i: _block(config, decoder), [()] * config.decoder_layers):
+            y = block([y, bias, positions, encoded])
     name = "decoder" if decoder else "encoder"
     return Model(inputs, _norm(config, "norm")(y), name=name)
 
 
-def _block(config: T5Config, i: int, decoder: bool) -> Model:
+def _block(config: T5Config, decoder: bool) -> Model:
     # "t" ties the axes of the bias to the length of the sequence
     x = Input(("t", config.d_model), name="x")
     bias = Input((config.num_heads, "t", "t"), name="bias")
@@ -195,7 +196,7 @@ def _block(config: T5Config, i: int, decoder: bool) -> Model:
         y = layers.Add(name="cross_add")([y, z])
     feed_forward = gated_mlp if config.gated else functools.partial(mlp, bias=False)
     z = feed_forward(_norm(config, "mlp_norm")(y), config.d_ff, config.activation)
-    return Model(inputs, layers.Add(name="mlp_add")([y, z]), name=f"block_{i}")
+    return Model(inputs, layers.Add(name="mlp_add")([y, z]))
 
 
 def names(config: T5Config) -> tuple[Row, ...]:

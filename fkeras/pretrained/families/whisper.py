@@ -19,6 +19,7 @@ from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm, pre_norm_blocks
 from fkeras.pretrained.blocks.projections import mlp
+from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.features.sounds import SoundProcessor
 from fkeras.pretrained.tables.config import Config, count, positive
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
@@ -203,13 +204,13 @@ def _decoder(config: WhisperConfig) -> Model:
     positions = layers.Positions(name="positions")(ids)
     table = layers.Embedding(config.max_target_positions, width, name="position_embedding")
     x = add(embedding(ids), table(ops.maximum(positions, 0)), "embedding_add")
-    for i in range(config.decoder_layers):
-        x = _decoder_block(config, i)([x, positions, encoded])
+    for block in repeated(lambda i: _decoder_block(config), [()] * config.decoder_layers):
+        x = block([x, positions, encoded])
     x = norm(x, _EPSILON, "norm")
     return Model([ids, encoded], embedding(x, reverse=True), name="decoder")
 
 
-def _decoder_block(config: WhisperConfig, i: int) -> Model:
+def _decoder_block(config: WhisperConfig) -> Model:
     width, heads = config.d_model, config.decoder_attention_heads
     x = inputs = Input((None, width), name="x")
     positions = Input((None,), dtype="int32", name="positions")
@@ -221,7 +222,7 @@ def _decoder_block(config: WhisperConfig, i: int) -> Model:
     y = attention(y, heads, source=encoded, key_bias=False, prefix="cross_")
     x = add(x, y, "cross_add")
     y = mlp(norm(x, _EPSILON, "mlp_norm"), config.decoder_ffn_dim, config.activation_function)
-    return Model([inputs, positions, encoded], add(x, y, "mlp_add"), name=f"block_{i}")
+    return Model([inputs, positions, encoded], add(x, y, "mlp_add"))
 
 
 def _block_rows(prefix: str, layer: str, heads: tuple[int, int]) -> tuple[Row, ...]:

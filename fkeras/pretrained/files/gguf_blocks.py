@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 import ml_dtypes
 import numpy as np
 
-# numbers that are decoded at once: the intermediate arrays stay small
-_CHUNK = 1 << 20
+# numbers that are decoded at once: the intermediate arrays stay in the cache
+_CHUNK = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)

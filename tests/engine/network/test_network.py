@@ -13,6 +13,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.engine.call.building import build_shapes
 from tests.support.compile_counts import count_compiles
 
 
@@ -586,3 +587,33 @@ def test_a_graph_prints_its_calls_in_order(capsys):
     diagram = fk.to_mermaid(model)
     assert re.search(r"head", diagram)
     assert diagram == fk.to_mermaid(nested())
+
+
+def test_shapes_of_equal_blocks_are_computed_once(key):
+    builds = []
+
+    class Scale(fk.Layer):
+        factor: float = 1.0
+        scale: jax.Array | None = fk.weight(initializer=fk.initializers.Ones())
+
+        def build(self, key, x):
+            builds.append(self.factor)
+            return self.with_weights(key, scale=(x.shape[-1],))
+
+        def call(self, x):
+            return jnp.einsum("bc,c->bc", x, self.scale) * self.factor
+
+    def inner(factor=1.0):
+        x = fk.Input((4,))
+        return fk.Model(x, Scale(factor, name="scale")(x))
+
+    x = fk.Input((4,))
+    blocks = [inner(), inner(), inner(2.0), inner().build(key)]
+    y = x
+    for number, block in enumerate(blocks):
+        y = block.replace(name=f"block_{number}")(y)
+    model = fk.Model(x, y)
+    expected = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), model.build(key))
+    builds.clear()
+    assert build_shapes(model)[0] == expected
+    assert builds == [1.0, 2.0]
