@@ -130,7 +130,9 @@ def _raises(ids):
         (lambda: "", ValueError, "but decode raised TypeError: .* positional argument"),
     ],
 )
-@pytest.mark.parametrize("options", [{"stop": "c"}, {"stream": lambda row, piece: None}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"stop": "c"}, {"stream": lambda row, piece: None}], ids=["stop", "stream"]
+)
 def test_decode_that_returns_no_text_is_an_error(model, decode, error, message, options):
     with pytest.raises(error, match=f"fk.generate: expected decode to return .*{message}"):
         fk.generate(model, None, [[1]], max_new_tokens=2, decode=decode, **options)
