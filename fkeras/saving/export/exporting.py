@@ -442,10 +442,18 @@ def _inputs(model: Layer, shapes: Shapes | None) -> tuple[list[str], Any]:
         return names, model_specs
     matched_specs = structure.match(graph.inputs, passed_specs)
     if matched_specs is None or any(not isinstance(spec, Spec) for spec in matched_specs):
+        left_out = ""
+        if graph.optional_slots:
+            needed = [
+                graph.coords[n].layer for n in graph.input_slots if n not in graph.optional_slots
+            ]
+            left_out = (
+                f" For a program without optional inputs, transforms.cut(model, inputs={needed})."
+            )
         raise FKerasError(
             f"export, {model._where}: expected shapes in the structure of the inputs, "
             f"{structure.draw(graph.inputs, lambda slot: graph.coords[slot].layer)}, received "
-            f"{shapes!r}. Pass a shape with the batch axis for each input.",
+            f"{shapes!r}. Pass a shape with the batch axis for each input.{left_out}",
             layer=model._where,
         )
     # shapes come from the caller, dtypes from the model

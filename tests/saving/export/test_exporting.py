@@ -266,3 +266,12 @@ def test_a_mesh_is_rejected(tmp_path):
     run = trainer.init(fk.Sequential([fk.Input((3,)), layers.Dense(1)]), KEY)
     with pytest.raises(ValueError, match="mesh=None"):
         fk.export_step(trainer, run, (normal(0, 2, 3), normal(0, 2, 1)), tmp_path / "s.jax")
+
+
+def test_shapes_without_an_optional_input_name_a_program_without_this_input(tmp_path):
+    x = fk.Input((3,), name="x")
+    masked = fk.Input((), dtype="bool", name="masked", optional=True)
+    model = fk.Model([x, masked], fk.layers.MaskedPatches()(x, masked))
+    model = model.build(jax.random.key(0))
+    with pytest.raises(fk.FKerasError, match=r"cut\(model, inputs=\['x'\]\)"):
+        fk.export(model, {}, tmp_path / "m.jax", shapes=(None, 3))
