@@ -34,16 +34,23 @@ def _sizes(owner):
     """Returns the size of each letter of a layer's own weights."""
     skeleton, arrays = skeleton_of(owner), leaves_of(owner)
     sizes = {}
-    for name, array in zip(skeleton.weights, arrays, strict=False):
+    pairs = list(zip(skeleton.weights, arrays, strict=False))
+    for name, array in sorted(pairs, key=lambda pair: pair[0] in owner.axis_names.units):
         if array is None:
             continue
         letters = weight_letters(owner)[name]
         assert len(letters) == array.ndim, f"{name}: {letters} for {array.shape}"
         named = [n for n in letters if n != UNNAMED]
         assert len(set(named)) == len(named)
-        for letter, size in zip(letters, array.shape, strict=True):
-            if letter != UNNAMED:
-                assert sizes.setdefault(letter, size) == size, f"{letter!r} has two sizes"
+        # packed codes count whole units, of which an axis of the float weights has a multiple
+        units = owner.axis_names.units.get(name)
+        for letter, size in zip(letters, array.shape if units is None else units, strict=True):
+            if letter == UNNAMED:
+                continue
+            known = sizes.setdefault(letter, size)
+            if units is None:
+                assert known == size, f"{letter!r} has two sizes"
+            assert known % size == 0, f"{letter!r} has {size} units of {known}"
     return sizes
 
 
