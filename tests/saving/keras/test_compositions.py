@@ -86,9 +86,8 @@ def check(random, folder):
             _assert_close(theirs.predict_on_batch(others[0]), expected[0], 1e-4, 1e-5)
 
 
-@pytest.mark.parametrize(
-    "part", [0, *(pytest.param(p, marks=pytest.mark.exhaustive) for p in range(1, 33))]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", range(33))
 def test_compositions_compute_as_in_keras(part, tmp_path, monkeypatch):
     monkeypatch.setattr(logging.getLogger("absl"), "disabled", True)  # warns about .h5
 

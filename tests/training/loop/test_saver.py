@@ -355,6 +355,7 @@ def signalled(tmp_path_factory):
     return home, json.loads(done.stdout)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_signal_saves_and_leaves(signalled, phase):
     home, ended = signalled

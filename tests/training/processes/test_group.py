@@ -87,6 +87,7 @@ class TestDecisions:
             assert min(result["kept calls"]) >= 3
 
 
+@pytest.mark.exhaustive
 class TestFailures:
     @pytest.mark.parametrize(
         "name",

@@ -10,6 +10,8 @@ from tests.support.processes import run_processes
 from tests.training.processes.cases.saving import KINDS
 from tests.training.processes.test_fitting import assert_close
 
+# `tools/stress/kill_processes.py` also runs in CI
+pytestmark = pytest.mark.exhaustive
 CASES = "tests.training.processes.cases.saving"
 
 

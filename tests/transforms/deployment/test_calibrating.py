@@ -10,6 +10,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers, transforms
 from tests.support.keras_oracle import keras, keras_rules
+from tests.support.quick_cases import quick_cases
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -62,7 +63,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("case", CONFIGS)
+@pytest.mark.parametrize("case", quick_cases(CONFIGS, "gptq", "awq"))
 def test_errors_are_at_most_those_of_keras(case, tmp_path):
     name, options = CONFIGS[case]
     with keras_rules():
