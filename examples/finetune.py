@@ -129,12 +129,15 @@ def data(tokenizer, texts, options):
     ]
 
 
-class Kill(fk.callbacks.Callback):
-    """Ends the process after the first epoch, as a crash would."""
+class Epochs(fk.callbacks.Callback):
+    """Prints where epochs begin, and can end the process after the first epoch, as a crash would."""
+
+    kill: bool = fk.option(default=False)
 
     def on_epoch_begin(self, epoch, run):
-        if epoch == 1:
+        if self.kill and epoch == 1:
             os.kill(os.getpid(), signal.SIGKILL)
+        print(f"  epoch {epoch} begins after step {int(run.step)}", flush=True)
 
 
 def train(options):
@@ -157,8 +160,9 @@ def train(options):
         epochs=2 if options.short else options.epochs,
         batch_size=4,
         validation_data=held_out,
-        callbacks=[Kill()] if options.kill else [],
-        checkpoint=options.folder / "saves",
+        callbacks=[Epochs(options.kill)],
+        # the save of an epoch is complete before the next epoch, in which the first process ends
+        checkpoint=fk.Checkpoint(options.folder / "saves", asynchronous=False),
         verbose=0,
     )
     losses = ", ".join(f"{loss:.3f}" for loss in history["val_loss"])
