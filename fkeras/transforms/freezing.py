@@ -33,7 +33,7 @@ def freeze(model: Model, pattern: Pattern = "*") -> Model:
             or a function of path and layer.
 
     Raises:
-        ValueError: if no layer matches.
+        ValueError: if no layer matches the pattern, or a pattern of a list.
 
     Example:
         >>> import fkeras as fk
@@ -59,7 +59,7 @@ def unfreeze(model: Model, pattern: Pattern = "*") -> Model:
         pattern: as for `freeze`.
 
     Raises:
-        ValueError: if no layer matches.
+        ValueError: if no layer matches the pattern, or a pattern of a list.
 
     Example:
         >>> import fkeras as fk

@@ -63,9 +63,9 @@ def adapt(model: Layer, pattern: Pattern, adapter: Adapter, key: jax.Array) -> A
 
     Raises:
         TypeError: for another value than an adapter.
-        ValueError: if no layer matches the pattern or a pattern of a list, if the adapter can adapt none of the matching layers or not a
-            layer that is named, for a layer that has an adapter already, and for a model without
-            weights.
+        ValueError: if no layer matches the pattern or a pattern of a list, if the adapter can adapt
+            none of the matching layers or not a layer that is named, for a layer that has an adapter
+            already, and for a model without weights.
 
     Example:
         >>> import jax, fkeras as fk

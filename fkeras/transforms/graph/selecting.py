@@ -20,7 +20,7 @@ from fkeras.engine.tree.walk import join_path
 Coordinates: TypeAlias = tuple[str, int] | tuple[str, int, int]
 #: a path, a pattern, or a function of path and layer
 Selector: TypeAlias = str | Callable[[str, Layer], bool]
-#: a selector of layers, or several, of which one must match
+#: a selector of layers, or several, each of which must match
 Pattern: TypeAlias = Selector | Sequence[Selector]
 #: a selector of layers, or coordinates
 Place: TypeAlias = Selector | Coordinates
@@ -87,10 +87,14 @@ def matcher(pattern: Pattern, where: str = "fk.freeze") -> Callable[[str, Layer]
 
 
 def require_match(model: Layer, pattern: Pattern) -> None:
-    """Raises an error if no layer inside `model` matches."""
-    matches = matcher(pattern)
-    if not any(matches(path, layer) for path, layer in sublayers(model) if path):
-        raise ValueError(no_match(model, pattern))
+    """Raises an error if no layer inside `model` matches the pattern, or a pattern of a list."""
+    matcher(pattern)  # raises for a value that is no pattern
+    for one in (
+        pattern if isinstance(pattern, Sequence) and not isinstance(pattern, str) else [pattern]
+    ):
+        matches = matcher(one)
+        if not any(matches(path, layer) for path, layer in sublayers(model) if path):
+            raise ValueError(no_match(model, one))
 
 
 def no_match(model: Layer, pattern: object) -> str:

@@ -182,3 +182,12 @@ def test_a_subclassed_model_freezes_the_layers_of_its_call():
     block = Block(layers.Dense(2), trainable=False).build(KEY, SEQUENCE)
     assert trained_paths(block) == []
     assert block == fk.freeze(Block(layers.Dense(2)).build(KEY, SEQUENCE))
+
+
+def test_each_pattern_of_a_list_matches_a_layer():
+    x = fk.Input((4,))
+    model = fk.Model(x, fk.layers.Dense(2, name="head")(fk.layers.Dense(3, name="body")(x)))
+    assert not fk.freeze(model, ["bo*", "head"]).layers["head"].trainable
+    for transform in (fk.freeze, fk.unfreeze, lambda m, p: fk.quantize(m, "int8", p)):
+        with pytest.raises(ValueError, match="no layer matches 'heads'. Did you mean 'head'"):
+            transform(model.build(jax.random.key(0)), ["body", "heads"])
