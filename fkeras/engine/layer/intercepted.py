@@ -29,7 +29,7 @@ class Intercepted(Layer):
     around: Around
     path: str = option(default="", convert=text(empty=True))
 
-    # masks and casts are the business of the layer inside, which `around` calls with all checks
+    # the inner layer handles masks and casts: `around` calls the layer with all checks
     supports_masking: ClassVar[bool] = True
     _autocast: ClassVar[bool] = False
     # `around` may hold layers too, in a closure or as a bound method

@@ -100,7 +100,7 @@ class ShapeKey:
     shape = ()
 
     def __init__(self) -> None:
-        #: networks built with this key, by what they were built from
+        #: networks built with this key, by their unbuilt layers and the specs of their inputs
         self.built: dict[Any, Any] = {}
 
 

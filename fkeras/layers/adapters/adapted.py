@@ -203,7 +203,7 @@ class Adapted(Wrapper):
 
 
 def _adapted_part(place: str, layer: Any, options: Mapping) -> tuple[str, Any, bool]:
-    """Returns the place of the adapter of a call, what it adapts, and whether tied logits are computed."""
+    """Returns the path of the adapter of a call, the layer or `Logits`, and whether it computes tied logits."""
     reverse = bool(options.get("reverse", False))
     if reverse and has_logits(layer):
         return f"{place}/{LOGITS}", Logits(layer), False

@@ -64,9 +64,8 @@ def modules_of(base: Any, config: Config | None, current: bool = False) -> dict[
     for row in names(config):
         for match in row.matches():
             logits = f"{match.weights[0].rpartition('/')[0]}/{LOGITS}"
-            if (
-                match.copy and match.logits and logits in inner
-            ):  # `load_adapter` unties what PEFT adapts apart
+            # `load_adapter` unties an embedding whose vectors and logits PEFT adapts separately
+            if match.copy and match.logits and logits in inner:
                 match = dataclasses.replace(
                     match, weights=(logits,), operation=Transpose(), copy=False
                 )

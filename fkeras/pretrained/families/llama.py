@@ -153,7 +153,7 @@ class LlamaConfig(DecoderConfig):
         return (block + 1) % self.no_rope_layer_interval != 0
 
     def kind(self, block: int) -> tuple[Any, ...]:
-        """Returns what a block depends on; blocks of one kind have equal layers."""
+        """Returns the properties in which blocks differ; blocks of one kind have equal layers."""
         return self.has_rotary(block), self.window(block)
 
     def window(self, block: int) -> int | None:

@@ -28,7 +28,7 @@ from fkeras.layers.adapters.kernels import (
     has_logits,
 )
 from fkeras.transforms.adapting.places import ROOT, put_in, take_out
-from fkeras.transforms.graph.selecting import Pattern, matcher, no_match
+from fkeras.transforms.graph.selecting import Pattern, matcher, require_match
 
 Model = TypeVar("Model", bound=Network)
 
@@ -109,19 +109,20 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
     everything = pattern == "*"
     matches = matcher(pattern, "transforms.adapt")
     selected: list[str] = []
-    matched = everything
+    candidates: list[tuple[str, Layer]] = []
     refused: dict[str, str] = {}
     targets: dict[str, tuple[Adapter, Any]] = {}
     for path, layer in adapted_layers(base):
         is_logits = isinstance(layer, Logits)
         inside = any(path.startswith(f"{outer}/") for outer in selected)
-        is_named = bool(path) and matches(path, layer.layer if is_logits else layer)
+        owner = layer.layer if is_logits else layer
+        is_named = bool(path) and matches(path, owner)
         # the vectors alone, without the logits behind them
         table = join_path(path, "embeddings")
+        candidates += [(path, owner), *[(table, owner)] * has_logits(layer)]
         is_table = not is_logits and has_logits(layer) and matches(table, layer)
         if not (everything or inside or is_named or is_table):
             continue
-        matched = True
         selected += [path] if is_named and not inside else []
         # logits are adapted beside their vectors, which are the layer around them
         around = path.rpartition("/")[0] or ROOT if is_logits else None
@@ -139,18 +140,9 @@ def _targets(base: Layer, pattern: Pattern, adapter: Adapter) -> dict[str, tuple
             targets[path or ROOT] = (own, layer)
         else:
             refused[table if is_table and not is_named else path or ROOT] = reason
-    if not matched:
-        raise ValueError(no_match(base, pattern) + _tied_hint(base, pattern))
+    if not everything:
+        require_match(base, pattern, candidates, lambda selector: _tied_hint(base, selector))
     names = [pattern] if isinstance(pattern, str) else pattern if isinstance(pattern, list) else ()
-    parts = [(path, layer) for path, layer in adapted_layers(base) if path]
-    parts += [
-        (join_path(p, "embeddings"), one) for p, one in adapted_layers(base) if has_logits(one)
-    ]
-    for name in [name for name in names if isinstance(name, str) and name != "*"]:
-        # a misspelt name among others would leave its layer without an adapter
-        fits = matcher(name)
-        if not any(fits(path, layer) for path, layer in parts):
-            raise ValueError(no_match(base, name) + _tied_hint(base, name))
     for path in [name for name in names if isinstance(name, str) and name in refused]:
         if not any(at.startswith(f"{path}/") for at in targets):
             raise ValueError(f"transforms.adapt: {path!r} cannot be adapted: {refused[path]}.")

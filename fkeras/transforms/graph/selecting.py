@@ -7,7 +7,7 @@ All transforms take the same selectors. A path is that of `fk.engine.sublayers`,
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from fkeras.engine.layer.layer import Layer
@@ -86,15 +86,25 @@ def matcher(pattern: Pattern, where: str = "fk.freeze") -> Callable[[str, Layer]
     return lambda path, layer: any(matches(path, layer) for matches in matchers)
 
 
-def require_match(model: Layer, pattern: Pattern) -> None:
-    """Raises an error if no layer inside `model` matches the pattern, or a pattern of a list."""
+def require_match(
+    model: Layer,
+    pattern: Pattern,
+    layers: Iterable[tuple[str, Layer]] | None = None,
+    hint: Callable[[Selector], str] = lambda selector: "",
+) -> None:
+    """Raises an error if the pattern, or a selector of a list, matches no layer.
+
+    Args:
+        layers: the paths and layers that may match; None for the layers inside `model`.
+        hint: returns the end of the message for a selector without a match.
+    """
+    pairs = [(path, layer) for path, layer in layers or sublayers(model) if path]
     matcher(pattern)  # raises for a value that is no pattern
-    for one in (
-        pattern if isinstance(pattern, Sequence) and not isinstance(pattern, str) else [pattern]
-    ):
-        matches = matcher(one)
-        if not any(matches(path, layer) for path, layer in sublayers(model) if path):
-            raise ValueError(no_match(model, one))
+    selectors = [pattern] if isinstance(pattern, str) or callable(pattern) else pattern
+    for selector in selectors:
+        matches = matcher(selector)
+        if not any(matches(path, layer) for path, layer in pairs):
+            raise ValueError(no_match(model, selector) + hint(selector))
 
 
 def no_match(model: Layer, pattern: object) -> str:

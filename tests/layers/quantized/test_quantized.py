@@ -290,28 +290,32 @@ def test_coded_embeddings_are_split_by_the_vocabulary(mode):
     }
 
 
-def test_rules_that_codes_cannot_follow_name_their_units():
-    layer = fk.quantize(layers.Dense(12, name="up").build(KEY, (None, 6)), "int4")
-    batch = jax.ShapeDtypeStruct((4, 6), "float32"), jax.ShapeDtypeStruct((4, 12), "float32")
-    trainer = fk.Trainer("sgd", "mse", sharding={"hidden": "model"})
-    with pytest.raises(ValueError, match=r"of shape \(6, 6\) cannot be split into 4 parts"):
-        fk.plan(
-            fk.Sequential([fk.Input(batch[0].shape[1:]), layer]),
-            batch,
-            trainer,
-            mesh={"data": 1, "model": 4},
-        )
-    layer = layers.EinsumDense("abc,cde->abde", (None, 2, 8), axis_roles={"d": "heads"}, name="q")
-    layer = fk.quantize(layer.build(KEY, (None, 3, 6)), "int4")
-    batch = tuple(jax.ShapeDtypeStruct(s, "float32") for s in ((4, 3, 6), (4, 3, 2, 8)))
-    trainer = fk.Trainer("sgd", "mse", sharding={"heads": "model"})
-    with pytest.raises(ValueError, match=r"axis of 8 \(2 units of packed codes\)"):
-        fk.plan(
-            fk.Sequential([fk.Input(batch[0].shape[1:]), layer]),
-            batch,
-            trainer,
-            mesh={"data": 1, "model": 4},
-        )
+@pytest.mark.parametrize(
+    ("layer", "shapes", "role", "message"),
+    [
+        (
+            layers.Dense(12, name="up"),
+            ((4, 6), (4, 12)),
+            "hidden",
+            r"of shape \(6, 6\) cannot be split into 4 parts",
+        ),
+        (
+            layers.EinsumDense("abc,cde->abde", (None, 2, 8), axis_roles={"d": "heads"}, name="q"),
+            ((4, 3, 6), (4, 3, 2, 8)),
+            "heads",
+            r"axis of 8 \(2 units of packed codes\)",
+        ),
+    ],
+    ids=["columns", "heads"],
+)
+def test_rules_that_codes_cannot_follow_name_their_units(layer, shapes, role, message):
+    inputs = shapes[0][1:]
+    layer = fk.quantize(layer.build(KEY, (None, *inputs)), "int4")
+    batch = tuple(jax.ShapeDtypeStruct(shape, "float32") for shape in shapes)
+    trainer = fk.Trainer("sgd", "mse", sharding={role: "model"})
+    with pytest.raises(ValueError, match=message):
+        mesh = {"data": 1, "model": 4}
+        fk.plan(fk.Sequential([fk.Input(inputs), layer]), batch, trainer, mesh=mesh)
 
 
 def test_attention_in_keras_json():
