@@ -23,7 +23,7 @@ from fkeras.engine.values.frozen import FrozenDict
 from fkeras.pretrained.texts.chat import render
 from fkeras.pretrained.texts.delimiters import DelimitedText, free_delimiters, split_tokens
 from fkeras.pretrained.texts.fast_tokenizer import guarded, open_tokenizer
-from fkeras.pretrained.texts.tokenizer_folder import (
+from fkeras.pretrained.texts.tokenizer_files import (
     FILES,
     GENERATION,
     MODEL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from fkeras.pretrained.vocabularies.folder_tokenizer import tokenizer_json
+from fkeras.pretrained.vocabularies.conversion import tokenizer_json
 from fkeras.pretrained.vocabularies.vocabulary_folder import CONFIG, SPECIAL, VOCABULARIES
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits, check_limit
