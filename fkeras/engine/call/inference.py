@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
@@ -21,12 +21,12 @@ from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask, mask_leaves
 from fkeras.engine.call.network_inputs import check_shape, match_inputs
 from fkeras.engine.call.signature import Effects, RecordedCall, Signature
+from fkeras.engine.call.unknown_axes import numbers_in, trials
 from fkeras.engine.messages.errors import FKerasError, add_note
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Layer, Leaf, Network, Tree
-from fkeras.engine.call.unknown_axes import numbers_in, trials
 from fkeras.engine.values.spec import (
     STRING,
     Dimension,
@@ -105,6 +105,8 @@ _REMEDIES = (
         "`jnp` or `fk.ops` of the same name, such as `jnp.log`.\n",
     ),
 )
+# `jnp.nonzero(x)`, `x[x > 0]`
+_UNKNOWN_SIZES = (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError)
 
 
 def infer(
@@ -140,6 +142,14 @@ def infer(
         names = [str(s) for s in specs]
         shapes = structure.draw(call.args, lambda i: names[i])
         remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "")
+        if not remedy and isinstance(error, _UNKNOWN_SIZES):
+            raise FKerasError(
+                f"{layer._where}: the size of a result, or another static argument of JAX, depends on "
+                f"the numbers in the inputs {shapes[1:-1]}, which a compiled program does not know. "
+                "Keep the shape, `fk.ops.where(condition, x, 0)`, or give the size, "
+                "`fk.ops.lift(lambda x: jnp.nonzero(x, size=8))(x)`.",
+                layer=layer._where,
+            ) from error
         add_note(
             error, f"{remedy}while {layer._where} was called on symbolic inputs {shapes[1:-1]}"
         )
@@ -189,8 +199,11 @@ def _infer(
     except FKerasError:
         raise
     except (TypeError, ValueError, NotImplementedError, _Inconclusive) as error:
-        numbers = numbers_in(skeleton.static, call.args, call.options, [w.dims for w in weights if w])
-        for unit, low, high in trials([*specs, *masks], numbers):
+        weight_sizes = [weight.dims for weight in weights if weight is not None]
+        numbers = numbers_in(weight_sizes, skeleton.static, call.args, call.options)
+        # a network is slow to trace, and its own calls were inferred one by one
+        single = getattr(layer, "graph", None) is None
+        for unit, low, high in trials([*specs, *masks], numbers, single):
             try:
                 first, second = evaluate(low, unit), evaluate(high, unit)
             except Exception:
@@ -281,7 +294,7 @@ class _Names:
     """
 
     def __init__(self, inputs: Sequence[Spec], low: Sequence, high: Sequence):
-        self._names: dict[tuple[int, int, int], set[Dimension]] = {}
+        self._names: dict[tuple[int, Dimension, Dimension], set[Dimension]] = {}
         self._used = {word for spec in inputs for word in spec.words}
         for spec, first, second in zip(inputs, low, high, strict=False):
             for axis, dim in enumerate(spec.dims):
@@ -297,7 +310,7 @@ class _Names:
         dims = tuple(a if a == b else self._name(axis, a, b) for axis, (a, b) in pairs)
         return Spec(dims, low.dtype).shortened()
 
-    def _name(self, axis: int, low: int, high: int) -> str:
+    def _name(self, axis: int, low: Dimension, high: Dimension) -> str:
         names = self._names.setdefault((axis, low, high), set())
         plain_names = [name for name in names if isinstance(name, str) and name.isidentifier()]
         if len(names) != 1 or not plain_names:

@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 
-from fkeras.engine.values.annotations import Tree
 from fkeras.engine.values.frozen import ArrayConstant
 from fkeras.engine.values.spec import Dimension, Spec, evaluate, name_axis
 from fkeras.engine.values.structure import Branch
@@ -29,7 +28,9 @@ _MOST_TRIALS = 40
 Structs = list[jax.ShapeDtypeStruct | None]
 
 
-def trials(specs: Sequence[Spec | None], numbers: Sequence[int]) -> Iterator[tuple]:
+def trials(
+    specs: Sequence[Spec | None], numbers: Sequence[int], single: bool = True
+) -> Iterator[tuple]:
     """Yields `(unit, low, high)`: two lists of concrete shapes, and the usual size in the first list.
 
     The order of the trials: equal sizes for equal names; equal sizes for all unknown sizes of one
@@ -38,6 +39,7 @@ def trials(specs: Sequence[Spec | None], numbers: Sequence[int]) -> Iterator[tup
     Args:
         specs: the specs of a call's inputs and masks.
         numbers: sizes that the call holds, such as those of its configuration.
+        single: whether sizes of the call are tried for single axes too.
 
     Example:
         >>> specs = [Spec(("b", "2*d1")), Spec(("b", "d1")), Spec((5,))]
@@ -52,7 +54,8 @@ def trials(specs: Sequence[Spec | None], numbers: Sequence[int]) -> Iterator[tup
     alike = [{place: size for place in places} for size in _PAIRS[0]]
     for pair in _PAIRS:
         yield pair[0], *(_structs(specs, dict.fromkeys(places, size)) for size in pair)
-    for fixed in itertools.islice(_fixed(specs, places, numbers), _MOST_TRIALS):
+    sizes_of_call = _fixed(specs, places, numbers) if single else iter(())
+    for fixed in itertools.islice(sizes_of_call, _MOST_TRIALS):
         yield _PAIRS[0][0], *(_structs(specs, {**sizes, **fixed}) for sizes in alike)
 
 
@@ -110,7 +113,8 @@ def _fixed(
     specs: Sequence[Spec | None], places: list[tuple[int, int]], numbers: Iterable[int]
 ) -> Iterator[dict[tuple[int, int], int]]:
     """Yields sizes for some of the places: first for one place, then for all places of one name, then
-    for two names."""
+    for two names.
+    """
     known = numbers_in(*(s.dims for s in specs if s is not None))
     sizes = list(dict.fromkeys([*known, *numbers, 1]))[:_MOST_SIZES]
     names: dict[Dimension, list[tuple[int, int]]] = {}

@@ -196,7 +196,7 @@ def _write_onnx(
     with_multiples(
         model._where,
         (specs, masks),
-        lambda trees: onnx.write_model(model, state, as_path(path), names, *trees, opset),
+        lambda t: onnx.write_model(model, state, as_path(path), names, t[0], t[1], opset),
     )
 
 
