@@ -31,7 +31,6 @@ from fkeras.engine.values.spec import (
     STRING,
     Dimension,
     Spec,
-    as_probes,
     as_spec,
     as_structs,
     name_axis,
@@ -64,8 +63,12 @@ def probe(
 
 
 def _array(spec: Spec, size: int, text: str) -> np.ndarray:
-    shape = [size if isinstance(dim, str) else dim for dim in spec.dims]
-    return np.full(shape, text if spec.dtype == STRING else np.zeros((), spec.dtype))
+    value = text if spec.dtype == STRING else np.zeros((), spec.dtype)
+    return np.full(_sample_shape(spec, size), value)
+
+
+def _sample_shape(spec: Spec, size: int) -> tuple[int, ...]:
+    return tuple(size if isinstance(dim, str) else dim for dim in spec.dims)
 
 
 def _output_specs(network: Network, args: tuple) -> Output:
@@ -125,8 +128,8 @@ def infer(
     try:
         if layer._makes_strings or any(spec.dtype == STRING for spec in specs):
             low, high = probe(layer, call.args, specs, _PROBES)
-            arrays = [as_probes(specs, size) for size in _PROBES]
-            return _describe(call, (low, (), 0), (high, (), 0), _Names(specs, *arrays))
+            shapes = ([_sample_shape(spec, size) for spec in specs] for size in _PROBES)
+            return _describe(call, (low, (), 0), (high, (), 0), _Names(specs, *shapes))
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
         if layer.name is not None:  # layers that differ only in name share one inference
             try:
@@ -208,7 +211,8 @@ def _infer(
                 first, second = evaluate(low, unit), evaluate(high, unit)
             except Exception:
                 continue
-            return _describe(call, first, second, _Names(specs, low, high))
+            shapes = ([struct.shape for struct in structs[: len(specs)]] for structs in (low, high))
+            return _describe(call, first, second, _Names(specs, *shapes))
         raise error from None  # the first error shows the shapes that the user wrote
     return _describe(call, out, out, _Names((), (), ()))
 
@@ -289,17 +293,16 @@ class _Names:
 
     Args:
         inputs: specs of the inputs.
-        low: shapes of the inputs in the first inference, then others.
-        high: those in the second inference.
+        low: shapes of the inputs in the first inference.
+        high: shapes of the inputs in the second inference.
     """
 
     def __init__(self, inputs: Sequence[Spec], low: Sequence, high: Sequence):
         self._names: dict[tuple[int, Dimension, Dimension], set[Dimension]] = {}
         self._used = {word for spec in inputs for word in spec.words}
-        for spec, first, second in zip(inputs, low, high, strict=False):
+        for spec, first, second in zip(inputs, low, high, strict=True):
             for axis, dim in enumerate(spec.dims):
-                sizes = axis, first.shape[axis], second.shape[axis]
-                self._names.setdefault(sizes, set()).add(dim)
+                self._names.setdefault((axis, first[axis], second[axis]), set()).add(dim)
 
     def spec(self, first: Tree, second: Tree) -> Spec | None:
         """Returns the spec of an output or mask from its specs in the two inferences."""

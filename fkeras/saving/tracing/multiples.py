@@ -10,6 +10,7 @@ import jax
 from fkeras.engine import FKerasError
 from fkeras.engine.values.dimensions import WORD
 from fkeras.engine.values.spec import Spec, name_axis
+from fkeras.saving.tracing.trace import inconclusive
 
 # six levels of pooling by 2, or three by 4
 _MULTIPLES = (2, 4, 8, 16, 32, 64)
@@ -37,6 +38,9 @@ def with_multiples(where: str, specs: Any, write: Callable[[Any], Any]) -> Any:
     try:
         return write(specs)
     except (TypeError, ValueError, NotImplementedError) as error:
+        # a layer that compares a size may compute otherwise for multiples: the caller decides
+        if any(isinstance(e, inconclusive()) for e in (error, error.__cause__)):
+            raise
         for multiple in _MULTIPLES if words else ():
             names = {word: f"{multiple}*{word}" for word in words}
             multiples = jax.tree.map(

@@ -21,12 +21,9 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
         args: arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
         kwargs: keyword arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
     """
-    # the supported versions of JAX define this class in jax.core or in jax.errors
-    module = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
-    inconclusive: type[Exception] = getattr(module, "InconclusiveDimensionOperation")  # noqa: B009
     try:
         traced = jax.jit(function).trace(*args, **kwargs)
-    except inconclusive as error:
+    except inconclusive() as error:
         raise FKerasError(
             f"export, {where}: a layer depends on an unknown size: "
             f"{str(error).splitlines()[0]} Constrain the size, constraints=('d1 >= 8',), or fix it, "
@@ -40,6 +37,13 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
             layer=layer,
         )
     return traced
+
+
+def inconclusive() -> type[Exception]:
+    """Returns JAX's class of errors for a comparison of sizes that may be true or false."""
+    # the supported versions of JAX define this class in jax.core or in jax.errors
+    module = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
+    return getattr(module, "InconclusiveDimensionOperation")  # noqa: B009
 
 
 def _callbacks(program: Any, path: str) -> Iterator[tuple[str, str]]:
