@@ -35,7 +35,7 @@ from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.saving.export import program
 from fkeras.saving.onnx import exporting as onnx
-from fkeras.saving.tracing.trace import trace
+from fkeras.saving.tracing.trace import trace, uses_key
 from fkeras.training import Trainer, TrainState
 from fkeras.training.callbacks.base.snapshot import by_path
 from fkeras.training.data import batch_parts, texts
@@ -244,7 +244,8 @@ def _write_model(
         key: jax.Array | None = None,
         state: Mapping[str, Any] | None = state,
     ) -> Any:
-        typed_key = key
+        # results that do not depend on the key are those of any key
+        typed_key = jax.random.key(0) if key is None else key
         if key is not None and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             typed_key = jax.random.wrap_key_data(key, impl=impl)
         out = model.apply(x, state=state, training=training, key=typed_key, mask=mask)
@@ -261,7 +262,7 @@ def _write_model(
     # trace with a key, and keep the argument only if the program draws random numbers: callers of
     # a deterministic program need not pass a key
     typed_key = jax.eval_shape(lambda: jax.random.key(0))
-    if _draws(trace(model._where, compute, (x,), {**options, "key": typed_key})):
+    if uses_key(trace(model._where, compute, (x,), {**options, "key": typed_key})):
         options["key"] = jax.ShapeDtypeStruct(key_shape, "uint32")
     exported = program.lower(model._where, compute, (x,), options, platforms)
     outputs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
@@ -481,15 +482,6 @@ def _structs(tree: Any, constraints: Sequence[str]) -> Any:
     """Converts specs to `jax.ShapeDtypeStruct`s whose unknown sizes share one symbolic scope."""
     leaves, treedef = jax.tree.flatten(tree, is_leaf=_is_spec)
     return treedef.unflatten(as_structs(leaves, tuple(constraints)))
-
-
-def _draws(traced: jax.stages.Traced) -> bool:
-    """Returns whether a traced program uses its input that is a key."""
-    # nested programs receive the key through an input of the outer equation, so that the outer
-    # equations are sufficient
-    jaxpr = traced.jaxpr.jaxpr
-    keys = [v for v in jaxpr.invars if jnp.issubdtype(v.aval.dtype, jax.dtypes.prng_key)]
-    return any(v is key for key in keys for e in jaxpr.eqns for v in e.invars)
 
 
 def _numbered(tree: Any) -> Any:
