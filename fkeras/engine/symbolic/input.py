@@ -41,6 +41,7 @@ _batch_size = integer(minimum=0, optional=True)
 
 def _batch_shape(shape: Sequence[int | None]) -> tuple:
     sizes = shape if is_shape(shape) else (-1,)
+    sizes = [named_size(size) if isinstance(size, str) else size for size in sizes]
     if any(isinstance(size, int | np.integer) and size < 0 for size in sizes):
         raise ValueError(
             f"expected a tuple of sizes of 0 or more and None, received {describe_value(shape)}. For "
@@ -51,7 +52,7 @@ def _batch_shape(shape: Sequence[int | None]) -> tuple:
             f"expected a shape of fewer than 2**60 numbers, received {describe_value(shape)}. Reduce "
             "the sizes."
         )
-    return as_dims([named_size(size) if isinstance(size, str) else size for size in shape])
+    return as_dims(sizes)
 
 
 def _with_names(shape: Any, names: Json) -> list[Any]:
