@@ -15,18 +15,21 @@ from fkeras.engine.values.annotations import ClosedJaxpr, Jaxpr, Leaf
 _NUMBER = re.compile(r"(?<!\w)\d+")
 
 
-def largest_array(program: ClosedJaxpr) -> tuple[int, tuple]:
+def largest_array(program: ClosedJaxpr, unit: int = 1) -> tuple[int, tuple]:
     """Returns the number of bytes and the shape of the largest array in a program.
 
     A window of a pooling counts as an array. An unknown size counts as 1, and an expression such as
     "1024*d1" as its largest number.
+
+    Args:
+        unit: the number in the place of an unknown size; multiples of it count as multiples of 1.
 
     Example:
         >>> import jax, jax.numpy as jnp
         >>> largest_array(jax.make_jaxpr(lambda x: jnp.outer(x, x).sum())(jnp.ones(3)).jaxpr)
         (36, (3, 3))
     """
-    return max(_sizes(program), key=lambda pair: pair[0], default=(0, ()))
+    return max(_sizes(program, unit), key=lambda pair: pair[0], default=(0, ()))
 
 
 def fixing_reshape(program: Jaxpr | ClosedJaxpr) -> tuple[tuple, tuple] | None:
@@ -65,26 +68,28 @@ def _inner(equation: Any) -> Iterator[Any]:
                 yield inner
 
 
-def _sizes(program: Jaxpr | ClosedJaxpr) -> Iterator[tuple[int, tuple]]:
+def _sizes(program: Jaxpr | ClosedJaxpr, unit: int) -> Iterator[tuple[int, tuple]]:
     for variable in program.invars:
-        yield _size(variable.aval)
+        yield _size(variable.aval, unit)
     for equation in program.eqns:
         for variable in equation.outvars:
-            yield _size(variable.aval, equation.params.get("window_dimensions", ()))
+            yield _size(variable.aval, unit, equation.params.get("window_dimensions", ()))
         for inner in _inner(equation):
-            yield from _sizes(inner)
+            yield from _sizes(inner, unit)
 
 
-def _size(array: Leaf, window: tuple = ()) -> tuple[int, tuple]:
+def _size(array: Leaf, unit: int, window: tuple = ()) -> tuple[int, tuple]:
     size = getattr(getattr(array, "dtype", None), "itemsize", 1)
     shape = tuple(getattr(array, "shape", ()))
-    return max(((size * _count(dims), dims) for dims in (shape, tuple(window))), key=lambda p: p[0])
+    counts = ((size * _count(dims, unit), dims) for dims in (shape, tuple(window)))
+    return max(counts, key=lambda pair: pair[0])
 
 
-def _count(dims: tuple) -> int:
+def _count(dims: tuple, unit: int) -> int:
     count = 1
     for dim in dims:
-        count *= (
-            dim if isinstance(dim, int) else max(map(int, _NUMBER.findall(str(dim))), default=1)
-        )
+        if not isinstance(dim, int):
+            count *= max(map(int, _NUMBER.findall(str(dim))), default=1)
+        else:
+            count *= dim if dim % unit else dim // unit
     return count

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
@@ -21,12 +21,21 @@ from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask, mask_leaves
 from fkeras.engine.call.network_inputs import check_shape, match_inputs
 from fkeras.engine.call.signature import Effects, RecordedCall, Signature
+from fkeras.engine.call.unknown_axes import numbers_in, trials
 from fkeras.engine.messages.errors import FKerasError, add_note
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Layer, Leaf, Network, Tree
-from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, as_structs, name_axis
+from fkeras.engine.values.spec import (
+    STRING,
+    Dimension,
+    Spec,
+    as_probes,
+    as_spec,
+    as_structs,
+    name_axis,
+)
 from fkeras.engine.values.structure import fill_arrays, fill_tensors
 from fkeras.nn.numerics.axes import format_shape
 
@@ -78,8 +87,7 @@ def _output_specs(network: Network, args: tuple) -> Output:
 
 Inference = tuple[Signature, Effects]
 
-# Two sizes for unknown axes where JAX cannot compute with symbolic sizes. Common kernels, strides and
-# splits divide both; an axis of the output that differs between the two is unknown too.
+# two sizes for the unknown axes of a call on strings, which runs on arrays
 _PROBES = (32, 48)
 # the class moved to jax.errors between the versions of JAX that are supported
 _home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
@@ -97,6 +105,8 @@ _REMEDIES = (
         "`jnp` or `fk.ops` of the same name, such as `jnp.log`.\n",
     ),
 )
+# `jnp.nonzero(x)`, `x[x > 0]`
+_UNKNOWN_SIZES = (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError)
 
 
 def infer(
@@ -115,7 +125,8 @@ def infer(
     try:
         if layer._makes_strings or any(spec.dtype == STRING for spec in specs):
             low, high = probe(layer, call.args, specs, _PROBES)
-            return _describe(call, (low, (), 0), (high, (), 0), specs)
+            arrays = [as_probes(specs, size) for size in _PROBES]
+            return _describe(call, (low, (), 0), (high, (), 0), _Names(specs, *arrays))
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
         if layer.name is not None:  # layers that differ only in name share one inference
             try:
@@ -131,6 +142,14 @@ def infer(
         names = [str(s) for s in specs]
         shapes = structure.draw(call.args, lambda i: names[i])
         remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "")
+        if not remedy and isinstance(error, _UNKNOWN_SIZES):
+            raise FKerasError(
+                f"{layer._where}: the size of a result, or another static argument of JAX, depends on "
+                f"the numbers in the inputs {shapes[1:-1]}, which a compiled program does not know. "
+                "Keep the shape, `fk.ops.where(condition, x, 0)`, or give the size, "
+                "`fk.ops.lift(lambda x: jnp.nonzero(x, size=8))(x)`.",
+                layer=layer._where,
+            ) from error
         add_note(
             error, f"{remedy}while {layer._where} was called on symbolic inputs {shapes[1:-1]}"
         )
@@ -158,37 +177,40 @@ def _infer(
         skeleton = skeleton_of(layer)
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
 
-    def compute(key: Leaf, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> tuple:
-        layer = skeleton.join(leaves)
-        return run_call(layer, call, shapes, key, tensors, tensor_masks), weight_losses(layer)
+    weight_structs = as_structs(weights)
 
-    def evaluate(substitute: Callable[[list[Spec | None]], Sequence]) -> tuple[Output, tuple, int]:
-        substitutes = substitute([*weights, *specs, *masks])
-        num_weights, num_tensors = len(weights), len(specs)
-        arguments = (
-            tuple(substitutes[:num_weights]),
-            tuple(substitutes[num_weights : num_weights + num_tensors]),
-            tuple(substitutes[num_weights + num_tensors :]),
-        )
-        program, out = jax.make_jaxpr(compute, return_shape=True)(key_spec(), *arguments)
-        return *out, _checked_size(layer, program.jaxpr)
+    def evaluate(substitutes: Sequence, unit: int = 1) -> tuple[Output, tuple, int]:
+        tensors, tensor_masks = tuple(substitutes[: len(specs)]), tuple(substitutes[len(specs) :])
+        call_shapes = structure.fill(call.args, tuple(map(as_spec, tensors)))
 
-    unknown = any(isinstance(d, str) for s in specs for d in s.dims)
+        def compute(key: Leaf, leaves: Sequence, tensors: tuple, tensor_masks: tuple) -> tuple:
+            layer = skeleton.join(leaves)
+            out = run_call(layer, call, call_shapes, key, tensors, tensor_masks)
+            return out, weight_losses(layer)
+
+        arguments = key_spec(), weight_structs, tensors, tensor_masks
+        program, out = jax.make_jaxpr(compute, return_shape=True)(*arguments)
+        return *out, _checked_size(layer, program.jaxpr, unit)
+
     # First with symbolic sizes. Some operations, such as a comparison of two sizes, have no answer for
     # them; then the results for two sizes show which axes of the outputs vary.
     try:
-        out = evaluate(as_structs)
+        out = evaluate(as_structs([*specs, *masks]))
     except FKerasError:
         raise
-    except (TypeError, _Inconclusive) as error:
-        if not unknown:
-            raise
-        try:
-            low, high = (evaluate(lambda s, fill=fill: as_probes(s, fill)) for fill in _PROBES)
-        except Exception:
-            raise error from None  # the first error shows the shapes that the user wrote
-        return _describe(call, low, high, specs)
-    return _describe(call, out, out, specs)
+    except (TypeError, ValueError, NotImplementedError, _Inconclusive) as error:
+        weight_sizes = [weight.dims for weight in weights if weight is not None]
+        numbers = numbers_in(weight_sizes, skeleton.static, call.args, call.options)
+        # a network is slow to trace, and its own calls were inferred one by one
+        single = getattr(layer, "graph", None) is None
+        for unit, low, high in trials([*specs, *masks], numbers, single):
+            try:
+                first, second = evaluate(low, unit), evaluate(high, unit)
+            except Exception:
+                continue
+            return _describe(call, first, second, _Names(specs, low, high))
+        raise error from None  # the first error shows the shapes that the user wrote
+    return _describe(call, out, out, _Names((), (), ()))
 
 
 def run_call(
@@ -217,7 +239,7 @@ def _describe(
     call: RecordedCall,
     first: tuple[Output, tuple, int],
     second: tuple[Output, tuple, int],
-    inputs: tuple[Spec, ...],
+    names: _Names,
 ) -> Inference:
     """The inference of a call from its results for two sizes of the unknown axes."""
     (low, penalties, size), (high, _, _) = first, second
@@ -225,9 +247,9 @@ def _describe(
     _, other_outputs = structure.number(high.value)
     masks = mask_leaves(value, low.mask)
     other_masks = mask_leaves(value, high.mask)
-    common_specs = (_common(a, b, inputs) for a, b in zip(outputs, other_outputs, strict=True))
+    common_specs = (names.spec(a, b) for a, b in zip(outputs, other_outputs, strict=True))
     specs = tuple(spec for spec in common_specs if spec is not None)  # every output has a spec
-    mask_specs = tuple(_common(a, b, inputs) for a, b in zip(masks, other_masks, strict=True))
+    mask_specs = tuple(names.spec(a, b) for a, b in zip(masks, other_masks, strict=True))
     signature = Signature(*call, value, specs, mask_specs, size)
     return signature, Effects(
         losses=len(low.losses),
@@ -237,12 +259,12 @@ def _describe(
     )
 
 
-def _checked_size(layer: Layer, program: Any) -> int:
+def _checked_size(layer: Layer, program: Any, unit: int) -> int:
     """Returns the bytes of the largest array in a layer's program; rejects more than 2**63 - 1.
 
     Also rejects a reshape from an unknown size to fixed sizes.
     """
-    size, shape = largest_array(program)
+    size, shape = largest_array(program, unit)
     if size >= 2**63:
         raise FKerasError(
             f"{layer._where}: expected arrays of less than 2**63 bytes, received a call that "
@@ -259,29 +281,45 @@ def _checked_size(layer: Layer, program: Any) -> int:
     return size
 
 
-def _common(a: Tree, b: Tree, inputs: tuple[Spec, ...]) -> Spec | None:
-    """The spec of an output or mask that was inferred for two sizes of the unknown axes."""
-    if a is None:
-        return None
-    first, second = as_spec(a), as_spec(b)
-    if first == second:
-        return first.shortened()
-    pairs = enumerate(zip(first.dims, second.dims, strict=True))
-    return Spec(
-        tuple(x if x == y else _axis_name(axis, (x, y), inputs) for axis, (x, y) in pairs),
-        first.dtype,
-    )
+class _Names:
+    """Names of the axes that differ between two inferences of one call.
 
+    An axis has the name of the input's axis that has its position and its sizes. If several unknown
+    axes of the inputs have them, or none has, the axis is unknown again: its name is new.
 
-def _axis_name(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
-    """The name of an output's unknown axis: that of an input axis with the same size, or a new name."""
-    names = [s.dims[axis] for s in inputs if s.ndim > axis]
-    plain_names = [name for name in names if isinstance(name, str) and name.isidentifier()]
-    if sizes == _PROBES and plain_names:
+    Args:
+        inputs: specs of the inputs.
+        low: shapes of the inputs in the first inference, then others.
+        high: those in the second inference.
+    """
+
+    def __init__(self, inputs: Sequence[Spec], low: Sequence, high: Sequence):
+        self._names: dict[tuple[int, Dimension, Dimension], set[Dimension]] = {}
+        self._used = {word for spec in inputs for word in spec.words}
+        for spec, first, second in zip(inputs, low, high, strict=False):
+            for axis, dim in enumerate(spec.dims):
+                sizes = axis, first.shape[axis], second.shape[axis]
+                self._names.setdefault(sizes, set()).add(dim)
+
+    def spec(self, first: Tree, second: Tree) -> Spec | None:
+        """Returns the spec of an output or mask from its specs in the two inferences."""
+        if first is None:
+            return None
+        low, high = as_spec(first), as_spec(second)
+        pairs = enumerate(zip(low.dims, high.dims, strict=True))
+        dims = tuple(a if a == b else self._name(axis, a, b) for axis, (a, b) in pairs)
+        return Spec(dims, low.dtype).shortened()
+
+    def _name(self, axis: int, low: Dimension, high: Dimension) -> str:
+        names = self._names.setdefault((axis, low, high), set())
+        plain_names = [name for name in names if isinstance(name, str) and name.isidentifier()]
+        if len(names) != 1 or not plain_names:
+            new_names = (f"{name_axis(axis)}_{number}" for number in itertools.count(2))
+            plain_names = [next(name for name in new_names if name not in self._used)]
+            names.clear()
+            names.update(plain_names)
+            self._used.update(plain_names)
         return plain_names[0]
-    used_names = {name_part for s in inputs for name_part in s.words}
-    new_names = (f"{name_axis(axis)}_{number}" for number in itertools.count(2))
-    return next(name for name in new_names if name not in used_names)
 
 
 def key_spec() -> jax.ShapeDtypeStruct:

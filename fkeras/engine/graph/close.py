@@ -164,7 +164,7 @@ def _post_order(
             visited_nodes.add(node)
             # a call on constants has no inputs either, but has arguments
             if node not in input_nodes and not node.inputs and node.args is None:
-                _raise_disconnected(node, consumer, layers, where)
+                _raise_disconnected(node, consumer, layers, input_nodes, where)
             layers.setdefault(id(node.layer), (len(layers), node.layer))
             stack.append((node, consumer, True))
             if node not in input_nodes:
@@ -173,17 +173,26 @@ def _post_order(
     return order, layers
 
 
-def _raise_disconnected(node: Node, consumer: Node | None, layers: Mapping, where: str) -> None:
+def _raise_disconnected(
+    node: Node, consumer: Node | None, layers: Mapping, input_nodes: set[Node], where: str
+) -> None:
     visited_names = [_label(layer) for _, layer in layers.values()]
     visited = ", ".join(visited_names[:8]) + (", ..." if len(visited_names) > 8 else "")
     spec = node.outputs[0]
     consumer_text = f"The call of {_label(consumer.layer)}" if consumer is not None else "An output"
     location = f" at {consumer.location}" if consumer is not None and consumer.location else ""
+    name = node.layer.name or "x"
+    remedy = f"Add that tensor to the inputs: fk.Model([..., {name}], outputs)."
+    if any(other.outputs[0] == spec for other in input_nodes):  # `fk.Model(m.inputs, head(h))`
+        remedy = (
+            "An input of this shape is given, but is another tensor: the inputs of a model are new "
+            f"tensors. Pass the tensor of the recording, fk.Model({name}, outputs), or compute the "
+            "outputs from tensors of the model, such as model.tensor('dense')."
+        )
     raise DisconnectedGraphError(
         f"{where}: the graph is disconnected. {consumer_text}{location} needs the tensor {spec} of "
         f"{_label(node.layer)}, which is not among the inputs. Layers visited from the outputs: "
-        f"{visited or 'none'}. Add that tensor to the inputs: fk.Model([..., "
-        f"{node.layer.name or 'x'}], outputs).",
+        f"{visited or 'none'}. {remedy}",
         layer=node.layer.name,
     )
 

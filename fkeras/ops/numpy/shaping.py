@@ -253,9 +253,9 @@ def repeat(x: TensorLike, repeats: Integer | Numbers, axis: int | None = None) -
     return jnp.repeat(to_array(x), _counts(repeats), axis=axis)
 
 
-def _counts(repeats: Numbers) -> jax.Array:
-    # `jnp.repeat` rejects lists of counts
-    return to_array(repeats)
+def _counts(repeats: Integer | Numbers) -> jax.Array | np.ndarray:
+    # `jnp.repeat` rejects lists of counts, and under jit counts that are no numbers
+    return np.asarray(repeats) if isinstance(repeats, int | list | tuple) else to_array(repeats)
 
 
 @op

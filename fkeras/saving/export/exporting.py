@@ -35,6 +35,7 @@ from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.saving.export import program
 from fkeras.saving.onnx import exporting as onnx
+from fkeras.saving.tracing.multiples import with_multiples
 from fkeras.saving.tracing.trace import trace, uses_key
 from fkeras.training import Trainer, TrainState
 from fkeras.training.callbacks.base.snapshot import by_path
@@ -192,7 +193,11 @@ def _write_onnx(
 ) -> None:
     names, specs = _inputs(model, shapes)
     masks = None if mask is None else _specs(as_specs(mask), "bool")
-    onnx.write_model(model, state, as_path(path), names, specs, masks, opset)
+    with_multiples(
+        model._where,
+        (specs, masks),
+        lambda t: onnx.write_model(model, state, as_path(path), names, t[0], t[1], opset),
+    )
 
 
 def _on_device(tree: Any) -> Any:
@@ -251,10 +256,7 @@ def _write_model(
         out = model.apply(x, state=state, training=training, key=typed_key, mask=mask)
         return (out.value, {**(state or {}), **out.updates}) if updates else out.value
 
-    # inputs and masks in one scope: a name such as "t" must mean the same size in both
-    masks = _specs(as_specs(mask), "bool") if mask is not None else None
-    x, masks = _structs((specs, masks), constraints)
-    options = {} if mask is None else {"mask": masks}
+    options = {}
     if updates:
         options["state"] = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), dict(state or {})
@@ -262,7 +264,18 @@ def _write_model(
     # trace with a key, and keep the argument only if the program draws random numbers: callers of
     # a deterministic program need not pass a key
     typed_key = jax.eval_shape(lambda: jax.random.key(0))
-    if uses_key(trace(model._where, compute, (x,), {**options, "key": typed_key})):
+
+    def traced(trees: tuple) -> tuple[Any, Any, bool]:
+        # inputs and masks in one scope: a name such as "t" must mean the same size in both
+        x, masks = _structs(trees, constraints)
+        arguments = {**options, "key": typed_key, **({} if mask is None else {"mask": masks})}
+        return x, masks, uses_key(trace(model._where, compute, (x,), arguments))
+
+    masks = _specs(as_specs(mask), "bool") if mask is not None else None
+    x, masks, draws = with_multiples(model._where, (specs, masks), traced)
+    if mask is not None:
+        options["mask"] = masks
+    if draws:
         options["key"] = jax.ShapeDtypeStruct(key_shape, "uint32")
     exported = program.lower(model._where, compute, (x,), options, platforms)
     outputs = jax.tree.unflatten(exported.out_tree, exported.out_avals)

@@ -19,6 +19,9 @@ from fkeras.engine import FKerasError
 from fkeras.engine.values.dimensions import evaluate_expression
 from fkeras.engine.values.spec import Dimension, Spec, shorten
 
+# a size of an input: a word, or a multiple of a word
+_MULTIPLE = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Value:
@@ -104,8 +107,8 @@ class Writer:
         self._by_content: dict[Any, str] = {}
         self._sizes: dict[str, Value] = {}
         self._expanded: dict[int, tuple[Value, Value]] = {}
-        # the tensor and axis from which each unknown size is read
-        self._words: dict[str, tuple[Value, int]] = {}
+        # the tensor and axis from which each unknown size is read, and its factor there
+        self._words: dict[str, tuple[Value, int, int]] = {}
 
     # -- names --------------------------------------------------------------------------------
 
@@ -131,8 +134,9 @@ class Writer:
         value = Value(self.unique(name), tuple(dims), dtype)
         self.inputs.append(value)
         for axis, dim in enumerate(value.dims):
-            if isinstance(dim, str) and dim.isidentifier():
-                self._words.setdefault(dim, (value, axis))
+            found = _MULTIPLE.fullmatch(dim) if isinstance(dim, str) else None
+            if found:
+                self._words.setdefault(found[2], (value, axis, int(found[1] or 1)))
         return value
 
     def name_of(self, operand: Operand) -> str:
@@ -319,7 +323,7 @@ class Writer:
         for axis, dim in enumerate(value.dims):
             short = shorten(dim) if isinstance(dim, str) else dim
             if short != dim:
-                self._words.setdefault(str(short), (value, axis))
+                self._words.setdefault(str(short), (value, axis, 1))
             dims.append(short)
         return value if tuple(dims) == value.dims else dataclasses.replace(value, dims=tuple(dims))
 
@@ -331,10 +335,13 @@ class Writer:
                 "input. Fix the sizes of the inputs, shapes=(None, 16, 8)."
             )
         if name not in self._sizes:
-            value, axis = self._words[name]
+            value, axis, multiple = self._words[name]
             shape = self.emit("Shape", value, dims=(value.ndim,), dtype="int64")
             index = np.array(axis, np.int64)
-            self._sizes[name] = self.emit("Gather", shape, index, dims=(), axis=0)
+            size = self.emit("Gather", shape, index, dims=(), axis=0)
+            if multiple > 1:
+                size = self.emit("Div", size, np.array(multiple, np.int64), dims=())
+            self._sizes[name] = size
         return self._sizes[name]
 
 

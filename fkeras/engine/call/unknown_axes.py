@@ -1,0 +1,143 @@
+"""Sizes for the unknown axes of a call whose output shapes JAX cannot infer from symbolic sizes.
+
+An unknown axis fits any axis. Where JAX cannot compare two symbolic sizes, inference runs the call
+for pairs of concrete sizes instead. An axis of the output that differs between the two sizes of a pair
+is unknown.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from fkeras.engine.values.frozen import ArrayConstant
+from fkeras.engine.values.spec import Dimension, Spec, evaluate, name_axis
+from fkeras.engine.values.structure import Branch
+
+# Pairs of sizes, with the divisors that strides, splits, kernels and five levels of pooling need; the
+# small pairs are for calls that admit a largest size, such as padding to a height.
+_PAIRS = ((64, 96), (960, 1920), (8, 12), (2, 3))
+# sizes of the call itself, such as the sizes of another input, that are tried for each unknown axis
+_MOST_SIZES = 8
+_MOST_TRIALS = 40
+
+Structs = list[jax.ShapeDtypeStruct | None]
+
+
+def trials(
+    specs: Sequence[Spec | None], numbers: Sequence[int], single: bool = True
+) -> Iterator[tuple]:
+    """Yields `(unit, low, high)`: two lists of concrete shapes, and the usual size in the first list.
+
+    The order of the trials: equal sizes for equal names; equal sizes for all unknown sizes of one
+    axis, so that "2*d1" fits "d1"; then one or two axes of a size that the call itself holds.
+
+    Args:
+        specs: the specs of a call's inputs and masks.
+        numbers: sizes that the call holds, such as those of its configuration.
+        single: whether sizes of the call are tried for single axes too.
+
+    Example:
+        >>> specs = [Spec(("b", "2*d1")), Spec(("b", "d1")), Spec((5,))]
+        >>> [[s.shape for s in low] for _, low, _ in itertools.islice(trials(specs, []), 5)][::4]
+        [[(64, 128), (64, 64), (5,)], [(64, 64), (64, 64), (5,)]]
+    """
+    places = [(i, axis) for i, s in enumerate(specs) if s is not None for axis in _unknown(s)]
+    if not places:
+        return
+    for pair in _PAIRS:
+        yield pair[0], *(_structs(specs, _by_name(specs, size)) for size in pair)
+    alike = [{place: size for place in places} for size in _PAIRS[0]]
+    for pair in _PAIRS:
+        yield pair[0], *(_structs(specs, dict.fromkeys(places, size)) for size in pair)
+    sizes_of_call = _fixed(specs, places, numbers) if single else iter(())
+    for fixed in itertools.islice(sizes_of_call, _MOST_TRIALS):
+        yield _PAIRS[0][0], *(_structs(specs, {**sizes, **fixed}) for sizes in alike)
+
+
+def numbers_in(*trees: Any) -> list[int]:
+    """Returns the positive integers in configurations, and the product of each tuple of integers.
+
+    Example:
+        >>> numbers_in({"target_shape": (3, 5), "name": "a"}, 7)
+        [3, 5, 15, 7]
+    """
+    numbers: dict[int, None] = {}
+    for tree in trees:
+        _collect(tree, numbers)
+    return list(numbers)
+
+
+def _collect(tree: Any, numbers: dict[int, None]) -> None:
+    if isinstance(tree, Spec):
+        _collect(tree.dims, numbers)
+    elif isinstance(tree, ArrayConstant):
+        _collect(tree.shape, numbers)
+    elif isinstance(tree, Branch):
+        _collect(tree.children, numbers)
+    elif isinstance(tree, Mapping):
+        _collect(tuple(tree.values()), numbers)
+    elif isinstance(tree, tuple | list):
+        for part in tree:
+            _collect(part, numbers)
+        sizes = [part for part in tree if _is_size(part)]
+        if len(sizes) > 1:
+            numbers[math.prod(sizes)] = None
+    elif _is_size(tree):
+        numbers[tree] = None
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _unknown(spec: Spec) -> list[int]:
+    return [axis for axis, dim in enumerate(spec.dims) if isinstance(dim, str)]
+
+
+def _by_name(specs: Sequence[Spec | None], size: int) -> dict[tuple[int, int], int]:
+    values = {word: size for s in specs if s is not None for word in s.words}
+    return {
+        (i, axis): evaluate(s.dims[axis], values)
+        for i, s in enumerate(specs)
+        if s is not None
+        for axis in _unknown(s)
+    }
+
+
+def _fixed(
+    specs: Sequence[Spec | None], places: list[tuple[int, int]], numbers: Iterable[int]
+) -> Iterator[dict[tuple[int, int], int]]:
+    """Yields sizes for some of the places: first for one place, then for all places of one name, then
+    for two names.
+    """
+    known = numbers_in(*(s.dims for s in specs if s is not None))
+    sizes = list(dict.fromkeys([*known, *numbers, 1]))[:_MOST_SIZES]
+    names: dict[Dimension, list[tuple[int, int]]] = {}
+    for i, axis in places:
+        spec = specs[i]
+        assert spec is not None
+        names.setdefault(spec.dims[axis], []).append((i, axis))
+    # the batch comes last: a call seldom fixes the number of samples
+    ordered = sorted(names, key=lambda name: name == name_axis(0))
+    shared = [names[name] for name in ordered]
+    single = [[place] for group in shared if len(group) > 1 for place in group]
+    for group, size in itertools.product(single + shared, sizes):
+        yield dict.fromkeys(group, size)
+    for (one, two), (a, b) in itertools.product(
+        itertools.combinations(shared, 2), itertools.product(sizes, repeat=2)
+    ):
+        yield {**dict.fromkeys(one, a), **dict.fromkeys(two, b)}
+
+
+def _structs(specs: Sequence[Spec | None], sizes: Mapping[tuple[int, int], int]) -> Structs:
+    return [
+        None
+        if s is None
+        else jax.ShapeDtypeStruct([sizes.get((i, a), d) for a, d in enumerate(s.dims)], s.dtype)
+        for i, s in enumerate(specs)
+    ]
