@@ -1,4 +1,4 @@
-"""`Equation`: one operation of a traced program, as the rules see it."""
+"""`Rule` and `Equation`: the ONNX form of an operation, and one operation of a traced program."""
 
 from __future__ import annotations
 
